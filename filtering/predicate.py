@@ -1,0 +1,206 @@
+"""The two-valued predicate that an SQL92 expression or a tag subscription is lowered to.
+
+Every leaf is a question about one message that is never null and never fails. Nodes are
+interned: equal predicates are one object, so comparing and hashing cost nothing however deep
+a predicate is, and whatever is shared is evaluated once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any, ClassVar
+from weakref import WeakValueDictionary
+
+
+class NumberType(Enum):
+    """The Java number that a property's text is parsed as."""
+
+    INT = "int"
+    LONG = "long"
+    DOUBLE = "double"
+
+
+class Comparison(Enum):
+    EQUAL = "="
+    LESS = "<"
+    LESS_OR_EQUAL = "<="
+    GREATER = ">"
+    GREATER_OR_EQUAL = ">="
+
+
+class _Interned(type):
+    _nodes: ClassVar[WeakValueDictionary[tuple[Any, ...], Any]] = WeakValueDictionary()
+
+    def __call__(cls, *values: Any) -> Any:
+        key = (cls, *((type(value), value.hex() if isinstance(value, float) else value) for value in values))
+        node = cls._nodes.get(key)
+        if node is None:
+            node = cls._nodes[key] = super().__call__(*values)
+        return node
+
+
+_node = dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+_child = dataclass(frozen=True, eq=False, slots=True)
+
+
+@_node
+class Predicate(metaclass=_Interned):
+    """A node of a predicate: true or false for every message."""
+
+    @property
+    def operands(self) -> tuple[Predicate, ...]:
+        return ()
+
+    @property
+    def properties(self) -> tuple[str, ...]:
+        """The message properties that this node itself reads."""
+        return ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))
+
+
+@_child
+class Constant(Predicate):
+    value: bool
+
+
+@_child
+class Not(Predicate):
+    operand: Predicate
+
+    @property
+    def operands(self) -> tuple[Predicate, ...]:
+        return (self.operand,)
+
+
+@_child
+class And(Predicate):
+    terms: tuple[Predicate, ...]
+
+    @property
+    def operands(self) -> tuple[Predicate, ...]:
+        return self.terms
+
+
+@_child
+class Or(Predicate):
+    terms: tuple[Predicate, ...]
+
+    @property
+    def operands(self) -> tuple[Predicate, ...]:
+        return self.terms
+
+
+@_child
+class PropertyLeaf(Predicate):
+    """A question about one property; the answer is false where the property is missing."""
+
+    name: str
+
+    @property
+    def properties(self) -> tuple[str, ...]:
+        return (self.name,)
+
+
+@_child
+class IsPresent(PropertyLeaf):
+    pass
+
+
+@_child
+class TextIn(PropertyLeaf):
+    """The text is one of ``texts``; equality is membership in a set of one."""
+
+    texts: frozenset[str]
+
+
+@_child
+class TextContains(PropertyLeaf):
+    text: str
+
+
+@_child
+class TextStartsWith(PropertyLeaf):
+    text: str
+
+
+@_child
+class TextEndsWith(PropertyLeaf):
+    text: str
+
+
+@_child
+class IsTrueText(PropertyLeaf):
+    """``true`` in any case, as java.lang.Boolean.valueOf has it."""
+
+
+@_child
+class IsNumber(PropertyLeaf):
+    """The text parses as the Java number type."""
+
+    type: NumberType
+
+
+@_child
+class NumberIs(PropertyLeaf):
+    """The text parses as ``type`` and compares to ``value`` (an int, or a float for DOUBLE) so.
+
+    Doubles compare as java.lang.Double.compareTo: NaN equals itself and is the greatest,
+    -0.0 is less than 0.0.
+    """
+
+    type: NumberType
+    comparison: Comparison
+    value: int | float
+
+
+@_child
+class PropertyPairLeaf(Predicate):
+    """A question about two properties; the answer is false where either is missing."""
+
+    left: str
+    right: str
+
+    @property
+    def properties(self) -> tuple[str, ...]:
+        return (self.left, self.right)
+
+
+@_child
+class TextsEqual(PropertyPairLeaf):
+    pass
+
+
+@_child
+class DoublesCompare(PropertyPairLeaf):
+    """Both texts parse as doubles and compare so."""
+
+    comparison: Comparison
+
+
+@_child
+class TagsCodeIn(Predicate):
+    """The consume queue entry's tags code, cut to 32 bits, is one of ``codes``."""
+
+    codes: frozenset[int]
+
+
+TRUE = Constant(True)
+FALSE = Constant(False)
+
+
+def postorder(roots: Iterable[Predicate]) -> Iterator[Predicate]:
+    """Every distinct node under ``roots``, once, operands before the nodes that use them."""
+    seen: set[Predicate] = set()
+    stack = [(root, False) for root in reversed(list(roots))]
+    while stack:
+        node, operands_done = stack.pop()
+        if operands_done:
+            yield node
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((operand, False) for operand in reversed(node.operands))
