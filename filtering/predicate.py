@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 from weakref import WeakValueDictionary
+
+
+_Node = TypeVar("_Node")
 
 
 class NumberType(Enum):
@@ -41,11 +44,12 @@ class _Interned(type):
         return node
 
 
-_node = dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
-_child = dataclass(frozen=True, eq=False, slots=True)
+@dataclass_transform(frozen_default=True, eq_default=False)
+def _child(cls: type[_Node]) -> type[_Node]:
+    return dataclass(frozen=True, eq=False, slots=True)(cls)
 
 
-@_node
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Predicate(metaclass=_Interned):
     """A node of a predicate: true or false for every message."""
 
