@@ -1,0 +1,32 @@
+"""The stores that a real broker wrote, and what it did with them (tests/cases/captures)."""
+
+import json
+import tarfile
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+CAPTURES = Path(__file__).parent / "cases" / "captures"
+UNDAMAGED = ("small", "dev", "plain", "otherbloom")
+DAMAGED = ("small_torn", "small_truncated", "small_corrupt")
+
+_unpacked = tempfile.TemporaryDirectory(prefix="mqsieve-captures-", ignore_cleanup_errors=True)
+
+
+@cache
+def capture(name: str) -> Path:
+    """The folder of a capture: store/, broker.conf, messages.jsonl, …; the archives unpack to a temporary folder."""
+    folder = CAPTURES / name
+    if folder.is_dir():
+        return folder
+    with tarfile.open(CAPTURES / f"{name}.tar.gz") as archive:
+        archive.extractall(_unpacked.name, filter="data")
+    return Path(_unpacked.name) / name
+
+
+@cache
+def rows(name: str, file: str) -> list[dict[str, Any]]:
+    """The rows of ``<file>.jsonl`` of a capture."""
+    text = (capture(name) / f"{file}.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.split("\n") if line]
