@@ -1,0 +1,1 @@
+"""Nothing to run: spark-submit resolves its --packages before it comes here."""

@@ -1,0 +1,1 @@
+"""One module, one spark-submit application: parse, wire, run, exit code. No filtering logic."""

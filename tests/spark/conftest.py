@@ -1,0 +1,24 @@
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from jobs.session import spark_session
+from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker("spark")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one Spark session of the whole test run."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    session = spark_session("mqsieve tests")
+    yield session
+    session.stop()
