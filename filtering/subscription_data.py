@@ -1,0 +1,59 @@
+"""A tag subscription as the broker holds it. Source: FilterAPI.buildSubscriptionData, SubscriptionData."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from filtering.tags_code import java_hash
+
+SUBSCRIBE_ALL = "*"
+TAG = "TAG"
+SQL92 = "SQL92"
+# java.lang.String.trim drops every character up to U+0020 at both ends
+_TRIMMED = "".join(map(chr, range(0x21)))
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionData:
+    """Which tags of ``topic`` are subscribed.
+
+    ``tags_set`` are the tags as text, ``code_set`` their Java hashes; both are empty for
+    ``sub_string`` ``*``, and for one of nothing but separators and blanks.
+    """
+
+    topic: str
+    sub_string: str
+    tags_set: frozenset[str]
+    code_set: frozenset[int]
+
+    def matches_tags_code(self, tags_code: int) -> bool:
+        """The broker's decision on a consume queue entry: its tags code, cut to 32 bits, is subscribed."""
+        if self.sub_string == SUBSCRIBE_ALL:
+            return True
+        return (tags_code + 0x8000_0000) % 0x1_0000_0000 - 0x8000_0000 in self.code_set
+
+    def matches_tag(self, tag: str | None) -> bool:
+        """The client's decision on a message that the broker returned (PullAPIWrapper)."""
+        return not self.tags_set or tag in self.tags_set
+
+
+def build_subscription_data(topic: str, sub_string: str | None) -> SubscriptionData:
+    """The subscription of a tag expression such as ``paid || shipped``.
+
+    None, ``""`` and exactly ``*`` subscribe to all. Raises ValueError where ``sub_string`` is
+    nothing but ``||``.
+    """
+    if not sub_string or sub_string == SUBSCRIBE_ALL:
+        return SubscriptionData(topic, SUBSCRIBE_ALL, frozenset(), frozenset())
+    parts = sub_string.split("||")
+    if not any(parts):
+        raise ValueError(
+            f"subString split error: {sub_string!r} names no tag; write tags joined by ||, or * for all"
+        )
+    tags = frozenset(filter(None, (part.strip(_TRIMMED) for part in parts)))
+    return SubscriptionData(topic, sub_string, tags, frozenset(map(java_hash, tags)))
+
+
+def is_tag_type(expression_type: str | None) -> bool:
+    """Whether a subscription of this type is a tag subscription (ExpressionType.isTagType)."""
+    return not expression_type or expression_type == TAG

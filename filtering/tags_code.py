@@ -1,0 +1,91 @@
+"""The tags code of a consume queue entry: Java's hash of the tag, or a delivery time.
+
+Source: MessageExtBrokerInner.tagsString2tagsCode, CommitLog.checkMessageAndReturnSize,
+DefaultMessageStore.parseDelayLevel and computeDeliverTimestamp.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+DELAY_PROPERTY = "DELAY"
+_MILLISECONDS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def java_hash(text: str) -> int:
+    """java.lang.String.hashCode: over UTF-16 units, wrapped to a signed 32-bit integer."""
+    value = 0
+    for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+def tags_code(tags: str | None) -> int:
+    """The tags code of a message's TAGS property; 0 where it has none."""
+    return java_hash(tags) if tags else 0
+
+
+def tags_codes(tags: pa.Array | pa.ChunkedArray) -> pa.Int64Array:
+    """:func:`tags_code` of strings (or dictionary-encoded ones), evaluated once per distinct tag."""
+    if isinstance(tags, pa.ChunkedArray):
+        tags = tags.combine_chunks()
+    if not pa.types.is_dictionary(tags.type):
+        tags = pc.dictionary_encode(tags)
+    codes = pa.array([tags_code(tag) for tag in tags.dictionary.to_pylist()], pa.int64())
+    return pc.fill_null(codes.take(tags.indices), 0)
+
+
+def parse_delay_levels(message_delay_level: str) -> tuple[int, ...]:
+    """The delay of each level, in milliseconds, of a ``messageDelayLevel`` such as ``1s 5s 1m 2h``.
+
+    Raises ValueError where a level is not a number followed by s, m, h or d.
+    """
+    levels = []
+    for level in message_delay_level.rstrip(" ").split(" "):
+        if not re.fullmatch(r"[+-]?[0-9]+[smhd]", level):
+            raise ValueError(
+                f"messageDelayLevel: {level!r} is not a delay; write a number and s, m, h or d, as in 10s"
+            )
+        levels.append(int(level[:-1]) * _MILLISECONDS[level[-1]])
+    return tuple(levels)
+
+
+def delay_of(delay_property: str | None, delay_levels: Sequence[int]) -> int | None:
+    """Milliseconds that a message of the schedule topic waits, or None where its tags code stays a hash.
+
+    ``delay_property`` is the message's DELAY. A level above the highest counts as the highest. Where
+    the text is not an integer the broker's dispatch stops; here the message keeps its tag's hash.
+    """
+    if delay_property is None or not re.fullmatch(r"[+-]?\d{1,10}", delay_property):
+        return None
+    level = min(int(delay_property), len(delay_levels))
+    return delay_levels[level - 1] if level > 0 else None
+
+
+def entry_tags_codes(
+    topics: pa.Array,
+    tags: pa.Array,
+    delays: pa.Array,
+    store_timestamps: pa.Array,
+    delay_levels: Sequence[int],
+) -> pa.Int64Array:
+    """The tags codes of consume queue entries: delivery times in the schedule topic, else tag hashes.
+
+    ``topics``, ``tags`` (property TAGS) and ``delays`` (property DELAY) are string arrays of one
+    length, dictionary-encoded or not; ``store_timestamps`` are int64 milliseconds.
+    """
+    codes = tags_codes(tags)
+    scheduled = pc.equal(topics, SCHEDULE_TOPIC)
+    if not pc.any(scheduled).as_py():
+        return codes
+    if not pa.types.is_dictionary(delays.type):
+        delays = pc.dictionary_encode(delays)
+    waits = pa.array([delay_of(text, delay_levels) for text in delays.dictionary.to_pylist()], pa.int64())
+    delivery_times = pc.add(store_timestamps, waits.take(delays.indices))
+    return pc.if_else(pc.and_(scheduled, pc.is_valid(delivery_times)), delivery_times, codes)

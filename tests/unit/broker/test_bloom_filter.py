@@ -1,0 +1,24 @@
+import pytest
+
+from filtering.bloom_filter import BloomFilter, is_hit
+from tests.unit.broker import cases
+
+
+def test_positions_are_the_brokers() -> None:
+    for case in cases("bloom"):
+        if case["error"]:
+            with pytest.raises(ValueError, match=case["error"]):
+                BloomFilter.create_by_fn(case["f"], case["n"])
+            continue
+        bloom_filter = BloomFilter.create_by_fn(case["f"], case["n"])
+        assert (bloom_filter.k, bloom_filter.m) == (case["k"], case["m"]), case
+        assert list(bloom_filter.bit_positions(case["key"])) == case["bitPos"], case
+
+
+def test_bit_maps_are_the_brokers() -> None:
+    for case in cases("bloom_bitmaps"):
+        bloom_filter = BloomFilter.create_by_fn(case["f"], case["n"])
+        bit_map = bloom_filter.bit_map(case["keys"])
+        assert bit_map.hex() == case["hex"], case
+        for probe in case["probes"]:
+            assert is_hit(bit_map, bloom_filter.bit_positions(probe["key"])) == probe["hit"], (case, probe)
