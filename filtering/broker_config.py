@@ -1,0 +1,145 @@
+"""The switches of a broker that filtering depends on.
+
+Source: org.apache.rocketmq.common.BrokerConfig, org.apache.rocketmq.store.config.MessageStoreConfig,
+MixAll.properties2Object.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import yaml
+
+from filtering.bloom_filter import BloomFilter
+from filtering.java_properties import parse_properties
+from filtering.tags_code import parse_delay_levels
+
+CONSUME_QUEUE_UNIT = 20
+
+
+class InvalidBrokerConfig(ValueError):
+    """A switch has a value that cannot be meant; the message names the key and the value."""
+
+
+@dataclass(frozen=True)
+class BrokerConfig:
+    """The defaults are those of RocketMQ 5.5; sizes are bytes, time spans milliseconds.
+
+    Raises InvalidBrokerConfig on a value with which a broker would not start.
+    """
+
+    broker_name: str = "DEFAULT_BROKER"
+    enable_property_filter: bool = False
+    enable_calc_filter_bit_map: bool = False
+    enable_consume_queue_ext: bool = False
+    filter_support_retry: bool = False
+    max_error_rate_of_bloom_filter: int = 20
+    expect_consumer_num_use_filter: int = 32
+    filter_data_clean_time_span: int = 86_400_000
+    max_filter_message_size: int = 16_000
+    message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    mapped_file_size_commit_log: int = 1 << 30
+    mapped_file_size_consume_queue: int = 6_000_000
+    mapped_file_size_consume_queue_ext: int = 48 << 20
+    max_transfer_bytes_on_message_in_memory: int = 256 << 10
+    max_transfer_count_on_message_in_memory: int = 32
+    max_transfer_bytes_on_message_in_disk: int = 64 << 10
+    max_transfer_count_on_message_in_disk: int = 8
+    travel_cq_file_num_when_get_message: int = 1
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name.startswith("mapped_file_size") and value < 1:
+                raise InvalidBrokerConfig(f"{_key(field.name)}={value}: a file size must be 1 or more")
+        try:
+            _ = self.bloom_filter
+        except ValueError as error:
+            raise InvalidBrokerConfig(
+                f"maxErrorRateOfBloomFilter={self.max_error_rate_of_bloom_filter},"
+                f" expectConsumerNumUseFilter={self.expect_consumer_num_use_filter}: {error}"
+            ) from error
+        try:
+            _ = self.delay_levels
+        except ValueError as error:
+            raise InvalidBrokerConfig(str(error)) from error
+
+    @cached_property
+    def bloom_filter(self) -> BloomFilter:
+        """The filter behind the bit maps; a bit map has ``.m`` bits."""
+        return BloomFilter.create_by_fn(
+            self.max_error_rate_of_bloom_filter, self.expect_consumer_num_use_filter
+        )
+
+    @cached_property
+    def delay_levels(self) -> tuple[int, ...]:
+        """The delays of the schedule topic, in milliseconds, that of level 1 first."""
+        return parse_delay_levels(self.message_delay_level)
+
+    @property
+    def consume_queue_file_entries(self) -> int:
+        """The entries of one consume queue file: the broker rounds the file size up to whole entries."""
+        return -(-self.mapped_file_size_consume_queue // CONSUME_QUEUE_UNIT)
+
+    @classmethod
+    def from_properties(cls, text: str) -> BrokerConfig:
+        """From a RocketMQ ``broker.conf``; keys unknown here are left to the broker.
+
+        Raises InvalidBrokerConfig where the value of a known key is not of its type. The broker itself
+        would keep its default, or take anything but ``true`` as false, without a word.
+        """
+        try:
+            return cls._of(parse_properties(text))
+        except InvalidBrokerConfig:
+            raise
+        except ValueError as error:
+            raise InvalidBrokerConfig(str(error)) from error
+
+    @classmethod
+    def from_yaml(cls, text: str) -> BrokerConfig:
+        """From a YAML mapping with the keys of a ``broker.conf``. Raises InvalidBrokerConfig."""
+        try:
+            document = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise InvalidBrokerConfig(f"not YAML: {error}") from error
+        if document is None:
+            document = {}
+        if not isinstance(document, dict):
+            raise InvalidBrokerConfig(
+                "a broker configuration in YAML must be a mapping such as brokerName: broker-a"
+            )
+        return cls._of(document)
+
+    @classmethod
+    def _of(cls, values: Mapping[str, Any]) -> BrokerConfig:
+        known = {_key(field.name): field for field in fields(cls)}
+        return cls(
+            **{
+                known[key].name: _typed(key, value, type(known[key].default))
+                for key, value in values.items()
+                if key in known
+            }
+        )
+
+
+def _key(name: str) -> str:
+    """The RocketMQ key of a field: enable_property_filter -> enablePropertyFilter."""
+    return re.sub(r"_(.)", lambda match: match[1].upper(), name)
+
+
+def _typed(key: str, value: Any, expected: type) -> Any:
+    """``value``, a text or what YAML made of it, as a bool, int or str."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if expected is str:
+        return text.strip()
+    if expected is bool:
+        if text.lower() not in ("true", "false"):
+            raise InvalidBrokerConfig(f"{key}={text!r} is neither true nor false")
+        return text.lower() == "true"
+    if not re.fullmatch(r"[+-]?[0-9]+", text):
+        raise InvalidBrokerConfig(f"{key}={text!r} is not a whole number")
+    return int(text)

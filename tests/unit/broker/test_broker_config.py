@@ -1,0 +1,81 @@
+import pytest
+
+from filtering.broker_config import BrokerConfig, InvalidBrokerConfig
+from filtering.java_properties import parse_properties
+from tests.captures import UNDAMAGED, capture, rows
+
+
+@pytest.mark.parametrize("name", UNDAMAGED)
+def test_a_real_brokers_switches(name: str) -> None:
+    config = BrokerConfig.from_properties((capture(name) / "broker.conf").read_text("latin-1"))
+    assert config.broker_name == "broker-a"
+    assert config.enable_property_filter
+    assert config.enable_calc_filter_bit_map == config.filter_support_retry == (name != "plain")
+    blooms = [row["bloom"] for row in rows(name, "subscriptions") if row["bloom"]]
+    assert {bloom["bitNum"] for bloom in blooms} == {config.bloom_filter.m}
+    assert config.delay_levels[0] == 1_000
+    assert config.delay_levels[17] == 7_200_000
+
+
+def test_an_empty_file_gives_rocketmqs_defaults() -> None:
+    config = BrokerConfig.from_properties("")
+    assert config == BrokerConfig() == BrokerConfig.from_yaml("")
+    assert not config.enable_property_filter
+    assert (config.bloom_filter.k, config.bloom_filter.m) == (3, 112)
+    assert config.filter_data_clean_time_span == 86_400_000
+    assert config.consume_queue_file_entries == 300_000
+
+
+def test_properties_read_as_java_reads_them() -> None:
+    text = (
+        "# a comment \\\n! another\n\n  enablePropertyFilter : TRUE\n"
+        "brokerName=broker\\u002da\\tb \n mixed\\ key\\=x  value\\\n   goes on\n"
+        "expectConsumerNumUseFilter 64\r\nlonely\nlast=\\"
+    )
+    assert parse_properties(text) == {
+        "enablePropertyFilter": "TRUE",
+        "brokerName": "broker-a\tb ",
+        "mixed key=x": "valuegoes on",
+        "expectConsumerNumUseFilter": "64",
+        "lonely": "",
+        "last": "",
+    }
+    config = BrokerConfig.from_properties(text)
+    assert config.enable_property_filter
+    assert config.expect_consumer_num_use_filter == 64
+    assert config.broker_name == "broker-a\tb"
+
+
+def test_yaml_has_the_same_keys() -> None:
+    config = BrokerConfig.from_yaml(
+        "enablePropertyFilter: true\nbrokerName: 7\nnamesrvAddr: localhost:9876\n"
+    )
+    assert config == BrokerConfig(enable_property_filter=True, broker_name="7")
+
+
+def test_an_odd_file_size_is_rounded_up_to_whole_entries() -> None:
+    assert BrokerConfig(mapped_file_size_consume_queue=1001).consume_queue_file_entries == 51
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("enablePropertyFilter=yes", "enablePropertyFilter='yes' is neither true nor false"),
+        ("enablePropertyFilter=true ", "enablePropertyFilter='true ' is neither"),
+        ("maxFilterMessageSize=16k", "maxFilterMessageSize='16k' is not a whole number"),
+        ("maxErrorRateOfBloomFilter=0", "maxErrorRateOfBloomFilter=0,.* f must be"),
+        ("expectConsumerNumUseFilter=0", "expectConsumerNumUseFilter=0: n must be"),
+        ("messageDelayLevel=1s 2x", "messageDelayLevel: '2x' is not a delay"),
+        ("mappedFileSizeConsumeQueue=0", "mappedFileSizeConsumeQueue=0: a file size"),
+        ("brokerName=\\u12", "Malformed"),
+    ],
+)
+def test_a_bad_value_is_named(text: str, message: str) -> None:
+    with pytest.raises(InvalidBrokerConfig, match=message):
+        BrokerConfig.from_properties(text)
+
+
+@pytest.mark.parametrize("text", ["[", "- enablePropertyFilter"])
+def test_what_is_not_a_yaml_mapping_is_refused(text: str) -> None:
+    with pytest.raises(InvalidBrokerConfig, match="YAML"):
+        BrokerConfig.from_yaml(text)
