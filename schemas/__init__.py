@@ -1,0 +1,1 @@
+"""One module, one Delta table; the formats that tables are read from and written to lie beside them."""

@@ -1,0 +1,26 @@
+"""The consume queue entries that the broker derives from its commitlog, and what filters read at a pull."""
+
+from schemas.table import Table
+
+CONSUMEQUEUE = Table(
+    "consumequeue",
+    "Consume queue entries with their extension. Key: broker_name, topic, queue_id, queue_offset.",
+    """
+    broker_name STRING NOT NULL,
+    topic STRING NOT NULL,
+    queue_id INT NOT NULL,
+    queue_offset BIGINT NOT NULL,
+    commitlog_offset BIGINT NOT NULL,
+    size INT NOT NULL COMMENT 'bytes of the record in the commitlog',
+    tags_code BIGINT NOT NULL COMMENT 'hash of the tag; in SCHEDULE_TOPIC_XXXX the delivery time in ms',
+    store_timestamp BIGINT NOT NULL COMMENT 'ms since the epoch',
+    filter_bit_map BINARY COMMENT 'Bloom filter over the groups whose SQL92 expression matched; null without filter data',
+    properties MAP<STRING, STRING> COMMENT 'of the message: what stage 2 and the client read',
+    store_date DATE GENERATED ALWAYS AS (date_add(DATE'1970-01-01', CAST(store_timestamp DIV 86400000 AS INT))) COMMENT 'day of store_timestamp, UTC'
+    """,
+    cluster_by=("broker_name", "topic", "store_date"),
+    constraints={"queue_offset_not_negative": "queue_offset >= 0"},
+    statistics_on=(
+        "broker_name", "topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp", "store_date",
+    ),
+)  # fmt: skip

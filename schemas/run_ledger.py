@@ -1,0 +1,55 @@
+"""Which run made what from what: the memory that makes the same command again a no-op."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession, functions as F
+
+from schemas.table import Table
+from schemas.warehouse import Warehouse
+
+RUN_LEDGER = Table(
+    "run_ledger",
+    "The jobs that changed a table. Key: run, job.",
+    """
+    run STRING NOT NULL COMMENT 'when the run started, UTC',
+    job STRING NOT NULL,
+    broker_name STRING NOT NULL,
+    inputs STRING NOT NULL COMMENT 'fingerprint of all that the job read',
+    input_versions MAP<STRING, BIGINT> COMMENT 'Delta versions read',
+    output_versions MAP<STRING, BIGINT> COMMENT 'Delta versions written',
+    rows BIGINT NOT NULL COMMENT 'rows written',
+    outcome STRING NOT NULL
+    """,
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    run: str
+    job: str
+    broker_name: str
+    inputs: str
+    input_versions: dict[str, int]
+    output_versions: dict[str, int]
+    rows: int
+    outcome: str = "done"
+
+
+def last_inputs(spark: SparkSession, warehouse: Warehouse, job: str, broker_name: str) -> str | None:
+    """The fingerprint of what the job's last finished run read."""
+    if not RUN_LEDGER.exists(spark, warehouse):
+        return None
+    done = RUN_LEDGER.read(spark, warehouse).where(
+        (F.col("job") == job) & (F.col("broker_name") == broker_name) & (F.col("outcome") == "done")
+    )
+    last = done.agg(F.max_by("inputs", "run").alias("inputs")).first()
+    return None if last is None else last["inputs"]
+
+
+def record(spark: SparkSession, warehouse: Warehouse, entries: list[Entry]) -> None:
+    """Adds what jobs did, in one commit."""
+    RUN_LEDGER.create(spark, warehouse)
+    values = [tuple(vars(entry).values()) for entry in entries]
+    RUN_LEDGER.append(spark.createDataFrame(values, RUN_LEDGER.schema(spark, warehouse)), warehouse)

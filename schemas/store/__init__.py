@@ -1,0 +1,1 @@
+"""The broker's own files: commit log segments, consume queues, and their extension."""

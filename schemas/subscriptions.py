@@ -1,0 +1,29 @@
+"""The history of subscriptions: what was in force at any instant."""
+
+from schemas.table import Table
+
+SUBSCRIPTIONS = Table(
+    "subscriptions",
+    "One row a state of a group's subscription to a topic. Key: consumer_group, topic, valid_from.",
+    """
+    consumer_group STRING NOT NULL,
+    topic STRING NOT NULL,
+    valid_from BIGINT NOT NULL COMMENT 'ms since the epoch, inclusive',
+    valid_to BIGINT COMMENT 'ms since the epoch, exclusive; null: still in force',
+    expression STRING COMMENT 'of the subscription that pulls use',
+    expression_type STRING COMMENT 'TAG or SQL92',
+    sub_version BIGINT,
+    tags_set ARRAY<STRING>,
+    code_set ARRAY<INT>,
+    registered BOOLEAN COMMENT 'false after the group unregistered: its last subscription stays visible',
+    sent_with_pull BOOLEAN COMMENT 'true: every pull brings this subscription, which uses no bit map',
+    filter_expression STRING COMMENT 'of the ConsumerFilterData that the broker keeps for bit maps; may outlive the subscription',
+    filter_version BIGINT,
+    born_time BIGINT COMMENT 'of the ConsumerFilterData, ms since the epoch',
+    dead_time BIGINT COMMENT 'of the ConsumerFilterData; null while alive',
+    bit_pos ARRAY<INT> COMMENT 'positions in the filter bit map',
+    bit_num INT COMMENT 'bits of the filter bit map',
+    predicate STRING COMMENT 'Spark SQL over a column properties, true exactly where the broker delivers',
+    compile_error STRING COMMENT 'why the broker refuses the expression'
+    """,
+)

@@ -1,0 +1,83 @@
+"""A Delta table: its columns are SQL, and reading and writing it go through here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql.types import StructType
+
+from schemas.warehouse import Warehouse
+
+EVERY_TABLE = {
+    "delta.enableDeletionVectors": "false",
+    "delta.autoOptimize.optimizeWrite": "false",
+}
+"""Without deletion vectors a table's rows are its files' rows, for every reader there is."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """``columns`` is the column list of CREATE TABLE; ``constraints`` are CHECKs by name."""
+
+    name: str
+    comment: str
+    columns: str
+    cluster_by: tuple[str, ...] = ()
+    constraints: dict[str, str] = field(default_factory=dict)
+    statistics_on: tuple[str, ...] = ()
+
+    def create(self, spark: SparkSession, warehouse: Warehouse) -> None:
+        """Makes the table unless it is there."""
+        if self.exists(spark, warehouse):
+            return
+        properties = EVERY_TABLE | {f"delta.constraints.{name}": check for name, check in self.constraints.items()}
+        if self.statistics_on:
+            properties["delta.dataSkippingStatsColumns"] = ",".join(self.statistics_on)
+        listed = ", ".join(f"'{key}' = '{_quoted(value)}'" for key, value in properties.items())
+        clustered = f"CLUSTER BY ({', '.join(self.cluster_by)})" if self.cluster_by else ""
+        spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {warehouse.identifier(self.name)} ({self.columns}) USING delta "
+            f"{clustered} COMMENT '{_quoted(self.comment)}' TBLPROPERTIES ({listed})"
+        )
+
+    def exists(self, spark: SparkSession, warehouse: Warehouse) -> bool:
+        if warehouse.in_catalog:
+            return spark.catalog.tableExists(warehouse.identifier(self.name))
+        return DeltaTable.isDeltaTable(spark, f"{warehouse.location}/{self.name}")
+
+    def read(self, spark: SparkSession, warehouse: Warehouse) -> DataFrame:
+        return spark.table(warehouse.identifier(self.name))
+
+    def schema(self, spark: SparkSession, warehouse: Warehouse) -> StructType:
+        return self.read(spark, warehouse).schema
+
+    def version(self, spark: SparkSession, warehouse: Warehouse) -> int:
+        """The version of the last commit, or -1 where there is no table."""
+        if not self.exists(spark, warehouse):
+            return -1
+        return int(self._delta(spark, warehouse).history(1).select("version").first()["version"])  # type: ignore[index]
+
+    def append(self, rows: DataFrame, warehouse: Warehouse) -> None:
+        self._save(rows.write.mode("append"), warehouse)
+
+    def overwrite(self, rows: DataFrame, warehouse: Warehouse, where: str | None = None) -> None:
+        """Replaces the rows that ``where`` selects, or all, in one commit."""
+        writer = rows.write.mode("overwrite")
+        self._save(writer if where is None else writer.option("replaceWhere", where), warehouse)
+
+    def _save(self, writer: DataFrameWriter, warehouse: Warehouse) -> None:
+        if warehouse.in_catalog:
+            writer.format("delta").saveAsTable(warehouse.identifier(self.name))
+        else:
+            writer.format("delta").save(f"{warehouse.location}/{self.name}")
+
+    def _delta(self, spark: SparkSession, warehouse: Warehouse) -> DeltaTable:
+        if warehouse.in_catalog:
+            return DeltaTable.forName(spark, warehouse.identifier(self.name))
+        return DeltaTable.forPath(spark, f"{warehouse.location}/{self.name}")
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -1,0 +1,62 @@
+"""Where the tables are: a folder of Delta tables by path, or a schema of a catalog by name."""
+
+from __future__ import annotations
+
+import fcntl
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_CATALOG_NAME = re.compile(r"\w+\.\w+")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/")
+
+
+class WarehouseBusy(Exception):
+    """Another run is writing to this warehouse."""
+
+
+@dataclass(frozen=True)
+class Warehouse:
+    """``location`` is a folder (a path or a URI), or ``catalog.schema``."""
+
+    location: str
+    in_catalog: bool
+
+    @classmethod
+    def at(cls, text: str) -> Warehouse:
+        """``catalog.schema`` names a catalog; everything else is a folder (``./a.b`` for one named so)."""
+        if _CATALOG_NAME.fullmatch(text):
+            return cls(text, in_catalog=True)
+        if _SCHEME.match(text):
+            return cls(text.rstrip("/"), in_catalog=False)
+        return cls(str(Path(text).expanduser().resolve()), in_catalog=False)
+
+    def identifier(self, table: str) -> str:
+        """What SQL calls the table."""
+        if self.in_catalog:
+            return f"{self.location}.{table}"
+        path = f"{self.location}/{table}".replace("`", "``")
+        return f"delta.`{path}`"
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Holds the warehouse for one run.
+
+        Delta on a local disk is safe in one JVM only: two that commit at once can lose a commit.
+        Raises WarehouseBusy if another run holds it.
+        """
+        if self.in_catalog or _SCHEME.match(self.location):
+            yield
+            return
+        folder = Path(self.location)
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise WarehouseBusy(
+                    f"another run is writing to {self.location}: wait for it to end and try again"
+                ) from None
+            yield
