@@ -1,0 +1,193 @@
+"""The broker's registry of SQL92 filters: a state machine over registrations, with explicit time.
+
+Source: ConsumerFilterManager and its FilterDataMapByTopic.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, TypedDict
+
+from filtering.bloom_filter import BloomFilter
+from filtering.consumer_filter_data import ConsumerFilterData, compile_error
+from filtering.subscription_data import is_tag_type
+
+DAY = 86_400_000
+_LOADED_DEAD_SINCE = 30_000
+
+
+class Subscription(TypedDict):
+    """One entry of a consumer group's list, as a heartbeat carries it."""
+
+    topic: str
+    expression: str | None
+    type: str | None
+    version: int
+
+
+class FilterState(TypedDict):
+    """A filter in the registry; ``deadTime`` is 0 while it has not died."""
+
+    topic: str
+    group: str
+    expression: str
+    type: str
+    clientVersion: int
+    dead: bool
+    bornTime: int
+    deadTime: int
+    bitPos: list[int]
+    bitNum: int
+
+
+class ConsumerFilterManager:
+    """The filters of a broker whose Bloom filter is for an error rate of ``f`` % with ``n`` groups.
+
+    ``now`` is always the time in milliseconds. Raises ValueError on an ``f`` or ``n`` that
+    :meth:`BloomFilter.create_by_fn` refuses.
+    """
+
+    def __init__(self, f: int, n: int, filter_data_clean_time_span: int = DAY) -> None:
+        self.bloom_filter = BloomFilter.create_by_fn(f, n)
+        self._clean_time_span = filter_data_clean_time_span
+        self._by_topic: dict[str, dict[str, ConsumerFilterData]] = {}
+
+    def register(self, group: str, subscriptions: Iterable[Subscription], now: int) -> None:
+        """All that ``group`` subscribes to now; its filters on other topics die."""
+        topics = set()
+        for each in subscriptions:
+            topics.add(each["topic"])
+            self.register_topic(each["topic"], group, each["expression"], each["type"], each["version"], now)
+        for topic in self._by_topic.keys() - topics:
+            self.unregister_topic(topic, group, now)
+
+    def register_topic(
+        self,
+        topic: str,
+        group: str,
+        expression: str | None,
+        expression_type: str | None,
+        version: int,
+        now: int,
+    ) -> bool:
+        """One subscription of ``group``, its other topics untouched; False where it is ignored or refused."""
+        if is_tag_type(expression_type) or not expression:
+            return False
+        groups = self._by_topic.setdefault(topic, {})
+        old = groups.get(group)
+        if old is not None and version <= old.client_version:
+            if version == old.client_version and old.is_dead:
+                groups[group] = replace(old, dead_time=None)
+                return True
+            return False
+        bit_pos = self.bloom_filter.bit_positions(f"{group}#{topic}")
+        if old is not None and (old.expression, old.expression_type, old.bit_pos) == (
+            expression,
+            expression_type,
+            bit_pos,
+        ):
+            groups[group] = replace(
+                old, client_version=version, dead_time=None if old.is_dead else old.dead_time
+            )
+            return True
+        if compile_error(expression_type, expression) is not None:
+            groups.pop(group, None)
+            return False
+        groups[group] = ConsumerFilterData(
+            group, topic, expression, expression_type or "", version, now, None, bit_pos, self.bloom_filter.m
+        )
+        return True
+
+    def unregister(self, group: str, now: int) -> None:
+        """The last consumer of ``group`` left: all its filters die."""
+        for topic in self._by_topic:
+            self.unregister_topic(topic, group, now)
+
+    def unregister_topic(self, topic: str, group: str, now: int) -> None:
+        """The filter of ``group`` on ``topic`` dies, if there is one alive."""
+        data = self.get(topic, group)
+        if data is not None and not data.is_dead:
+            self._by_topic[topic][group] = replace(data, dead_time=now)
+
+    def get(self, topic: str, group: str) -> ConsumerFilterData | None:
+        """The filter of ``group`` on ``topic``, dead or alive."""
+        return self._by_topic.get(topic, {}).get(group)
+
+    def topics(self) -> list[str]:
+        """The topics somebody has registered for, sorted; one may have no filter left."""
+        return sorted(self._by_topic)
+
+    def state(self) -> list[FilterState]:
+        """Every filter, ordered by topic and group."""
+        return [
+            FilterState(
+                topic=data.topic,
+                group=data.consumer_group,
+                expression=data.expression,
+                type=data.expression_type,
+                clientVersion=data.client_version,
+                dead=data.is_dead,
+                bornTime=data.born_time,
+                deadTime=data.dead_time or 0,
+                bitPos=list(data.bit_pos),
+                bitNum=data.bit_num,
+            )
+            for topic in self.topics()
+            for _, data in sorted(self._by_topic[topic].items())
+        ]
+
+    def clean(self, now: int) -> None:
+        """Forgets what has been dead for the clean time span; the broker does so every 10 s, as it saves."""
+        for topic, groups in list(self._by_topic.items()):
+            for group, data in list(groups.items()):
+                if (
+                    data.dead_time is not None
+                    and data.is_dead
+                    and now - data.dead_time >= self._clean_time_span
+                ):
+                    del groups[group]
+            if not groups:
+                del self._by_topic[topic]
+
+    def encode(self, now: int) -> str:
+        """consumerFilter.json in RocketMQ's own form, after a :meth:`clean`."""
+        self.clean(now)
+        topics: dict[str, Any] = {
+            topic: {
+                "groupFilterData": {group: data.to_json() for group, data in sorted(groups.items())},
+                "topic": topic,
+            }
+            for topic, groups in sorted(self._by_topic.items())
+        }
+        return json.dumps(
+            {"filterDataByTopic": topics}, ensure_ascii=False, indent="\t", separators=(",", ":")
+        )
+
+    def decode(self, text: str, now: int) -> bool:
+        """Replaces everything with a consumerFilter.json, as the broker does when it starts.
+
+        What is alive there counts as dead since 30 s ago, or since its birth if that is later. False
+        where the broker discards the file: an entry is of another Bloom filter. Raises ValueError where
+        ``text`` is not a consumerFilter.json.
+        """
+        try:
+            topics = json.loads(text)["filterDataByTopic"]
+            by_topic = {
+                topic: {
+                    group: ConsumerFilterData.from_json(entry)
+                    for group, entry in groups["groupFilterData"].items()
+                }
+                for topic, groups in topics.items()
+            }
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"not a consumerFilter.json of RocketMQ: {error!r}") from error
+        for groups in by_topic.values():
+            for group, data in groups.items():
+                if not self.bloom_filter.is_valid(data.bit_pos, data.bit_num):
+                    return False
+                if data.dead_time is None:
+                    groups[group] = replace(data, dead_time=max(now - _LOADED_DEAD_SINCE, data.born_time))
+        self._by_topic = by_topic
+        return True

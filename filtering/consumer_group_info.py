@@ -1,0 +1,37 @@
+"""The subscriptions of one consumer group, as the broker answers pulls with them.
+
+Source: ConsumerGroupInfo.updateSubscription.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from filtering.consumer_filter_manager import Subscription
+
+
+class ConsumerGroupInfo:
+    """``.subscriptions``: topic -> the subscription in force."""
+
+    def __init__(self) -> None:
+        self.subscriptions: dict[str, Subscription] = {}
+
+    def update_subscription(self, subscriptions: Iterable[Subscription]) -> bool:
+        """A heartbeat's whole list: higher versions replace, topics not listed go.
+
+        True only where a topic was added or removed, which is what wakes the group's listeners; a
+        changed expression alone does not.
+        """
+        updated = False
+        topics = set()
+        for each in subscriptions:
+            topic = each["topic"]
+            topics.add(topic)
+            old = self.subscriptions.get(topic)
+            if old is None or each["version"] > old["version"]:
+                self.subscriptions[topic] = each
+            updated |= old is None
+        for topic in self.subscriptions.keys() - topics:
+            del self.subscriptions[topic]
+            updated = True
+        return updated

@@ -1,0 +1,21 @@
+from typing import Any
+
+from filtering.consumer_filter_manager import Subscription
+from filtering.consumer_group_info import ConsumerGroupInfo
+from tests.unit.broker import cases
+
+
+def as_subscription(row: dict[str, Any]) -> Subscription:
+    return Subscription(
+        topic=row["topic"], expression=row["subString"], type=row["type"], version=row["subVersion"]
+    )
+
+
+def test_heartbeats_change_the_subscriptions_as_in_the_broker() -> None:
+    for sequence in cases("groupinfo"):
+        group = ConsumerGroupInfo()
+        for step in sequence["steps"]:
+            updated = group.update_subscription([as_subscription(row) for row in step["subs"]])
+            assert updated == step["updated"], (sequence["name"], step)
+            held = [group.subscriptions[topic] for topic in sorted(group.subscriptions)]
+            assert held == [as_subscription(row) for row in step["table"]], (sequence["name"], step)
