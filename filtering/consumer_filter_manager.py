@@ -88,9 +88,7 @@ class ConsumerFilterManager:
             expression_type,
             bit_pos,
         ):
-            groups[group] = replace(
-                old, client_version=version, dead_time=None if old.is_dead else old.dead_time
-            )
+            groups[group] = replace(old, client_version=version, dead_time=None if old.is_dead else old.dead_time)
             return True
         if compile_error(expression_type, expression) is not None:
             groups.pop(group, None)
@@ -141,15 +139,23 @@ class ConsumerFilterManager:
     def clean(self, now: int) -> None:
         """Forgets what has been dead for the clean time span; the broker does so every 10 s, as it saves."""
         for topic, groups in list(self._by_topic.items()):
-            for group, data in list(groups.items()):
-                if (
-                    data.dead_time is not None
-                    and data.is_dead
-                    and now - data.dead_time >= self._clean_time_span
-                ):
-                    del groups[group]
+            for group in list(groups):
+                self.clean_topic(topic, group, now)
             if not groups:
                 del self._by_topic[topic]
+
+    def clean_topic(self, topic: str, group: str, now: int) -> None:
+        """Forgets the filter of ``group`` on ``topic`` if it has been dead for the clean time span."""
+        data = self.get(topic, group)
+        cleaned_at = self.cleaned_at(data)
+        if cleaned_at is not None and cleaned_at <= now:
+            del self._by_topic[topic][group]
+
+    def cleaned_at(self, data: ConsumerFilterData | None) -> int | None:
+        """When a dead filter will be forgotten; None where there is none, or it is alive."""
+        if data is None or data.dead_time is None or not data.is_dead:
+            return None
+        return data.dead_time + self._clean_time_span
 
     def encode(self, now: int) -> str:
         """consumerFilter.json in RocketMQ's own form, after a :meth:`clean`."""
@@ -161,9 +167,7 @@ class ConsumerFilterManager:
             }
             for topic, groups in sorted(self._by_topic.items())
         }
-        return json.dumps(
-            {"filterDataByTopic": topics}, ensure_ascii=False, indent="\t", separators=(",", ":")
-        )
+        return json.dumps({"filterDataByTopic": topics}, ensure_ascii=False, indent="\t", separators=(",", ":"))
 
     def decode(self, text: str, now: int) -> bool:
         """Replaces everything with a consumerFilter.json, as the broker does when it starts.
@@ -176,8 +180,7 @@ class ConsumerFilterManager:
             topics = json.loads(text)["filterDataByTopic"]
             by_topic = {
                 topic: {
-                    group: ConsumerFilterData.from_json(entry)
-                    for group, entry in groups["groupFilterData"].items()
+                    group: ConsumerFilterData.from_json(entry) for group, entry in groups["groupFilterData"].items()
                 }
                 for topic, groups in topics.items()
             }

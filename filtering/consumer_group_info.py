@@ -22,16 +22,19 @@ class ConsumerGroupInfo:
         True only where a topic was added or removed, which is what wakes the group's listeners; a
         changed expression alone does not.
         """
-        updated = False
         topics = set()
+        updated = False
         for each in subscriptions:
-            topic = each["topic"]
-            topics.add(topic)
-            old = self.subscriptions.get(topic)
-            if old is None or each["version"] > old["version"]:
-                self.subscriptions[topic] = each
-            updated |= old is None
+            topics.add(each["topic"])
+            updated |= self.update_topic(each)
         for topic in self.subscriptions.keys() - topics:
             del self.subscriptions[topic]
             updated = True
         return updated
+
+    def update_topic(self, subscription: Subscription) -> bool:
+        """One topic of a list, the others untouched; True where the topic is new."""
+        old = self.subscriptions.get(subscription["topic"])
+        if old is None or subscription["version"] > old["version"]:
+            self.subscriptions[subscription["topic"]] = subscription
+        return old is None

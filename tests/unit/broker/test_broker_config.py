@@ -47,9 +47,7 @@ def test_properties_read_as_java_reads_them() -> None:
 
 
 def test_yaml_has_the_same_keys() -> None:
-    config = BrokerConfig.from_yaml(
-        "enablePropertyFilter: true\nbrokerName: 7\nnamesrvAddr: localhost:9876\n"
-    )
+    config = BrokerConfig.from_yaml("enablePropertyFilter: true\nbrokerName: 7\nnamesrvAddr: localhost:9876\n")
     assert config == BrokerConfig(enable_property_filter=True, broker_name="7")
 
 

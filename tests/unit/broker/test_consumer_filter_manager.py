@@ -58,9 +58,7 @@ def test_a_real_consumer_filter_json_survives_a_round_trip(name: str) -> None:
     assert manager.decode(text, latest)
     assert json.loads(manager.encode(latest)) == json.loads(text), "after the shutdown all are dead already"
 
-    assert not ConsumerFilterManager(f + 1, n).decode(text, latest), (
-        "another Bloom filter discards everything"
-    )
+    assert not ConsumerFilterManager(f + 1, n).decode(text, latest), "another Bloom filter discards everything"
 
 
 @pytest.mark.parametrize("name", UNDAMAGED)

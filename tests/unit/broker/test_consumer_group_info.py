@@ -6,9 +6,7 @@ from tests.unit.broker import cases
 
 
 def as_subscription(row: dict[str, Any]) -> Subscription:
-    return Subscription(
-        topic=row["topic"], expression=row["subString"], type=row["type"], version=row["subVersion"]
-    )
+    return Subscription(topic=row["topic"], expression=row["subString"], type=row["type"], version=row["subVersion"])
 
 
 def test_heartbeats_change_the_subscriptions_as_in_the_broker() -> None:

@@ -1,0 +1,83 @@
+"""What happened to subscriptions, in order: registrations, departures, subscriptions sent with pulls.
+
+Three formats: JSON lines of events (:mod:`filtering.subscription_event_lines`), RocketMQ's own
+consumerFilter.json, and a YAML list typed by hand (:mod:`filtering.subscription_yaml`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from filtering.consumer_filter_manager import Subscription
+
+
+class Operation(Enum):
+    REGISTER = "register"
+    """The group subscribes to one topic; its other topics are untouched."""
+    HEARTBEAT = "heartbeat"
+    """A client of the group sends the whole list of what it subscribes to."""
+    UNREGISTER = "unregister"
+    """The group, one topic of it, or one client of it, leaves."""
+    PULL_SUBSCRIPTION = "pull_subscription"
+    """From now on the group, registered or not, sends this subscription with every pull of the topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionEvent:
+    """``at`` is in milliseconds: messages stored then or later are filtered so.
+
+    ``subscriptions`` is one for a register or a pull_subscription, the whole list for a heartbeat,
+    none for an unregister, where ``topic`` None means all topics of the group. ``client_id`` is known
+    where clients are told apart.
+    """
+
+    at: int
+    operation: Operation
+    group: str
+    subscriptions: tuple[Subscription, ...] = ()
+    topic: str | None = None
+    client_id: str | None = None
+
+
+class InvalidSubscriptionEvent(ValueError):
+    """An entry that is no event: its first line (from 1), its text, and why, as the message."""
+
+    def __init__(self, line: int, text: str, reason: str) -> None:
+        super().__init__(f"line {line}: {reason}")
+        self.line = line
+        self.text = text
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionEvents:
+    """``events`` by time, those of the same time as in the file; ``rejected`` is what was no event."""
+
+    events: tuple[SubscriptionEvent, ...]
+    rejected: tuple[InvalidSubscriptionEvent, ...]
+
+
+UNVERSIONED = -1
+"""The version of a subscription whose source gave none, until :func:`in_order` gives it one."""
+
+
+def in_order(events: Iterable[SubscriptionEvent]) -> tuple[SubscriptionEvent, ...]:
+    """Events by time, stable, every unversioned subscription newer than those before it.
+
+    A client's version is the time at which it last changed; so is the one given here, at least one
+    more than the last of the same group and topic.
+    """
+    latest: dict[tuple[str, str], int] = {}
+    ordered = []
+    for event in sorted(events, key=lambda event: event.at):
+        subscriptions = []
+        for each in event.subscriptions:
+            key = event.group, each["topic"]
+            if each["version"] == UNVERSIONED:
+                each = each | {"version": max(event.at, latest.get(key, -1) + 1)}
+            latest[key] = max(each["version"], latest.get(key, -1))
+            subscriptions.append(each)
+        ordered.append(replace(event, subscriptions=tuple(subscriptions)))
+    return tuple(ordered)

@@ -1,0 +1,96 @@
+"""Subscriptions typed by hand: a YAML list of who subscribes to what.
+
+    - group: cg_paid
+      topic: OrderEvents
+      tag: paid || shipped
+    - group: cg_expensive
+      topic: OrderEvents
+      sql: price > 50.0
+      at: 2026-11-21T06:00:00Z
+
+``at`` is when it takes effect, in milliseconds or as an ISO time (UTC unless it says otherwise);
+without it the subscription was there before every message.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import yaml
+
+from filtering.consumer_filter_manager import Subscription
+from filtering.subscription_data import SQL92, TAG
+from filtering.subscription_events import (
+    UNVERSIONED,
+    InvalidSubscriptionEvent,
+    Operation,
+    SubscriptionEvent,
+    SubscriptionEvents,
+    in_order,
+)
+
+_KEYS = ("group", "topic", "tag", "sql", "at")
+
+
+def parse_yaml(text: str) -> SubscriptionEvents:
+    """Every entry that is a subscription, the others among the rejected; all of it where it is no YAML list."""
+    events, rejected = [], []
+    try:
+        # BaseLoader leaves every scalar a text: a tag 007 stays 007, and no stays no
+        loader = yaml.BaseLoader(text)
+        document = loader.get_single_node()
+        if document is None:
+            return SubscriptionEvents((), ())
+        if not isinstance(document, yaml.SequenceNode):
+            return _all_rejected(1, text, "not a list; start each subscription with a dash, as in - group: cg_paid")
+        for node in document.value:
+            try:
+                events.append(_event(loader.construct_object(node, deep=True)))
+            except ValueError as error:
+                entry = text[node.start_mark.index : node.end_mark.index].rstrip()
+                rejected.append(InvalidSubscriptionEvent(node.start_mark.line + 1, entry, str(error)))
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        return _all_rejected(line, text, f"not YAML: {error.problem}")
+    except yaml.YAMLError as error:
+        return _all_rejected(1, text, f"not YAML: {error}")
+    return SubscriptionEvents(in_order(events), tuple(rejected))
+
+
+def _all_rejected(line: int, text: str, reason: str) -> SubscriptionEvents:
+    return SubscriptionEvents((), (InvalidSubscriptionEvent(line, text, reason),))
+
+
+def _event(entry: object) -> SubscriptionEvent:
+    if not isinstance(entry, dict):
+        raise ValueError("a subscription needs group:, topic: and either tag: or sql:")
+    for key, value in entry.items():
+        if key not in _KEYS:
+            raise ValueError(f"{key}: is not known; a subscription has {', '.join(_KEYS)}")
+        if not isinstance(value, str):
+            raise ValueError(f"{key}: must be a text")
+    for key in ("group", "topic"):
+        if not entry.get(key):
+            raise ValueError(f"{key}: is missing")
+    if ("tag" in entry) == ("sql" in entry):
+        raise ValueError("a subscription needs either tag: or sql:, and not both")
+    subscription = Subscription(
+        topic=entry["topic"],
+        expression=entry["tag"] if "tag" in entry else entry["sql"],
+        type=TAG if "tag" in entry else SQL92,
+        version=UNVERSIONED,
+    )
+    return SubscriptionEvent(_milliseconds(entry.get("at", "0")), Operation.REGISTER, entry["group"], (subscription,))
+
+
+def _milliseconds(text: str) -> int:
+    if re.fullmatch(r"[0-9]{1,18}", text):
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"at: {text!r} is no time; write milliseconds or 2026-11-21T06:00:00Z") from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return round(time.timestamp() * 1000)

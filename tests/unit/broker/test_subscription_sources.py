@@ -1,0 +1,188 @@
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from filtering.subscription_events import Operation, SubscriptionEvents
+from filtering.subscription_sources import parse_subscriptions
+from tests.captures import UNDAMAGED, capture, rows
+
+REGISTER = {"at": 5, "op": "register", "group": "cg", "topic": "OrderEvents", "type": "SQL92", "expression": "a"}
+
+
+def reasons(text: str) -> list[tuple[int, str]]:
+    return [(rejected.line, rejected.reason) for rejected in parse_subscriptions(text).rejected]
+
+
+@pytest.mark.parametrize("name", UNDAMAGED)
+def test_the_events_of_a_capture(name: str) -> None:
+    parsed = parse_subscriptions((capture(name) / "subscription_events.jsonl").read_text("utf-8"))
+    recorded = rows(name, "subscription_events")
+    assert not parsed.rejected
+    assert [(event.at, event.operation.value, event.group) for event in parsed.events] == [
+        (row["at"], row["op"], row["group"]) for row in recorded
+    ]
+    assert parsed.events[0].subscriptions == (
+        {
+            "topic": recorded[0]["topic"],
+            "expression": recorded[0]["expression"],
+            "type": recorded[0]["type"],
+            "version": recorded[0]["sub_version"],
+        },
+    )
+
+
+@pytest.mark.parametrize("name", UNDAMAGED)
+def test_a_consumer_filter_json_tells_births_and_deaths(name: str) -> None:
+    parsed = parse_subscriptions((capture(name) / "store/config/consumerFilter.json").read_text("utf-8"))
+    filters = [row for row in rows(name, "subscriptions") if row["bornTime"]]
+    births = {event.group: event for event in parsed.events if event.operation is Operation.REGISTER}
+    assert len(births) == len(filters)
+    for row in filters:
+        birth = births[row["group"]]
+        assert birth.at == row["bornTime"]
+        assert birth.subscriptions[0]["expression"] == row["expression"]
+        assert birth.subscriptions[0]["version"] == row["subVersion"]
+    deaths = [event for event in parsed.events if event.operation is Operation.UNREGISTER]
+    assert len(deaths) == len(births), "the broker was shut down"
+    assert list(parsed.events) == sorted(parsed.events, key=lambda event: event.at)
+
+
+def test_a_bad_entry_of_a_consumer_filter_json_is_named() -> None:
+    good = {
+        "consumerGroup": "cg_good",
+        "topic": "OrderEvents",
+        "expression": "a",
+        "expressionType": "SQL92",
+        "clientVersion": 7,
+        "bornTime": 5,
+        "deadTime": 0,
+    }
+    groups = {"cg_good": good, "cg_bad": {"topic": "OrderEvents"}}
+    text = json.dumps({"filterDataByTopic": {"OrderEvents": {"groupFilterData": groups}}}, indent=1)
+    parsed = parse_subscriptions(text)
+    assert [event.group for event in parsed.events] == ["cg_good"]
+    (rejected,) = parsed.rejected
+    assert "cg_bad" in rejected.reason
+    assert '"cg_bad"' in text.split("\n")[rejected.line - 1]
+    assert reasons('{"filterDataByTopic": {')[0][0] == 1
+
+
+def test_yaml_as_a_newcomer_types_it() -> None:
+    text = """
+# who gets what
+- group: cg_paid
+  topic: OrderEvents
+  tag: paid || shipped
+- group: cg_expensive
+  topic: OrderEvents
+  sql: price > 50.0
+  at: 2026-11-21T06:00:00Z
+- {group: cg_paid, topic: OrderEvents, tag: 007}
+"""
+    parsed = parse_subscriptions(text)
+    assert not parsed.rejected
+    first, second, third = parsed.events
+    assert (first.at, first.group, first.operation) == (0, "cg_paid", Operation.REGISTER)
+    assert first.subscriptions[0]["expression"] == "paid || shipped"
+    assert first.subscriptions[0]["type"] == "TAG"
+    assert second.subscriptions[0]["expression"] == "007"
+    assert second.subscriptions[0]["version"] > first.subscriptions[0]["version"], "the later entry wins"
+    assert third.at == datetime(2026, 11, 21, 6, tzinfo=UTC).timestamp() * 1000
+    assert third.subscriptions[0]["type"] == "SQL92"
+
+
+@pytest.mark.parametrize(
+    ("at", "milliseconds"),
+    [
+        ("1795237513466", 1795237513466),
+        ("2026-11-21 06:00:00.5", 1795240800500),
+        ("2026-11-21", 1795219200000),
+        ("'2026-11-21T08:00:00+02:00'", 1795240800000),
+    ],
+)
+def test_times_in_yaml(at: str, milliseconds: int) -> None:
+    (event,) = parse_subscriptions(f"- {{group: cg, topic: T, tag: a, at: {at}}}").events
+    assert event.at == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ("- group: cg\n  topic: T", "either tag: or sql:"),
+        ("- group: cg\n  topic: T\n  tag: a\n  sql: b", "not both"),
+        ("- topic: T\n  tag: a", "group: is missing"),
+        ("- group: cg\n  topic: T\n  tags: a", "tags: is not known"),
+        ("- group: cg\n  topic: T\n  tag: [a, b]", "tag: must be a text"),
+        ("- group: cg\n  topic: T\n  tag: a\n  at: noon", "'noon' is no time"),
+        ("- cg_paid", "needs group:, topic:"),
+    ],
+)
+def test_a_bad_yaml_entry_is_told_and_the_rest_kept(entry: str, reason: str) -> None:
+    parsed = parse_subscriptions("- {group: cg_good, topic: T, tag: a}\n" + entry)
+    assert [event.group for event in parsed.events] == ["cg_good"]
+    (rejected,) = parsed.rejected
+    assert rejected.line == 2
+    assert reason in rejected.reason
+    assert rejected.text == entry.removeprefix("- ")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("group: cg\ntopic: T\ntag: a\n", 1, "not a list"),
+        ("- group: cg\n  tag: 'a\n", 3, "not YAML"),
+        ("- group: \x07\n", 1, "not YAML"),
+    ],
+)
+def test_what_is_no_yaml_list_is_rejected_whole(text: str, line: int, reason: str) -> None:
+    (rejected,) = parse_subscriptions(text).rejected
+    assert rejected.line == line
+    assert reason in rejected.reason
+    assert rejected.text == text
+
+
+def test_an_empty_file_has_no_events() -> None:
+    assert parse_subscriptions("\n# nothing yet\n") == SubscriptionEvents((), ())
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"op": "subscribe"}, "op must be one of register, heartbeat"),
+        ({"at": None}, "at is missing"),
+        ({"at": "now"}, "at must be a whole number, not 'now'"),
+        ({"at": True}, "at must be a whole number"),
+        ({"group": ""}, "group must be a text"),
+        ({"topic": 7}, "topic must be a text, not 7"),
+        ({"expression": 5}, "expression must be a text"),
+        ({"type": ["SQL92"]}, "type must be a text"),
+        ({"sub_version": 1.5}, "sub_version must be a whole number"),
+        ({"op": "heartbeat"}, "subscriptions of a heartbeat must be a list"),
+    ],
+)
+def test_a_bad_line_is_told_and_the_rest_kept(change: dict[str, object], reason: str) -> None:
+    bad = json.dumps(REGISTER | change)
+    parsed = parse_subscriptions(f"{json.dumps(REGISTER)}\n\n{bad}\n")
+    assert [event.group for event in parsed.events] == ["cg"]
+    (rejected,) = parsed.rejected
+    assert (rejected.line, rejected.text) == (3, bad)
+    assert reason in rejected.reason
+
+
+def test_lines_that_are_no_json_objects() -> None:
+    assert [line for line, _ in reasons(f"{json.dumps(REGISTER)}\n{{torn\n[]\n")] == [2, 3]
+
+
+def test_heartbeats_and_departures_name_their_client() -> None:
+    heartbeat = {
+        "at": 7,
+        "op": "heartbeat",
+        "group": "cg",
+        "client_id": "10.0.0.7@1",
+        "subscriptions": [{"topic": "OrderEvents", "expression": "paid"}],
+    }
+    leave = {"at": 6, "op": "unregister", "group": "cg", "client_id": "10.0.0.7@1"}
+    first, second = parse_subscriptions(f"{json.dumps(heartbeat)}\n{json.dumps(leave)}").events
+    assert (first.operation, first.topic, first.client_id) == (Operation.UNREGISTER, None, "10.0.0.7@1")
+    assert second.subscriptions == ({"topic": "OrderEvents", "expression": "paid", "type": "TAG", "version": 7},)
