@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from filtering.tags_code import java_hash
 
-SUBSCRIBE_ALL = "*"
+SUB_ALL = "*"
 TAG = "TAG"
 SQL92 = "SQL92"
 # java.lang.String.trim drops every character up to U+0020 at both ends
@@ -28,7 +28,7 @@ class SubscriptionData:
 
     def matches_tags_code(self, tags_code: int) -> bool:
         """The broker's decision on a consume queue entry: its tags code, cut to 32 bits, is subscribed."""
-        if self.sub_string == SUBSCRIBE_ALL:
+        if self.sub_string == SUB_ALL:
             return True
         return (tags_code + 0x8000_0000) % 0x1_0000_0000 - 0x8000_0000 in self.code_set
 
@@ -43,13 +43,11 @@ def build_subscription_data(topic: str, sub_string: str | None) -> SubscriptionD
     None, ``""`` and exactly ``*`` subscribe to all. Raises ValueError where ``sub_string`` is
     nothing but ``||``.
     """
-    if not sub_string or sub_string == SUBSCRIBE_ALL:
-        return SubscriptionData(topic, SUBSCRIBE_ALL, frozenset(), frozenset())
+    if not sub_string or sub_string == SUB_ALL:
+        return SubscriptionData(topic, SUB_ALL, frozenset(), frozenset())
     parts = sub_string.split("||")
     if not any(parts):
-        raise ValueError(
-            f"subString split error: {sub_string!r} names no tag; write tags joined by ||, or * for all"
-        )
+        raise ValueError(f"subString split error: {sub_string!r} names no tag; write tags joined by ||, or * for all")
     tags = frozenset(filter(None, (part.strip(_TRIMMED) for part in parts)))
     return SubscriptionData(topic, sub_string, tags, frozenset(map(java_hash, tags)))
 
