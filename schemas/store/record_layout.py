@@ -121,10 +121,8 @@ def inspect(log: NDArray[np.uint8], start: int, layout: NDArray[np.int64], row: 
 
 
 @njit(cache=True)
-def walk(
-    log: NDArray[np.uint8], start: int, budget: int, layout: NDArray[np.int64]
-) -> tuple[int, int, int]:
-    """Follow records from ``start`` until ``layout`` is full or ``budget`` bytes are passed, or something else lies there.
+def walk(log: NDArray[np.uint8], start: int, budget: int, layout: NDArray[np.int64]) -> tuple[int, int, int]:
+    """Follow records from ``start`` until ``layout`` is full or ``budget`` bytes are passed, or to anything else.
 
     Returns the rows filled, the position reached, and what lies there (BUDGET: stopped on purpose).
     """

@@ -1,0 +1,85 @@
+"""The walk over a segment: whole records, and the damage between them."""
+
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.store.record_layout import FIELDS, Found, walk
+from schemas.store.resynchronise import end_of_data, next_position
+from schemas.store.segments import Segment
+
+CHUNK_BYTES = 16 << 20
+CHUNK_ROWS = 1 << 16
+DAMAGE_BYTES = 1 << 20
+
+REASONS = {
+    Found.ZEROS: "zeros where a record should begin",
+    Found.INCOMPLETE: "incomplete: the file ends inside the record",
+    Found.ILLEGAL_MAGIC: "illegal magic code where a record should begin",
+    Found.INCONSISTENT: "the lengths in the record do not add up to its size",
+    Found.ILLEGAL_PORT: "the port of a host is not between 0 and 65535",
+}
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Bytes that are no message: at most DAMAGE_BYTES of them, longer damage comes in pieces one after another.
+
+    ``offset`` is the physical offset of the first byte.
+    """
+
+    source_file: str
+    offset: int
+    reason: str
+    bytes: bytes
+
+
+@dataclass(frozen=True)
+class Records:
+    """Whole, decodable records of one segment: positions and lengths in ``log`` (FIELDS x records)."""
+
+    segment: Segment
+    log: NDArray[np.uint8] = field(repr=False)
+    layout: NDArray[np.int64] = field(repr=False)
+
+    def __len__(self) -> int:
+        return self.layout.shape[1]
+
+    def at(self, name: str) -> NDArray[np.int64]:
+        """One of FIELDS."""
+        return self.layout[FIELDS.index(name)]
+
+    def where(self, mask: NDArray[np.bool_]) -> "Records":
+        """The records that ``mask`` selects."""
+        return Records(self.segment, self.log, self.layout[:, mask])
+
+
+def scan(segment: Segment, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Records | Damage]:
+    """Everything in a segment, in order: records in chunks of about ``chunk_bytes``, and what lies between them.
+
+    The filler at the end of a full file, and the zeros after the last record of another, are no damage.
+    After damage the walk goes on at the next record that knows its own offset.
+    """
+    if segment.size == 0:
+        return
+    with open(segment.path, "rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    log = np.frombuffer(mapped, np.uint8)[: segment.size]
+    position = 0
+    while True:
+        layout = np.empty((len(FIELDS), CHUNK_ROWS), np.int64)
+        rows, position, found = walk(log, position, chunk_bytes, layout)
+        if rows:
+            yield Records(segment, log, layout[:, :rows])
+        if found == Found.BUDGET:
+            continue
+        if found == Found.FILLER or end_of_data(log, position) == position:
+            return
+        following = next_position(log, mapped, segment.offset, position)
+        for start in range(position, following, DAMAGE_BYTES):
+            piece = log[start : min(start + DAMAGE_BYTES, following)].tobytes()
+            yield Damage(segment.path, segment.offset + start, REASONS[Found(found)], piece)
+        position = following
