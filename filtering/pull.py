@@ -1,0 +1,54 @@
+"""How the broker answers a pull before it looks at a single message. Source: PullMessageProcessor."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from filtering.broker_config import BrokerConfig
+from filtering.subscription_data import is_tag_type
+from filtering.subscription_history import SubscriptionRow
+
+
+class ResponseCode(Enum):
+    """org.apache.rocketmq.remoting.protocol.ResponseCode"""
+
+    SUCCESS = 0
+    SYSTEM_ERROR = 1
+    PULL_NOT_FOUND = 19
+    PULL_RETRY_IMMEDIATELY = 20
+    PULL_OFFSET_MOVED = 21
+    SUBSCRIPTION_PARSE_FAILED = 23
+    SUBSCRIPTION_NOT_EXIST = 24
+    SUBSCRIPTION_NOT_LATEST = 25
+    FILTER_DATA_NOT_EXIST = 27
+    FILTER_DATA_NOT_LATEST = 28
+
+
+def pull_refusal(row: SubscriptionRow | None, sub_version: int, config: BrokerConfig) -> ResponseCode | None:
+    """Why the broker refuses the pull of a client whose subscription has ``sub_version``; None: it looks for messages.
+
+    ``row`` is what is in force for the group and topic, None where nothing ever was. A subscription
+    sent with the pull is refused only where it does not parse: a wrong SQL92 expression is not found
+    out, and lets every message pass.
+    """
+    if row is not None and row.sent_with_pull:
+        if not row.expression and not is_tag_type(row.expression_type):
+            return ResponseCode.SUBSCRIPTION_PARSE_FAILED
+        if row.compile_error is not None and is_tag_type(row.expression_type):
+            return ResponseCode.SUBSCRIPTION_PARSE_FAILED
+        return _unsupported(row, config)
+    if row is None or not row.registered:
+        return ResponseCode.SUBSCRIPTION_NOT_EXIST
+    if row.sub_version < sub_version:
+        return ResponseCode.SUBSCRIPTION_NOT_LATEST
+    if not is_tag_type(row.expression_type):
+        if row.filter_version is None:
+            return ResponseCode.FILTER_DATA_NOT_EXIST
+        if row.filter_version < sub_version:
+            return ResponseCode.FILTER_DATA_NOT_LATEST
+    return _unsupported(row, config)
+
+
+def _unsupported(row: SubscriptionRow, config: BrokerConfig) -> ResponseCode | None:
+    supported = is_tag_type(row.expression_type) or config.enable_property_filter
+    return None if supported else ResponseCode.SYSTEM_ERROR

@@ -1,0 +1,155 @@
+"""The pulls of a consumer that reads a queue: what each returns, and what it costs the broker.
+
+Source: DefaultMessageStore.getMessage and isTheBatchFull, PullMessageProcessor.composeResponseHeader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+from filtering.broker_config import CONSUME_QUEUE_UNIT, BrokerConfig
+from filtering.pull import ResponseCode
+
+MAX_PULL_BYTES = 128 << 20
+DEFAULT_BATCH = 32
+
+
+class GetMessageStatus(Enum):
+    """org.apache.rocketmq.store.GetMessageStatus, as far as a whole store goes; the code a client gets."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+
+    def response_code(self, queue_offset: int) -> ResponseCode:
+        """The code of the response to a pull from ``queue_offset``."""
+        if self is GetMessageStatus.FOUND:
+            return ResponseCode.SUCCESS
+        if self is GetMessageStatus.NO_MATCHED_MESSAGE:
+            return ResponseCode.PULL_RETRY_IMMEDIATELY
+        if self is GetMessageStatus.OFFSET_OVERFLOW_ONE:
+            return ResponseCode.PULL_NOT_FOUND
+        if self is GetMessageStatus.NO_MESSAGE_IN_QUEUE and queue_offset == 0:
+            return ResponseCode.PULL_NOT_FOUND
+        return ResponseCode.PULL_OFFSET_MOVED
+
+
+@dataclass(frozen=True)
+class Queue:
+    """The entries of one queue, oldest first, as one group's filter sees them; three arrays of one length.
+
+    ``sizes``: bytes of the messages (int64); ``stage1``: the entry passes the tags code or the bit map;
+    ``stage2``: the message passes the expression (where stage 1 fails it is never asked). The first
+    entry is at ``min_offset``.
+    """
+
+    sizes: npt.NDArray[np.int64]
+    stage1: npt.NDArray[np.bool_]
+    stage2: npt.NDArray[np.bool_]
+    min_offset: int = 0
+
+    @property
+    def max_offset(self) -> int:
+        return self.min_offset + len(self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """One pull: ``scanned`` entries looked at, ``read`` messages fetched from the commit log, ``found`` returned."""
+
+    begin_offset: int
+    status: GetMessageStatus
+    next_begin_offset: int
+    scanned: int = 0
+    read: int = 0
+    found: int = 0
+    found_bytes: int = 0
+
+
+def simulate_pulls(
+    queue: Queue, begin_offset: int, config: BrokerConfig, max_msg_nums: int = DEFAULT_BATCH
+) -> Iterator[Pull]:
+    """The pulls from ``begin_offset`` until the consumer has caught up, ``max_msg_nums`` messages each at most.
+
+    Takes every message to be in memory, as :func:`get_message` does. Does not show what depends on the
+    clock: pulls held at the broker until a message comes, time-outs, flow control.
+    """
+    while True:
+        pull = get_message(queue, begin_offset, config, max_msg_nums)
+        yield pull
+        begin_offset = pull.next_begin_offset
+        if begin_offset == queue.max_offset:
+            return
+
+
+def get_message(queue: Queue, begin_offset: int, config: BrokerConfig, max_msg_nums: int = DEFAULT_BATCH) -> Pull:
+    """One pull.
+
+    It ends where the consume queue file ends, where the entries looked at come to
+    ``maxFilterMessageSize`` bytes, or where the batch is full: ``max_msg_nums`` messages, or
+    ``maxTransferCountOnMessageInMemory``, or ``maxTransferBytesOnMessageInMemory``. (A broker takes
+    messages further from the end of the log than 40 % of its memory as being on disk, and then uses
+    the two OnMessageInDisk limits.)
+    """
+    if (moved := _outside(queue, begin_offset)) is not None:
+        return moved
+    entries_a_file = config.consume_queue_file_entries
+    limit = max(config.max_filter_message_size, max_msg_nums * CONSUME_QUEUE_UNIT)
+    end_by_size = begin_offset - -limit // CONSUME_QUEUE_UNIT
+    next_offset = begin_offset
+    pull = Pull(begin_offset, GetMessageStatus.NO_MATCHED_MESSAGE, begin_offset)
+    for _ in range(config.travel_cq_file_num_when_get_message):
+        end_of_file = (next_offset // entries_a_file + 1) * entries_a_file
+        end = min(end_of_file, end_by_size, queue.max_offset)
+        pull = _scan(queue, pull, next_offset, end, config, max_msg_nums)
+        next_offset = pull.next_begin_offset
+        if pull.found or next_offset == queue.max_offset:
+            break
+    return pull
+
+
+def _outside(queue: Queue, offset: int) -> Pull | None:
+    """The answer to a pull from an offset at which there is no entry."""
+    if queue.max_offset == 0:
+        return Pull(offset, GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0)
+    if offset < queue.min_offset:
+        return Pull(offset, GetMessageStatus.OFFSET_TOO_SMALL, queue.min_offset)
+    if offset == queue.max_offset:
+        return Pull(offset, GetMessageStatus.OFFSET_OVERFLOW_ONE, offset)
+    if offset > queue.max_offset:
+        return Pull(offset, GetMessageStatus.OFFSET_OVERFLOW_BADLY, queue.max_offset)
+    return None
+
+
+def _scan(queue: Queue, pull: Pull, begin: int, end: int, config: BrokerConfig, max_msg_nums: int) -> Pull:
+    """``pull``, which has found nothing yet, gone on over the entries [begin, end) of one file."""
+    part = slice(begin - queue.min_offset, end - queue.min_offset)
+    sizes, stage1 = queue.sizes[part], queue.stage1[part]
+    matched = stage1 & queue.stage2[part]
+    found = np.cumsum(matched)
+    found_bytes = np.cumsum(np.where(matched, sizes, 0))
+    found_before: npt.NDArray[np.int64] = found - matched
+    bytes_before = found_bytes - np.where(matched, sizes, 0)
+    full = (found_before > 0) & (
+        (found_before >= min(max_msg_nums, config.max_transfer_count_on_message_in_memory))
+        | (bytes_before + sizes > min(MAX_PULL_BYTES, config.max_transfer_bytes_on_message_in_memory))
+    )
+    scanned = int(full.argmax()) if full.any() else len(sizes)
+    count = int(found[scanned - 1]) if scanned else 0
+    return Pull(
+        begin_offset=pull.begin_offset,
+        status=GetMessageStatus.FOUND if count else GetMessageStatus.NO_MATCHED_MESSAGE,
+        next_begin_offset=begin + scanned,
+        scanned=pull.scanned + scanned,
+        read=pull.read + int(np.count_nonzero(stage1[:scanned])),
+        found=count,
+        found_bytes=int(found_bytes[scanned - 1]) if scanned else 0,
+    )

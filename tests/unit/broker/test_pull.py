@@ -1,0 +1,52 @@
+import dataclasses
+
+import pytest
+
+from filtering.broker_config import BrokerConfig
+from filtering.pull import ResponseCode, pull_refusal
+from filtering.subscription_events import Operation, SubscriptionEvent
+from filtering.subscription_history import SubscriptionRow, subscription_history
+
+FILTERING = BrokerConfig(enable_property_filter=True)
+
+
+def row(expression: str, type: str = "SQL92", operation: Operation = Operation.REGISTER) -> SubscriptionRow:
+    subscription = {"topic": "OrderEvents", "expression": expression, "type": type, "version": 7}
+    event = SubscriptionEvent(1_000, operation, "cg", (subscription,))  # type: ignore[arg-type]
+    return subscription_history([event], FILTERING)[-1]
+
+
+@pytest.mark.parametrize("subscription", [row("qty > 1"), row("paid", "TAG"), row("", "TAG")])
+def test_a_pull_of_what_is_registered_is_answered(subscription: SubscriptionRow) -> None:
+    assert pull_refusal(subscription, 7, FILTERING) is None
+
+
+def test_a_group_that_is_not_registered() -> None:
+    assert pull_refusal(None, 7, FILTERING) is ResponseCode.SUBSCRIPTION_NOT_EXIST
+    gone = dataclasses.replace(row("qty > 1"), registered=False)
+    assert pull_refusal(gone, 7, FILTERING) is ResponseCode.SUBSCRIPTION_NOT_EXIST
+
+
+def test_a_client_whose_subscription_is_newer() -> None:
+    assert pull_refusal(row("paid", "TAG"), 8, FILTERING) is ResponseCode.SUBSCRIPTION_NOT_LATEST
+    stale_filter = dataclasses.replace(row("qty > 1"), sub_version=8)
+    assert pull_refusal(stale_filter, 8, FILTERING) is ResponseCode.FILTER_DATA_NOT_LATEST
+
+
+def test_an_expression_that_does_not_compile() -> None:
+    assert pull_refusal(row("qty >"), 7, FILTERING) is ResponseCode.FILTER_DATA_NOT_EXIST
+
+
+def test_a_broker_without_the_property_filter() -> None:
+    assert pull_refusal(row("qty > 1"), 7, BrokerConfig()) is ResponseCode.SYSTEM_ERROR
+    assert pull_refusal(row("qty >"), 7, BrokerConfig()) is ResponseCode.FILTER_DATA_NOT_EXIST
+    assert pull_refusal(row("paid", "TAG"), 7, BrokerConfig()) is None
+
+
+def test_a_subscription_sent_with_the_pull() -> None:
+    pulled = Operation.PULL_SUBSCRIPTION
+    assert pull_refusal(row("qty > 1", operation=pulled), 99, FILTERING) is None
+    assert pull_refusal(row("qty > 1", operation=pulled), 99, BrokerConfig()) is ResponseCode.SYSTEM_ERROR
+    assert pull_refusal(row("qty >", operation=pulled), 99, FILTERING) is None, "it lets every message pass"
+    assert pull_refusal(row("", operation=pulled), 99, FILTERING) is ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert pull_refusal(row("||", "TAG", pulled), 99, FILTERING) is ResponseCode.SUBSCRIPTION_PARSE_FAILED
