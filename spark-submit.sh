@@ -117,6 +117,7 @@ export SPARK_HOME
 export PYSPARK_PYTHON=${PYSPARK_PYTHON:-$venv/bin/python}
 export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
 export MQSIEVE_LOG_LEVEL=$level
+[ -t 2 ] && export MQSIEVE_TERMINAL=1
 resolve_delta io.delta:delta-spark_4.2_2.13:4.4.0
 
 # Class-data sharing: the first job leaves an archive of the classes it loaded, later JVMs start from it.

@@ -2,6 +2,12 @@
 
 from schemas.table import Table
 
+ENTRY_TYPES = (
+    "broker_name string, topic string, queue_id int, queue_offset bigint, commitlog_offset bigint, size int, "
+    "tags_code bigint, store_timestamp bigint, filter_bit_map binary, properties map<string, string>"
+)
+"""What dispatch makes; store_date follows from store_timestamp."""
+
 CONSUMEQUEUE = Table(
     "consumequeue",
     "Consume queue entries with their extension. Key: broker_name, topic, queue_id, queue_offset.",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession, functions as F
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from schemas.table import Table
 from schemas.warehouse import Warehouse
@@ -48,8 +49,8 @@ def last_inputs(spark: SparkSession, warehouse: Warehouse, job: str, broker_name
     return None if last is None else last["inputs"]
 
 
-def record(spark: SparkSession, warehouse: Warehouse, entries: list[Entry]) -> None:
-    """Adds what jobs did, in one commit."""
+def record(spark: SparkSession, warehouse: Warehouse, entry: Entry) -> None:
+    """Adds what a job did."""
     RUN_LEDGER.create(spark, warehouse)
-    values = [tuple(vars(entry).values()) for entry in entries]
-    RUN_LEDGER.append(spark.createDataFrame(values, RUN_LEDGER.schema(spark, warehouse)), warehouse)
+    row = tuple(vars(entry).values())
+    RUN_LEDGER.append(spark.createDataFrame([row], RUN_LEDGER.schema(spark, warehouse)), warehouse)

@@ -1,6 +1,16 @@
 """The history of subscriptions: what was in force at any instant."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from filtering.subscription_history import SubscriptionRow
+from pyspark.sql import SparkSession
+
 from schemas.table import Table
+from schemas.warehouse import Warehouse
 
 SUBSCRIPTIONS = Table(
     "subscriptions",
@@ -27,3 +37,25 @@ SUBSCRIPTIONS = Table(
     compile_error STRING COMMENT 'why the broker refuses the expression'
     """,
 )
+
+
+def rows(spark: SparkSession, warehouse: Warehouse) -> list[SubscriptionRow]:
+    """The whole history, in memory."""
+    names = [field.name for field in fields(SubscriptionRow)]
+    return [SubscriptionRow(*map(_hashable, row)) for row in SUBSCRIPTIONS.read(spark, warehouse).select(*names).collect()]
+
+
+def replace(spark: SparkSession, warehouse: Warehouse, history: Sequence[SubscriptionRow]) -> None:
+    """Makes ``history`` the whole table."""
+    SUBSCRIPTIONS.create(spark, warehouse)
+    schema = SUBSCRIPTIONS.schema(spark, warehouse)
+    values = [tuple(_plain(getattr(row, name)) for name in schema.names) for row in history]
+    SUBSCRIPTIONS.overwrite(spark.createDataFrame(values, schema), warehouse)
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
 from pyspark.sql.types import StructType
 
 from schemas.warehouse import Warehouse
@@ -32,14 +32,16 @@ class Table:
         """Makes the table unless it is there."""
         if self.exists(spark, warehouse):
             return
-        properties = EVERY_TABLE | {f"delta.constraints.{name}": check for name, check in self.constraints.items()}
+        properties = EVERY_TABLE | {
+            f"delta.constraints.{name}": check for name, check in self.constraints.items()
+        }
         if self.statistics_on:
             properties["delta.dataSkippingStatsColumns"] = ",".join(self.statistics_on)
-        listed = ", ".join(f"'{key}' = '{_quoted(value)}'" for key, value in properties.items())
+        listed = ", ".join(f"'{key}' = {sql_text(value)}" for key, value in properties.items())
         clustered = f"CLUSTER BY ({', '.join(self.cluster_by)})" if self.cluster_by else ""
         spark.sql(
             f"CREATE TABLE IF NOT EXISTS {warehouse.identifier(self.name)} ({self.columns}) USING delta "
-            f"{clustered} COMMENT '{_quoted(self.comment)}' TBLPROPERTIES ({listed})"
+            f"{clustered} COMMENT {sql_text(self.comment)} TBLPROPERTIES ({listed})"
         )
 
     def exists(self, spark: SparkSession, warehouse: Warehouse) -> bool:
@@ -57,7 +59,11 @@ class Table:
         """The version of the last commit, or -1 where there is no table."""
         if not self.exists(spark, warehouse):
             return -1
-        return int(self._delta(spark, warehouse).history(1).select("version").first()["version"])  # type: ignore[index]
+        return int(self._last_commit(spark, warehouse)["version"])
+
+    def rows_written(self, spark: SparkSession, warehouse: Warehouse) -> int:
+        """The rows that the last commit wrote."""
+        return int((self._last_commit(spark, warehouse)["operationMetrics"] or {}).get("numOutputRows", 0))
 
     def append(self, rows: DataFrame, warehouse: Warehouse) -> None:
         self._save(rows.write.mode("append"), warehouse)
@@ -73,11 +79,17 @@ class Table:
         else:
             writer.format("delta").save(f"{warehouse.location}/{self.name}")
 
+    def _last_commit(self, spark: SparkSession, warehouse: Warehouse) -> Row:
+        (commit,) = self._delta(spark, warehouse).history(1).select("version", "operationMetrics").collect()
+        return commit
+
     def _delta(self, spark: SparkSession, warehouse: Warehouse) -> DeltaTable:
         if warehouse.in_catalog:
             return DeltaTable.forName(spark, warehouse.identifier(self.name))
         return DeltaTable.forPath(spark, f"{warehouse.location}/{self.name}")
 
 
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")
+def sql_text(text: str) -> str:
+    """A string literal of Spark SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

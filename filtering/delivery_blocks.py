@@ -1,0 +1,134 @@
+"""From consume queue entries to deliveries, an Arrow batch at a time: runs of messages of one queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filtering.delivery import Delivered, Delivery, Outcome
+
+DELIVERED = "DELIVERED"
+DROPPED_BY_CLIENT = "DROPPED_BY_CLIENT"
+MESSAGES_IN_A_BLOCK = 1 << 15
+MILLISECONDS_IN_A_DAY = 86_400_000
+
+ENTRY_COLUMNS = (
+    "broker_name", "topic", "queue_id", "queue_offset", "commitlog_offset", "tags_code", "store_timestamp",
+    "filter_bit_map", "properties",
+)  # fmt: skip
+MATCH = pa.struct(
+    [("consumer_group", pa.list_(pa.string())), ("outcome", pa.string()), ("positions", pa.list_(pa.int32()))]
+)
+COUNTS = pa.struct(
+    [
+        ("consumer_group", pa.string()),
+        *(
+            (name, pa.int64())
+            for name in ("passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors")
+        ),
+    ]
+)
+BLOCK_SCHEMA = pa.schema(
+    [
+        ("broker_name", pa.string()),
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("store_date", pa.date32()),
+        ("queue_offset", pa.list_(pa.int64())),
+        ("commitlog_offset", pa.list_(pa.int64())),
+        ("matches", pa.list_(MATCH)),
+        ("counts", pa.list_(COUNTS)),
+    ]
+)
+
+
+class DeliveryBlocks:
+    """Picklable, so that Spark can send it to its workers."""
+
+    def __init__(self, deliveries: Mapping[str, Delivery]) -> None:
+        """``deliveries``: by topic; entries of other topics have no subscribers and leave no block."""
+        self._deliveries = dict(deliveries)
+        self._groups = {
+            topic: pa.array([f.consumer_group for f in delivery.filters], pa.string())
+            for topic, delivery in self._deliveries.items()
+        }
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches of ENTRY_COLUMNS to batches of BLOCK_SCHEMA, a row a run of entries of one queue and day."""
+        for batch in batches:
+            for run in _runs(batch):
+                topic = run["topic"][0].as_py()
+                if topic in self._deliveries:
+                    yield self._block(topic, run)
+
+    def _block(self, topic: str, run: pa.RecordBatch) -> pa.RecordBatch:
+        delivery, groups = self._deliveries[topic], self._groups[topic]
+        outcome = delivery.run(
+            run["properties"], run["tags_code"], run["store_timestamp"].to_numpy(), run["filter_bit_map"]
+        )
+        day = int(run["store_timestamp"][0].as_py()) // MILLISECONDS_IN_A_DAY
+        columns = [
+            run["broker_name"].slice(0, 1),
+            run["topic"].slice(0, 1),
+            run["queue_id"].slice(0, 1),
+            pa.array([day], pa.int32()).cast(pa.date32()),
+            _one_list(run["queue_offset"]),
+            _one_list(run["commitlog_offset"]),
+            _one_list(_matches(outcome, groups)),
+            _one_list(_counts(outcome, groups)),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=BLOCK_SCHEMA)
+
+
+def _runs(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Slices of consecutive rows of one broker, topic, queue and day, of at most MESSAGES_IN_A_BLOCK rows."""
+    if batch.num_rows == 0:
+        return
+    day = pc.floor(pc.divide(batch["store_timestamp"], MILLISECONDS_IN_A_DAY))
+    changes = np.zeros(batch.num_rows, bool)
+    for column in (batch["broker_name"], batch["topic"], batch["queue_id"], day):
+        changes[1:] |= pc.not_equal(column.slice(1), column.slice(0, len(column) - 1)).to_numpy(zero_copy_only=False)
+    starts = [0, *np.flatnonzero(changes).tolist(), batch.num_rows]
+    for start, end in zip(starts, starts[1:], strict=False):
+        for at in range(start, end, MESSAGES_IN_A_BLOCK):
+            yield batch.slice(at, min(MESSAGES_IN_A_BLOCK, end - at))
+
+
+def _matches(outcome: Outcome, groups: pa.StringArray) -> pa.StructArray:
+    shared = [(d, DELIVERED) for d in outcome.delivered] + [(d, DROPPED_BY_CLIENT) for d in outcome.dropped_by_client]
+    filters = pa.array([i for delivered, _ in shared for i in delivered.filters], pa.int32())
+    group_lists = pa.ListArray.from_arrays(
+        _offsets([len(delivered.filters) for delivered, _ in shared]), groups.take(filters)
+    )
+    outcomes = pa.array([name for _, name in shared], pa.string())
+    return pa.StructArray.from_arrays([group_lists, outcomes, _positions([d for d, _ in shared])], fields=list(MATCH))
+
+
+def _positions(shared: list[Delivered]) -> pa.ListArray:
+    parts: list[npt.NDArray[np.int32]] = [np.empty(0, np.int32) if d.positions is None else d.positions for d in shared]
+    every = pa.array([d.positions is None for d in shared], pa.bool_())
+    values = np.concatenate(parts) if parts else np.empty(0, np.int32)
+    return pa.ListArray.from_arrays(_offsets([len(part) for part in parts]), pa.array(values), mask=every)
+
+
+def _counts(outcome: Outcome, groups: pa.StringArray) -> pa.StructArray:
+    counts = (
+        outcome.passed_stage1,
+        outcome.passed_stage2,
+        outcome.delivered_count,
+        outcome.bit_map_false_positives,
+        outcome.evaluation_errors,
+    )
+    return pa.StructArray.from_arrays([groups, *(pa.array(column, pa.int64()) for column in counts)], fields=list(COUNTS))
+
+
+def _offsets(lengths: list[int]) -> pa.Int32Array:
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+
+
+def _one_list(values: pa.Array) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)

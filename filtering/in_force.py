@@ -1,0 +1,30 @@
+"""Which subscriptions were in force at an instant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from filtering.broker_config import BrokerConfig
+from filtering.subscription_history import SubscriptionRow
+
+
+def in_force_at(history: Iterable[SubscriptionRow], instant: int) -> list[SubscriptionRow]:
+    """The rows that hold at ``instant`` (ms)."""
+    return [row for row in history if row.valid_from <= instant and (row.valid_to is None or instant < row.valid_to)]
+
+
+def in_force_at_the_end(
+    history: Iterable[SubscriptionRow], log_end: int, broker: BrokerConfig
+) -> list[SubscriptionRow]:
+    """The rows that hold after the last message (stored at ``log_end``, ms) and the last event.
+
+    What time alone will do later, the cleaning of dead filter data, has not happened yet.
+    """
+    history = list(history)
+    cleanings = {
+        (row.consumer_group, row.topic, row.dead_time + broker.filter_data_clean_time_span)
+        for row in history
+        if row.dead_time is not None
+    }
+    events = (row.valid_from for row in history if (row.consumer_group, row.topic, row.valid_from) not in cleanings)
+    return in_force_at(history, max(log_end, *events, 0))

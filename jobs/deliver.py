@@ -1,0 +1,65 @@
+"""deliver: which message reaches which group, through the broker's two filters and the client's."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from filtering.broker_config import BrokerConfig
+from filtering.delivery import Delivery
+from filtering.delivery_blocks import ENTRY_COLUMNS, DeliveryBlocks
+from filtering.in_force import in_force_at_the_end
+from filtering.message_filter import MessageFilter, message_filters
+
+from pyspark.sql import functions as F
+
+from jobs import application
+from jobs.run import Run, Step
+from schemas import deliveries, local_files, subscriptions
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.deliveries import BLOCK_TYPES, DELIVERY_BLOCKS
+from schemas.delivery_stats import DELIVERY_STATS
+from schemas.subscriptions import SUBSCRIPTIONS
+from schemas.table import Table, sql_text
+
+
+def deliver(run: Run) -> Step:
+    """Filters every entry of the broker for the subscriptions in force at the end of the log."""
+
+    def work() -> dict[Table, int]:
+        for table in (DELIVERY_BLOCKS, DELIVERY_STATS):
+            table.create(run.spark, run.warehouse)
+        of_broker = f"broker_name = {sql_text(run.broker.broker_name)}"
+        entries = CONSUMEQUEUE.read(run.spark, run.warehouse)
+        (log_end,) = entries.where(of_broker).agg(F.max("store_timestamp").alias("at")).collect()
+        history = subscriptions.rows(run.spark, run.warehouse)
+        in_force = in_force_at_the_end(history, log_end["at"] or 0, run.broker)
+        kernel = DeliveryBlocks(compiled(message_filters(in_force, run.broker), run.broker))
+        made = local_files.map_rows(entries, run.broker.broker_name, ENTRY_COLUMNS, kernel, BLOCK_TYPES)
+        DELIVERY_BLOCKS.overwrite(made, run.warehouse, of_broker)
+        blocks = DELIVERY_BLOCKS.read(run.spark, run.warehouse).where(of_broker)
+        DELIVERY_STATS.append(deliveries.stats(blocks, run.started), run.warehouse)
+        return {
+            DELIVERY_BLOCKS: DELIVERY_BLOCKS.rows_written(run.spark, run.warehouse),
+            DELIVERY_STATS: DELIVERY_STATS.rows_written(run.spark, run.warehouse),
+        }
+
+    return run.step("deliver", (run.broker,), (CONSUMEQUEUE, SUBSCRIPTIONS), work)
+
+
+def compiled(filters: Iterable[MessageFilter], broker: BrokerConfig) -> dict[str, Delivery]:
+    """By topic, the filters of all its groups, compiled."""
+    by_topic: dict[str, list[MessageFilter]] = defaultdict(list)
+    for message_filter in filters:
+        by_topic[message_filter.topic].append(message_filter)
+    return {topic: Delivery(of_topic, broker.bloom_filter.m) for topic, of_topic in by_topic.items()}
+
+
+def main(arguments: list[str]) -> None:
+    options = application.broker_parser("deliver", __doc__).parse_args(arguments)
+    with Run.start("deliver", options) as run:
+        deliver(run)
+
+
+if __name__ == "__main__":
+    application.run(main)

@@ -1,0 +1,81 @@
+"""dispatch: consume queue entries for the messages of the commitlog, as the broker derives them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from filtering import sql92
+from filtering.broker_config import BrokerConfig
+from filtering.calc_bit_map import FOREVER, FilterDataInForce
+from filtering.dispatch import (
+    MESSAGE_COLUMNS,
+    TRANSACTION_FLAGS,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+    Dispatch,
+)
+from filtering.subscription_history import SubscriptionRow
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs import application
+from jobs.run import Run, Step
+from schemas import subscriptions
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE, ENTRY_TYPES
+from schemas.subscriptions import SUBSCRIPTIONS
+from schemas.table import Table, sql_text
+
+
+def dispatch(run: Run) -> Step:
+    """Gives every message of the broker its entry, with the bit map over the groups of its time."""
+
+    def work() -> dict[Table, int]:
+        CONSUMEQUEUE.create(run.spark, run.warehouse)
+        of_broker = f"broker_name = {sql_text(run.broker.broker_name)}"
+        messages = COMMITLOG.read(run.spark, run.warehouse).where(of_broker)
+        history = subscriptions.rows(run.spark, run.warehouse)
+        CONSUMEQUEUE.overwrite(entries(messages, history, run.broker), run.warehouse, of_broker)
+        return {CONSUMEQUEUE: CONSUMEQUEUE.rows_written(run.spark, run.warehouse)}
+
+    return run.step("dispatch", (run.broker,), (COMMITLOG, SUBSCRIPTIONS), work)
+
+
+def entries(messages: DataFrame, history: Iterable[SubscriptionRow], broker: BrokerConfig) -> DataFrame:
+    """Rows of commitlog to rows of consumequeue, in the order of the queues."""
+    transaction = F.col("sys_flag").bitwiseAND(TRANSACTION_FLAGS)
+    has_entry = transaction.isNull() | ~transaction.isin(TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+    order = ("topic", "store_date", "queue_id", "queue_offset")
+    in_order = (
+        messages.where(has_entry)
+        .select(*MESSAGE_COLUMNS, "store_date")
+        .repartitionByRange(*order)
+        .sortWithinPartitions(*order)
+        .select(*MESSAGE_COLUMNS)
+    )
+    dispatcher = Dispatch(_filter_data(history, broker), broker.bloom_filter.m, broker.delay_levels)
+    return in_order.mapInArrow(dispatcher, ENTRY_TYPES)
+
+
+def _filter_data(history: Iterable[SubscriptionRow], broker: BrokerConfig) -> dict[str, list[FilterDataInForce]]:
+    """By topic, the filter data that the broker held and when; none where it computes no bit maps."""
+    if not (broker.enable_calc_filter_bit_map and broker.enable_consume_queue_ext):
+        return {}
+    by_topic: dict[str, list[FilterDataInForce]] = defaultdict(list)
+    for row in history:
+        if row.filter_expression is not None and row.bit_pos is not None:
+            valid_to = FOREVER if row.valid_to is None else row.valid_to
+            predicate = sql92.compile(row.filter_expression).predicate
+            by_topic[row.topic].append(FilterDataInForce(predicate, row.bit_pos, row.valid_from, valid_to))
+    return dict(by_topic)
+
+
+def main(arguments: list[str]) -> None:
+    options = application.broker_parser("dispatch", __doc__).parse_args(arguments)
+    with Run.start("dispatch", options) as run:
+        dispatch(run)
+
+
+if __name__ == "__main__":
+    application.run(main)

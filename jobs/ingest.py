@@ -1,0 +1,87 @@
+"""ingest: a broker's store, or a message log in JSON lines or Parquet, into commitlog and quarantine."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs import application
+from jobs.run import Run, Step
+from schemas import message_log, quarantine
+from schemas.commitlog import COMMITLOG
+from schemas.store import commitlog_source
+from schemas.store.segments import segments
+from schemas.table import Table, sql_text
+
+
+def ingest(run: Run, source: Path) -> Step:
+    """Adds the messages in ``source`` that the commitlog has not yet, and quarantines what is none.
+
+    ``source``: a store or commitlog folder, a .jsonl or .parquet file, or a folder of those.
+    Raises CommitLogError where it is none of these.
+    """
+    if message_log.is_message_log(source):
+        files = message_log.files(source)
+        listed = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    else:
+        listed = [(Path(s.path).name, s.size, Path(s.path).stat().st_mtime_ns) for s in segments(str(source))]
+
+    def work() -> dict[Table, int]:
+        if message_log.is_message_log(source):
+            messages, rejected = message_log.read(run.spark, source, run.broker.broker_name)
+        else:
+            messages, rejected = _read_store(run, source)
+        names = [name for name, *_ in listed]
+        quarantined = quarantine.replace(run.spark, run.warehouse, run.broker.broker_name, names, rejected)
+        return _add(run, messages) | quarantined
+
+    return run.step("ingest", (str(source.resolve()), listed, run.broker.broker_name), (), work)
+
+
+def _read_store(run: Run, store: Path) -> tuple[DataFrame, DataFrame]:
+    """The messages of a store, and its damage."""
+    commitlog_source.register(run.spark)
+    messages = (
+        run.spark.read.format("rocketmq_commitlog").option("brokerName", run.broker.broker_name).load(str(store))
+    )
+    damage = run.spark.read.format("rocketmq_commitlog_damage").load(str(store))
+    return messages, damage.select(F.lit(run.broker.broker_name).alias("broker_name"), "*")
+
+
+def _add(run: Run, messages: DataFrame) -> dict[Table, int]:
+    """Appends the messages whose offset the commitlog does not have."""
+    of_broker = f"broker_name = {sql_text(run.broker.broker_name)}"
+    if COMMITLOG.exists(run.spark, run.warehouse):
+        there = COMMITLOG.read(run.spark, run.warehouse).where(of_broker).select("broker_name", "commitlog_offset")
+        messages = messages.join(there, ["broker_name", "commitlog_offset"], "left_anti")
+        if messages.isEmpty():
+            return {}
+    else:
+        COMMITLOG.create(run.spark, run.warehouse)
+    COMMITLOG.append(messages, run.warehouse)
+    return {COMMITLOG: COMMITLOG.rows_written(run.spark, run.warehouse)}
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--store",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="a broker's store folder, or a message log: JSON lines (.jsonl) or Parquet",
+    )
+
+
+def main(arguments: list[str]) -> None:
+    parser = application.broker_parser("ingest", __doc__)
+    add_source(parser)
+    options = parser.parse_args(arguments)
+    with Run.start("ingest", options) as run:
+        ingest(run, options.store)
+
+
+if __name__ == "__main__":
+    application.run(main)

@@ -1,0 +1,28 @@
+"""nightly: a broker's store and its subscriptions, all the way to who got which message."""
+
+from __future__ import annotations
+
+from jobs import application
+from jobs.deliver import deliver
+from jobs.dispatch import dispatch
+from jobs.ingest import add_source, ingest
+from jobs.register import register
+from jobs.run import Run
+from jobs.summary import print_summary
+
+
+def main(arguments: list[str]) -> None:
+    parser = application.broker_parser("nightly", __doc__)
+    add_source(parser)
+    application.add_subscriptions(parser)
+    options = parser.parse_args(arguments)
+    with Run.start("nightly", options) as run:
+        ingest(run, options.store)
+        register(run, options.subscriptions)
+        dispatch(run)
+        deliver(run)
+        print_summary(run, options)
+
+
+if __name__ == "__main__":
+    application.run(main)

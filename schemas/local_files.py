@@ -1,0 +1,64 @@
+"""Reading a table's Parquet files in the worker, where it can open them: no hand-over from the JVM.
+
+The rows are those of Spark's own scan, since no mqsieve table has deletion vectors; only how they
+get to Python differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+Kernel = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+ROWS_IN_A_BATCH = 1 << 15
+
+
+def map_rows(table: DataFrame, broker_name: str, columns: Sequence[str], kernel: Kernel, types: str) -> DataFrame:
+    """``kernel`` over the broker's rows of a table, ``columns`` of them, in Arrow batches in the order of the files.
+
+    ``types``: the columns that the kernel makes, as DDL.
+    """
+    spark = table.sparkSession
+    rows = table.where(table["broker_name"] == broker_name)
+    files = [urlparse(file) for file in rows.inputFiles()]
+    on_this_machine = spark.conf.get("spark.master", "").startswith("local")
+    if not on_this_machine or any(file.scheme != "file" for file in files):
+        return rows.select(*columns).mapInArrow(kernel, types)
+    pieces = [
+        _Piece(path, group)
+        for path in (unquote(file.path) for file in files)
+        for group in range(pq.read_metadata(path).num_row_groups)
+    ]
+    reader = _Reader(pieces, broker_name, tuple(columns), kernel)
+    return spark.range(0, len(pieces), 1, max(1, len(pieces))).mapInArrow(reader, types)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    path: str
+    row_group: int
+
+
+@dataclass(frozen=True)
+class _Reader:
+    pieces: Sequence[_Piece]
+    broker_name: str
+    columns: tuple[str, ...]
+    kernel: Kernel
+
+    def __call__(self, indices: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return self.kernel(self._batches(indices))
+
+    def _batches(self, indices: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in indices:
+            for index in batch["id"].to_pylist():
+                piece = self.pieces[index]
+                with pq.ParquetFile(piece.path, memory_map=True) as file:
+                    for rows in file.iter_batches(ROWS_IN_A_BATCH, [piece.row_group], self.columns, use_threads=False):
+                        yield rows.filter(pc.equal(rows["broker_name"], self.broker_name))
