@@ -20,7 +20,7 @@ def decompress(body: bytes, sys_flag: int) -> bytes:
     kind = sys_flag & COMPRESSION_TYPE
     try:
         if kind == LZ4:
-            return lz4.frame.decompress(body)
+            return bytes(lz4.frame.decompress(body))
         if kind == ZSTD:
             return zstandard.ZstdDecompressor().decompressobj().decompress(body)
         if kind in (ZLIB, 0):  # 0: written by a RocketMQ that knew no other

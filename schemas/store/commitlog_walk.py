@@ -46,11 +46,12 @@ class Records:
     layout: NDArray[np.int64] = field(repr=False)
 
     def __len__(self) -> int:
-        return self.layout.shape[1]
+        return len(self.layout[0])
 
     def at(self, name: str) -> NDArray[np.int64]:
         """One of FIELDS."""
-        return self.layout[FIELDS.index(name)]
+        column: NDArray[np.int64] = self.layout[FIELDS.index(name)]
+        return column
 
     def where(self, mask: NDArray[np.bool_]) -> "Records":
         """The records that ``mask`` selects."""

@@ -3,6 +3,7 @@
 import numpy as np
 import pyarrow as pa
 from numba import njit
+from numpy.typing import NDArray
 
 from schemas.store.gather import Bytes, Positions, binary_array, spans
 
@@ -31,7 +32,7 @@ def _java_address(address: bytes) -> bytes:
 
 
 @njit(cache=True)
-def message_ids(log: Bytes, at: Positions, lengths: Positions, offsets: Positions, bounds: Positions) -> Bytes:
+def message_ids(log: Bytes, at: Positions, lengths: Positions, offsets: Positions, bounds: NDArray[np.int32]) -> Bytes:
     """Upper-case hex of host, port and physical offset (MessageDecoder.createMessageId), end to end.
 
     The id of record i is at ``bounds[i]`` to ``bounds[i + 1]``, two characters a byte.

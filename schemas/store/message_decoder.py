@@ -61,7 +61,7 @@ class Columns:
     def body_crc_computed(self) -> pa.Array:
         starts = self.records.at("body")
         ends = starts + self.records.at("body_length")
-        log = memoryview(self.log)
+        log = self.log.data
         spans = zip(starts.tolist(), ends.tolist(), strict=True)
         return pa.array(np.fromiter((body_crc(log[start:end]) for start, end in spans), np.int32, len(starts)))
 

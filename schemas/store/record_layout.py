@@ -52,20 +52,19 @@ FIELDS = (
 @njit(cache=True)
 def int_at(log: NDArray[np.uint8], at: int) -> int:
     """The i32 at a position."""
-    return np.int64(
-        np.int32(
-            np.uint32(log[at]) << np.uint32(24)
-            | np.uint32(log[at + 1]) << np.uint32(16)
-            | np.uint32(log[at + 2]) << np.uint32(8)
-            | np.uint32(log[at + 3])
-        )
+    signed = np.int32(
+        np.uint32(log[at]) << np.uint32(24)
+        | np.uint32(log[at + 1]) << np.uint32(16)
+        | np.uint32(log[at + 2]) << np.uint32(8)
+        | np.uint32(log[at + 3])
     )
+    return int(np.int64(signed))
 
 
 @njit(cache=True)
 def short_at(log: NDArray[np.uint8], at: int) -> int:
     """The i16 at a position."""
-    return np.int64(np.int16(np.uint16(log[at]) << np.uint16(8) | np.uint16(log[at + 1])))
+    return int(np.int64(np.int16(np.uint16(log[at]) << np.uint16(8) | np.uint16(log[at + 1]))))
 
 
 @njit(cache=True)
@@ -97,7 +96,7 @@ def inspect(log: NDArray[np.uint8], start: int, layout: NDArray[np.int64], row: 
     topic = body + body_length + topic_width
     if topic > end:
         return INCONSISTENT
-    topic_length = np.int64(np.int8(log[topic - 1])) if topic_width == 1 else short_at(log, topic - 2)
+    topic_length = int(np.int64(np.int8(log[topic - 1]))) if topic_width == 1 else short_at(log, topic - 2)
     properties = topic + topic_length + 2
     if topic_length < 0 or properties > end:
         return INCONSISTENT
@@ -134,6 +133,6 @@ def walk(log: NDArray[np.uint8], start: int, budget: int, layout: NDArray[np.int
         found = inspect(log, position, layout, rows)
         if found != RECORD:
             return rows, position, found
-        position += layout[1, rows]
+        position += int(layout[1, rows])
         rows += 1
     return rows, position, BUDGET
