@@ -1,0 +1,108 @@
+from filtering.consumer_filter_manager import Subscription
+from filtering.subscription_events import Operation, SubscriptionEvent
+from filtering.subscription_inconsistency import (
+    ClientSubscription,
+    SubscriptionInForce,
+    subscriptions_in_force,
+)
+
+
+def heartbeat(at: int, client: str, version: int, **topics: str) -> SubscriptionEvent:
+    subscriptions = tuple(
+        Subscription(topic=topic, expression=tags, type="TAG", version=version) for topic, tags in topics.items()
+    )
+    return SubscriptionEvent(at, Operation.HEARTBEAT, "cg", subscriptions, client_id=client)
+
+
+def leaves(at: int, client: str) -> SubscriptionEvent:
+    return SubscriptionEvent(at, Operation.UNREGISTER, "cg", client_id=client)
+
+
+def summary(*events: SubscriptionEvent, topic: str = "OrderEvents") -> list[tuple[object, ...]]:
+    rows = [row for row in subscriptions_in_force(events) if row.topic == topic]
+    return [
+        (
+            row.valid_from,
+            row.valid_to,
+            row.expression,
+            row.agreeing,
+            tuple(c.client_id for c in row.overruled),
+            row.absent,
+        )
+        for row in rows
+    ]
+
+
+def test_the_higher_version_wins_and_stays() -> None:
+    events = [
+        heartbeat(100, "a", 10, OrderEvents="paid"),
+        heartbeat(200, "b", 20, OrderEvents="shipped"),
+        heartbeat(300, "a", 10, OrderEvents="paid"),
+        heartbeat(400, "b", 20, OrderEvents="shipped"),
+    ]
+    alone, overruled = subscriptions_in_force(events)
+    assert alone == SubscriptionInForce("cg", "OrderEvents", 100, 200, "paid", "TAG", ("a",), (), ())
+    assert alone.is_consistent
+    assert overruled == SubscriptionInForce(
+        "cg", "OrderEvents", 200, None, "shipped", "TAG", ("b",), (ClientSubscription("a", "paid", "TAG"),), ()
+    )
+    assert not overruled.is_consistent
+
+
+def test_a_rebalance_of_the_overruled_client_turns_the_tables() -> None:
+    assert summary(
+        heartbeat(100, "a", 10, OrderEvents="paid"),
+        heartbeat(200, "b", 20, OrderEvents="shipped"),
+        heartbeat(300, "a", 30, OrderEvents="paid"),
+    )[1:] == [
+        (200, 300, "shipped", ("b",), ("a",), ()),
+        (300, None, "paid", ("a",), ("b",), ()),
+    ]
+
+
+def test_a_topic_that_one_client_does_not_list_comes_and_goes() -> None:
+    assert summary(
+        heartbeat(100, "a", 10, OrderEvents="paid", TagLab="*"),
+        heartbeat(200, "b", 20, OrderEvents="paid"),
+        heartbeat(300, "a", 10, OrderEvents="paid", TagLab="*"),
+        topic="TagLab",
+    ) == [
+        (100, 200, "*", ("a",), (), ()),
+        (200, 300, None, (), ("a",), ("b",)),
+        (300, None, "*", ("a",), (), ("b",)),
+    ]
+
+
+def test_the_same_subscription_of_another_version_is_no_conflict() -> None:
+    assert summary(heartbeat(100, "a", 10, OrderEvents="paid"), heartbeat(200, "b", 20, OrderEvents="paid")) == [
+        (100, 200, "paid", ("a",), (), ()),
+        (200, None, "paid", ("a", "b"), (), ()),
+    ]
+
+
+def test_what_a_client_that_left_brought_stays_in_force() -> None:
+    events = [
+        heartbeat(100, "a", 10, OrderEvents="paid"),
+        heartbeat(200, "b", 20, OrderEvents="shipped"),
+        leaves(300, "b"),
+        leaves(400, "a"),
+    ]
+    assert summary(*events) == [
+        (100, 200, "paid", ("a",), (), ()),
+        (200, 300, "shipped", ("b",), ("a",), ()),
+        (300, 400, "shipped", (), ("a",), ()),
+    ]
+
+
+def test_registrations_of_unknown_clients_count() -> None:
+    unknown = SubscriptionEvent(
+        200,
+        Operation.REGISTER,
+        "cg",
+        (Subscription(topic="OrderEvents", expression="qty > 1", type="SQL92", version=20),),
+    )
+    gone = SubscriptionEvent(300, Operation.UNREGISTER, "cg", topic="OrderEvents")
+    assert summary(heartbeat(100, "a", 10, OrderEvents="paid"), unknown, gone) == [
+        (100, 200, "paid", ("a",), (), ()),
+        (200, 300, "qty > 1", (), ("a",), ()),
+    ]
