@@ -1,6 +1,5 @@
 """The walk over a segment: whole records, and the damage between them."""
 
-import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -66,8 +65,7 @@ def scan(segment: Segment, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Records |
     """
     if segment.size == 0:
         return
-    with open(segment.path, "rb") as file:
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    mapped = segment.map()
     log = np.frombuffer(mapped, np.uint8)[: segment.size]
     position = 0
     while True:

@@ -1,5 +1,6 @@
 """The segment files of a commit log: each is named by the physical offset of its first byte (MappedFileQueue)."""
 
+import mmap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,11 @@ class Segment:
     offset: int
     path: str
     size: int
+
+    def map(self) -> mmap.mmap:
+        """The bytes of the file, read as they are touched; there must be some."""
+        with open(self.path, "rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def segments(path: str) -> list[Segment]:
