@@ -29,18 +29,29 @@ def parse_properties(text: str) -> dict[str, str]:
 def _logical_lines(text: str) -> Iterator[str]:
     """Lines without comments and blank ones, those ending in a backslash joined to the next."""
     joined: str | None = None
-    for natural in re.split(r"\r\n|\r|\n", text):
+    *naturals, last = re.split(r"\r\n|\r|\n", text)
+    for natural in naturals:
         line = natural.lstrip(_BLANKS)
-        if joined is None and (not line or line[0] in "#!"):
+        if not joined and line[:1] in ("#", "!"):
+            joined = None
             continue
         line = (joined or "") + line
-        if (len(line) - len(line.rstrip("\\"))) % 2:
+        if _ends_in_an_escape(line):
             joined = line[:-1]
-        else:
-            joined = None
+            continue
+        joined = None
+        if line:
             yield line
-    if joined:
-        yield joined
+    line = last.lstrip(_BLANKS)
+    if joined or line[:1] not in ("#", "!"):
+        line = (joined or "") + line
+        if line:
+            # a backslash before the end of the file escapes nothing, and is gone
+            yield line[:-1] if _ends_in_an_escape(line) else line
+
+
+def _ends_in_an_escape(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def _unescape(text: str) -> str:
