@@ -34,7 +34,7 @@ def replay(sequence: dict[str, Any]) -> None:
 
 
 def test_registrations_are_answered_as_the_real_registry_did() -> None:
-    for sequence in cases("registry"):
+    for sequence in cases("registry") + cases("registry_random"):
         replay(sequence)
 
 

@@ -1,0 +1,38 @@
+from filtering import sql92
+from filtering.bloom_filter import is_hit
+from filtering.consumer_filter_manager import ConsumerFilterManager
+from tests.unit.broker import cases
+
+
+def matches(expression: str, properties: dict[str, str]) -> bool:
+    try:
+        return sql92.compile(expression).evaluate(properties) is True
+    except sql92.EvaluationError:
+        return False
+
+
+def test_bit_maps_and_hits_are_the_brokers() -> None:
+    for case in cases("dispatch"):
+        manager = ConsumerFilterManager(case["f"], case["n"])
+        assert (manager.bloom_filter.k, manager.bloom_filter.m) == (case["k"], case["m"])
+        topic = case["topic"]
+        groups = []
+        for subscription in case["subscriptions"]:
+            group = subscription["group"]
+            groups.append(group)
+            manager.register_topic(topic, group, subscription["expression"], "SQL92", 1, 1_000)
+            if subscription.get("dead"):
+                manager.unregister(group, 2_000)
+        filters = {group: data for group in groups if (data := manager.get(topic, group))}
+        for message in case["messages"]:
+            matching = [
+                group for group, data in filters.items() if matches(data.expression, message["properties"] or {})
+            ]
+            if not filters:
+                assert message["bitmap"] is None
+                continue
+            bit_map = manager.bloom_filter.bit_map(f"{group}#{topic}" for group in matching)
+            assert bit_map.hex() == message["bitmap"], (case, message)
+            hits = [group for group, data in filters.items() if is_hit(bit_map, data.bit_pos)]
+            assert hits == message["bitmapHit"], (case, message)
+            assert matching == message["delivered"], (case, message)
