@@ -6,14 +6,13 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
-from filtering import sql92
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_data import ConsumerFilterData, compile_error
+from filtering.compiled_subscription import compile_subscription
+from filtering.consumer_filter_data import ConsumerFilterData
 from filtering.consumer_filter_manager import ConsumerFilterManager, Subscription
 from filtering.consumer_group_info import ConsumerGroupInfo
-from filtering.subscription_data import TAG, build_subscription_data, is_tag_type
+from filtering.subscription_data import TAG
 from filtering.subscription_events import Operation, SubscriptionEvent
 
 Key = tuple[str, str]
@@ -173,7 +172,7 @@ def _row(
     data: ConsumerFilterData | None,
 ) -> SubscriptionRow:
     expression, expression_type = subscription["expression"], subscription["type"] or TAG
-    tags_set, code_set, predicate, error = _compiled(subscription["topic"], expression, expression_type)
+    compiled = compile_subscription(subscription["topic"], expression, expression_type)
     return SubscriptionRow(
         consumer_group=group,
         topic=subscription["topic"],
@@ -184,10 +183,10 @@ def _row(
         sub_version=subscription["version"],
         registered=registered,
         sent_with_pull=sent_with_pull,
-        tags_set=tags_set,
-        code_set=code_set,
-        predicate=predicate,
-        compile_error=error,
+        tags_set=compiled.tags_set,
+        code_set=compiled.code_set,
+        predicate=compiled.predicate,
+        compile_error=compiled.compile_error,
         filter_expression=data.expression if data else None,
         filter_version=data.client_version if data else None,
         born_time=data.born_time if data else None,
@@ -195,20 +194,3 @@ def _row(
         bit_pos=data.bit_pos if data else None,
         bit_num=data.bit_num if data else None,
     )
-
-
-@lru_cache(maxsize=65_536)
-def _compiled(
-    topic: str, expression: str | None, expression_type: str
-) -> tuple[tuple[str, ...] | None, tuple[int, ...] | None, str | None, str | None]:
-    """tags_set, code_set, predicate, compile_error"""
-    if is_tag_type(expression_type):
-        try:
-            tags = build_subscription_data(topic, expression)
-        except ValueError as error:
-            return None, None, None, str(error)
-        return tuple(sorted(tags.tags_set)), tuple(sorted(tags.code_set)), None, None
-    error_text = compile_error(expression_type, expression)
-    if error_text is not None:
-        return None, None, None, error_text
-    return None, None, sql92.compile(expression or "").spark_predicate(), None
