@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from filtering.broker_config import BrokerConfig
-
 from schemas.warehouse import WarehouseBusy
 
 DONE, FAILED, USAGE, AUDIT_FAILED, LOST_RACE = 0, 1, 2, 3, 4

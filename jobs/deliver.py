@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from pyspark.sql import functions as F
+
 from filtering.broker_config import BrokerConfig
 from filtering.delivery import Delivery
 from filtering.delivery_blocks import ENTRY_COLUMNS, DeliveryBlocks
 from filtering.in_force import in_force_at_the_end
 from filtering.message_filter import MessageFilter, message_filters
-
-from pyspark.sql import functions as F
-
 from jobs import application
 from jobs.run import Run, Step
 from schemas import deliveries, local_files, subscriptions

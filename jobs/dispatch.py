@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
 from filtering import sql92
 from filtering.broker_config import BrokerConfig
 from filtering.calc_bit_map import FOREVER, FilterDataInForce
@@ -16,9 +19,6 @@ from filtering.dispatch import (
     Dispatch,
 )
 from filtering.subscription_history import SubscriptionRow
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from jobs import application
 from jobs.run import Run, Step
 from schemas import subscriptions

@@ -44,9 +44,7 @@ def ingest(run: Run, source: Path) -> Step:
 def _read_store(run: Run, store: Path) -> tuple[DataFrame, DataFrame]:
     """The messages of a store, and its damage."""
     commitlog_source.register(run.spark)
-    messages = (
-        run.spark.read.format("rocketmq_commitlog").option("brokerName", run.broker.broker_name).load(str(store))
-    )
+    messages = run.spark.read.format("rocketmq_commitlog").option("brokerName", run.broker.broker_name).load(str(store))
     damage = run.spark.read.format("rocketmq_commitlog_damage").load(str(store))
     return messages, damage.select(F.lit(run.broker.broker_name).alias("broker_name"), "*")
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from filtering.subscription_history import subscription_history
 from filtering.subscription_sources import parse_subscriptions
-
 from jobs import application
 from jobs.run import Run, Step
 from schemas import quarantine, subscriptions

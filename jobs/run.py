@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from filtering.broker_config import BrokerConfig
 from pyspark.sql import SparkSession
 
+from filtering.broker_config import BrokerConfig
 from jobs import application
 from jobs.session import spark_session
 from schemas import run_ledger

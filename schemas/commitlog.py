@@ -27,9 +27,11 @@ COMMITLOG = Table(
     store_host STRING,
     magic_code INT COMMENT 'V1 -626843481, V2 -626843477',
     body_length INT COMMENT 'bytes of the body as stored',
-    body_crc_computed INT COMMENT 'crc32 of the stored body & 0x7fffffff, computed; differs from body_crc where the body is damaged',
+    body_crc_computed INT COMMENT 'crc32 of the body as it is; differs from body_crc where it is damaged',
     body BINARY COMMENT 'as stored: compressed if sys_flag says so',
-    store_date DATE GENERATED ALWAYS AS (date_add(DATE'1970-01-01', CAST(store_timestamp DIV 86400000 AS INT))) COMMENT 'day of store_timestamp, UTC'
+    store_date DATE
+        GENERATED ALWAYS AS (date_add(DATE'1970-01-01', CAST(store_timestamp DIV 86400000 AS INT)))
+        COMMENT 'day of store_timestamp, UTC'
     """,
     cluster_by=("broker_name", "topic", "store_date"),
     constraints={"offset_not_negative": "commitlog_offset >= 0", "size_positive": "store_size > 0"},

@@ -22,7 +22,9 @@ CONSUMEQUEUE = Table(
     store_timestamp BIGINT NOT NULL COMMENT 'ms since the epoch',
     filter_bit_map BINARY COMMENT 'Bloom filter over the groups whose SQL92 expression matched; null without filter data',
     properties MAP<STRING, STRING> COMMENT 'of the message: what stage 2 and the client read',
-    store_date DATE GENERATED ALWAYS AS (date_add(DATE'1970-01-01', CAST(store_timestamp DIV 86400000 AS INT))) COMMENT 'day of store_timestamp, UTC'
+    store_date DATE
+        GENERATED ALWAYS AS (date_add(DATE'1970-01-01', CAST(store_timestamp DIV 86400000 AS INT)))
+        COMMENT 'day of store_timestamp, UTC'
     """,
     cluster_by=("broker_name", "topic", "store_date"),
     constraints={"queue_offset_not_negative": "queue_offset >= 0"},

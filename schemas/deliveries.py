@@ -30,7 +30,7 @@ DELIVERY_BLOCKS = Table(
     commitlog_offset ARRAY<BIGINT> NOT NULL COMMENT 'of the same messages, in the same order',
     matches ARRAY<STRUCT<
         consumer_group: ARRAY<STRING> COMMENT 'groups that got the same messages of the run',
-        outcome: STRING COMMENT 'DELIVERED, or DROPPED_BY_CLIENT: returned by the broker, dropped by the tag check of the client',
+        outcome: STRING COMMENT 'DELIVERED, or DROPPED_BY_CLIENT: by its tag check, after the broker returned it',
         positions: ARRAY<INT> COMMENT 'indices into queue_offset; null: every message of the run'
     >> NOT NULL,
     counts ARRAY<STRUCT<

@@ -27,7 +27,7 @@ def map_rows(table: DataFrame, broker_name: str, columns: Sequence[str], kernel:
     spark = table.sparkSession
     rows = table.where(table["broker_name"] == broker_name)
     files = [urlparse(file) for file in rows.inputFiles()]
-    on_this_machine = spark.conf.get("spark.master", "").startswith("local")
+    on_this_machine = str(spark.conf.get("spark.master", "")).startswith("local")
     if not on_this_machine or any(file.scheme != "file" for file in files):
         return rows.select(*columns).mapInArrow(kernel, types)
     pieces = [

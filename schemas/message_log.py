@@ -99,7 +99,9 @@ def _parquet(spark: SparkSession, paths: list[str]) -> DataFrame:
 
 def _reason() -> Column:
     """Why a row is no message; null if it is one."""
-    reasons = [F.when(F.col(f"message.{name}").isNull(), f"no {name}, or not a {kind}") for name, kind in NEEDED.items()]
+    reasons = [
+        F.when(F.col(f"message.{name}").isNull(), f"no {name}, or not a {kind}") for name, kind in NEEDED.items()
+    ]
     not_json = F.when(F.col("message.corrupt").isNotNull(), "not JSON with the types of a message log")
     negative = F.when(F.col("message.commitlog_offset") < 0, "commitlog_offset is negative")
     return F.coalesce(not_json, *reasons, negative)

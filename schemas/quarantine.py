@@ -30,12 +30,14 @@ def replace(
 
     Returns the rows written, of no table where nothing changed.
     """
-    QUARANTINE.create(spark, warehouse)
+    now = _keys(rows)
+    if not QUARANTINE.exists(spark, warehouse):
+        QUARANTINE.create(spark, warehouse)
+        if not now:
+            return {}
     names = ", ".join(sql_text(name) for name in source_files)
     of_files = f"broker_name = {sql_text(broker_name)} AND source_file IN ({names})"
-    there = QUARANTINE.read(spark, warehouse).where(of_files)
-    now = _keys(rows)
-    if now == _keys(there):
+    if now == _keys(QUARANTINE.read(spark, warehouse).where(of_files)):
         return {}
     QUARANTINE.overwrite(rows, warehouse, of_files)
     return {QUARANTINE: len(now)}

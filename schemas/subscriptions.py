@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from filtering.subscription_history import SubscriptionRow
 from pyspark.sql import SparkSession
 
+from filtering.subscription_history import SubscriptionRow
 from schemas.table import Table
 from schemas.warehouse import Warehouse
 
@@ -27,7 +27,7 @@ SUBSCRIPTIONS = Table(
     code_set ARRAY<INT>,
     registered BOOLEAN COMMENT 'false after the group unregistered: its last subscription stays visible',
     sent_with_pull BOOLEAN COMMENT 'true: every pull brings this subscription, which uses no bit map',
-    filter_expression STRING COMMENT 'of the ConsumerFilterData that the broker keeps for bit maps; may outlive the subscription',
+    filter_expression STRING COMMENT 'of the ConsumerFilterData, which may outlive the subscription',
     filter_version BIGINT,
     born_time BIGINT COMMENT 'of the ConsumerFilterData, ms since the epoch',
     dead_time BIGINT COMMENT 'of the ConsumerFilterData; null while alive',
@@ -42,7 +42,9 @@ SUBSCRIPTIONS = Table(
 def rows(spark: SparkSession, warehouse: Warehouse) -> list[SubscriptionRow]:
     """The whole history, in memory."""
     names = [field.name for field in fields(SubscriptionRow)]
-    return [SubscriptionRow(*map(_hashable, row)) for row in SUBSCRIPTIONS.read(spark, warehouse).select(*names).collect()]
+    return [
+        SubscriptionRow(*map(_hashable, row)) for row in SUBSCRIPTIONS.read(spark, warehouse).select(*names).collect()
+    ]
 
 
 def replace(spark: SparkSession, warehouse: Warehouse, history: Sequence[SubscriptionRow]) -> None:

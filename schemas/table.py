@@ -17,7 +17,7 @@ EVERY_TABLE = {
 """Without deletion vectors a table's rows are its files' rows, for every reader there is."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table:
     """``columns`` is the column list of CREATE TABLE; ``constraints`` are CHECKs by name."""
 
@@ -32,9 +32,7 @@ class Table:
         """Makes the table unless it is there."""
         if self.exists(spark, warehouse):
             return
-        properties = EVERY_TABLE | {
-            f"delta.constraints.{name}": check for name, check in self.constraints.items()
-        }
+        properties = EVERY_TABLE | {f"delta.constraints.{name}": check for name, check in self.constraints.items()}
         if self.statistics_on:
             properties["delta.dataSkippingStatsColumns"] = ",".join(self.statistics_on)
         listed = ", ".join(f"'{key}' = {sql_text(value)}" for key, value in properties.items())
