@@ -33,7 +33,8 @@ def unpack(packed: Words, rows: int) -> npt.NDArray[np.bool_]:
 
 def count(packed: Words) -> npt.NDArray[np.int64]:
     """Bits set, summed over the last axis."""
-    return np.bitwise_count(packed).sum(axis=-1, dtype=np.int64)
+    counts: npt.NDArray[np.int64] = np.bitwise_count(packed).sum(axis=-1, dtype=np.int64)
+    return counts
 
 
 def to_bit_maps(planes: Words, present: npt.NDArray[np.bool_]) -> pa.Array:
@@ -42,9 +43,7 @@ def to_bit_maps(planes: Words, present: npt.NDArray[np.bool_]) -> pa.Array:
     octets = np.packbits(unpack(planes, rows).T, axis=1, bitorder="little")
     validity = pa.py_buffer(np.packbits(present, bitorder="little"))
     width = planes.shape[0] // 8
-    fixed = pa.Array.from_buffers(
-        pa.binary(width), rows, [validity, pa.py_buffer(np.ascontiguousarray(octets))]
-    )
+    fixed = pa.Array.from_buffers(pa.binary(width), rows, [validity, pa.py_buffer(np.ascontiguousarray(octets))])
     return fixed.cast(pa.binary())
 
 

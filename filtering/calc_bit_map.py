@@ -5,18 +5,21 @@ Source: org.apache.rocketmq.broker.filter.CommitLogDispatcherCalcBitMap.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from filtering import bit_planes
+from filtering import bit_planes, sql92
+from filtering.broker_config import BrokerConfig
 from filtering.matcher import Matcher
 from filtering.predicate import Predicate
+from filtering.subscription_history import SubscriptionRow
 
-FOREVER = np.iinfo(np.int64).max
+FOREVER = int(np.iinfo(np.int64).max)
 BITS_AT_ONCE = 1 << 26
 
 
@@ -30,6 +33,21 @@ class FilterDataInForce:
     valid_to: int = FOREVER
 
 
+def filter_data_in_force(
+    history: Iterable[SubscriptionRow], broker: BrokerConfig
+) -> dict[str, list[FilterDataInForce]]:
+    """By topic, the filter data that the broker held and when; none where it computes no bit maps."""
+    if not (broker.enable_calc_filter_bit_map and broker.enable_consume_queue_ext):
+        return {}
+    by_topic: dict[str, list[FilterDataInForce]] = defaultdict(list)
+    for row in history:
+        if row.filter_expression is not None and row.bit_pos is not None:
+            valid_to = FOREVER if row.valid_to is None else row.valid_to
+            predicate = sql92.compile(row.filter_expression).predicate
+            by_topic[row.topic].append(FilterDataInForce(predicate, row.bit_pos, row.valid_from, valid_to))
+    return dict(by_topic)
+
+
 class CalcBitMap:
     """Computes the bit maps of one topic's messages. Picklable, so that Spark can send it to its workers."""
 
@@ -38,9 +56,7 @@ class CalcBitMap:
         predicates = list(dict.fromkeys(data.predicate for data in filter_data))
         index = {predicate: i for i, predicate in enumerate(predicates)}
         self._matcher = Matcher(predicates)
-        self._in_force = [
-            (index[data.predicate], data.bit_pos, data.valid_from, data.valid_to) for data in filter_data
-        ]
+        self._in_force = [(index[data.predicate], data.bit_pos, data.valid_from, data.valid_to) for data in filter_data]
         self._bit_num = bit_num
 
     def bit_maps(self, properties: pa.Array, store_timestamps: npt.NDArray[np.int64]) -> pa.Array:

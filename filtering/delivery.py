@@ -16,6 +16,7 @@ from filtering.message_filter import MessageFilter
 from filtering.predicate import FALSE, TRUE, Predicate
 
 FILTERS_AT_ONCE = 512
+EMPTY_PROPERTIES = pa.map_(pa.string(), pa.string())
 Counts = npt.NDArray[np.int64]
 Positions = npt.NDArray[np.int32]
 
@@ -57,9 +58,7 @@ class Delivery:
         self._tags, self._expression, self._client_tags, self._failure = columns
         self._uses_bit_map = np.array([bool(f.bit_pos) for f in self.filters], bool)
         self._born_time = np.array([f.born_time for f in self.filters], np.int64)
-        self._bit_pos = np.zeros(
-            (len(self.filters), max((len(f.bit_pos) for f in self.filters), default=0)), np.int64
-        )
+        self._bit_pos = np.zeros((len(self.filters), max((len(f.bit_pos) for f in self.filters), default=0)), np.int64)
         for i, message_filter in enumerate(self.filters):
             if message_filter.bit_pos:
                 self._bit_pos[i] = message_filter.bit_pos
@@ -67,7 +66,8 @@ class Delivery:
     @property
     def properties(self) -> tuple[str, ...]:
         """The message properties that some filter reads."""
-        return self._matcher.properties
+        names: tuple[str, ...] = self._matcher.properties
+        return names
 
     def run(
         self,
@@ -91,8 +91,8 @@ class Delivery:
         errors = role_counts[self._failure]
         delivered = _Sharing(matches)
         dropped = _Sharing(matches)
-        for i in np.flatnonzero(expression_only & (delivered_count > 0)):
-            delivered.add_predicate(int(i), int(self._expression[i]))
+        for i in np.flatnonzero(expression_only & (delivered_count > 0)).tolist():
+            delivered.add_predicate(i, int(self._expression[i]))
 
         others = np.flatnonzero(~expression_only)
         if len(others):
@@ -102,7 +102,7 @@ class Delivery:
             chunk = others[start : start + FILTERS_AT_ONCE]
             expression = bits[self._expression[chunk]]
             by_bit_map = self._held_against_bit_map(chunk, store_timestamps, readable)
-            stage1 = bits[self._tags[chunk]] & (self._bit_map_hits(planes, chunk) | ~by_bit_map)
+            stage1 = self._stage1(chunk, bits, planes, by_bit_map)
             stage2 = stage1 & expression
             received = stage2 & bits[self._client_tags[chunk]]
             passed_stage1[chunk] = bit_planes.count(stage1)
@@ -110,7 +110,7 @@ class Delivery:
             delivered_count[chunk] = bit_planes.count(received)
             false_positives[chunk] = bit_planes.count(stage1 & by_bit_map & ~expression)
             errors[chunk] = bit_planes.count(stage1 & bits[self._failure[chunk]])
-            for at, i in enumerate(chunk):
+            for at, i in enumerate(chunk.tolist()):
                 if delivered_count[i] == 0:
                     continue
                 # The delivered messages are a subset of each role's: as many are the same ones.
@@ -121,9 +121,9 @@ class Delivery:
                 )
                 role = next(same, None)
                 if role is None:
-                    delivered.add_bits(int(i), received[at])
+                    delivered.add_bits(i, received[at])
                 else:
-                    delivered.add_predicate(int(i), int(role))
+                    delivered.add_predicate(i, int(role))
             for at in np.flatnonzero(passed_stage2[chunk] > delivered_count[chunk]):
                 dropped.add_bits(int(chunk[at]), stage2[at] & ~received[at])
         return Outcome(
@@ -135,6 +135,20 @@ class Delivery:
             false_positives,
             errors,
         )
+
+    def stage1(
+        self, tags_codes: pa.Int64Array, store_timestamps: npt.NDArray[np.int64], bit_maps: pa.BinaryArray
+    ) -> Words:
+        """Which entries pass on the consume queue alone: packed bits, shape (filters, words)."""
+        rows = len(store_timestamps)
+        bits = _with_constants(self._matcher.match(pa.nulls(rows, EMPTY_PROPERTIES), tags_codes).bits, rows)
+        planes, readable = bit_planes.from_bit_maps(bit_maps, self._bit_num)
+        every = np.arange(len(self.filters))
+        return self._stage1(every, bits, planes, self._held_against_bit_map(every, store_timestamps, readable))
+
+    def _stage1(self, chunk: npt.NDArray[np.intp], bits: Words, planes: Words, by_bit_map: Words) -> Words:
+        passes: Words = bits[self._tags[chunk]] & (self._bit_map_hits(planes, chunk) | ~by_bit_map)
+        return passes
 
     def _held_against_bit_map(
         self,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from filtering import sql92
 from filtering.broker_config import BrokerConfig
-from filtering.calc_bit_map import FOREVER, FilterDataInForce
+from filtering.calc_bit_map import filter_data_in_force
 from filtering.dispatch import (
     MESSAGE_COLUMNS,
     TRANSACTION_FLAGS,
@@ -54,21 +52,8 @@ def entries(messages: DataFrame, history: Iterable[SubscriptionRow], broker: Bro
         .sortWithinPartitions(*order)
         .select(*MESSAGE_COLUMNS)
     )
-    dispatcher = Dispatch(_filter_data(history, broker), broker.bloom_filter.m, broker.delay_levels)
+    dispatcher = Dispatch(filter_data_in_force(history, broker), broker.bloom_filter.m, broker.delay_levels)
     return in_order.mapInArrow(dispatcher, ENTRY_TYPES)
-
-
-def _filter_data(history: Iterable[SubscriptionRow], broker: BrokerConfig) -> dict[str, list[FilterDataInForce]]:
-    """By topic, the filter data that the broker held and when; none where it computes no bit maps."""
-    if not (broker.enable_calc_filter_bit_map and broker.enable_consume_queue_ext):
-        return {}
-    by_topic: dict[str, list[FilterDataInForce]] = defaultdict(list)
-    for row in history:
-        if row.filter_expression is not None and row.bit_pos is not None:
-            valid_to = FOREVER if row.valid_to is None else row.valid_to
-            predicate = sql92.compile(row.filter_expression).predicate
-            by_topic[row.topic].append(FilterDataInForce(predicate, row.bit_pos, row.valid_from, valid_to))
-    return dict(by_topic)
 
 
 def main(arguments: list[str]) -> None:
