@@ -8,6 +8,7 @@ from filtering.broker_config import BrokerConfig
 from filtering.pull import ResponseCode
 from filtering.pull_simulation import GetMessageStatus, Pull, Queue, get_message, simulate_pulls
 from tests.captures import UNDAMAGED, capture, rows
+from tests.unit.broker import cases
 
 
 @cache
@@ -45,6 +46,31 @@ def test_as_many_pulls_as_real_consumers_needed(name: str) -> None:
         if row["mode"].endswith("retry topic"):
             pulls += 1  # whoever recorded these pulled once more, after the last message
         assert pulls == row["pulls"] or row["mode"] == "store, consumer offline", row["group"]
+
+
+def test_random_pulls_return_what_the_real_store_returned() -> None:
+    for case in cases("pulls_random"):
+        config = BrokerConfig(
+            mapped_file_size_consume_queue=1000,
+            max_filter_message_size=case["mfms"],
+            travel_cq_file_num_when_get_message=case["travel"],
+            max_transfer_bytes_on_message_in_memory=case["bytes"],
+            max_transfer_count_on_message_in_memory=case["count"],
+        )
+        queue = Queue(
+            np.array(sizes("small")["OrderEvents", case["queue"]]),
+            np.array([bit == "1" for bit in case["f1"]]),
+            np.array([bit == "1" for bit in case["f2"]]),
+        )
+        assert get_message(queue, case["offset"], config, case["nums"]) == Pull(
+            case["offset"],
+            GetMessageStatus(case["status"]),
+            case["next"],
+            case["asked"],
+            case["read"],
+            case["found"],
+            case["total"],
+        ), case
 
 
 def a_queue(length: int, size: int = 100, matching: int = 1, min_offset: int = 0) -> Queue:
