@@ -3,8 +3,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from jobs.session import spark_session
 from pyspark.sql import SparkSession
+
+from jobs.session import spark_session
 
 HERE = Path(__file__).parent
 
