@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.store.commitlog_walk import CHUNK_BYTES, CHUNK_ROWS, Records
+from schemas.store.consume_queue import written_entries
 from schemas.store.message_decoder import decode
 from schemas.store.record_layout import FIELDS, MAGIC_BLANK, PHYSICAL_OFFSET, Found, int_at, walk
 from schemas.store.segments import Segment, segments
 
 RECOVER_AT_MOST = 10  # segments; commitLogRecoverMaxNum
-ENTRY = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,8 @@ def _end_of_consume_queues(folder: Path) -> int:
 
 def _end_of_consume_queue(queue: Path) -> int:
     files = sorted(file for file in queue.iterdir() if file.name.isdecimal())[-3:]
-    data = b"".join(file.read_bytes() for file in files)
-    entries = np.frombuffer(data[: len(data) // ENTRY.itemsize * ENTRY.itemsize], ENTRY)
-    unwritten = np.flatnonzero((entries["offset"] < 0) | (entries["size"] <= 0))
-    written = entries[: unwritten[0]] if len(unwritten) else entries
-    return int(written["offset"][-1]) + int(written["size"][-1]) if len(written) else -1
+    entries = written_entries(b"".join(file.read_bytes() for file in files))
+    return int(entries["commitlog_offset"][-1]) + int(entries["size"][-1]) if len(entries) else -1
 
 
 def _checkpoint(file: Path) -> tuple[int, int]:
