@@ -101,7 +101,7 @@ def test_every_group_gets_what_its_consumer_got(spark: SparkSession, replayed: A
     for expected in of_subscriptions_in_force(name):
         got = made.get((expected["group"], expected["topic"]), {"DELIVERED": [], "DROPPED_BY_CLIENT": []})
         assert sorted(got["DELIVERED"]) == sorted(map(tuple, expected["client"])), expected["group"]
-        assert sorted(sum(got.values(), [])) == sorted(map(tuple, expected["broker"])), expected["group"]
+        assert sorted(got["DELIVERED"] + got["DROPPED_BY_CLIENT"]) == sorted(map(tuple, expected["broker"])), expected["group"]
         checked += 1
     assert checked == 53
 
@@ -185,5 +185,5 @@ def test_every_table_can_be_exported(spark: SparkSession, replayed: Any) -> None
 
 
 def test_an_export_before_the_first_night_says_what_to_run(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(application.UsageError, match="run ./spark-submit.sh nightly first"):
+    with pytest.raises(application.UsageError, match="nightly first"):
         rows_of(spark, Warehouse.at(str(tmp_path)), "deliveries")
