@@ -1,0 +1,1 @@
+from filtering.sql92.dialect import RocketMQ
