@@ -19,6 +19,10 @@ class UsageError(Exception):
     """The command line or a file that it names is not usable; the message says what to do."""
 
 
+class Differences(Exception):
+    """A check found what should not be; the message counts it."""
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, with mqsieve's one-line errors."""
 
@@ -66,7 +70,7 @@ def broker_config(options: argparse.Namespace, *, has_extension: bool = False) -
 
 
 def run(main: Callable[[list[str]], None]) -> NoReturn:
-    """Runs a job's main and exits: 0 done, 1 failed, 2 usage or configuration, 4 lost a commit race."""
+    """Runs a job's main and exits: 0 done, 1 failed, 2 usage or configuration, 3 a check failed, 4 lost a commit race."""
     try:
         main(sys.argv[1:])
         code = DONE
@@ -74,6 +78,8 @@ def run(main: Callable[[list[str]], None]) -> NoReturn:
         code = stop.code if isinstance(stop.code, int) else FAILED
     except (UsageError, ValueError, FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError) as error:
         code = _say(USAGE, str(error), error)
+    except Differences as error:
+        code = _say(AUDIT_FAILED, str(error), error)
     except WarehouseBusy as error:
         code = _say(LOST_RACE, str(error), error)
     except KeyboardInterrupt as error:
