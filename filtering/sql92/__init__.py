@@ -1,1 +1,7 @@
+"""SQL92 message filters, exactly as a RocketMQ broker has them. docs/FILTERS.md is the specification."""
+
+from filtering.sql92.compiled import CompiledExpression, compile
 from filtering.sql92.dialect import RocketMQ
+from filtering.sql92.errors import EvaluationError, InvalidExpression
+
+__all__ = ["CompiledExpression", "EvaluationError", "InvalidExpression", "RocketMQ", "compile"]

@@ -80,9 +80,7 @@ def operands(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, text: str, o
             _refuse("TRUE and FALSE can't be compared to a literal on their right", text, operator.start)
 
 
-def between(
-    value: exp.Expr, low: exp.Expr, high: exp.Expr, negated: bool, text: str, operator: Token
-) -> None:
+def between(value: exp.Expr, low: exp.Expr, high: exp.Expr, negated: bool, text: str, operator: Token) -> None:
     for node in (value, low, high):
         _ordered(node, text, operator)
     low, high = inside(low), inside(high)

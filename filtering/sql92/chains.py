@@ -1,0 +1,53 @@
+"""Chains of AND or OR, whose operands are evaluated in order until one decides or fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from filtering.predicate import FALSE, Predicate
+from filtering.sql92.normal_form import NormalForm
+
+_NESTED = 8
+
+
+def decided(form: NormalForm, deciding: Sequence[Predicate], failing: Sequence[Predicate]) -> Predicate:
+    """Where an operand decides the chain (TRUE for OR, FALSE for AND) and none before it fails.
+
+    ``deciding`` and ``failing`` say where each operand does; they exclude each other.
+    """
+    steps: list[tuple[list[Predicate], Predicate]] = []
+    seen = {FALSE}
+    for decides, fails in zip(deciding, failing, strict=True):
+        if steps and steps[-1][1] in (FALSE, fails):
+            steps[-1][0].append(decides)
+            steps[-1] = steps[-1][0], FALSE if fails in seen and steps[-1][1] is FALSE else fails
+        else:
+            steps.append(([decides], FALSE if fails in seen else fails))
+        seen.add(fails)
+    return _first(form, [(form.any_of(some), fails) for some, fails in steps])
+
+
+def failed(form: NormalForm, deciding: Sequence[Predicate], failing: Sequence[Predicate]) -> Predicate:
+    """Where an operand fails and none before it decides the chain."""
+    steps: list[tuple[Predicate, list[Predicate]]] = []
+    seen = {FALSE}
+    for decides, fails in zip(deciding, failing, strict=True):
+        if steps and fails in seen:
+            steps[-1][1].append(decides)
+        else:
+            steps.append((fails, [decides]))
+        seen.add(fails)
+    return _first(form, [(fails, form.any_of(some)) for fails, some in steps])
+
+
+def _first(form: NormalForm, steps: list[tuple[Predicate, Predicate]]) -> Predicate:
+    """Where a step ``(wanted, ending)`` is wanted and no step before it was ending."""
+    if len(steps) > _NESTED:
+        middle = len(steps) // 2
+        ending = form.any_of(end for _, end in steps[:middle])
+        later = form.all_of([form.negation(ending), _first(form, steps[middle:])])
+        return form.any_of([_first(form, steps[:middle]), later])
+    result: Predicate = FALSE
+    for wanted, ending in reversed(steps):
+        result = form.any_of([wanted, form.all_of([form.negation(ending), result])])
+    return result

@@ -1,0 +1,60 @@
+"""An SQL92 expression, compiled: what it means, for both executors and for a single message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
+
+from sqlglot import exp
+
+from filtering.predicate import Predicate
+from filtering.sql92.evaluate import evaluate
+from filtering.sql92.grammar import parse
+from filtering.sql92.lexer import tokenize
+from filtering.sql92.lowering import Lowering
+from filtering.sql92.outcome import Outcome
+
+_REMEMBERED = 4096
+
+
+class CompiledExpression:
+    """An expression that the broker accepts.
+
+    ``predicate`` is true exactly where the broker's outcome is TRUE, that is where it delivers;
+    ``error_predicate`` exactly where its evaluation fails.
+    """
+
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+        self.syntax_tree: exp.Expr = parse(tokenize(expression), expression)
+        self._lowering = Lowering(self.syntax_tree)
+
+    @cached_property
+    def predicate(self) -> Predicate:
+        return self._lowering.predicate(Outcome.TRUE)
+
+    @cached_property
+    def error_predicate(self) -> Predicate:
+        return self._lowering.predicate(Outcome.ERROR)
+
+    def evaluate(self, properties: Mapping[str, str]) -> bool | None:
+        """The broker's outcome on a message's properties: TRUE, FALSE or NULL.
+
+        Raises EvaluationError where the broker's evaluation fails.
+        """
+        return evaluate(self.syntax_tree, properties)
+
+    def __repr__(self) -> str:
+        return f"compile({self.expression!r})"
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return compile, (self.expression,)
+
+
+@lru_cache(_REMEMBERED)
+def compile(expression: str) -> CompiledExpression:
+    """Compile an SQL92 expression as the broker does when it is subscribed (FilterFactory, SqlFilter).
+
+    Raises InvalidExpression where the broker refuses it.
+    """
+    return CompiledExpression(expression)

@@ -1,0 +1,223 @@
+"""Predicates in normal form, so that equal ones are, as far as is cheap to tell, one object.
+
+Negation stands at leaves only; conjunctions and disjunctions are flat, sorted, without repetition,
+without terms that others imply, and terms about one property are merged. Comparisons of
+integers have closed bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+from filtering.predicate import (
+    FALSE,
+    TRUE,
+    And,
+    Comparison,
+    Constant,
+    IsNumber,
+    IsPresent,
+    IsTrueText,
+    Not,
+    NumberIs,
+    NumberType,
+    Or,
+    Predicate,
+    PropertyLeaf,
+    PropertyPairLeaf,
+    TextIn,
+    postorder,
+)
+from filtering.sql92 import property_terms
+
+_READABLE = 160
+_FEW = 8
+_CHEAP = (IsPresent, TextIn, IsTrueText)
+
+
+class NormalForm:
+    """Builds predicates in normal form; what it remembers lives as long as one compilation."""
+
+    def __init__(self) -> None:
+        self._negations: dict[Predicate, Predicate] = {}
+        self._keys: dict[Predicate, str] = {}
+
+    def all_of(self, terms: Iterable[Predicate]) -> Predicate:
+        return self._combined(And, Or, terms)
+
+    def any_of(self, terms: Iterable[Predicate]) -> Predicate:
+        return self._combined(Or, And, terms)
+
+    def negation(self, predicate: Predicate) -> Predicate:
+        if isinstance(predicate, Constant):
+            return FALSE if predicate.value else TRUE
+        if isinstance(predicate, Not):
+            return predicate.operand
+        if not isinstance(predicate, (And, Or)):
+            return Not(predicate)
+        known = self._negations
+        if predicate not in known:
+            for node in postorder([predicate]):
+                if isinstance(node, (And, Or)) and node not in known:
+                    terms = [known.get(term) or self.negation(term) for term in node.terms]
+                    known[node] = self.any_of(terms) if isinstance(node, And) else self.all_of(terms)
+        return known[predicate]
+
+    def _combined(self, kind: type[And | Or], dual: type[And | Or], terms: Iterable[Predicate]) -> Predicate:
+        neutral, absorbing = (TRUE, FALSE) if kind is And else (FALSE, TRUE)
+        flat = _flat(kind, terms, neutral)
+        while True:
+            if absorbing in flat:
+                return absorbing
+            merged = _merged(kind, flat)
+            if merged is None:
+                return absorbing
+            reduced = self._reduced(kind, dual, merged)
+            if reduced == merged:
+                break
+            flat = _flat(kind, reduced, neutral)
+        if len(merged) < 2:
+            return merged[0] if merged else neutral
+        return kind(tuple(sorted(merged, key=self._key)))
+
+    def _reduced(self, kind: type[And | Or], dual: type[And | Or], terms: list[Predicate]) -> list[Predicate]:
+        """Compound terms without what the other terms decide: ``x and (x or y)``, ``x and (not x or y)``."""
+        compounds = [term for term in terms if isinstance(term, dual)]
+        if not compounds:
+            return terms
+        decided = _Decided(kind, terms)
+        result = []
+        for term in terms:
+            if not isinstance(term, dual):
+                result.append(term)
+                continue
+            kept = []
+            for inner in term.terms:
+                verdict = decided.verdict(inner)
+                if verdict is True:
+                    break
+                if verdict is None:
+                    kept.append(inner)
+            else:
+                result.append(term if len(kept) == len(term.terms) else self._combined(dual, kind, kept))
+        return result
+
+    def _key(self, predicate: Predicate) -> str:
+        """Where a term stands among others: cheap leaves first, then by name; the same in every run."""
+        key = self._keys.get(predicate)
+        if key is None:
+            for node in postorder([predicate]):
+                if node not in self._keys:
+                    self._keys[node] = _key(node, [self._keys[operand] for operand in node.operands])
+            key = self._keys[predicate]
+        return key
+
+
+def number_is(name: str, type_: NumberType, comparison: Comparison, value: int | float) -> Predicate:
+    """``NumberIs`` with closed bounds for integers; ``value`` is a literal's, so never the type's last."""
+    if type_ is not NumberType.DOUBLE:
+        if comparison is Comparison.GREATER:
+            return _closed(name, type_, Comparison.GREATER_OR_EQUAL, int(value) + 1)
+        if comparison is Comparison.LESS:
+            return _closed(name, type_, Comparison.LESS_OR_EQUAL, int(value) - 1)
+    return NumberIs(name, type_, comparison, value)
+
+
+def _closed(name: str, type_: NumberType, comparison: Comparison, value: int) -> Predicate:
+    bits = 31 if type_ is NumberType.INT else 63
+    return NumberIs(name, type_, comparison, value) if -(2**bits) <= value < 2**bits else FALSE
+
+
+def _flat(kind: type[And | Or], terms: Iterable[Predicate], neutral: Predicate) -> list[Predicate]:
+    flat: dict[Predicate, None] = {}
+    for term in terms:
+        if isinstance(term, kind):
+            flat.update(dict.fromkeys(term.terms))
+        elif term is not neutral:
+            flat[term] = None
+    return list(flat)
+
+
+def _merged(kind: type[And | Or], terms: list[Predicate]) -> list[Predicate] | None:
+    """Terms about one property merged; None if that decides the whole."""
+    if len(terms) < 2:
+        return terms
+    groups: dict[str, list[Predicate]] = {}
+    rest = []
+    for term in terms:
+        leaf = term.operand if isinstance(term, Not) else term
+        if isinstance(leaf, PropertyLeaf):
+            groups.setdefault(leaf.name, []).append(term)
+        else:
+            rest.append(term)
+    merge = property_terms.all_of if kind is And else property_terms.any_of
+    result: list[Predicate] = []
+    for group in groups.values():
+        merged = merge(group) if len(group) > 1 else group
+        if merged is None:
+            return None
+        result += merged
+    present = set(rest)
+    if any(isinstance(term, Not) and term.operand in present for term in rest):
+        return None
+    return result + rest
+
+
+class _Decided:
+    """What the terms of a conjunction being true (of a disjunction: false) say about other terms."""
+
+    def __init__(self, kind: type[And | Or], terms: list[Predicate]) -> None:
+        self._given = kind is And
+        self._terms = set(terms)
+        facts = [term for term in terms if isinstance(term, (PropertyLeaf, Not))]
+        self._facts: dict[str, list[Predicate]] = {}
+        for fact in facts:
+            leaf = fact.operand if isinstance(fact, Not) else fact
+            if isinstance(leaf, PropertyLeaf):
+                self._facts.setdefault(leaf.name, []).append(fact if self._given else _opposite(fact))
+
+    def verdict(self, term: Predicate) -> bool | None:
+        """True if ``term`` makes its compound idle, False if it never matters there, else None."""
+        if term in self._terms:
+            return True
+        leaf = term.operand if isinstance(term, Not) else term
+        if leaf in self._terms if isinstance(term, Not) else Not(term) in self._terms:
+            return False
+        if not isinstance(leaf, PropertyLeaf) or leaf.name not in self._facts:
+            return None
+        facts = self._facts[leaf.name]
+        if len(facts) > _FEW:
+            return None
+        if property_terms.all_of([*facts, term]) is None:
+            return not self._given
+        if property_terms.all_of([*facts, _opposite(term)]) is None:
+            return self._given
+        return None
+
+
+def _opposite(term: Predicate) -> Predicate:
+    return term.operand if isinstance(term, Not) else Not(term)
+
+
+def _key(node: Predicate, operands: list[str]) -> str:
+    match node:
+        case Not():
+            return operands[0] + "!"
+        case And() | Or():
+            key = f"9{type(node).__name__}({','.join(operands)})"
+            if len(key) > _READABLE:
+                key = key[:_READABLE] + blake2b(key.encode(), digest_size=16).hexdigest()
+            return key
+        case TextIn():
+            return f"1{node.name}\0{type(node).__name__}{sorted(node.texts)}"
+        case PropertyLeaf():
+            return f"{1 if isinstance(node, _CHEAP) else 2}{node.name}\0{type(node).__name__}{_details(node)}"
+        case PropertyPairLeaf():
+            return f"3{node.left}\0{node.right}\0{type(node).__name__}{_details(node)}"
+        case _:
+            return f"0{node}"
+
+
+def _details(leaf: Predicate) -> str:
+    return repr([getattr(leaf, field) for field in leaf.__dataclass_fields__])
