@@ -1,0 +1,21 @@
+"""Thousands of predicates over Arrow batches of messages, 64 messages a word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from filtering.matcher.matcher import Matcher
+from filtering.matcher.matches import Matches
+from filtering.sql92 import compile
+
+__all__ = ["Matcher", "Matches", "match"]
+
+
+def match(properties: pa.RecordBatch | pa.Array, expressions: Sequence[str]) -> Matches:
+    """The messages for which the broker's outcome of each SQL92 expression is TRUE.
+
+    ``properties``: as in Matcher.match. Raises InvalidExpression for an expression that doesn't compile.
+    """
+    return Matcher([compile(expression).predicate for expression in expressions]).match(properties)

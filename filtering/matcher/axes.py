@@ -1,0 +1,167 @@
+"""Leaves of predicates as sets of classes.
+
+All leaves that look at one property in one way share an axis. The axis puts each message in one
+class such that every leaf is true for all messages of a class or for none: the texts that some leaf
+names, or the intervals between the numbers that leaves compare with.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from filtering.java_numbers import double_order
+from filtering.matcher.gates import NEVER, Gates, invert
+from filtering.predicate import (
+    Comparison,
+    IsNumber,
+    IsPresent,
+    IsTrueText,
+    NumberIs,
+    NumberType,
+    Predicate,
+    TagsCodeIn,
+    TextIn,
+)
+
+Signal = Callable[[Predicate], int]
+
+_TRUE_TEXTS = frozenset(t + r + u + e for t in "tT" for r in "rR" for u in "uU" for e in "eE")
+_LEAST = -(2**63)
+_BEYOND = 2**63
+
+
+@dataclass(frozen=True, eq=False)
+class TextAxis:
+    """Classes 0…n-3 hold texts, n-2 every other text, n-1 messages without the property.
+
+    ``text_classes``: int32, the class of each of ``texts``, then of another text, then of none.
+    Register ``start + c`` has the messages of class c.
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    text_classes: npt.NDArray[np.int32]
+    start: int
+
+    @property
+    def registers(self) -> int:
+        return int(self.text_classes[-1]) + 1
+
+    @classmethod
+    def of(cls, name: str, leaves: Iterable[Predicate], start: int) -> TextAxis:
+        """Texts that the same leaves name share a class."""
+        asked_by: dict[str, list[int]] = defaultdict(list)
+        for i, leaf in enumerate(leaves):
+            for text in _texts(leaf):
+                asked_by[text].append(i)
+        class_of: dict[tuple[int, ...], int] = {}
+        classes = [class_of.setdefault(tuple(asking), len(class_of)) for asking in asked_by.values()]
+        text_classes = np.array([*classes, len(class_of), len(class_of) + 1], np.int32)
+        return cls(name, tuple(asked_by), text_classes, start)
+
+    def signal(self, gates: Gates) -> Signal:
+        class_of = dict(zip(self.texts, self.text_classes.tolist(), strict=False))
+        everything = range(self.registers)
+
+        def signal_of(leaf: Predicate) -> int:
+            if isinstance(leaf, IsPresent):
+                return invert(2 * (self.start + everything[-1]))
+            chosen = {class_of[text] for text in _texts(leaf)}
+            if 2 * len(chosen) <= len(everything):
+                return gates.any_of(2 * (self.start + c) for c in chosen)
+            return gates.all_of(invert(2 * (self.start + c)) for c in everything if c not in chosen)
+
+        return signal_of
+
+
+@dataclass(frozen=True, eq=False)
+class NumberAxis:
+    """Class c holds the numbers from cuts[c-1] up to but not including cuts[c]; the class after those,
+    the messages that have no such number.
+
+    ``name`` is None on the axis of tags codes. ``cuts`` are int64: integers, or double_order of doubles.
+    Register ``start + c`` has the messages of class c and all classes before it.
+    """
+
+    name: str | None
+    type: NumberType
+    cuts: npt.NDArray[np.int64]
+    start: int
+
+    @property
+    def registers(self) -> int:
+        return len(self.cuts) + 1
+
+    @classmethod
+    def of(cls, name: str | None, type: NumberType, leaves: Iterable[Predicate], start: int) -> NumberAxis:
+        cuts = {cut for leaf in leaves for bounds in _ranges(leaf) for cut in bounds}
+        return cls(name, type, np.array(sorted(cuts - {_LEAST, _BEYOND}), np.int64), start)
+
+    def signal(self, gates: Gates) -> Signal:
+        below = {cut: 2 * (self.start + i) for i, cut in enumerate([*self.cuts.tolist(), _BEYOND])}
+        below[_LEAST] = NEVER
+
+        def signal_of(leaf: Predicate) -> int:
+            return gates.any_of(gates.all_of((below[upper], invert(below[lower]))) for lower, upper in _ranges(leaf))
+
+        return signal_of
+
+
+Axis = TextAxis | NumberAxis
+AxisKey = tuple[str | None, NumberType | None]
+
+
+def axis_key(leaf: Predicate) -> AxisKey | None:
+    """The property and type that a leaf's axis is of; None for a leaf that has no axis."""
+    match leaf:
+        case IsPresent(name=name) | TextIn(name=name) | IsTrueText(name=name):
+            return name, None
+        case IsNumber(name=name, type=type) | NumberIs(name=name, type=type):
+            return name, type
+        case TagsCodeIn():
+            return None, NumberType.INT
+    return None
+
+
+def axis_of(key: AxisKey, leaves: Sequence[Predicate], start: int) -> Axis:
+    name, type = key
+    if type is not None:
+        return NumberAxis.of(name, type, leaves, start)
+    assert name is not None
+    return TextAxis.of(name, leaves, start)
+
+
+def _texts(leaf: Predicate) -> frozenset[str]:
+    """The texts for which a leaf is true, besides IsPresent."""
+    match leaf:
+        case TextIn(texts=texts):
+            return texts
+        case IsTrueText():  # as java.lang.String.equalsIgnoreCase has it
+            return _TRUE_TEXTS
+    return frozenset()
+
+
+def _ranges(leaf: Predicate) -> list[tuple[int, int]]:
+    """The numbers for which a leaf is true, as half-open ranges of int64."""
+    if isinstance(leaf, TagsCodeIn):
+        return [(code, code + 1) for code in leaf.codes]
+    if not isinstance(leaf, NumberIs):
+        return [(_LEAST, _BEYOND)]
+    value = double_order(leaf.value) if leaf.type is NumberType.DOUBLE else int(leaf.value)
+    first, after = (min(max(cut, _LEAST), _BEYOND) for cut in (value, value + 1))
+    match leaf.comparison:
+        case Comparison.EQUAL:
+            return [(first, after)]
+        case Comparison.LESS:
+            return [(_LEAST, first)]
+        case Comparison.LESS_OR_EQUAL:
+            return [(_LEAST, after)]
+        case Comparison.GREATER:
+            return [(after, _BEYOND)]
+        case Comparison.GREATER_OR_EQUAL:
+            return [(first, _BEYOND)]

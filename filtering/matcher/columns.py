@@ -1,0 +1,45 @@
+"""Properties of a batch of messages, whatever the Arrow layout they come in."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from filtering.matcher import kernels
+from filtering.matcher.column import Column
+
+
+def columns(properties: pa.RecordBatch | pa.Array, names: tuple[str, ...]) -> dict[str, Column]:
+    """The columns of those ``names`` that some message may have. TypeError for another kind of batch."""
+    if isinstance(properties, pa.MapArray):
+        return _of_map(properties, names)
+    if isinstance(properties, pa.StructArray):
+        properties = pa.RecordBatch.from_arrays(properties.flatten(), properties.type.names)
+    if not isinstance(properties, pa.RecordBatch):
+        raise TypeError(f"properties must be a RecordBatch, StructArray or MapArray, not {type(properties).__name__}.")
+    present = set(properties.schema.names)
+    return {name: _column(properties.column(name)) for name in names if name in present}
+
+
+def _column(array: pa.Array) -> Column:
+    if not pa.types.is_dictionary(array.type):
+        return Column(_strings(array))
+    if len(array.dictionary) > len(array):
+        return Column(_strings(array.dictionary_decode()))
+    return Column(_strings(array.dictionary), array.indices.cast(pa.int32()).fill_null(-1).to_numpy())
+
+
+def _strings(array: pa.Array) -> pa.StringArray:
+    return array if pa.types.is_string(array.type) else array.cast(pa.string())
+
+
+def _of_map(properties: pa.MapArray, names: tuple[str, ...]) -> dict[str, Column]:
+    # A slice of a MapArray has its own offsets, but the keys and items of the whole.
+    offsets = properties.offsets.to_numpy()
+    first, last = int(offsets[0]), int(offsets[-1])
+    keys = _strings(properties.keys.slice(first, last - first))
+    items = _strings(properties.items.slice(first, last - first))
+    which = kernels.backend.find_texts(Column(keys), kernels.backend.index_texts(names))
+    positions = kernels.backend.pivot(which, offsets - first, len(names))
+    if properties.null_count:
+        positions[:, properties.is_null().to_numpy(zero_copy_only=False)] = -1
+    return {name: Column(items, positions[i]) for i, name in enumerate(names)}

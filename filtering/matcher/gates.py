@@ -1,0 +1,106 @@
+"""Predicates as two-input AND gates over registers of packed bits.
+
+A signal is a node times two, plus one if it is inverted; node 0 is the constant false. Equal gates
+are one gate. This is the and-inverter graph of logic synthesis (Kuehlmann et al., "Robust Boolean
+Reasoning for Equivalence Checking and Functional Property Verification", 2002).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+NEVER = 0
+ALWAYS = 1
+
+
+def invert(signal: int) -> int:
+    return signal ^ 1
+
+
+class Gates:
+    """A growing graph whose first nodes are ``inputs`` registers, numbered from 1."""
+
+    def __init__(self, inputs: int) -> None:
+        self._first_gate = inputs + 1
+        self._operands: list[tuple[int, int]] = []
+        self._known: dict[tuple[int, int], int] = {}
+
+    def all_of(self, signals: Iterable[int]) -> int:
+        result = ALWAYS
+        for signal in sorted(set(signals)):
+            result = self._gate(result, signal)
+        return result
+
+    def any_of(self, signals: Iterable[int]) -> int:
+        return invert(self.all_of(invert(signal) for signal in signals))
+
+    def _gate(self, left: int, right: int) -> int:
+        if left > right:
+            left, right = right, left
+        if left == NEVER or left == invert(right):
+            return NEVER
+        if left in (ALWAYS, right):
+            return right
+        gate = self._known.get((left, right))
+        if gate is None:
+            gate = self._known[left, right] = 2 * (self._first_gate + len(self._operands))
+            self._operands.append((left, right))
+        return gate
+
+    def instructions(self, outputs: Sequence[int]) -> tuple[npt.NDArray[np.int32], int]:
+        """Instructions that compute the signals ``outputs``, and the number of registers they need.
+
+        An instruction (target, left, right, inverted) means: the AND of the signals left and right, of
+        registers instead of nodes, and inverted if so said, goes to the register ``target``, or if that
+        is negative to output ~target. Register 0 holds zeros, the inputs follow. A register is used again
+        once its gate isn't read any more.
+        """
+        wanted: dict[int, list[int]] = {}
+        for output, signal in enumerate(outputs):
+            wanted.setdefault(signal >> 1, []).append(output)
+        last_reader = self._last_readers(wanted)
+        register = {node: node for node in range(self._first_gate)}
+        free: list[int] = []
+        registers = self._first_gate
+        instructions: list[tuple[int, int, int, int]] = []
+
+        def place(signal: int) -> int:
+            return register[signal >> 1] << 1 | signal & 1
+
+        def put_out(node: int) -> None:
+            for output in wanted.get(node, ()):
+                instructions.append((~output, register[node] << 1, register[node] << 1, outputs[output] & 1))
+
+        for node in sorted(node for node in wanted if node < self._first_gate):
+            put_out(node)
+        for node, (left, right) in enumerate(self._operands, self._first_gate):
+            if node not in last_reader:
+                continue
+            readers = wanted.get(node, ())
+            if last_reader[node] == node and len(readers) == 1:
+                instructions.append((~readers[0], place(left), place(right), outputs[readers[0]] & 1))
+            else:
+                if not free:
+                    free.append(registers)
+                    registers += 1
+                register[node] = free.pop()
+                instructions.append((register[node], place(left), place(right), 0))
+                put_out(node)
+            for done in (left >> 1, right >> 1, node):
+                if last_reader.get(done) == node and done in register:
+                    free.append(register.pop(done))
+        return np.array(instructions, np.int32).reshape(-1, 4), registers
+
+    def _last_readers(self, wanted: Iterable[int]) -> dict[int, int]:
+        """The last gate that reads each needed gate; itself if it is only put out."""
+        last_reader = {node: node for node in wanted if node >= self._first_gate}
+        for at in range(len(self._operands) - 1, -1, -1):
+            node = self._first_gate + at
+            if node in last_reader:
+                for operand in (signal >> 1 for signal in self._operands[at]):
+                    if operand >= self._first_gate and last_reader.get(operand, operand) == operand:
+                        last_reader[operand] = node
+        return last_reader

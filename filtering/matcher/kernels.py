@@ -1,0 +1,52 @@
+"""The loops over messages: compiled by Numba, or, where it can't be imported, the same in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from filtering.matcher import numpy_kernels
+from filtering.matcher.column import Column
+from filtering.matcher.program import Program
+from filtering.predicate import NumberType
+
+Bools = npt.NDArray[np.bool_]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+
+class Kernels(Protocol):
+    def index_texts(self, texts: tuple[str, ...]) -> Any:
+        """Distinct texts made ready to be found."""
+
+    def find_texts(self, column: Column, index: Any) -> Int32s:
+        """Which of n texts each message has; n where it is none of them, n + 1 without the property."""
+
+    def pivot(self, which: Int32s, offsets: Int32s, names: int) -> Int32s:
+        """Shape (names, messages): which of the entries offsets[i] … offsets[i + 1] of message i has name j, or -1."""
+
+    def plain_numbers(self, column: Column, type: NumberType) -> tuple[Int64s, Bools, Bools]:
+        """Each message's number as on a NumberAxis, whether it has one, and whether its text is too odd to tell."""
+
+    def number_classes(self, numbers: Int64s, is_number: Bools, cuts: Int64s) -> Int32s:
+        """The class of each message on a NumberAxis."""
+
+    def evaluate(self, program: Program, classes: Int32s, singles: Words, rows: int) -> Words:
+        """Packed bits of shape (outputs, words). ``classes``: (axes, rows), ``singles``: packed bits."""
+
+    def expand(self, bits: Words, counts: Int64s) -> Int32s:
+        """The positions of the set bits of each row, one row after another; ``counts``: how many each has."""
+
+
+def _load() -> Kernels:
+    try:
+        from filtering.matcher import numba_kernels
+    except ImportError:
+        return numpy_kernels
+    return numba_kernels
+
+
+backend = _load()

@@ -1,0 +1,85 @@
+"""The leaves of a program, answered for a batch of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filtering.matcher import kernels
+from filtering.matcher.axes import NumberAxis, TextAxis
+from filtering.matcher.column import Column
+from filtering.matcher.numbers import numbers
+from filtering.predicate import (
+    Comparison,
+    DoublesCompare,
+    NumberType,
+    Predicate,
+    TextContains,
+    TextEndsWith,
+    TextsEqual,
+    TextStartsWith,
+)
+
+Bools = npt.NDArray[np.bool_]
+_TEXT_FUNCTIONS = {
+    TextContains: pc.match_substring,
+    TextStartsWith: pc.starts_with,
+    TextEndsWith: pc.ends_with,
+}
+_COMPARE = {
+    Comparison.EQUAL: np.equal,
+    Comparison.LESS: np.less,
+    Comparison.LESS_OR_EQUAL: np.less_equal,
+    Comparison.GREATER: np.greater,
+    Comparison.GREATER_OR_EQUAL: np.greater_equal,
+}
+
+
+def text_classes(axis: TextAxis, column: Column | None, index: Any, rows: int) -> npt.NDArray[np.int32]:
+    """The class of each message on ``axis``; ``index``: its texts made ready by the kernels."""
+    if column is None:
+        return np.full(rows, axis.text_classes[-1])
+    found = column.answer(lambda texts: kernels.backend.find_texts(texts, index), len(axis.texts) + 1)
+    return axis.text_classes[found]
+
+
+def number_classes(axis: NumberAxis, column: Column | None, rows: int) -> npt.NDArray[np.int32]:
+    if column is None:
+        return np.full(rows, axis.registers, np.int32)
+    return kernels.backend.number_classes(*numbers(column, axis.type), axis.cuts)
+
+
+def tags_code_classes(axis: NumberAxis, tags_code: pa.Int64Array | None, rows: int) -> npt.NDArray[np.int32]:
+    """As the broker compares codes: cut to 32 bits."""
+    if tags_code is None:
+        return np.full(rows, axis.registers, np.int32)
+    cut = tags_code.fill_null(0).to_numpy().astype(np.int32).astype(np.int64)
+    return kernels.backend.number_classes(cut, tags_code.is_valid().to_numpy(zero_copy_only=False), axis.cuts)
+
+
+def single(leaf: Predicate, columns: Mapping[str, Column]) -> Bools | None:
+    """Where a leaf that is on no axis is true; None for nowhere."""
+    if any(name not in columns for name in leaf.properties):
+        return None
+    of = [columns[name] for name in leaf.properties]
+    match leaf:
+        case TextContains(text=text) | TextStartsWith(text=text) | TextEndsWith(text=text):
+            function = _TEXT_FUNCTIONS[type(leaf)]
+            return of[0].answer(lambda column: _true(function(column.text_of_each(), text)), False)
+        case TextsEqual():
+            return _true(pc.equal(of[0].text_of_each(), of[1].text_of_each()))
+        case DoublesCompare(comparison=comparison):
+            (left, is_left), (right, is_right) = (numbers(column, NumberType.DOUBLE) for column in of)
+            result: Bools = _COMPARE[comparison](left, right) & is_left & is_right
+            return result
+    raise TypeError(f"There is no leaf {type(leaf).__name__} in a predicate.")
+
+
+def _true(array: pa.BooleanArray) -> Bools:
+    result: Bools = array.fill_null(False).to_numpy(zero_copy_only=False)
+    return result

@@ -1,0 +1,76 @@
+"""The bit-parallel executor of predicates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from filtering.matcher import kernels, leaves
+from filtering.matcher.axes import TextAxis
+from filtering.matcher.columns import columns
+from filtering.matcher.matches import Matches
+from filtering.matcher.program import compile_program
+from filtering.predicate import Predicate
+
+
+class Matcher:
+    """Many predicates over batches of messages at once. Picklable, so that Spark can send it to its workers.
+
+    The work is linear in messages and, for each 64 messages, in distinct gates of the predicates. Next to
+    the result it needs memory for a few MiB of registers, and a few words for each message.
+    """
+
+    def __init__(self, predicates: Sequence[Predicate]) -> None:
+        self._program = compile_program(predicates)
+        self._indexes: dict[str, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_program": self._program, "_indexes": {}}
+
+    @property
+    def properties(self) -> tuple[str, ...]:
+        """The message properties that some predicate reads."""
+        return self._program.properties
+
+    def match(self, properties: pa.RecordBatch | pa.Array, tags_code: pa.Int64Array | None = None) -> Matches:
+        """The matches of every predicate, in their order.
+
+        ``properties``: a RecordBatch or StructArray with one column of text a property (plain or dictionary;
+        a column that is absent is missing from all messages), or a MapArray of text to text (null: no
+        properties). ``tags_code``: the consume queue entry's tags code (int64; null never matches); without
+        it no message has one. Raises TypeError for other types.
+        """
+        rows, program = len(properties), self._program
+        of = columns(properties, self.properties)
+        classes = np.empty((len(program.axes), rows), np.int32)
+        for i, axis in enumerate(program.axes):
+            if isinstance(axis, TextAxis):
+                classes[i] = leaves.text_classes(axis, of.get(axis.name), self._index(axis), rows)
+            elif axis.name is not None:
+                classes[i] = leaves.number_classes(axis, of.get(axis.name), rows)
+            else:
+                classes[i] = leaves.tags_code_classes(axis, tags_code, rows)
+        singles = np.zeros((len(program.singles), (rows + 63) // 64), np.uint64)
+        for i, leaf in enumerate(program.singles):
+            if (answer := leaves.single(leaf, of)) is not None:
+                singles[i] = _pack(answer)
+        bits = kernels.backend.evaluate(program, classes, singles, rows)
+        if rows % 64:
+            bits[:, -1] &= (np.uint64(1) << np.uint64(rows % 64)) - np.uint64(1)
+        return Matches(rows, bits)
+
+    def _index(self, axis: TextAxis) -> Any:
+        if axis.name not in self._indexes:
+            self._indexes[axis.name] = kernels.backend.index_texts(axis.texts)
+        return self._indexes[axis.name]
+
+
+def _pack(answers: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+    octets = np.zeros((len(answers) + 63) // 64 * 8, np.uint8)
+    packed = np.packbits(answers, bitorder="little")
+    octets[: len(packed)] = packed
+    return octets.view(np.uint64)

@@ -1,0 +1,38 @@
+"""Which messages match which predicates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from filtering.matcher import kernels
+
+
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """The matches of n predicates over a batch of ``rows`` messages.
+
+    ``bits``: shape (predicates, ceil(rows / 64)); message i is bit i % 64 of word i // 64, and the bits
+    after the last message are zero.
+    """
+
+    rows: int
+    bits: npt.NDArray[np.uint64]
+
+    @property
+    def predicates(self) -> int:
+        return len(self.bits)
+
+    def counts(self) -> npt.NDArray[np.int64]:
+        """How many messages match each predicate."""
+        counts: npt.NDArray[np.int64] = np.bitwise_count(self.bits).sum(axis=1, dtype=np.int64)
+        return counts
+
+    def pairs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """(indptr, rows): messages rows[indptr[p]:indptr[p + 1]], ascending, match predicate p."""
+        counts = self.counts()
+        indptr = np.zeros(self.predicates + 1, np.int64)
+        np.cumsum(counts, out=indptr[1:])
+        return indptr, kernels.backend.expand(self.bits, counts)

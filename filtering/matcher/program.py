@@ -1,0 +1,83 @@
+"""All predicates of a matcher as one program over packed bits."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from filtering.matcher.axes import Axis, AxisKey, Signal, axis_key, axis_of
+from filtering.matcher.gates import ALWAYS, NEVER, Gates, invert
+from filtering.predicate import And, Constant, Not, Or, Predicate, postorder
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Registers of bits, one bit a message, and the instructions that combine them (see Gates).
+
+    Register 0 is zero, then come those of the axes, then one for each of ``singles``: the leaves that
+    are answered one by one.
+    """
+
+    axes: tuple[Axis, ...]
+    singles: tuple[Predicate, ...]
+    instructions: npt.NDArray[np.int32]
+    registers: int
+    outputs: int
+
+    @property
+    def first_single(self) -> int:
+        return 1 + sum(axis.registers for axis in self.axes)
+
+    @property
+    def properties(self) -> tuple[str, ...]:
+        """The properties that the program reads, in order of first use."""
+        on_axes = [axis.name for axis in self.axes if axis.name is not None]
+        return tuple(dict.fromkeys([*on_axes, *(name for leaf in self.singles for name in leaf.properties)]))
+
+
+def compile_program(predicates: Sequence[Predicate]) -> Program:
+    nodes = list(postorder(predicates))
+    by_axis = defaultdict(list)
+    singles = []
+    for node in nodes:
+        if (key := axis_key(node)) is not None:
+            by_axis[key].append(node)
+        elif not isinstance(node, And | Or | Not | Constant):
+            singles.append(node)
+    axes: list[Axis] = []
+    start = 1
+    for key, leaves in by_axis.items():
+        axes.append(axis_of(key, leaves, start))
+        start += axes[-1].registers
+    gates = Gates(start - 1 + len(singles))
+    signal_on = {key: axis.signal(gates) for key, axis in zip(by_axis, axes, strict=True)}
+    signals = _signals(nodes, gates, signal_on, {leaf: 2 * (start + i) for i, leaf in enumerate(singles)})
+    instructions, registers = gates.instructions([signals[predicate] for predicate in predicates])
+    return Program(tuple(axes), tuple(singles), instructions, registers, len(predicates))
+
+
+def _signals(
+    nodes: Sequence[Predicate],
+    gates: Gates,
+    signal_on: dict[AxisKey, Signal],
+    single: dict[Predicate, int],
+) -> dict[Predicate, int]:
+    signals = dict(single)
+    for node in nodes:
+        match node:
+            case Constant(value=value):
+                signals[node] = ALWAYS if value else NEVER
+            case Not(operand=operand):
+                signals[node] = invert(signals[operand])
+            case And(terms=terms):
+                signals[node] = gates.all_of(signals[term] for term in terms)
+            case Or(terms=terms):
+                signals[node] = gates.any_of(signals[term] for term in terms)
+            case _:
+                if (key := axis_key(node)) is not None:
+                    signals[node] = signal_on[key](node)
+    return signals
