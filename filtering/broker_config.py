@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from filtering.bloom_filter import BloomFilter
+from filtering.java_numbers import parse_long
 from filtering.java_properties import parse_properties
 from filtering.tags_code import parse_delay_levels
 
@@ -71,9 +72,7 @@ class BrokerConfig:
     @cached_property
     def bloom_filter(self) -> BloomFilter:
         """The filter behind the bit maps; a bit map has ``.m`` bits."""
-        return BloomFilter.create_by_fn(
-            self.max_error_rate_of_bloom_filter, self.expect_consumer_num_use_filter
-        )
+        return BloomFilter.create_by_fn(self.max_error_rate_of_bloom_filter, self.expect_consumer_num_use_filter)
 
     @cached_property
     def delay_levels(self) -> tuple[int, ...]:
@@ -109,9 +108,7 @@ class BrokerConfig:
         if document is None:
             document = {}
         if not isinstance(document, dict):
-            raise InvalidBrokerConfig(
-                "a broker configuration in YAML must be a mapping such as brokerName: broker-a"
-            )
+            raise InvalidBrokerConfig("a broker configuration in YAML must be a mapping such as brokerName: broker-a")
         return cls._of(document)
 
     @classmethod
@@ -140,6 +137,7 @@ def _typed(key: str, value: Any, expected: type) -> Any:
         if text.lower() not in ("true", "false"):
             raise InvalidBrokerConfig(f"{key}={text!r} is neither true nor false")
         return text.lower() == "true"
-    if not re.fullmatch(r"[+-]?[0-9]+", text):
+    number = parse_long(text)
+    if number is None:
         raise InvalidBrokerConfig(f"{key}={text!r} is not a whole number")
-    return int(text)
+    return number

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filtering.java_numbers import parse_int
+
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 DELAY_PROPERTY = "DELAY"
 _MILLISECONDS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -49,9 +51,7 @@ def parse_delay_levels(message_delay_level: str) -> tuple[int, ...]:
     levels = []
     for level in message_delay_level.rstrip(" ").split(" "):
         if not re.fullmatch(r"[+-]?[0-9]+[smhd]", level):
-            raise ValueError(
-                f"messageDelayLevel: {level!r} is not a delay; write a number and s, m, h or d, as in 10s"
-            )
+            raise ValueError(f"messageDelayLevel: {level!r} is not a delay; write a number and s, m, h or d, as in 10s")
         levels.append(int(level[:-1]) * _MILLISECONDS[level[-1]])
     return tuple(levels)
 
@@ -62,10 +62,10 @@ def delay_of(delay_property: str | None, delay_levels: Sequence[int]) -> int | N
     ``delay_property`` is the message's DELAY. A level above the highest counts as the highest. Where
     the text is not an integer the broker's dispatch stops; here the message keeps its tag's hash.
     """
-    if delay_property is None or not re.fullmatch(r"[+-]?\d{1,10}", delay_property):
+    level = parse_int(delay_property) if delay_property is not None else None
+    if level is None or level <= 0:
         return None
-    level = min(int(delay_property), len(delay_levels))
-    return delay_levels[level - 1] if level > 0 else None
+    return delay_levels[min(level, len(delay_levels)) - 1]
 
 
 def entry_tags_codes(
