@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from filtering import sql92
 from filtering.subscription_data import SQL92
 
 
@@ -71,8 +72,6 @@ def compile_error(expression_type: str | None, expression: str | None) -> str | 
     """Why the broker refuses this filter, or None. Only SQL92 has a compiler (FilterFactory)."""
     if expression_type != SQL92:
         return f"no filter of type {expression_type}; the broker knows TAG and SQL92"
-    from filtering import sql92
-
     try:
         sql92.compile(expression or "")
     except sql92.InvalidExpression as error:
