@@ -39,22 +39,23 @@ def message_ids(log: Bytes, at: Positions, lengths: Positions, offsets: Position
     """
     out = np.full(bounds[-1], HEX[0], np.uint8)
     for i in range(len(at)):
-        source = at[i]
-        length = lengths[i]
-        target = bounds[i]
-        mapped = length == 20 and log[source + 10] == 255 and log[source + 11] == 255
-        if mapped:
-            for j in range(10):
-                mapped = mapped and log[source + j] == 0
-        if mapped:
-            # RocketMQ writes an IPv4 address into room for an IPv6 one, and prints the room.
-            source += 12
-            length = 8
-        for j in range(length):
-            byte = log[source + j]
-            out[target + 2 * j] = HEX[byte >> 4]
-            out[target + 2 * j + 1] = HEX[byte & 15]
-        target += 2 * length
+        source = log[at[i] : at[i] + lengths[i]]
+        target = out[bounds[i] : bounds[i + 1]]
+        if len(source) == 20 and _is_ipv4_mapped(source):
+            # RocketMQ writes an IPv4 address into the room for an IPv6 one, and prints all the room.
+            source = source[12:]
+        for j in range(len(source)):
+            target[2 * j] = HEX[source[j] >> np.uint8(4)]
+            target[2 * j + 1] = HEX[source[j] & np.uint8(15)]
+        target = target[2 * len(source) :]
         for j in range(16):
-            out[target + j] = HEX[(offsets[i] >> (60 - 4 * j)) & 15]
+            target[j] = HEX[np.uint8(offsets[i] >> (60 - 4 * j)) & np.uint8(15)]
     return out
+
+
+@njit(cache=True)
+def _is_ipv4_mapped(host: Bytes) -> bool:
+    for i in range(10):
+        if host[i]:
+            return False
+    return bool(host[10] == 255 and host[11] == 255)

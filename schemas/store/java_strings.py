@@ -15,17 +15,23 @@ def decode_utf8(data: bytes) -> str:
     return SURROGATE.sub("\ufffd".encode(), data).decode("utf-8", "replace")
 
 
-def string_array(
-    offsets: NDArray[np.int32], data: NDArray[np.uint8], missing: NDArray[np.bool_] | None = None
-) -> pa.StringArray:
-    """Arrow strings over offsets and data, null where ``missing``; malformed ones are replaced as Java does."""
-    validity = None if missing is None else pa.array(~missing).buffers()[1]
-    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
-    array = pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        malformed = pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
-        texts = [None if text is None else decode_utf8(text) for text in malformed.to_pylist()]
-        return pa.array(texts, pa.string())
+def string_array(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> pa.StringArray:
+    """Arrow strings over offsets and data; malformed ones are replaced as Java does."""
+    array = _strings(offsets, data)
+    if not _is_valid(offsets, data):
+        return pa.array([decode_utf8(text) for text in array.view(pa.binary()).to_pylist()], pa.string())
     return array
+
+
+def _is_valid(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> bool:
+    """Whether each string is valid: all of them together are, and none begins inside a character."""
+    try:
+        _strings(offsets[[0, -1]], data).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    starts = offsets[offsets < len(data)]
+    return not np.any(data[starts] & 0xC0 == 0x80)
+
+
+def _strings(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> pa.StringArray:
+    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])

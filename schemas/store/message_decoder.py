@@ -35,7 +35,7 @@ class Columns:
         return pa.array(self.records.at(field).astype(np.int32))
 
     def offsets(self) -> gather.Positions:
-        return self.records.at("start") + self.records.segment.offset
+        return self.records.at("start") + self.records.offset
 
     def strings(self, field: str) -> pa.StringArray:
         return string_array(*gather.spans(self.log, self.records.at(field), self.records.at(f"{field}_length")))

@@ -18,22 +18,23 @@ MAGIC_BLANK = -875286124
 
 PHYSICAL_OFFSET, SYS_FLAG, BORN_TIMESTAMP, BORN_HOST = 28, 36, 40, 48
 BORN_HOST_V6, STORE_HOST_V6 = 0x10, 0x20
+SHORTEST = 91
+"""Bytes of a record without body, topic and properties."""
 
 
 class Found(IntEnum):
     """What lies at a position of a segment file."""
 
     RECORD = 0
-    BUDGET = 1
-    FILLER = 2
-    ZEROS = 3
-    INCOMPLETE = 4
-    ILLEGAL_MAGIC = 5
-    INCONSISTENT = 6
-    ILLEGAL_PORT = 7
+    FILLER = 1
+    ZEROS = 2
+    INCOMPLETE = 3
+    ILLEGAL_MAGIC = 4
+    INCONSISTENT = 5
+    ILLEGAL_PORT = 6
 
 
-RECORD, BUDGET, FILLER, ZEROS, INCOMPLETE, ILLEGAL_MAGIC, INCONSISTENT, ILLEGAL_PORT = map(int, Found)
+RECORD, FILLER, ZEROS, INCOMPLETE, ILLEGAL_MAGIC, INCONSISTENT, ILLEGAL_PORT = map(int, Found)
 
 FIELDS = (
     "start",
@@ -52,19 +53,17 @@ FIELDS = (
 @njit(cache=True)
 def int_at(log: NDArray[np.uint8], at: int) -> int:
     """The i32 at a position."""
-    signed = np.int32(
-        np.uint32(log[at]) << np.uint32(24)
-        | np.uint32(log[at + 1]) << np.uint32(16)
-        | np.uint32(log[at + 2]) << np.uint32(8)
-        | np.uint32(log[at + 3])
-    )
-    return int(np.int64(signed))
+    i = np.uint64(at)  # an unsigned index: no check for a negative one, so the four bytes are loaded as one
+    one, two, three = np.uint64(1), np.uint64(2), np.uint64(3)
+    value = log[i] << 24 | log[i + one] << 16 | log[i + two] << 8 | log[i + three]
+    return int(np.int64(np.int32(value)))
 
 
 @njit(cache=True)
 def short_at(log: NDArray[np.uint8], at: int) -> int:
     """The i16 at a position."""
-    return int(np.int64(np.int16(np.uint16(log[at]) << np.uint16(8) | np.uint16(log[at + 1]))))
+    i = np.uint64(at)
+    return int(np.int64(np.int16(log[i] << 8 | log[i + np.uint64(1)])))
 
 
 @njit(cache=True)
@@ -120,19 +119,17 @@ def inspect(log: NDArray[np.uint8], start: int, layout: NDArray[np.int64], row: 
 
 
 @njit(cache=True)
-def walk(log: NDArray[np.uint8], start: int, budget: int, layout: NDArray[np.int64]) -> tuple[int, int, int]:
-    """Follow records from ``start`` until ``layout`` is full or ``budget`` bytes are passed, or to anything else.
+def walk(log: NDArray[np.uint8], layout: NDArray[np.int64]) -> tuple[int, int, int]:
+    """Follow the records from the start of ``log`` until ``layout`` is full, or to anything else.
 
-    Returns the rows filled, the position reached, and what lies there (BUDGET: stopped on purpose).
+    Returns the rows filled, the position reached, and what lies there: RECORD where ``layout`` is full.
     """
-    position = start
+    position = 0
     rows = 0
-    while rows < layout.shape[1] and position - start < budget:
-        if position == len(log):
-            return rows, position, FILLER
+    while rows < layout.shape[1]:
         found = inspect(log, position, layout, rows)
         if found != RECORD:
             return rows, position, found
         position += int(layout[1, rows])
         rows += 1
-    return rows, position, BUDGET
+    return rows, position, RECORD

@@ -13,13 +13,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.store.commitlog_walk import CHUNK_BYTES, CHUNK_ROWS, Records
+from schemas.store.commitlog_walk import Records
 from schemas.store.consume_queue import written_entries
 from schemas.store.message_decoder import decode
 from schemas.store.record_layout import FIELDS, MAGIC_BLANK, PHYSICAL_OFFSET, Found, int_at, walk
 from schemas.store.segments import Segment, segments
 
 RECOVER_AT_MOST = 10  # segments; commitLogRecoverMaxNum
+CHUNK_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def recovery(path: str, segment_size: int | None = None) -> Recovery:
 def _first_to_read(log: list[Segment], is_reached: Callable[[int, int], bool]) -> int:
     """The last segment whose first message (offset, store time in ms) is reached, at most RECOVER_AT_MOST back."""
     for index in range(len(log) - 1, max(0, len(log) - RECOVER_AT_MOST), -1):
-        whole, _, _ = _whole(log[index], np.frombuffer(log[index].map(), np.uint8), 0, 1)
+        whole, _, _ = _whole(np.frombuffer(log[index].map(), np.uint8), 1)
         if len(whole):
             first = decode(whole, ["store_timestamp"])
             at = int.from_bytes(whole.log[PHYSICAL_OFFSET : PHYSICAL_OFFSET + 8].tobytes(), "big", signed=True)
@@ -76,9 +77,10 @@ def _end(log: list[Segment]) -> int:
     end = 0
     for segment in log:
         data = np.frombuffer(segment.map(), np.uint8)
-        position, found = 0, int(Found.BUDGET)
-        while found == Found.BUDGET:
-            _, position, found = _whole(segment, data, position, CHUNK_ROWS)
+        position, found = 0, int(Found.RECORD)
+        while found == Found.RECORD:
+            _, reached, found = _whole(data[position:], CHUNK_ROWS)
+            position += reached
         end = segment.offset + position
         at_filler = position + 8 <= len(data) and int_at(data, position + 4) == MAGIC_BLANK
         if not at_filler or int_at(data, position) > len(data) - position:
@@ -86,16 +88,16 @@ def _end(log: list[Segment]) -> int:
     return end
 
 
-def _whole(segment: Segment, data: NDArray[np.uint8], start: int, most: int) -> tuple[Records, int, int]:
-    """Records from ``start`` on up to the first that the broker rejects, the position there, and what it found."""
+def _whole(log: NDArray[np.uint8], most: int) -> tuple[Records, int, int]:
+    """Records up to the first that the broker rejects, the position there, and what it found."""
     layout = np.empty((len(FIELDS), most), np.int64)
-    rows, position, found = walk(data, start, CHUNK_BYTES, layout)
-    records = Records(segment, data, layout[:, :rows])
+    rows, position, found = walk(log, layout)
+    records = Records(0, log, layout[:, :rows])
     claimed, computed, lengths = decode(records, ["body_crc", "body_crc_computed", "body_length"]).columns
     damaged = (claimed.to_numpy() != computed.to_numpy()) & (lengths.to_numpy() > 0)
     if damaged.any():
         kept = int(np.argmax(damaged))
-        return Records(segment, data, layout[:, :kept]), int(layout[0, kept]), int(Found.INCONSISTENT)
+        return Records(0, log, layout[:, :kept]), int(layout[0, kept]), int(Found.INCONSISTENT)
     return records, position, found
 
 
