@@ -7,6 +7,7 @@ from io import FileIO
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas.store.property_text import SLACK
 from schemas.store.record_layout import FIELDS, SHORTEST, Found, walk
 from schemas.store.resynchronise import end_of_data, next_position
 from schemas.store.segments import Segment
@@ -40,7 +41,7 @@ class Damage:
 class Records:
     """Whole, decodable records: positions and lengths in ``log``, FIELDS x records.
 
-    ``offset`` is the physical offset of the first byte of ``log``.
+    ``offset`` is the physical offset of the first byte of ``log``; SLACK bytes more can be read after its last.
     """
 
     offset: int
@@ -78,9 +79,9 @@ def scan(segment: Segment, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Records |
             layout = np.empty((len(FIELDS), len(log) // SHORTEST + 1), np.int64)
             rows, reached, found = walk(log, layout)
             if not rows:
-                log = whole[position:]
                 layout = np.empty((len(FIELDS), 1), np.int64)
-                rows, reached, found = walk(log, layout)
+                rows, reached, found = walk(whole[position:], layout)
+                log = _read(file, position, reached)
             if rows:
                 yield Records(segment.offset + position, log, layout[:, :rows])
                 position += reached
@@ -95,7 +96,7 @@ def scan(segment: Segment, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Records |
 
 
 def _read(file: FileIO, position: int, size: int) -> NDArray[np.uint8]:
-    data = np.empty(size, np.uint8)
+    data = np.empty(size + SLACK, np.uint8)[:size]
     file.seek(position)
     data = data[: file.readinto(data.data)]
     data.flags.writeable = False  # as mapped bytes are: one compiled form of each kernel

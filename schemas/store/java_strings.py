@@ -18,12 +18,12 @@ def decode_utf8(data: bytes) -> str:
 def string_array(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> pa.StringArray:
     """Arrow strings over offsets and data; malformed ones are replaced as Java does."""
     array = _strings(offsets, data)
-    if not _is_valid(offsets, data):
+    if not is_utf8(offsets, data):
         return pa.array([decode_utf8(text) for text in array.view(pa.binary()).to_pylist()], pa.string())
     return array
 
 
-def _is_valid(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> bool:
+def is_utf8(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> bool:
     """Whether each string is valid: all of them together are, and none begins inside a character."""
     try:
         _strings(offsets[[0, -1]], data).validate(full=True)

@@ -9,64 +9,72 @@ from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
 Offsets = NDArray[np.int32]
+Positions = NDArray[np.int64]
 
 NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR = 1, 2
 SLACK = 8
+MIX = np.uint64(0x9E3779B97F4A7C15)
 ONES, THREES, HIGH_BITS = (np.uint64(byte * 0x0101010101010101) for byte in (0x01, 0x03, 0x80))
 
 
 @njit(cache=True)
-def split(text: Bytes, offsets: Offsets) -> tuple[Offsets, Offsets, Bytes, Offsets, Bytes]:
-    """The pairs of the texts that ``offsets`` delimits; SLACK bytes must follow the last.
+def split(log: Bytes, starts: Positions, lengths: Positions) -> tuple[Offsets, Offsets, Bytes, Offsets, Bytes]:
+    """The pairs of the texts at ``starts``, whose ``lengths`` are in bytes; SLACK bytes after the last may be read.
 
     Gives pairs, the offsets and bytes of keys, and the offsets and bytes of values, as Arrow's buffers: row i has
     the pairs ``pairs[i]`` to ``pairs[i + 1]``. The first 0x01 after a pair's start separates, the last 0x02 may be
     absent, pairs without a key or a value are dropped, and the last of equal keys wins.
     """
-    rows = len(offsets) - 1
-    size = int(np.int64(offsets[rows]))
+    rows = len(starts)
+    size = int(lengths.sum())
     most = (size + rows) // 4 + 1
     pairs = np.zeros(rows + 1, np.int32)
     key_ends, value_ends = np.zeros(most + 1, np.int32), np.zeros(most + 1, np.int32)
     keys, values = np.empty(size + SLACK, np.uint8), np.empty(size + SLACK, np.uint8)
-    shapes = np.empty(most, np.int64)  # of keys: length, first and last byte; most differ in these
     count = 0
     for row in range(rows):
-        start, limit = int(np.int64(offsets[row])), int(np.int64(offsets[row + 1]))
+        start = int(starts[row])
+        limit = start + int(lengths[row])
+        seen = np.uint64(0)  # a bit for each length, first and last byte of a key: most keys differ in these
         while start < limit:
-            separator = _copy(text, start, limit, keys, int(key_ends[count]), NAME_VALUE_SEPARATOR)
+            separator = _copy(log, start, limit, keys, int(key_ends[count]), NAME_VALUE_SEPARATOR)
             end = separator
-            if separator < limit and text[separator] == NAME_VALUE_SEPARATOR:
-                end = _copy(text, separator + 1, limit, values, int(value_ends[count]), PROPERTY_SEPARATOR)
+            if separator < limit and log[separator] == NAME_VALUE_SEPARATOR:
+                end = _copy(log, separator + 1, limit, values, int(value_ends[count]), PROPERTY_SEPARATOR)
                 if start < separator < end - 1:
                     key_ends[count + 1] = key_ends[count] + separator - start
                     value_ends[count + 1] = value_ends[count] + end - separator - 1
-                    shapes[count] = (separator - start) << 16 | text[start] << 8 | text[separator - 1]
-                    earlier = pairs[row]
-                    while shapes[earlier] != shapes[count] or not _same_key(keys, key_ends, earlier, count):
-                        earlier += 1
+                    shape = (separator - start) << 16 | log[start] << 8 | log[separator - 1]
                     count += 1
-                    if earlier < count - 1:
-                        _drop(keys, key_ends, earlier, count)
-                        _drop(values, value_ends, earlier, count)
-                        shapes[earlier : count - 1] = shapes[earlier + 1 : count]
-                        count -= 1
+                    bit = np.uint64(1) << ((np.uint64(shape) * MIX) >> np.uint64(58))
+                    if seen & bit:
+                        earlier = _first_with_key_of(keys, key_ends, pairs[row], count - 1)
+                        if earlier < count - 1:
+                            _drop(keys, key_ends, earlier, count)
+                            _drop(values, value_ends, earlier, count)
+                            count -= 1
+                    seen |= bit
             start = end + 1
         pairs[row + 1] = count
     return pairs, key_ends[: count + 1], keys[: key_ends[count]], value_ends[: count + 1], values[: value_ends[count]]
 
 
 @njit(cache=True)
-def find(pairs: Offsets, key_ends: Offsets, keys: Bytes, name: Bytes) -> NDArray[np.int64]:
-    """Of each row, the pair whose key is ``name``, or -1."""
-    out = np.full(len(pairs) - 1, -1, np.int64)
-    for row in range(len(pairs) - 1):
+def find(
+    pairs: Offsets, key_ends: Offsets, keys: Bytes, value_ends: Offsets, name: Bytes
+) -> tuple[Positions, Positions, NDArray[np.bool_]]:
+    """Of each row the value of the key ``name``: where it begins, its length in bytes, and whether it is missing."""
+    rows = len(pairs) - 1
+    starts, lengths, missing = np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.ones(rows, np.bool_)
+    for row in range(rows):
         for pair in range(pairs[row], pairs[row + 1]):
             start = key_ends[pair]
             if key_ends[pair + 1] - start == len(name) and _equal(keys[start:], name):
-                out[row] = pair
+                starts[row] = value_ends[pair]
+                lengths[row] = value_ends[pair + 1] - value_ends[pair]
+                missing[row] = False
                 break
-    return out
+    return starts, lengths, missing
 
 
 @njit(cache=True)
@@ -109,9 +117,13 @@ def _store(out: Bytes, at: int, word: np.uint64) -> None:
 
 
 @njit(cache=True)
-def _same_key(keys: Bytes, key_ends: Offsets, left: int, right: int) -> bool:
-    start = key_ends[left]
-    return _equal(keys[start:], keys[key_ends[right] : key_ends[right + 1]])
+def _first_with_key_of(keys: Bytes, key_ends: Offsets, first: int, last: int) -> int:
+    name = keys[key_ends[last] : key_ends[last + 1]]
+    for pair in range(first, last):
+        start = key_ends[pair]
+        if key_ends[pair + 1] - start == len(name) and _equal(keys[start:], name):
+            return pair
+    return last
 
 
 @njit(cache=True)

@@ -1,0 +1,116 @@
+"""Decoding a commit log on one core: ours, and RocketMQ's own MessageDecoder, in one run.
+
+    python -m benchmarks.decode [--gigabytes 1] [--rounds 5]
+
+The log is the dev capture repeated, each record with its own physical offset. Both decode every record with its
+properties, with and without copying the body, and never decompress it; rounds alternate. Needs Java 17 and Maven.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+
+from schemas.store import gather
+from schemas.store.commitlog_walk import Records, scan
+from schemas.store.message_decoder import COLUMNS, decode
+from schemas.store.record_layout import PHYSICAL_OFFSET
+from schemas.store.segments import Segment, segments
+from tests.captures import capture
+
+JAVA = Path(__file__).parent / "java"
+WITH_BODY = [name for name in COLUMNS if name != "body_crc_computed"]
+WITHOUT_BODY = [name for name in WITH_BODY if name != "body"]
+
+
+def write_log(file: Path, gigabytes: float) -> Segment:
+    """Repeats the records of the dev capture until there are so many bytes."""
+    chunks = [piece for segment in segments(str(capture("dev") / "store")) for piece in scan(segment)]
+    records = [chunk for chunk in chunks if isinstance(chunk, Records)]
+    spans = [gather.spans(chunk.log, chunk.at("start"), chunk.at("size")) for chunk in records]
+    block = np.concatenate([data for _, data in spans])
+    sizes = np.concatenate([np.diff(offsets) for offsets, _ in spans])
+    starts = np.cumsum(sizes) - sizes
+    fields = (starts + PHYSICAL_OFFSET)[:, None] + np.arange(8)
+    written = 0
+    with open(file, "wb") as out:
+        while written < gigabytes * 1e9:
+            block[fields] = (starts + written).astype(">i8").view(np.uint8).reshape(-1, 8)
+            out.write(block.data)
+            written += len(block)
+    return Segment(0, str(file), written)
+
+
+def ours(segment: Segment, columns: list[str]) -> tuple[int, float]:
+    """Messages decoded, and seconds."""
+    start = perf_counter()
+    messages = 0
+    for records in scan(segment):
+        assert isinstance(records, Records)
+        messages += decode(records, columns).num_rows
+    return messages, perf_counter() - start
+
+
+class RocketMQ:
+    """A Java process that decodes the file once for each line it is told: ``true`` with bodies, ``false`` without."""
+
+    def __init__(self, segment: Segment):
+        options = {"text": True, "check": True, "capture_output": True, "cwd": JAVA}
+        resolve = ["mvn", "-q", "dependency:build-classpath", "-Dmdep.outputFile=/dev/stdout"]
+        path = subprocess.run(resolve, **options).stdout.strip()  # type: ignore[call-overload]
+        command = ["java", "-Xmx2g", "-cp", path, "DecodeBench.java", segment.path]
+        self._process = subprocess.Popen(command, cwd=JAVA, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def decode(self, body: bool) -> tuple[int, float]:
+        """Messages decoded, and seconds."""
+        assert self._process.stdin
+        assert self._process.stdout
+        print(str(body).lower(), file=self._process.stdin, flush=True)
+        messages, nanoseconds = self._process.stdout.readline().split()
+        return int(messages), int(nanoseconds) / 1e9
+
+
+def compare(rounds: int, sides: dict[str, Callable[[], tuple[int, float]]]) -> dict[str, float]:
+    """Million messages a second of each side, the median of rounds that alternate, after one to warm up."""
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    counts = set()
+    for turn in range(rounds + 1):
+        for name, run in sides.items():
+            messages, seconds = run()
+            counts.add(messages)
+            if turn:
+                times[name].append(messages / seconds / 1e6)
+    assert len(counts) == 1, f"the two do not decode the same messages: {counts}"
+    return {name: round(median(speeds), 3) for name, speeds in times.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gigabytes", type=float, default=1.0)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    with tempfile.TemporaryDirectory() as folder:
+        segment = write_log(Path(folder) / f"{0:020d}", options.gigabytes)
+        rocketmq = RocketMQ(segment)
+        for name, columns, body in (("with body", WITH_BODY, True), ("without body", WITHOUT_BODY, False)):
+            speeds = compare(
+                options.rounds,
+                {
+                    "MessageDecoder": lambda body=body: rocketmq.decode(body),  # type: ignore[misc]
+                    "mqsieve": lambda columns=columns: ours(segment, columns),  # type: ignore[misc]
+                },
+            )
+            ratio = round(speeds["mqsieve"] / speeds["MessageDecoder"], 2)
+            print(json.dumps({"decode": name, "bytes": segment.size, "million messages/s": speeds, "ratio": ratio}))
+
+
+if __name__ == "__main__":
+    main()
