@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from io import FileIO
+from io import BufferedReader
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +72,7 @@ def scan(segment: Segment, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Records |
     mapped = segment.map()
     whole = np.frombuffer(mapped, np.uint8)[: segment.size]
     position = 0
-    with open(segment.path, "rb", buffering=0) as file:
+    with open(segment.path, "rb") as file:
         while position < len(whole):
             # Bytes that were read are in the processor's cache; mapped ones cost a miss or two a record.
             log = _read(file, position, min(chunk_bytes, len(whole) - position))
@@ -95,7 +95,7 @@ def scan(segment: Segment, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Records |
             position = following
 
 
-def _read(file: FileIO, position: int, size: int) -> NDArray[np.uint8]:
+def _read(file: BufferedReader, position: int, size: int) -> NDArray[np.uint8]:
     data = np.empty(size + SLACK, np.uint8)[:size]
     file.seek(position)
     data = data[: file.readinto(data.data)]
