@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from filtering.matcher import Matcher, Matches, kernels, numpy_kernels
+from filtering.matcher import Matcher, Matches, kernels
+from filtering.matcher.kernels import in_numpy
 from filtering.predicate import (
     FALSE,
     TRUE,
@@ -35,7 +36,7 @@ SIZES = [0, 1, 63, 64, 65, 150]
 @pytest.fixture(params=["compiled", "numpy"], autouse=True)
 def kernel(request, monkeypatch):
     if request.param == "numpy":
-        monkeypatch.setattr(kernels, "backend", numpy_kernels)
+        monkeypatch.setattr(kernels, "backend", in_numpy)
 
 
 def columns(rows, names=NAMES):
@@ -185,4 +186,4 @@ matches = Matcher([TextIn("a", frozenset(["x"]))]).match(pa.record_batch({"a": [
 print(kernels.backend.__name__, *matches.pairs()[1])
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["filtering.matcher.numpy_kernels", "0", "2"]
+    assert run.stdout.split() == ["filtering.matcher.kernels.in_numpy", "0", "2"]

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from filtering.matcher import numpy_kernels
+from filtering.matcher.kernels import in_numpy
 from filtering.matcher.column import Column
 from filtering.matcher.program import Program
 from filtering.predicate import NumberType
@@ -43,10 +43,10 @@ class Kernels(Protocol):
 
 def _load() -> Kernels:
     try:
-        from filtering.matcher import numba_kernels
+        from filtering.matcher.kernels import compiled
     except ImportError:
-        return numpy_kernels
-    return numba_kernels
+        return in_numpy
+    return compiled
 
 
 backend = _load()
