@@ -15,7 +15,7 @@ from sqlglot.tokens import Token, TokenType
 from filtering.sql92 import checks
 from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.lexer import string_value
-from filtering.sql92.nodes import NotFound, inside
+from filtering.sql92.nodes import NotFound
 
 _OR, _AND, _EQUALITY, _COMPARISON, _UNARY = range(1, 6)
 _PARENTHESIS = 0

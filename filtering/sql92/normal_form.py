@@ -16,7 +16,6 @@ from filtering.predicate import (
     And,
     Comparison,
     Constant,
-    IsNumber,
     IsPresent,
     IsTrueText,
     Not,
@@ -27,12 +26,12 @@ from filtering.predicate import (
     PropertyLeaf,
     PropertyPairLeaf,
     TextIn,
-    postorder,
 )
 from filtering.sql92 import property_terms
 
 _READABLE = 160
 _FEW = 8
+_MANY = 64
 _CHEAP = (IsPresent, TextIn, IsTrueText)
 
 
@@ -57,11 +56,17 @@ class NormalForm:
         if not isinstance(predicate, (And, Or)):
             return Not(predicate)
         known = self._negations
-        if predicate not in known:
-            for node in postorder([predicate]):
-                if isinstance(node, (And, Or)) and node not in known:
-                    terms = [known.get(term) or self.negation(term) for term in node.terms]
-                    known[node] = self.any_of(terms) if isinstance(node, And) else self.all_of(terms)
+        stack = [predicate]
+        while stack:
+            node = stack[-1]
+            terms = [term if isinstance(term, (And, Or)) else self.negation(term) for term in node.operands]
+            unknown = [term for term in terms if isinstance(term, (And, Or)) and term not in known]
+            if unknown:
+                stack += unknown
+            else:
+                stack.pop()
+                combine = self.any_of if isinstance(node, And) else self.all_of
+                known[node] = combine(known.get(term, term) for term in terms)
         return known[predicate]
 
     def _combined(self, kind: type[And | Or], dual: type[And | Or], terms: Iterable[Predicate]) -> Predicate:
@@ -84,7 +89,7 @@ class NormalForm:
     def _reduced(self, kind: type[And | Or], dual: type[And | Or], terms: list[Predicate]) -> list[Predicate]:
         """Compound terms without what the other terms decide: ``x and (x or y)``, ``x and (not x or y)``."""
         compounds = [term for term in terms if isinstance(term, dual)]
-        if not compounds:
+        if not compounds or sum(len(term.terms) for term in compounds) > _MANY:
             return terms
         decided = _Decided(kind, terms)
         result = []
@@ -105,13 +110,17 @@ class NormalForm:
 
     def _key(self, predicate: Predicate) -> str:
         """Where a term stands among others: cheap leaves first, then by name; the same in every run."""
-        key = self._keys.get(predicate)
-        if key is None:
-            for node in postorder([predicate]):
-                if node not in self._keys:
-                    self._keys[node] = _key(node, [self._keys[operand] for operand in node.operands])
-            key = self._keys[predicate]
-        return key
+        keys, stack = self._keys, [predicate]
+        while stack:
+            node = stack[-1]
+            unknown = [operand for operand in node.operands if operand not in keys]
+            if unknown:
+                stack += unknown
+            else:
+                stack.pop()
+                if node not in keys:
+                    keys[node] = _key(node, [keys[operand] for operand in node.operands])
+        return keys[predicate]
 
 
 def number_is(name: str, type_: NumberType, comparison: Comparison, value: int | float) -> Predicate:
@@ -132,7 +141,7 @@ def _closed(name: str, type_: NumberType, comparison: Comparison, value: int) ->
 def _flat(kind: type[And | Or], terms: Iterable[Predicate], neutral: Predicate) -> list[Predicate]:
     flat: dict[Predicate, None] = {}
     for term in terms:
-        if isinstance(term, kind):
+        if isinstance(term, kind) and len(term.terms) <= _MANY:
             flat.update(dict.fromkeys(term.terms))
         elif term is not neutral:
             flat[term] = None
