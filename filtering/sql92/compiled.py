@@ -13,6 +13,8 @@ from filtering.sql92.grammar import parse
 from filtering.sql92.lexer import tokenize
 from filtering.sql92.lowering import Lowering
 from filtering.sql92.outcome import Outcome
+from filtering.sql92.spark_leaves import Column
+from filtering.sql92.spark_sql import spark_sql
 
 _REMEMBERED = 4096
 
@@ -37,6 +39,15 @@ class CompiledExpression:
     def error_predicate(self) -> Predicate:
         return self._lowering.predicate(Outcome.ERROR)
 
+    def spark_predicate(self, properties: str | Mapping[str, str] = "properties") -> str:
+        """Spark SQL text that is true exactly where the broker delivers, else false, never NULL.
+
+        ``properties`` is the SQL text of a ``map<string,string>`` column, or gives each property that has
+        a string column of its own that column's SQL text; other properties are missing everywhere.
+        Callers pass their own names here: this text is taken as it is, the expression's never.
+        """
+        return spark_sql(self.predicate, _in_map(properties) if isinstance(properties, str) else _alone(properties))
+
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
         """The broker's outcome on a message's properties: TRUE, FALSE or NULL.
 
@@ -49,6 +60,14 @@ class CompiledExpression:
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return compile, (self.expression,)
+
+
+def _in_map(properties: str) -> Column:
+    return lambda name: f"{properties}['{name}']"
+
+
+def _alone(columns: Mapping[str, str]) -> Column:
+    return lambda name: columns.get(name, "CAST(NULL AS STRING)")
 
 
 @lru_cache(_REMEMBERED)
