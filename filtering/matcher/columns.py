@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
 from filtering.matcher import kernels
@@ -38,7 +39,8 @@ def _of_map(properties: pa.MapArray, names: tuple[str, ...]) -> dict[str, Column
     first, last = int(offsets[0]), int(offsets[-1])
     keys = _strings(properties.keys.slice(first, last - first))
     items = _strings(properties.items.slice(first, last - first))
-    which = kernels.backend.find_texts(Column(keys), kernels.backend.index_texts(names))
+    numbers = np.arange(len(names) + 2, dtype=np.int32)
+    which = kernels.backend.find_texts(Column(keys), kernels.backend.index_texts(names, numbers))
     positions = kernels.backend.pivot(which, offsets - first, len(names))
     if properties.null_count:
         positions[:, properties.is_null().to_numpy(zero_copy_only=False)] = -1

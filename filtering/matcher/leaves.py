@@ -44,22 +44,24 @@ def text_classes(axis: TextAxis, column: Column | None, index: Any, rows: int) -
     """The class of each message on ``axis``; ``index``: its texts made ready by the kernels."""
     if column is None:
         return np.full(rows, axis.text_classes[-1])
-    found = column.answer(lambda texts: kernels.backend.find_texts(texts, index), len(axis.texts) + 1)
-    return axis.text_classes[found]
+    return column.answer(lambda texts: kernels.backend.find_texts(texts, index), axis.registers - 1)
 
 
-def number_classes(axis: NumberAxis, column: Column | None, rows: int) -> npt.NDArray[np.int32]:
+def number_classes(axis: NumberAxis, column: Column | None, index: Any, rows: int) -> npt.NDArray[np.int32]:
+    """The class of each message on ``axis``; ``index``: its cuts made ready by the kernels."""
     if column is None:
         return np.full(rows, axis.registers, np.int32)
-    return kernels.backend.number_classes(*numbers(column, axis.type), axis.cuts)
+    return kernels.backend.number_classes(*numbers(column, axis.type), index)
 
 
-def tags_code_classes(axis: NumberAxis, tags_code: pa.Int64Array | None, rows: int) -> npt.NDArray[np.int32]:
+def tags_code_classes(
+    axis: NumberAxis, tags_code: pa.Int64Array | None, index: Any, rows: int
+) -> npt.NDArray[np.int32]:
     """As the broker compares codes: cut to 32 bits."""
     if tags_code is None:
         return np.full(rows, axis.registers, np.int32)
     cut = tags_code.fill_null(0).to_numpy().astype(np.int32).astype(np.int64)
-    return kernels.backend.number_classes(cut, tags_code.is_valid().to_numpy(zero_copy_only=False), axis.cuts)
+    return kernels.backend.number_classes(cut, tags_code.is_valid().to_numpy(zero_copy_only=False), index)
 
 
 def single(leaf: Predicate, columns: Mapping[str, Column]) -> Bools | None:

@@ -26,10 +26,10 @@ class Matcher:
 
     def __init__(self, predicates: Sequence[Predicate]) -> None:
         self._program = compile_program(predicates)
-        self._indexes: dict[str, Any] = {}
+        self._indexes: list[Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_program": self._program, "_indexes": {}}
+        return {"_program": self._program, "_indexes": None}
 
     @property
     def properties(self) -> tuple[str, ...]:
@@ -47,13 +47,13 @@ class Matcher:
         rows, program = len(properties), self._program
         of = columns(properties, self.properties)
         classes = np.empty((len(program.axes), rows), np.int32)
-        for i, axis in enumerate(program.axes):
+        for i, (axis, index) in enumerate(zip(program.axes, self._ready(), strict=True)):
             if isinstance(axis, TextAxis):
-                classes[i] = leaves.text_classes(axis, of.get(axis.name), self._index(axis), rows)
+                classes[i] = leaves.text_classes(axis, of.get(axis.name), index, rows)
             elif axis.name is not None:
-                classes[i] = leaves.number_classes(axis, of.get(axis.name), rows)
+                classes[i] = leaves.number_classes(axis, of.get(axis.name), index, rows)
             else:
-                classes[i] = leaves.tags_code_classes(axis, tags_code, rows)
+                classes[i] = leaves.tags_code_classes(axis, tags_code, index, rows)
         singles = np.zeros((len(program.singles), (rows + 63) // 64), np.uint64)
         for i, leaf in enumerate(program.singles):
             if (answer := leaves.single(leaf, of)) is not None:
@@ -63,10 +63,16 @@ class Matcher:
             bits[:, -1] &= (np.uint64(1) << np.uint64(rows % 64)) - np.uint64(1)
         return Matches(rows, bits)
 
-    def _index(self, axis: TextAxis) -> Any:
-        if axis.name not in self._indexes:
-            self._indexes[axis.name] = kernels.backend.index_texts(axis.texts)
-        return self._indexes[axis.name]
+    def _ready(self) -> list[Any]:
+        """What the kernels search on each axis."""
+        if self._indexes is None:
+            self._indexes = [
+                kernels.backend.index_texts(axis.texts, axis.text_classes)
+                if isinstance(axis, TextAxis)
+                else kernels.backend.index_cuts(axis.cuts)
+                for axis in self._program.axes
+            ]
+        return self._indexes
 
 
 def _pack(answers: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:

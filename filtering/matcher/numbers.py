@@ -9,6 +9,7 @@ import pyarrow as pa
 from filtering.java_numbers import double_order, parse_double, parse_int, parse_long
 from filtering.matcher import kernels
 from filtering.matcher.column import Column
+from filtering.matcher.kernels import in_numpy
 from filtering.predicate import NumberType
 
 
@@ -21,10 +22,17 @@ def numbers(column: Column, type: NumberType) -> tuple[npt.NDArray[np.int64], np
     if odd.any():
         rows = np.flatnonzero(odd)
         distinct = column.text_of_each().take(pa.array(rows)).dictionary_encode()
-        parsed = [_parse(text, type) for text in distinct.dictionary.to_pylist()]
+        odd_values, odd_is_number = _odd_numbers(distinct.dictionary, type)
         each = distinct.indices.to_numpy()
-        values[rows] = np.array([number or 0 for number in parsed], np.int64)[each]
-        is_number[rows] = np.array([number is not None for number in parsed])[each]
+        values[rows], is_number[rows] = odd_values[each], odd_is_number[each]
+    return values, is_number
+
+
+def _odd_numbers(texts: pa.StringArray, type: NumberType) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    values, is_number, odd = in_numpy.plain_numbers(Column(texts), type)
+    for i in np.flatnonzero(odd).tolist():
+        number = _parse(texts[i].as_py(), type)
+        values[i], is_number[i] = number or 0, number is not None
     return values, is_number
 
 

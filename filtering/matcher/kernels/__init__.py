@@ -19,11 +19,11 @@ Words = npt.NDArray[np.uint64]
 
 
 class Kernels(Protocol):
-    def index_texts(self, texts: tuple[str, ...]) -> Any:
-        """Distinct texts made ready to be found."""
+    def index_texts(self, texts: tuple[str, ...], answers: Int32s) -> Any:
+        """Distinct texts made ready to be found; ``answers``: one for each, one for another text, one for none."""
 
     def find_texts(self, column: Column, index: Any) -> Int32s:
-        """Which of n texts each message has; n where it is none of them, n + 1 without the property."""
+        """The answer for the text of each message."""
 
     def pivot(self, which: Int32s, offsets: Int32s, names: int) -> Int32s:
         """Shape (names, messages): which of the entries offsets[i] … offsets[i + 1] of message i has name j, or -1."""
@@ -31,7 +31,10 @@ class Kernels(Protocol):
     def plain_numbers(self, column: Column, type: NumberType) -> tuple[Int64s, Bools, Bools]:
         """Each message's number as on a NumberAxis, whether it has one, and whether its text is too odd to tell."""
 
-    def number_classes(self, numbers: Int64s, is_number: Bools, cuts: Int64s) -> Int32s:
+    def index_cuts(self, cuts: Int64s) -> Any:
+        """The ascending cuts of a NumberAxis made ready to be searched."""
+
+    def number_classes(self, numbers: Int64s, is_number: Bools, index: Any) -> Int32s:
         """The class of each message on a NumberAxis."""
 
     def evaluate(self, program: Program, classes: Int32s, singles: Words, rows: int) -> Words:

@@ -7,14 +7,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from filtering.matcher.kernels.numba_compile import compiled
+from filtering.matcher.kernels.numba_compile import compiled, equal_bits, store_positions
 
 Array = npt.NDArray[Any]
 
-_OCTET = np.arange(256, dtype=np.uint8)
-_BITS = np.unpackbits(_OCTET[:, None], axis=1, bitorder="little")
-COUNT_OF_OCTET = _BITS.sum(axis=1, dtype=np.uint8)
-POSITIONS_IN_OCTET = np.argsort(1 - _BITS, axis=1, kind="stable").astype(np.uint8)
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+POSITIONS_IN_OCTET = np.ascontiguousarray(np.argsort(1 - _BITS, axis=1, kind="stable").astype(np.uint8))
+
+# Up to here comparing all messages with each class is cheaper than setting each message's bit.
+COMPARED = 24
+
+
+@compiled
+def load_classes(classes: Array, first: int, used: int, registers: Array) -> None:
+    """The messages of each class, from word ``first`` on; registers have a class each."""
+    count = len(registers)
+    whole = min(used, (len(classes) >> 6) - first) if count <= COMPARED else 0
+    for register in range(count):
+        for word in range(whole):
+            registers[register, word] = equal_bits(classes, (first + word) << 6, np.int32(register))
+        for word in range(whole, registers.shape[1]):
+            registers[register, word] = 0
+    for row in range((first + whole) << 6, min(len(classes), (first + used) << 6)):
+        if classes[row] < count:
+            registers[classes[row], (row >> 6) - first] |= np.uint64(1) << np.uint64(row & 63)
 
 
 @compiled
@@ -30,20 +46,15 @@ def evaluate(
     bits: Array,
 ) -> None:
     """A block of words at a time, as many as a register has."""
-    axes, rows = classes.shape
     width = registers.shape[1]
     words = bits.shape[1]
     for first in range(0, words, width):
         used = min(width, words - first)
-        for axis in range(axes):
-            start, count = starts[axis], counts[axis]
-            registers[start : start + count] = 0
-            for row in range(first * 64, min(rows, (first + used) * 64)):
-                which = classes[axis, row]
-                if which < count:
-                    registers[start + which, (row >> 6) - first] |= np.uint64(1) << np.uint64(row & 63)
+        for axis in range(len(classes)):
+            start, end = starts[axis], starts[axis] + counts[axis]
+            load_classes(classes[axis], first, used, registers[start:end])
             if is_cumulative[axis]:
-                for register in range(start + 1, start + count):
+                for register in range(start + 1, end):
                     for word in range(width):
                         registers[register, word] |= registers[register - 1, word]
         for single in range(len(singles)):
@@ -65,27 +76,11 @@ def evaluate(
 
 
 @compiled
-def expand(octets: Array, counts: Array, positions: Array) -> None:
+def expand(bits: Array, positions: Array) -> None:
     """``positions`` needs room for eight more at its end."""
     at = 0
-    for row in range(len(octets)):
-        for i in range(octets.shape[1]):
-            octet = octets[row, i]
-            base = np.int32(8 * i)
-            p0 = base + POSITIONS_IN_OCTET[octet, 0]
-            p1 = base + POSITIONS_IN_OCTET[octet, 1]
-            p2 = base + POSITIONS_IN_OCTET[octet, 2]
-            p3 = base + POSITIONS_IN_OCTET[octet, 3]
-            p4 = base + POSITIONS_IN_OCTET[octet, 4]
-            p5 = base + POSITIONS_IN_OCTET[octet, 5]
-            p6 = base + POSITIONS_IN_OCTET[octet, 6]
-            p7 = base + POSITIONS_IN_OCTET[octet, 7]
-            positions[at] = p0
-            positions[at + 1] = p1
-            positions[at + 2] = p2
-            positions[at + 3] = p3
-            positions[at + 4] = p4
-            positions[at + 5] = p5
-            positions[at + 6] = p6
-            positions[at + 7] = p7
-            at += COUNT_OF_OCTET[octet]
+    for row in range(len(bits)):
+        for i in range(bits.shape[1]):
+            word = bits[row, i]
+            if word != 0:
+                at = store_positions(positions, at, POSITIONS_IN_OCTET, word, np.int32(64 * i))

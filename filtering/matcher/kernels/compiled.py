@@ -15,32 +15,31 @@ from filtering.matcher.kernels import bit_loops, number_loops, text_loops
 from filtering.matcher.program import Program
 from filtering.predicate import NumberType
 
-REGISTER_WORDS = 32
+REGISTER_WORDS = 64
+CELLS_PER_CUT = 8
 _GREATEST = {NumberType.INT: 2**31 - 1, NumberType.LONG: 2**63 - 1, NumberType.DOUBLE: 0}
 _NO_INT32 = np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True, eq=False)
 class TextIndex:
-    """A hash table: slots with the number of a text, and the hash of each text."""
-
     octets: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int32]
-    table: npt.NDArray[np.int32]
-    hashes: npt.NDArray[np.uint64]
+    table: npt.NDArray[np.void]
+    answers: npt.NDArray[np.int32]
 
 
-def index_texts(texts: tuple[str, ...]) -> TextIndex:
+def index_texts(texts: tuple[str, ...], answers: npt.NDArray[np.int32]) -> TextIndex:
     octets, offsets, _, _ = _buffers(pa.array(texts, pa.string()))
-    table = np.full(1 << (2 * len(texts)).bit_length(), text_loops.EMPTY, np.int32)
-    hashes = np.zeros(len(texts), np.uint64)
-    text_loops.fill_table(octets, offsets, table, hashes)
-    return TextIndex(octets, offsets, table, hashes)
+    table = np.zeros(4 << len(texts).bit_length(), text_loops.SLOT)
+    table["length"] = text_loops.EMPTY
+    text_loops.fill_table(octets, offsets, table)
+    return TextIndex(octets, offsets, table, _read_only(answers))
 
 
 def find_texts(column: Column, index: TextIndex) -> npt.NDArray[np.int32]:
     found = np.empty(len(column), np.int32)
-    text_loops.find(*_texts(column), index.octets, index.offsets, index.table, index.hashes, found)
+    text_loops.find(*_texts(column), index.octets, index.offsets, index.table, index.answers, found)
     return found
 
 
@@ -59,18 +58,36 @@ def plain_numbers(
     return numbers, is_number, odd
 
 
+@dataclass(frozen=True, eq=False)
+class CutIndex:
+    cuts: npt.NDArray[np.int64]
+    shift: int
+    grid: npt.NDArray[np.int32]
+
+
+def index_cuts(cuts: npt.NDArray[np.int64]) -> CutIndex:
+    span = int(cuts[-1]) - int(cuts[0]) if len(cuts) else 0
+    shift = max(0, span.bit_length() - (CELLS_PER_CUT * len(cuts)).bit_length())
+    grid = np.empty((span >> shift) + 2, np.int32)
+    number_loops.fill_grid(_read_only(cuts), shift, grid)
+    return CutIndex(cuts, shift, grid)
+
+
 def number_classes(
-    numbers: npt.NDArray[np.int64], is_number: npt.NDArray[np.bool_], cuts: npt.NDArray[np.int64]
+    numbers: npt.NDArray[np.int64], is_number: npt.NDArray[np.bool_], index: CutIndex
 ) -> npt.NDArray[np.int32]:
     classes = np.empty(len(numbers), np.int32)
-    number_loops.classify(_read_only(numbers), _read_only(is_number), _read_only(cuts), classes)
+    number_loops.classify(
+        _read_only(numbers), _read_only(is_number), _read_only(index.cuts), index.shift, _read_only(index.grid), classes
+    )
     return classes
 
 
 def evaluate(
     program: Program, classes: npt.NDArray[np.int32], singles: npt.NDArray[np.uint64], rows: int
 ) -> npt.NDArray[np.uint64]:
-    bits = np.empty((program.outputs, (rows + 63) // 64), np.uint64)
+    words = (rows + 63) // 64
+    bits = _allocate(program.outputs * words, np.uint64).reshape(program.outputs, words)
     bit_loops.evaluate(
         classes,
         np.array([axis.start for axis in program.axes], np.int64),
@@ -87,9 +104,14 @@ def evaluate(
 
 def expand(bits: npt.NDArray[np.uint64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     total = int(counts.sum())
-    positions = np.empty(total + 8, np.int32)
-    bit_loops.expand(bits.view(np.uint8), counts, positions)
+    positions = _allocate(total + 8, np.int32)
+    bit_loops.expand(bits, positions)
     return positions[:total]
+
+
+def _allocate(length: int, type: type[np.generic]) -> npt.NDArray[Any]:
+    """Memory of Arrow's pool, which keeps the pages of the last batch: fresh ones cost more than what is done here."""
+    return np.frombuffer(pa.allocate_buffer(length * np.dtype(type).itemsize), type)
 
 
 def _texts(column: Column) -> tuple[Any, ...]:

@@ -17,19 +17,22 @@ PAIR_BYTES = 1 << 25
 _PLAIN = {
     NumberType.INT: r"^-?[0-9]{1,9}$",
     NumberType.LONG: r"^-?[0-9]{1,18}$",
-    NumberType.DOUBLE: r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$",
+    NumberType.DOUBLE: r"^-?[0-9]{1,99}(\.[0-9]{1,99})?([eE]-?[0-9]{1,2})?$",
 }
 _BITS_OF_BYTE = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(bool)
 
 
-def index_texts(texts: tuple[str, ...]) -> pa.StringArray:
-    return pa.array(texts, pa.string())
+def index_texts(
+    texts: tuple[str, ...], answers: npt.NDArray[np.int32]
+) -> tuple[pa.StringArray, npt.NDArray[np.int32]]:
+    return pa.array(texts, pa.string()), answers
 
 
-def find_texts(column: Column, index: pa.StringArray) -> npt.NDArray[np.int32]:
+def find_texts(column: Column, index: tuple[pa.StringArray, npt.NDArray[np.int32]]) -> npt.NDArray[np.int32]:
+    known, answers = index
     texts = column.text_of_each()
-    found = pc.index_in(texts, value_set=index).fill_null(len(index)).to_numpy()
-    return np.where(texts.is_valid().to_numpy(zero_copy_only=False), found, np.int32(len(index) + 1))
+    found = pc.index_in(texts, value_set=known).fill_null(len(known)).to_numpy()
+    return np.where(texts.is_valid().to_numpy(zero_copy_only=False), answers[found], answers[-1])
 
 
 def pivot(which: npt.NDArray[np.int32], offsets: npt.NDArray[np.int32], names: int) -> npt.NDArray[np.int32]:
@@ -53,11 +56,15 @@ def plain_numbers(
     return numbers[each], np.append(plain, False)[each], np.append(~plain, False)[each]
 
 
+def index_cuts(cuts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return cuts
+
+
 def number_classes(
-    numbers: npt.NDArray[np.int64], is_number: npt.NDArray[np.bool_], cuts: npt.NDArray[np.int64]
+    numbers: npt.NDArray[np.int64], is_number: npt.NDArray[np.bool_], index: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int32]:
-    classes = np.searchsorted(cuts, numbers, side="right").astype(np.int32)
-    classes[~is_number] = len(cuts) + 1
+    classes = np.searchsorted(index, numbers, side="right").astype(np.int32)
+    classes[~is_number] = len(index) + 1
     return classes
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from filtering.matcher.kernels.numba_compile import compiled
+from filtering.matcher.kernels.numba_compile import compiled, load_word, trailing_zeros
 
 Array = npt.NDArray[Any]
 
@@ -16,6 +16,50 @@ _EXACT = 2**53
 _TENS = 10.0 ** np.arange(_DIGITS + 1)
 _ZERO, _POINT, _PLUS, _MINUS = np.uint8(48), np.uint8(46), np.uint8(43), np.uint8(45)
 _VALUE_BITS = np.int64(2**63 - 1)
+
+# Eight octets at once: Mula and Lemire, "Quickly parsing eight digits", 2018.
+_KEPT = np.array([2 ** (8 * length) - 1 for length in range(9)], np.uint64)
+_ZEROS, _POINTS = np.uint64(0x3030303030303030), np.uint64(0x2E2E2E2E2E2E2E2E)
+_ONES, _HIGH, _ABOVE_NINE = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080), np.uint64(0x7676767676767676)
+_PAIRS, _FOURS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
+_TO_PAIRS, _TO_FOURS, _TO_EIGHT = np.uint64(2561), np.uint64(6553601), np.uint64(42949672960001)
+_8, _16, _32 = np.uint64(8), np.uint64(16), np.uint64(32)
+
+
+@compiled
+def short_decimal(word: np.uint64, length: int) -> tuple[int, int, int]:
+    """As long_decimal, of the first ``length`` octets of a word."""
+    points = word ^ _POINTS
+    points = (points - _ONES) & ~points & _HIGH & _KEPT[length]
+    decimals = -1
+    if points:
+        before = trailing_zeros(points) >> 3
+        word = (word & _KEPT[before]) | ((word >> _8) & ~_KEPT[before])
+        length -= 1
+        decimals = length - before
+    if length == 0:
+        return 0, 0, -1
+    digits = ((word ^ _ZEROS) & _KEPT[length]) << np.uint64(64 - 8 * length)
+    if ((digits + _ABOVE_NINE) | digits) & _HIGH:
+        return 0, 0, -1
+    digits = ((digits * _TO_PAIRS) >> _8) & _PAIRS
+    digits = ((digits * _TO_FOURS) >> _16) & _FOURS
+    return np.int64((digits * _TO_EIGHT) >> _32), length, decimals
+
+
+@compiled
+def long_decimal(octets: Array, start: int, end: int) -> tuple[int, int, int]:
+    """The digits' value, how many they are (0 if there is anything else), how many follow a point (-1: no point)."""
+    value, point = np.int64(0), end
+    for i in range(start, end):
+        digit = np.uint8(octets[i] - _ZERO)
+        if digit < 10:
+            value = value * 10 + np.int64(digit)
+        elif octets[i] == _POINT and point == end:
+            point = i
+        else:
+            return 0, 0, -1
+    return value, end - start - (1 if point < end else 0), end - point - 1
 
 
 @compiled
@@ -32,40 +76,31 @@ def parse(
     odd: Array,
 ) -> None:
     """``greatest``: of the integer type, or 0 for doubles. ``doubles``: the memory of ``numbers``."""
+    has_positions, has_nulls = len(positions) > 0, len(validity) > 0
     for row in range(len(numbers)):
-        numbers[row] = 0
         is_number[row] = odd[row] = False
-        at = np.int64(positions[row]) if len(positions) else row
-        if at < 0 or (len(validity) and not (validity[(at + first_bit) >> 3] >> ((at + first_bit) & 7)) & 1):
+        numbers[row] = 0
+        at = np.int64(positions[row]) if has_positions else row
+        if at < 0 or (has_nulls and not (validity[(at + first_bit) >> 3] >> ((at + first_bit) & 7)) & 1):
             continue
         start, end = np.int64(offsets[at]), np.int64(offsets[at + 1])
         negative = start < end and octets[start] == _MINUS
         if negative or (start < end and octets[start] == _PLUS):
             start += 1
-        value = np.int64(0)
-        point = end
-        plain = start < end <= start + _DIGITS + 1
-        if plain:
-            for i in range(start, end):
-                digit = np.uint8(octets[i] - _ZERO)
-                if digit < 10:
-                    value = value * 10 + np.int64(digit)
-                elif octets[i] == _POINT and point == end:
-                    point = i
-                else:
-                    plain = False
-                    break
-        digits = end - start - (1 if point < end else 0)
-        if not plain or digits == 0 or digits > _DIGITS:
+        if end - start <= 8 and start + 8 <= len(octets):
+            value, digits, decimals = short_decimal(load_word(octets, start), end - start)
+        elif end - start <= _DIGITS + 1:
+            value, digits, decimals = long_decimal(octets, start, end)
+        else:
+            value, digits, decimals = 0, 0, -1
+        if digits == 0 or digits > _DIGITS or (greatest == 0 and value > _EXACT):
             odd[row] = True
         elif greatest:
             number = -value if negative else value
             numbers[row] = number
-            is_number[row] = point == end and -greatest - 1 <= number <= greatest
-        elif value > _EXACT:
-            odd[row] = True
+            is_number[row] = decimals < 0 and -greatest - 1 <= number <= greatest
         else:
-            double = np.float64(value) / _TENS[max(0, end - point - 1)]
+            double = np.float64(value) / _TENS[max(0, decimals)]
             doubles[row] = -double if negative else double
             if negative:
                 numbers[row] ^= _VALUE_BITS
@@ -73,13 +108,34 @@ def parse(
 
 
 @compiled
-def classify(numbers: Array, is_number: Array, cuts: Array, classes: Array) -> None:
+def fill_grid(cuts: Array, shift: int, grid: Array) -> None:
+    """grid[i]: how many cuts are in cells before i, where cell i starts i << shift after the first cut."""
+    cut = 0
+    for cell in range(len(grid)):
+        while cut < len(cuts) and np.uint64(cuts[cut] - cuts[0]) >> np.uint64(shift) < np.uint64(cell):
+            cut += 1
+        grid[cell] = cut
+
+
+@compiled
+def classify(numbers: Array, is_number: Array, cuts: Array, shift: int, grid: Array, classes: Array) -> None:
     """How many cuts are not greater than the number; one more than there are cuts if there is none."""
+    count = len(cuts)
     for row in range(len(numbers)):
         number = numbers[row]
-        low, count = 0, len(cuts)
-        while count > 0:
-            half = (count + 1) >> 1
-            low += half if cuts[low + half - 1] <= number else 0
-            count -= half
-        classes[row] = low if is_number[row] else len(cuts) + 1
+        if not is_number[row]:
+            classes[row] = count + 1
+        elif count == 0 or number < cuts[0]:
+            classes[row] = 0
+        elif number >= cuts[count - 1]:
+            classes[row] = count
+        else:
+            cell = np.int64(np.uint64(number - cuts[0]) >> np.uint64(shift))
+            low, high = np.int64(grid[cell]), np.int64(grid[cell + 1])
+            while high - low > 1:
+                middle = (low + high) >> 1
+                if cuts[middle] <= number:
+                    low = middle
+                else:
+                    high = middle
+            classes[row] = low + (1 if high > low and cuts[low] <= number else 0)

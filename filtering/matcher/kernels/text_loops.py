@@ -1,4 +1,7 @@
-"""Texts found in a hash table, and entries of maps by their key."""
+"""Texts found in a hash table, and entries of maps by their key.
+
+A text of up to 16 octets is known by its length, its first 8 octets and its last 8.
+"""
 
 from __future__ import annotations
 
@@ -11,34 +14,36 @@ from filtering.matcher.kernels.numba_compile import compiled, load_word
 
 Array = npt.NDArray[Any]
 
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-_OTHER_ODD = np.uint64(0xC2B2AE3D27D4EB4F)
+SLOT = np.dtype([("first", np.uint64), ("last", np.uint64), ("length", np.int32), ("text", np.int32)], align=True)
 EMPTY = -1
+_FIRST_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_LAST_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
+_KEPT = np.array([2 ** (8 * length) - 1 for length in range(9)], np.uint64)
 
 
 @compiled
 def first_word(octets: Array, start: int, length: int) -> np.uint64:
     """The first 8 octets of a text; zeros follow a shorter one."""
-    if length >= 8:
-        return load_word(octets, start)
     if start + 8 <= len(octets):
-        return load_word(octets, start) & ((np.uint64(1) << np.uint64(8 * length)) - np.uint64(1))
+        return load_word(octets, start) & _KEPT[min(length, 8)]
     word = np.uint64(0)
-    for i in range(length):
+    for i in range(min(length, 8)):
         word |= np.uint64(octets[start + i]) << np.uint64(8 * i)
     return word
 
 
 @compiled
 def last_word(octets: Array, start: int, length: int) -> np.uint64:
+    """The last 8 octets of a longer text."""
     return load_word(octets, start + length - 8) if length > 8 else np.uint64(0)
 
 
 @compiled
 def hash_text(octets: Array, start: int, length: int, first: np.uint64, last: np.uint64) -> np.uint64:
-    mixed = (first ^ (last * _OTHER_ODD + np.uint64(length))) * _ODD
-    for at in range(start + 8, start + length - 8, 8):
-        mixed = (mixed ^ (mixed >> np.uint64(29)) ^ load_word(octets, at)) * _ODD
+    mixed = (first ^ (last * _LAST_FACTOR + np.uint64(length))) * _FIRST_FACTOR
+    if length > 16:
+        for at in range(start + 8, start + length - 8, 8):
+            mixed = (mixed ^ (mixed >> np.uint64(29)) ^ load_word(octets, at)) * _FIRST_FACTOR
     return mixed ^ (mixed >> np.uint64(32))
 
 
@@ -51,17 +56,16 @@ def same_middle(octets: Array, start: int, others: Array, other_start: int, leng
 
 
 @compiled
-def fill_table(octets: Array, offsets: Array, table: Array, hashes: Array) -> None:
-    """Puts the number of each text into ``table``, a power of two of slots, at the first free slot from its hash."""
+def fill_table(octets: Array, offsets: Array, table: Array) -> None:
+    """Puts each text at the first empty slot from its hash on; ``table`` has a power of two of them."""
     for text in range(len(offsets) - 1):
         start, length = np.int64(offsets[text]), np.int64(offsets[text + 1] - offsets[text])
-        hashes[text] = hash_text(
-            octets, start, length, first_word(octets, start, length), last_word(octets, start, length)
-        )
-        slot = np.int64(hashes[text] & np.uint64(len(table) - 1))
-        while table[slot] != EMPTY:
+        first, last = first_word(octets, start, length), last_word(octets, start, length)
+        slot = np.int64(hash_text(octets, start, length, first, last) & np.uint64(len(table) - 1))
+        while table[slot].length != EMPTY:
             slot = (slot + 1) & (len(table) - 1)
-        table[slot] = text
+        table[slot].first, table[slot].last = first, last
+        table[slot].length, table[slot].text = length, text
 
 
 @compiled
@@ -74,35 +78,39 @@ def find(
     known_octets: Array,
     known_offsets: Array,
     table: Array,
-    hashes: Array,
+    answers: Array,
     found: Array,
 ) -> None:
+    """found[i] = answers[number of the text], or the last but one for another text, or the last for none."""
     known = len(known_offsets) - 1
+    has_positions, has_nulls = len(positions) > 0, len(validity) > 0
     for row in range(len(found)):
-        at = np.int64(positions[row]) if len(positions) else row
-        if at < 0 or (len(validity) and not (validity[(at + first_bit) >> 3] >> ((at + first_bit) & 7)) & 1):
-            found[row] = known + 1
+        at = np.int64(positions[row]) if has_positions else row
+        if at < 0 or (has_nulls and not (validity[(at + first_bit) >> 3] >> ((at + first_bit) & 7)) & 1):
+            found[row] = answers[known + 1]
+            continue
+        if known == 0:
+            found[row] = answers[0]
             continue
         start = np.int64(offsets[at])
         length = np.int64(offsets[at + 1]) - start
         first, last = first_word(octets, start, length), last_word(octets, start, length)
-        hashed = hash_text(octets, start, length, first, last)
-        slot = np.int64(hashed & np.uint64(len(table) - 1))
-        found[row] = known
-        while table[slot] != EMPTY:
-            text = np.int64(table[slot])
-            if hashes[text] == hashed:
-                known_start = np.int64(known_offsets[text])
-                known_length = np.int64(known_offsets[text + 1]) - known_start
-                if (
-                    known_length == length
-                    and first_word(known_octets, known_start, length) == first
-                    and last_word(known_octets, known_start, length) == last
-                    and same_middle(octets, start, known_octets, known_start, length)
-                ):
-                    found[row] = text
-                    break
+        slot = np.int64(hash_text(octets, start, length, first, last) & np.uint64(len(table) - 1))
+        text = known
+        while table[slot].length != EMPTY:
+            if (
+                table[slot].first == first
+                and table[slot].last == last
+                and table[slot].length == length
+                and (
+                    length <= 16
+                    or same_middle(octets, start, known_octets, known_offsets[table[slot].text], length)
+                )
+            ):
+                text = np.int64(table[slot].text)
+                break
             slot = (slot + 1) & (len(table) - 1)
+        found[row] = answers[text]
 
 
 @compiled
