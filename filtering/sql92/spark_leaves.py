@@ -8,7 +8,7 @@ other way round, is what the two guards are for.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 
 from filtering.predicate import (
     Comparison,
@@ -32,6 +32,7 @@ Column = Callable[[str], str]
 _TYPES = {NumberType.INT: "INT", NumberType.LONG: "BIGINT", NumberType.DOUBLE: "DOUBLE"}
 _SUFFIXES = {NumberType.INT: "", NumberType.LONG: "L", NumberType.DOUBLE: "D"}
 # Digits of all scripts are between U+0660 and U+FF19, and Java's integers take them all.
+_INTEGER_CHARACTERS = "'^[0-9+٠-９-]+$'"
 _OTHER_THAN_INTEGER = "'[^0-9+٠-９-]'"
 # Spark also takes inf, infinity and nan in any case; no other number has an n.
 _JAVA_DOUBLE = "'^[^nN]*$|Infinity|NaN'"
@@ -56,8 +57,8 @@ def number(type_: NumberType, text: str) -> str:
     cast = f"try_cast({text} AS {_TYPES[type_]})"
     if type_ is NumberType.DOUBLE:
         return cast
-    other_digits = f"CASE WHEN NOT {text} RLIKE {_OTHER_THAN_INTEGER} THEN from_csv({text}, 'v {_TYPES[type_]}').v END"
-    return f"coalesce({cast}, {other_digits})"
+    digits = f"regexp_substr({text}, {_INTEGER_CHARACTERS})"
+    return f"coalesce({cast}, from_csv({digits}, 'v {_TYPES[type_]}').v)"
 
 
 def guard(type_: NumberType, text: str) -> str:
@@ -67,31 +68,36 @@ def guard(type_: NumberType, text: str) -> str:
     return f"NOT {text} RLIKE {_OTHER_THAN_INTEGER}"
 
 
-def compared(leaves: Iterable[NumberIs], column: Column) -> str:
+def in_range(leaves: list[NumberIs], column: Column) -> str:
     """All of some comparisons of one property as one type; NULL or false where one is not true."""
-    leaves = list(leaves)
     type_, text = leaves[0].type, column(leaves[0].name)
     value = number(type_, text)
-    terms = [f"{value} {leaf.comparison.value} {_number_literal(type_, leaf.value)}" for leaf in leaves]
-    if not (type_ is NumberType.DOUBLE and _finite(leaves)):
+    bounds = {leaf.comparison: _number_literal(type_, leaf.value) for leaf in leaves}
+    if bounds.keys() == {Comparison.GREATER_OR_EQUAL, Comparison.LESS_OR_EQUAL}:
+        low, high = bounds[Comparison.GREATER_OR_EQUAL], bounds[Comparison.LESS_OR_EQUAL]
+        terms = [f"{value} BETWEEN {low} AND {high}"]
+    else:
+        terms = [f"{value} {comparison.value} {bound}" for comparison, bound in bounds.items()]
+    if not (type_ is NumberType.DOUBLE and _finite(bounds.keys())):
         terms.append(guard(type_, text))
     return " AND ".join(terms)
 
 
-def one_of(leaves: Iterable[NumberIs], column: Column) -> str:
+def one_of(leaves: list[NumberIs], column: Column) -> str:
     """Any of some equalities of one property as one type; NULL or false where none is true."""
-    leaves = list(leaves)
+    if len(leaves) == 1:
+        return in_range(leaves, column)
     type_, text = leaves[0].type, column(leaves[0].name)
-    values = ", ".join(_number_literal(type_, leaf.value) for leaf in leaves)
-    listed = f"{number(type_, text)} IN ({values})"
+    listed = f"{number(type_, text)} IN ({_number_literals(leaves)})"
     return listed if type_ is NumberType.DOUBLE else f"{listed} AND {guard(type_, text)}"
 
 
-def different(leaf: NumberIs, column: Column) -> str:
-    """A number of the type, but another one; NULL or false where it isn't."""
-    text = column(leaf.name)
-    value = f"{number(leaf.type, text)} <> {_number_literal(leaf.type, leaf.value)}"
-    return f"{value} AND {guard(leaf.type, text)}"
+def none_of(leaves: list[NumberIs], column: Column) -> str:
+    """A number of the type, but none of some; NULL or false where it isn't."""
+    type_, text = leaves[0].type, column(leaves[0].name)
+    values = _number_literals(leaves)
+    others = f"<> {values}" if len(leaves) == 1 else f"NOT IN ({values})"
+    return f"{number(type_, text)} {others} AND {guard(type_, text)}"
 
 
 def not_in(leaf: TextIn, column: Column) -> str:
@@ -122,7 +128,7 @@ def leaf(node: Predicate, column: Column) -> tuple[str, bool]:
             text = column(node.name)
             return f"{number(node.type, text)} IS NOT NULL AND {guard(node.type, text)}", False
         case NumberIs():
-            return compared([node], column), True
+            return in_range([node], column), True
         case TextsEqual():
             return f"{column(node.left)} = {column(node.right)}", True
         case DoublesCompare():
@@ -141,7 +147,7 @@ def _doubles_compare(node: DoublesCompare, left: str, right: str) -> str:
         f"CAST({value} AS STRING) = {zero}" for value, zero in zip(numbers, zeros, strict=True)
     )
     if node.comparison in (Comparison.LESS, Comparison.GREATER):
-        comparison = f"({comparison} OR {ordered_zeros})"
+        comparison = f"({comparison} OR ({ordered_zeros}))"
     else:
         comparison = f"{comparison} AND NOT ({ordered_zeros})"
     return f"{comparison} AND {guard(NumberType.DOUBLE, left)} AND {guard(NumberType.DOUBLE, right)}"
@@ -151,9 +157,10 @@ def _number_literal(type_: NumberType, value: int | float) -> str:
     return f"{value!r}{_SUFFIXES[type_]}"
 
 
-def _finite(leaves: list[NumberIs]) -> bool:
+def _number_literals(leaves: list[NumberIs]) -> str:
+    return ", ".join(_number_literal(leaf.type, leaf.value) for leaf in leaves)
+
+
+def _finite(comparisons: Collection[Comparison]) -> bool:
     """Whether only finite numbers are in the range, so that no spelling of another gets through."""
-    comparisons = {leaf.comparison for leaf in leaves}
-    above = comparisons & {Comparison.GREATER, Comparison.GREATER_OR_EQUAL}
-    below = comparisons & {Comparison.LESS, Comparison.LESS_OR_EQUAL}
-    return Comparison.EQUAL in comparisons or bool(above and below)
+    return Comparison.EQUAL in comparisons or len(comparisons) > 1

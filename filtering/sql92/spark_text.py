@@ -1,0 +1,165 @@
+"""Nodes of a predicate as Spark SQL text.
+
+NULL stands for false inside as well: conjunctions and disjunctions keep that, and negation stands
+at leaves only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from filtering.predicate import (
+    And,
+    Comparison,
+    Constant,
+    IsNumber,
+    IsPresent,
+    IsTrueText,
+    Not,
+    NumberIs,
+    NumberType,
+    Or,
+    Predicate,
+    TextContains,
+    TextEndsWith,
+    TextIn,
+    TextStartsWith,
+)
+from filtering.sql92 import spark_leaves
+from filtering.sql92.spark_leaves import Column
+
+_Number = tuple[str, NumberType]
+
+
+class Text(NamedTuple):
+    sql: str
+    nullable: bool = False
+    kind: type[Predicate] | None = None
+    """And, Or: what the text needs parentheses against."""
+
+    def two_valued(self) -> Text:
+        return Text(f"coalesce({self.sql}, false)") if self.nullable else self
+
+
+class SparkText:
+    """The texts of a predicate's nodes, written from the leaves up.
+
+    ``together`` puts terms about one number side by side in one text, as one would by hand.
+    """
+
+    def __init__(self, column: Column, together: bool) -> None:
+        self._column = column
+        self._together = together
+        self._texts: dict[Predicate, Text] = {}
+
+    def write(self, node: Predicate) -> Text:
+        """The text of a node whose operands are written."""
+        self._texts[node] = text = self._text(node)
+        return text
+
+    def name(self, node: Predicate, variable: str) -> None:
+        """Let a variable stand for the node in other texts."""
+        self._texts[node] = Text(variable)
+
+    def two_valued(self, node: Predicate) -> str:
+        """The text, never NULL; conjuncts that never are stay apart, so that Spark can push them down."""
+        if not isinstance(node, And):
+            return self._texts[node].two_valued().sql
+        conjuncts = self._conjuncts(node.terms)
+        parts = [text for text in conjuncts if not text.nullable]
+        nullable = [text for text in conjuncts if text.nullable]
+        if nullable:
+            parts.append(_joined(And, nullable).two_valued())
+        return _joined(And, parts).sql
+
+    def _text(self, node: Predicate) -> Text:
+        match node:
+            case Constant():
+                return Text("true" if node.value else "false")
+            case Not(IsPresent() as leaf):
+                return Text(f"{self._column(leaf.name)} IS NULL")
+            case Not():
+                return Text(f"NOT ({self._texts[node.operand].two_valued().sql})")
+            case And():
+                return _joined(And, self._conjuncts(node.terms))
+            case Or():
+                return _joined(Or, self._disjuncts(node.terms))
+            case _:
+                sql, nullable = spark_leaves.leaf(node, self._column)
+                return Text(sql, nullable, And if isinstance(node, (IsNumber, NumberIs)) else None)
+
+    def _conjuncts(self, terms: Iterable[Predicate]) -> list[Text]:
+        """Terms of a conjunction, without questions for presence that others answer by being NULL."""
+        if not self._together:
+            return [self._texts[term] for term in terms]
+        asked = {term for term in terms if isinstance(term, (IsPresent, IsNumber))}
+        ranges: dict[_Number, list[NumberIs]] = {}
+        excluded: dict[_Number, list[NumberIs]] = {}
+        texts = []
+        answered = set()
+        for term in terms:
+            presence = _presence(term.operand) if isinstance(term, Not) else None
+            if isinstance(term, NumberIs):
+                ranges.setdefault((term.name, term.type), []).append(term)
+            elif presence is None or presence not in asked:
+                texts.append((term, self._texts[term]))
+            else:
+                answered.add(presence)
+                leaf = term.operand
+                if isinstance(leaf, NumberIs):
+                    excluded.setdefault((leaf.name, leaf.type), []).append(leaf)
+                else:
+                    texts.append((term, _denied(leaf, self._column)))
+        return [
+            *(text for term, text in texts if term not in answered),
+            *self._numbers(ranges, spark_leaves.in_range),
+            *self._numbers(excluded, spark_leaves.none_of),
+        ]
+
+    def _disjuncts(self, terms: Iterable[Predicate]) -> list[Text]:
+        if not self._together:
+            return [self._texts[term] for term in terms]
+        points: dict[_Number, list[NumberIs]] = {}
+        texts = []
+        for term in terms:
+            if isinstance(term, NumberIs) and term.comparison is Comparison.EQUAL:
+                points.setdefault((term.name, term.type), []).append(term)
+            else:
+                texts.append(self._texts[term])
+        return [*texts, *self._numbers(points, spark_leaves.one_of)]
+
+    def _numbers(
+        self, leaves: dict[_Number, list[NumberIs]], write: Callable[[list[NumberIs], Column], str]
+    ) -> list[Text]:
+        return [Text(write(some, self._column), True, And) for some in leaves.values()]
+
+
+def _joined(kind: type[And | Or], texts: list[Text]) -> Text:
+    if len(texts) == 1:
+        return texts[0]
+    word = " AND " if kind is And else " OR "
+    sql = word.join(f"({text.sql})" if text.kind not in (None, kind) else text.sql for text in texts)
+    return Text(sql, any(text.nullable for text in texts), kind)
+
+
+def _presence(leaf: Predicate) -> Predicate | None:
+    """The question that the text of the denied leaf answers as well."""
+    match leaf:
+        case TextIn() | TextContains() | TextStartsWith() | TextEndsWith() | IsTrueText():
+            return IsPresent(leaf.name)
+        case NumberIs(comparison=Comparison.EQUAL):
+            return IsNumber(leaf.name, leaf.type)
+        case _:
+            return None
+
+
+def _denied(leaf: Predicate, column: Column) -> Text:
+    """That a leaf is false of a property that is there, or NULL where it isn't."""
+    match leaf:
+        case TextIn():
+            return Text(spark_leaves.not_in(leaf, column), True)
+        case IsTrueText():
+            return Text(f"lower({column(leaf.name)}) <> 'true'", True)
+        case _:
+            return Text(f"NOT {spark_leaves.leaf(leaf, column)[0]}", True)
