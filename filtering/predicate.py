@@ -13,12 +13,13 @@ from enum import Enum
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 from weakref import WeakValueDictionary
 
-
 _Node = TypeVar("_Node")
 
 
 class NumberType(Enum):
     """The Java number that a property's text is parsed as."""
+
+    __hash__ = object.__hash__
 
     INT = "int"
     LONG = "long"
@@ -26,6 +27,8 @@ class NumberType(Enum):
 
 
 class Comparison(Enum):
+    __hash__ = object.__hash__
+
     EQUAL = "="
     LESS = "<"
     LESS_OR_EQUAL = "<="
@@ -37,7 +40,10 @@ class _Interned(type):
     _nodes: ClassVar[WeakValueDictionary[tuple[Any, ...], Any]] = WeakValueDictionary()
 
     def __call__(cls, *values: Any) -> Any:
-        key = (cls, *((type(value), value.hex() if isinstance(value, float) else value) for value in values))
+        key = (cls, *values)
+        if float in map(type, values):
+            # 0.0 == -0.0 == 0 and NaN != NaN, but each is a number of its own here.
+            key = (cls, *(value.hex() if isinstance(value, float) else value for value in values))
         node = cls._nodes.get(key)
         if node is None:
             node = cls._nodes[key] = super().__call__(*values)

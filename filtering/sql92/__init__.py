@@ -3,5 +3,6 @@
 from filtering.sql92.compiled import CompiledExpression, compile
 from filtering.sql92.dialect import RocketMQ
 from filtering.sql92.errors import EvaluationError, InvalidExpression
+from filtering.sql92.linter import Finding
 
-__all__ = ["CompiledExpression", "EvaluationError", "InvalidExpression", "RocketMQ", "compile"]
+__all__ = ["CompiledExpression", "EvaluationError", "Finding", "InvalidExpression", "RocketMQ", "compile"]

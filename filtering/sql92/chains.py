@@ -16,7 +16,7 @@ def decided(form: NormalForm, deciding: Sequence[Predicate], failing: Sequence[P
     ``deciding`` and ``failing`` say where each operand does; they exclude each other.
     """
     steps: list[tuple[list[Predicate], Predicate]] = []
-    seen = {FALSE}
+    seen: set[Predicate] = {FALSE}
     for decides, fails in zip(deciding, failing, strict=True):
         if steps and steps[-1][1] in (FALSE, fails):
             steps[-1][0].append(decides)
@@ -30,7 +30,7 @@ def decided(form: NormalForm, deciding: Sequence[Predicate], failing: Sequence[P
 def failed(form: NormalForm, deciding: Sequence[Predicate], failing: Sequence[Predicate]) -> Predicate:
     """Where an operand fails and none before it decides the chain."""
     steps: list[tuple[Predicate, list[Predicate]]] = []
-    seen = {FALSE}
+    seen: set[Predicate] = {FALSE}
     for decides, fails in zip(deciding, failing, strict=True):
         if steps and fails in seen:
             steps[-1][1].append(decides)
@@ -47,7 +47,7 @@ def _first(form: NormalForm, steps: list[tuple[Predicate, Predicate]]) -> Predic
         ending = form.any_of(end for _, end in steps[:middle])
         later = form.all_of([form.negation(ending), _first(form, steps[middle:])])
         return form.any_of([_first(form, steps[:middle]), later])
-    result: Predicate = FALSE
-    for wanted, ending in reversed(steps):
+    result = steps[-1][0]
+    for wanted, ending in reversed(steps[:-1]):
         result = form.any_of([wanted, form.all_of([form.negation(ending), result])])
     return result

@@ -6,7 +6,7 @@ import math
 from typing import NoReturn
 
 from sqlglot import exp
-from sqlglot.tokens import Token
+from sqlglot.tokenizer_core import Token
 
 from filtering.java_numbers import compare_doubles
 from filtering.predicate import NumberType

@@ -11,6 +11,7 @@ from filtering.predicate import Predicate
 from filtering.sql92.evaluate import evaluate
 from filtering.sql92.grammar import parse
 from filtering.sql92.lexer import tokenize
+from filtering.sql92.linter import Finding, lint
 from filtering.sql92.lowering import Lowering
 from filtering.sql92.outcome import Outcome
 from filtering.sql92.spark_leaves import Column
@@ -38,6 +39,12 @@ class CompiledExpression:
     @cached_property
     def error_predicate(self) -> Predicate:
         return self._lowering.predicate(Outcome.ERROR)
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """What the broker accepts here but can't mean what was written, by position."""
+        false = self._lowering.predicate(Outcome.FALSE)
+        return lint(self.expression, self.syntax_tree, self.predicate, false, self.error_predicate)
 
     def spark_predicate(self, properties: str | Mapping[str, str] = "properties") -> str:
         """Spark SQL text that is true exactly where the broker delivers, else false, never NULL.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from sqlglot import exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
+from sqlglot.tokenizer_core import Token
 
 from filtering.sql92.grammar import parse
 from filtering.sql92.lexer import tokenize
@@ -14,10 +15,10 @@ from filtering.sql92.lexer import tokenize
 
 class RocketMQ(Dialect):
     class Tokenizer(tokens.Tokenizer):
-        def tokenize(self, sql: str) -> list[tokens.Token]:
+        def tokenize(self, sql: str) -> list[Token]:
             return tokenize(sql)
 
     class Parser(parser.Parser):
-        def parse(self, raw_tokens: list[tokens.Token], sql: str) -> list[exp.Expr | None]:
+        def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
             """One syntax tree. Raises InvalidExpression where the broker refuses the expression."""
             return [parse(raw_tokens, sql)]

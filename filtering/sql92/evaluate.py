@@ -92,7 +92,7 @@ def _paren(node: exp.Paren, properties: Properties) -> Evaluation:
     return (yield node.this)
 
 
-def _equal(node: exp.EQ | exp.Is, properties: Properties) -> Evaluation:
+def _equal(node: exp.EQ | exp.NEQ | exp.Is, properties: Properties) -> Evaluation:
     left = yield node.this
     right = yield node.expression
     if left is None or right is None:
@@ -191,7 +191,7 @@ def _searched(node: exp.Contains | exp.StartsWith | exp.EndsWith, wanted: bool) 
     return isinstance(text, str) and SEARCHES[type(node)](text, searched) is wanted
 
 
-def _constant(value: Callable[[exp.Expr], Value]) -> Callable[[exp.Expr, Properties], Evaluation]:
+def _constant(value: Callable[..., Value]) -> Callable[[exp.Expr, Properties], Evaluation]:
     def evaluation(node: exp.Expr, properties: Properties) -> Evaluation:
         return value(node)
         yield

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple, NoReturn
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from filtering.sql92 import checks
 from filtering.sql92.errors import InvalidExpression

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 # The first alternative that matches is also the longest, as JavaCC demands.
 _TOKEN = re.compile(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from sqlglot import exp
 
@@ -63,16 +63,17 @@ class Lowering:
         """True exactly where the broker's evaluation of the expression comes to ``outcome``."""
         asked = [(self._root, outcome)]
         stack = [self._rule(*asked[0])]
-        answer: Any = None
+        answer: Predicate | None = None
         while True:
             try:
-                wanted = stack[-1].send(answer)
+                wanted = stack[-1].send(answer)  # type: ignore[arg-type]
             except StopIteration as done:
                 stack.pop()
                 node, of = asked.pop()
-                answer = self._known[id(node), of] = done.value
+                lowered: Predicate = done.value
+                answer = self._known[id(node), of] = lowered
                 if not stack:
-                    return done.value
+                    return lowered
             else:
                 answer = self._known.get((id(wanted[0]), wanted[1]))
                 if answer is None:
@@ -97,8 +98,11 @@ class Lowering:
         if outcome is deciding.negated:
             return self._form.all_of((yield from _each(parts, outcome)))
         decides = yield from _each(parts, deciding)
+        if outcome is deciding:
+            fails = yield from _each(parts[:-1], Outcome.ERROR)
+            return chains.decided(self._form, decides, [*fails, FALSE])
         fails = yield from _each(parts, Outcome.ERROR)
-        return (chains.failed if outcome is Outcome.ERROR else chains.decided)(self._form, decides, fails)
+        return chains.failed(self._form, decides, fails)
 
     def _not(self, node: exp.Not, outcome: Outcome) -> Lowered:
         return (yield node.this, outcome.negated)
@@ -218,7 +222,8 @@ class Lowering:
         match value:
             case Property(name):
                 return IsTrueText(name), self._form.all_of([IsPresent(name), Not(IsTrueText(name))])
-            case Value(text):
+            case Value(value=text):
+                assert isinstance(text, str)
                 return (TRUE, FALSE) if text.lower() == "true" else (FALSE, TRUE)
             case Boolean(node):
                 return (yield node, Outcome.TRUE), (yield node, Outcome.FALSE)

@@ -75,6 +75,8 @@ class NormalForm:
         while True:
             if absorbing in flat:
                 return absorbing
+            if len(flat) < 2:
+                return flat[0] if flat else neutral
             merged = _merged(kind, flat)
             if merged is None:
                 return absorbing
@@ -82,8 +84,8 @@ class NormalForm:
             if reduced == merged:
                 break
             flat = _flat(kind, reduced, neutral)
-        if len(merged) < 2:
-            return merged[0] if merged else neutral
+        if len(merged) == 1:
+            return merged[0]
         return kind(tuple(sorted(merged, key=self._key)))
 
     def _reduced(self, kind: type[And | Or], dual: type[And | Or], terms: list[Predicate]) -> list[Predicate]:
@@ -150,8 +152,6 @@ def _flat(kind: type[And | Or], terms: Iterable[Predicate], neutral: Predicate) 
 
 def _merged(kind: type[And | Or], terms: list[Predicate]) -> list[Predicate] | None:
     """Terms about one property merged; None if that decides the whole."""
-    if len(terms) < 2:
-        return terms
     groups: dict[str, list[Predicate]] = {}
     rest = []
     for term in terms:

@@ -29,7 +29,7 @@ _LOWER = (Comparison.GREATER, Comparison.GREATER_OR_EQUAL)
 def all_of(terms: list[Predicate]) -> list[Predicate] | None:
     """The terms of a conjunction about one property, merged; None if they can't all be true."""
     positive = [term for term in terms if isinstance(term, PropertyLeaf)]
-    negative = [term.operand for term in terms if isinstance(term, Not)]
+    negative = _denied(terms)
     name = _name(terms[0])
     if any(isinstance(leaf, IsPresent) for leaf in negative):
         return None if positive else [Not(IsPresent(name))]
@@ -49,13 +49,13 @@ def all_of(terms: list[Predicate]) -> list[Predicate] | None:
         others += [TextIn(name, texts)] if texts else []
     if any(_is_number(narrowed, leaf.type) for leaf in others if isinstance(leaf, IsNumber)):
         return None
-    return narrowed + [Not(leaf) for leaf in others if not _never(leaf, narrowed)]
+    return [*narrowed, *(Not(leaf) for leaf in others if not _never(leaf, narrowed))]
 
 
 def any_of(terms: list[Predicate]) -> list[Predicate] | None:
     """The terms of a disjunction about one property, merged; None if one of them is always true."""
     positive = [term for term in terms if isinstance(term, PropertyLeaf)]
-    negative = [term.operand for term in terms if isinstance(term, Not)]
+    negative = _denied(terms)
     name = _name(terms[0])
     if not set(negative).isdisjoint(positive):
         return None
@@ -84,6 +84,10 @@ def _name(term: Predicate) -> str:
     leaf = term.operand if isinstance(term, Not) else term
     assert isinstance(leaf, PropertyLeaf)
     return leaf.name
+
+
+def _denied(terms: list[Predicate]) -> list[PropertyLeaf]:
+    return [term.operand for term in terms if isinstance(term, Not) and isinstance(term.operand, PropertyLeaf)]
 
 
 def _intersection(sets: Iterable[frozenset[str]]) -> frozenset[str] | None:

@@ -99,14 +99,14 @@ class SparkText:
         texts = []
         answered = set()
         for term in terms:
-            presence = _presence(term.operand) if isinstance(term, Not) else None
+            leaf = term.operand if isinstance(term, Not) else term
+            presence = _presence(leaf) if isinstance(term, Not) else None
             if isinstance(term, NumberIs):
                 ranges.setdefault((term.name, term.type), []).append(term)
             elif presence is None or presence not in asked:
                 texts.append((term, self._texts[term]))
             else:
                 answered.add(presence)
-                leaf = term.operand
                 if isinstance(leaf, NumberIs):
                     excluded.setdefault((leaf.name, leaf.type), []).append(leaf)
                 else:
