@@ -40,8 +40,12 @@ def evaluate(root: exp.Expr, properties: Properties) -> bool | None:
             stack.pop()
             value = done.value
         else:
-            stack.append(_RULES[type(node)](node, properties))
-            value = None
+            constant = _LEAVES.get(type(node))
+            if constant is not None:
+                value = constant(node, properties)
+            else:
+                stack.append(_RULES[type(node)](node, properties))
+                value = None
     assert value is None or isinstance(value, bool)
     return value
 
@@ -191,19 +195,6 @@ def _searched(node: exp.Contains | exp.StartsWith | exp.EndsWith, wanted: bool) 
     return isinstance(text, str) and SEARCHES[type(node)](text, searched) is wanted
 
 
-def _constant(value: Callable[..., Value]) -> Callable[[exp.Expr, Properties], Evaluation]:
-    def evaluation(node: exp.Expr, properties: Properties) -> Evaluation:
-        return value(node)
-        yield
-
-    return evaluation
-
-
-def _property(node: exp.Column, properties: Properties) -> Evaluation:
-    return properties.get(node.name)
-    yield
-
-
 def _parsed(text: str, type_: NumberType) -> Number:
     value = _PARSERS[type_](text)
     if value is None:
@@ -234,8 +225,10 @@ _RULES: dict[type[exp.Expr], Callable[..., Evaluation]] = {
     exp.StartsWith: _search,
     exp.EndsWith: _search,
     NotFound: _not_found,
-    exp.Column: _property,
-    exp.Literal: _constant(literal_value),
-    exp.Boolean: _constant(lambda node: node.this),
-    exp.Null: _constant(lambda node: None),
+}
+_LEAVES: dict[type[exp.Expr], Callable[..., Value]] = {
+    exp.Column: lambda node, properties: properties.get(node.name),
+    exp.Literal: lambda node, properties: literal_value(node),
+    exp.Boolean: lambda node, properties: node.this,
+    exp.Null: lambda node, properties: None,
 }

@@ -97,11 +97,14 @@ class Lowering:
         deciding = Outcome.TRUE if kind is exp.Or else Outcome.FALSE
         if outcome is deciding.negated:
             return self._form.all_of((yield from _each(parts, outcome)))
-        decides = yield from _each(parts, deciding)
         if outcome is deciding:
             fails = yield from _each(parts[:-1], Outcome.ERROR)
+            decides = yield from _each(parts, deciding)
             return chains.decided(self._form, decides, [*fails, FALSE])
         fails = yield from _each(parts, Outcome.ERROR)
+        if {FALSE, fails[0]}.issuperset(fails):
+            return fails[0]
+        decides = yield from _each(parts, deciding)
         return chains.failed(self._form, decides, fails)
 
     def _not(self, node: exp.Not, outcome: Outcome) -> Lowered:

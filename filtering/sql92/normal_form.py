@@ -101,10 +101,10 @@ class NormalForm:
                 continue
             kept = []
             for inner in term.terms:
-                verdict = decided.verdict(inner)
-                if verdict is True:
+                value = decided.value(inner)
+                if value is (kind is And):
                     break
-                if verdict is None:
+                if value is None:
                     kept.append(inner)
             else:
                 result.append(term if len(kept) == len(term.terms) else self._combined(dual, kind, kept))
@@ -174,35 +174,40 @@ def _merged(kind: type[And | Or], terms: list[Predicate]) -> list[Predicate] | N
 
 
 class _Decided:
-    """What the terms of a conjunction being true (of a disjunction: false) say about other terms."""
+    """What other terms must be, once the terms of a conjunction are true, or those of a disjunction false."""
 
     def __init__(self, kind: type[And | Or], terms: list[Predicate]) -> None:
-        self._given = kind is And
-        self._terms = set(terms)
-        facts = [term for term in terms if isinstance(term, (PropertyLeaf, Not))]
+        leaves = [term for term in terms if not isinstance(term, (And, Or))]
+        self._true = set(leaves if kind is And else map(_opposite, leaves))
         self._facts: dict[str, list[Predicate]] = {}
-        for fact in facts:
+        for fact in self._true:
             leaf = fact.operand if isinstance(fact, Not) else fact
             if isinstance(leaf, PropertyLeaf):
-                self._facts.setdefault(leaf.name, []).append(fact if self._given else _opposite(fact))
+                self._facts.setdefault(leaf.name, []).append(fact)
 
-    def verdict(self, term: Predicate) -> bool | None:
-        """True if ``term`` makes its compound idle, False if it never matters there, else None."""
-        if term in self._terms:
+    def value(self, term: Predicate) -> bool | None:
+        """True, False, or None if that is open."""
+        if isinstance(term, (And, Or)):
+            return self._compound(term) if len(term.terms) <= _FEW else None
+        if term in self._true:
             return True
-        leaf = term.operand if isinstance(term, Not) else term
-        if leaf in self._terms if isinstance(term, Not) else Not(term) in self._terms:
+        if _opposite(term) in self._true:
             return False
-        if not isinstance(leaf, PropertyLeaf) or leaf.name not in self._facts:
-            return None
-        facts = self._facts[leaf.name]
-        if len(facts) > _FEW:
+        leaf = term.operand if isinstance(term, Not) else term
+        facts = self._facts.get(leaf.name, []) if isinstance(leaf, PropertyLeaf) else []
+        if not 0 < len(facts) <= _FEW:
             return None
         if property_terms.all_of([*facts, term]) is None:
-            return not self._given
-        if property_terms.all_of([*facts, _opposite(term)]) is None:
-            return self._given
-        return None
+            return False
+        return True if property_terms.all_of([*facts, _opposite(term)]) is None else None
+
+    def _compound(self, term: And | Or) -> bool | None:
+        """The value of a compound of leaves."""
+        values = {None if isinstance(inner, (And, Or)) else self.value(inner) for inner in term.terms}
+        deciding = isinstance(term, Or)
+        if deciding in values:
+            return deciding
+        return None if None in values else not deciding
 
 
 def _opposite(term: Predicate) -> Predicate:
@@ -220,6 +225,8 @@ def _key(node: Predicate, operands: list[str]) -> str:
             return key
         case TextIn():
             return f"1{node.name}\0{type(node).__name__}{sorted(node.texts)}"
+        case NumberIs():
+            return f"2{node.name}\0{node.type.value}{node.comparison.value}{node.value!r}"
         case PropertyLeaf():
             return f"{1 if isinstance(node, _CHEAP) else 2}{node.name}\0{type(node).__name__}{_details(node)}"
         case PropertyPairLeaf():

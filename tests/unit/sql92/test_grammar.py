@@ -1,0 +1,118 @@
+"""How text is read: tables of what means the same, and of what is refused, where and why."""
+
+import pickle
+
+import pytest
+import sqlglot
+
+from filtering.sql92 import InvalidExpression, compile
+
+SAME = [
+    ("a = 1 OR b = 2 AND c = 3", "a = 1 OR (b = 2 AND c = 3)"),
+    ("NOT a = 5", "(NOT a) = 5"),
+    ("NOT a IS NULL", "(NOT a) IS NULL"),
+    ("a = b IS NULL", "(a = b) IS NULL"),
+    ("a = 1 = TRUE", "(a = 1) = TRUE"),
+    ("a = 5 BETWEEN 1 AND 9", "a = (5 BETWEEN 1 AND 9)"),
+    ("a NOT BETWEEN 1 AND 5", "NOT (a BETWEEN 1 AND 5)"),
+    ("a NOT IN ('x')", "NOT (a IN ('x'))"),
+    ("a IS NOT NULL", "NOT (a IS NULL)"),
+    ("a <> 'x'", "NOT (a = 'x')"),
+    ("+a = +5", "a = 5"),
+    ("a = --5", "a = 5"),
+    ("a = --5\n6", "a = 6"),
+    ("a = 5 -- c\rAND FALSE", "a = 5 AND FALSE"),
+    ("a /* ** c */ = /***/ 5", "a = 5"),
+    ("a\f=\t5\r\n", "a = 5"),
+    ("aNd_x = 5AND b = 6", "aNd_x = 5 AND b = 6"),
+    ("a = 007", "a = 0"),
+    ("a = 0x10 OR TRUE", "a = 0"),
+    ("a = 1.2.3", "a = 1.2"),
+    ("a = 10L", "a = 10"),
+    ("a = 5.E0", "a = 5.0"),
+    ("a = 'it''s' 'x'", "a = 'it''s'"),
+    ("a = 5 b = 6 OR TRUE", "a = 5"),
+    ("a = 5) OR TRUE", "a = 5"),
+    ("a = 5 b #", "a = 5"),
+    ("a IS NULL > 5", "a IS NULL"),
+    ("a LIKE 'x%' OR TRUE", "a"),
+]
+
+REFUSED = [
+    ("", 0, "A property, a literal or a parenthesis is expected here, but the expression ends."),
+    ("a = 5 AND", 9, "A property, a literal or a parenthesis is expected here, but the expression ends."),
+    ("(a = 5", 0, "The parenthesis here is never closed."),
+    ("a == 5", 3, "A property, a literal or a parenthesis is expected here."),
+    ("a != 5", 2, "The character '!' is not part of the language: write <> for not equal."),
+    ("a = 5 #", 6, "The character '#' is not part of the language."),
+    ("a.b = 1", 1, "The character '.' is not part of the language: property names have no dots."),
+    ("a = 'x", 4, 'The character "\'" is not part of the language: the string that starts here is never closed'),
+    ("é = 5", 0, "The character '\\xe9' is not part of the language: names are ASCII"),
+    ("a = 5 NOT b", 6, "NOT after an operand must be followed by BETWEEN, IN or a text search."),
+    ("a IS 5", 5, "IS must be followed by NULL or NOT NULL."),
+    ("a BETWEEN 1 OR 5", 12, "The lower bound of BETWEEN must be followed by AND."),
+    ("a BETWEEN 5 AND 1", 2, "The lower bound of BETWEEN is above its upper bound."),
+    ("a IN (5)", 6, "IN takes string literals only."),
+    ("a IN ('x',)", 10, "A string literal is expected after the comma."),
+    ("'x' IN ('x')", 4, "IN tests a property, nothing else."),
+    ("a CONTAINS b", 11, "CONTAINS takes one string literal."),
+    ("a > 'x'", 2, "> compares properties and numbers, not strings, booleans or NULL."),
+    ("a = NULL", 2, "Nothing can be compared to NULL: write IS NULL or IS NOT NULL."),
+    ("TRUE = 1", 5, "TRUE and FALSE can't be compared to a literal on their right."),
+    ("a = 0.0", 4, "A decimal number must not be zero: write 0."),
+    ("a = 1e400", 4, "The number is greater than a double can be."),
+    ("a = 9223372036854775808", 4, "An integer must be at most 9223372036854775807."),
+    ("5", 0, "An expression must be a comparison, a boolean or a property"),
+    ("a = 1 AND 5", 10, "AND takes a comparison, a boolean or a property"),
+]
+
+
+@pytest.mark.parametrize(("text", "meaning"), SAME)
+def test_reads_as(text, meaning):
+    compiled, meant = compile(text), compile(meaning)
+    assert (compiled.predicate, compiled.error_predicate) == (meant.predicate, meant.error_predicate)
+
+
+@pytest.mark.parametrize(("text", "position", "problem"), REFUSED)
+def test_refuses(text, position, problem):
+    with pytest.raises(InvalidExpression) as refused:
+        compile(text)
+    assert refused.value.problem.startswith(problem)
+    assert refused.value.position == position
+
+
+def test_the_error_points_at_the_place():
+    with pytest.raises(ValueError, match="never closed") as refused:
+        compile("region = 'x' AND (price > 50.0")
+    assert str(refused.value).split("\n")[1:] == [
+        "  region = 'x' AND (price > 50.0",
+        "                   ^",
+    ]
+    copy = pickle.loads(pickle.dumps(refused.value))
+    assert (copy.position, str(copy)) == (17, str(refused.value))
+
+
+def test_sqlglot_reads_the_dialect():
+    tree = sqlglot.parse_one("NOT a = 5 rest", read="rocketmq")
+    assert isinstance(tree, sqlglot.exp.EQ)
+    assert isinstance(tree.this, sqlglot.exp.Not)
+    with pytest.raises(sqlglot.ParseError):
+        sqlglot.parse_one("a = 5 #", read="rocketmq")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " OR ".join(f"a = {number}" for number in range(10_000)),
+        " OR ".join(f"p{number} = 'x'" for number in range(4_000)),
+        "(" * 20_000 + "a = 5" + ")" * 20_000,
+        "NOT " * 16_000 + "a",
+        "-" * 60_000 + "5 = a",
+        "a = 1 " + "= TRUE " * 1_000,
+    ],
+    ids=["one property", "many properties", "parentheses", "NOT", "minus", "="],
+)
+def test_no_length_or_depth_is_too_much(text):
+    compiled = compile(text)
+    assert compiled.evaluate({"a": "5", "p7": "x"}) in (True, False, None)
+    assert compiled.spark_predicate()

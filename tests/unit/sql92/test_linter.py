@@ -1,0 +1,41 @@
+import pytest
+
+from filtering.sql92 import compile
+
+FINDINGS = [
+    ("a = 5", []),
+    ("a = 5 b = 6 OR TRUE", [("ignored-input", 6)]),
+    ("a LIKE 'x%'", [("never-true", 0), ("bare-property", 0), ("ignored-input", 2)]),
+    ("a = 5 + 3", [("ignored-input", 6)]),
+    ("NOT a <> 5", [("not-binds-tightly", 0), ("bare-property", 4)]),
+    ("NOT (a = 5)", []),
+    ("price > 50", [("integer-literal", 6)]),
+    ("price BETWEEN 5 AND 9", [("integer-literal", 6)]),
+    ("price > 50.0", []),
+    ("qty > 50", []),
+    ("a = 'x' OR b", [("bare-property", 11)]),
+    ("TRUE", [("always-true", 0)]),
+    ("a = 5 AND FALSE", [("never-true", 6)]),
+    ("FALSE", [("always-false", 0)]),
+    ("NULL", [("always-null", 0)]),
+    ("a <> -b", [("negated-property", 5)]),
+    ("TAGS = 'TagA || TagB'", [("impossible-tag", 5)]),
+    ("TAGS IN ('TagA', 'TagB')", []),
+    ("a NOT BETWEEN 9 AND 5", [("reversed-not-between", 6)]),
+    ("a NOT BETWEEN 5 AND 9", []),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), FINDINGS)
+def test_finds(text, expected):
+    findings = compile(text).findings
+    assert [(finding.code, finding.position) for finding in findings] == expected
+    for finding in findings:
+        assert finding.sentence.endswith((".", ": nothing is delivered."))
+        assert finding.suggestion.endswith(".")
+
+
+def test_says_from_which_character_input_is_ignored():
+    (finding,) = compile("a = 5 and_so_on = 'x'").findings
+    assert "before character 7" in finding.sentence
+    assert "\"and_so_on = 'x'\"" in finding.sentence
