@@ -1,0 +1,296 @@
+"""Which groups get which messages, in one process and one thread: ours and others, in one run.
+
+    python -m benchmarks.matcher [--groups 1 10 100 1000 10000] [--rounds 5] [--output benchmarks/results]
+
+RocketMQ's own filter loop (evaluate, and set the bits of the filter bit map) and AWS event-ruler run over parsed
+properties and put out no pairs; DuckDB counts the matches of each group; Polars and ours start from columns of text, and
+put out the pairs. Rounds alternate between all of them, after one to warm up, pinned to one core; results must be equal.
+Writes matcher.json and matcher.png. Needs Java 17, Maven, and the packages of the extra ``bench``.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from benchmarks import ruler_rules, workload
+from filtering.matcher import Matcher, kernels
+from filtering.matcher.kernels import in_numpy
+from filtering.sql92 import compile
+
+JAVA = Path(__file__).parent / "java"
+NUMBERS = {"price": "DOUBLE", "qty": "INTEGER", "userId": "INTEGER"}
+COMPILED = kernels.backend  # Ours puts one or the other there
+BATCH_ROWS = 16_384
+CHECKED_ROWS = 500
+EVALUATIONS = {
+    "mqsieve": 4e8,
+    "mqsieve without Numba": 1e8,
+    "Polars": 3e8,
+    "DuckDB": 1e8,
+    "RocketMQ": 4e6,
+    "event-ruler": 2e6,
+}
+MOST_ROWS = 262_144
+
+Result = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
+
+def rows_of(name: str, groups: int) -> int:
+    """So many messages that a round takes about a second or less."""
+    return int(min(MOST_ROWS, max(CHECKED_ROWS, EVALUATIONS[name] / groups)))
+
+
+class Ours:
+    def __init__(self, batch: pa.RecordBatch, expressions: list[str], backend: kernels.Kernels) -> None:
+        self._batch, self._backend = batch, backend
+        self._matcher = Matcher([compile(expression).predicate for expression in expressions])
+
+    def _pairs(self) -> Iterator[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int32]]]:
+        kernels.backend = self._backend
+        for start in range(0, len(self._batch), BATCH_ROWS):
+            yield start, *self._matcher.match(self._batch.slice(start, BATCH_ROWS)).pairs()
+
+    def seconds(self) -> float:
+        begin = perf_counter()
+        for _ in self._pairs():
+            pass
+        return perf_counter() - begin
+
+    def check(self) -> Result:
+        counts, sums = 0, 0
+        for start, indptr, rows in self._pairs():
+            total = np.concatenate([[0], np.cumsum(rows.astype(np.int64) + start)])
+            counts, sums = counts + np.diff(indptr), sums + np.diff(total[indptr])
+        return np.asarray(counts), np.asarray(sums)
+
+
+class Polars:
+    def __init__(self, batch: pa.RecordBatch, expressions: list[str]) -> None:
+        import polars as pl
+
+        self._frame = pl.DataFrame(pa.Table.from_batches([batch]))
+        self._columns = [
+            *(pl.col(name).cast(pl.Float64 if type == "DOUBLE" else pl.Int32) for name, type in NUMBERS.items()),
+            *(pl.col(name).cast(pl.Categorical) for name in workload.TEXTS),
+            pl.col("flag") == "true",
+        ]
+        self._pairs = [
+            pl.sql_expr(expression).arg_true().implode().alias(str(i)) for i, expression in enumerate(expressions)
+        ]
+
+    def seconds(self) -> float:
+        begin = perf_counter()
+        self._frame.with_columns(self._columns).select(self._pairs)
+        return perf_counter() - begin
+
+    def check(self) -> Result:
+        lists = [column[0] for column in self._frame.with_columns(self._columns).select(self._pairs)]
+        return np.array([len(rows) for rows in lists]), np.array([rows.sum() or 0 for rows in lists], np.int64)
+
+
+class DuckDB:
+    def __init__(self, batch: pa.RecordBatch, expressions: list[str]) -> None:
+        import duckdb
+
+        self._connection = duckdb.connect(config={"threads": 1, "max_expression_depth": 10_000})
+        self._connection.register("messages", pa.Table.from_batches([batch]))
+        casts = ", ".join(f"CAST({name} AS {type}) AS {name}" for name, type in NUMBERS.items())
+        counts = ", ".join(f"count(*) FILTER (WHERE {expression})" for expression in expressions)
+        self._connection.execute(
+            f"PREPARE counts AS SELECT {counts} FROM (SELECT * REPLACE ({casts}, flag = 'true' AS flag) FROM messages)"
+        )
+
+    def seconds(self) -> float:
+        begin = perf_counter()
+        self._connection.execute("EXECUTE counts").fetchall()
+        return perf_counter() - begin
+
+    def check(self) -> Result:
+        counts = np.array(self._connection.execute("EXECUTE counts").fetchone(), np.int64)
+        return counts, np.full(len(counts), -1)
+
+
+class Java:
+    """RocketMQ or event-ruler: a process that filters once for each line it is told."""
+
+    _path = ""
+
+    def __init__(self, engine: str, batch: pa.RecordBatch, expressions: list[str]) -> None:
+        if not Java._path:
+            resolve = ["mvn", "-q", "dependency:build-classpath", "-Dmdep.outputFile=/dev/stdout"]
+            Java._path = subprocess.run(resolve, cwd=JAVA, text=True, check=True, capture_output=True).stdout.strip()
+        self._groups = len(expressions)
+        self._folder = tempfile.TemporaryDirectory()
+        messages, lines = (Path(self._folder.name) / name for name in ("messages", "subscriptions"))
+        with open(messages, "w") as file:
+            for row in batch.to_pylist():
+                file.write("\2".join(f"{name}\1{text}" for name, text in row.items() if text is not None) + "\n")
+        if engine == "ruler":
+            rules = [ruler_rules.rules(compile(expression).predicate, frozenset(NUMBERS)) for expression in expressions]
+            expressions = [f"{i}\t{rule}" for i, of_one in enumerate(rules) for rule in of_one]
+        lines.write_text("\n".join(expressions))
+        command = ["java", "-XX:+UseSerialGC", "-Xms1g", "-Xmx4g", "-cp", self._path, "FilterBench.java"]
+        self._process = subprocess.Popen(
+            [*command, engine, str(messages), str(lines)],
+            cwd=JAVA,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def _ask(self, question: str) -> list[int]:
+        assert self._process.stdin
+        assert self._process.stdout
+        print(question, file=self._process.stdin, flush=True)
+        return [int(number) for number in self._process.stdout.readline().split()]
+
+    def seconds(self) -> float:
+        return self._ask("run")[0] / 1e9
+
+    def check(self) -> Result:
+        answer = np.array(self._ask(f"check {self._groups}"), np.int64)
+        return answer[::2], answer[1::2]
+
+    def peak(self) -> int:
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) >> 10
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._folder.cleanup()
+
+
+ENGINES: dict[str, Callable[[pa.RecordBatch, list[str]], Ours | Polars | DuckDB | Java]] = {
+    "RocketMQ": lambda batch, expressions: Java("rocketmq", batch, expressions),
+    "event-ruler": lambda batch, expressions: Java("ruler", batch, expressions),
+    "DuckDB": DuckDB,
+    "Polars": Polars,
+    "mqsieve without Numba": lambda batch, expressions: Ours(batch, expressions, in_numpy),
+    "mqsieve": lambda batch, expressions: Ours(batch, expressions, COMPILED),
+}
+
+
+def peak_of(name: str, groups: int) -> int:
+    """MiB of a fresh process that runs once."""
+    before = ENGINES[name](workload.messages(rows_of(name, groups), 1), workload.subscriptions(groups, 1))
+    before.seconds()
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) >> 10
+
+
+def measure(groups: int, rounds: int) -> dict[str, dict[str, float]]:
+    expressions = workload.subscriptions(groups, 1)
+    messages = workload.messages(MOST_ROWS, 1)
+    checks = {}
+    for name, engine in ENGINES.items():
+        checked = engine(messages.slice(0, CHECKED_ROWS), expressions)
+        checks[name] = checked.check()
+        if isinstance(checked, Java):
+            checked.close()
+    for name, (counts, sums) in checks.items():
+        expected, expected_sums = checks["RocketMQ"]
+        assert (counts == expected).all(), f"{name} finds other matches than RocketMQ"
+        assert name == "DuckDB" or (sums == expected_sums).all(), f"{name} finds other messages than RocketMQ"
+    engines = {name: make(messages.slice(0, rows_of(name, groups)), expressions) for name, make in ENGINES.items()}
+    times: dict[str, list[float]] = {name: [] for name in engines}
+    for turn in range(rounds + 2):
+        for name, runner in engines.items():
+            seconds = runner.seconds()
+            if turn > 1:
+                times[name].append(seconds)
+    result = {}
+    for name, runner in engines.items():
+        rows = rows_of(name, groups)
+        if isinstance(runner, Java):
+            peak = runner.peak()
+            runner.close()
+        else:
+            with get_context("spawn").Pool(1) as pool:
+                peak = pool.apply(peak_of, (name, groups))
+        result[name] = {
+            "messages": rows,
+            "messages_per_second": round(rows / median(times[name])),
+            "slowest": round(rows / max(times[name])),
+            "fastest": round(rows / min(times[name])),
+            "peak_mib": peak,
+        }
+    result["mqsieve"]["matches_per_message"] = round(float(checks["mqsieve"][0].sum()) / CHECKED_ROWS, 1)
+    return result
+
+
+def machine() -> dict[str, str]:
+    cpu = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), "?:?")
+    memory = Path("/proc/meminfo").read_text().split()[1]
+    java = subprocess.run(["java", "-version"], text=True, capture_output=True, check=True).stderr.splitlines()[0]
+    return {
+        "cpu": cpu.split(":")[1].strip(),
+        "cores": str(os.cpu_count()),
+        "memory_gib": str(int(memory) >> 20),
+        "system": platform.platform(),
+        "python": sys.version.split()[0],
+        "java": java,
+    }
+
+
+def table(results: dict[int, dict[str, dict[str, float]]]) -> str:
+    lines = [
+        "| million messages/s |" + "".join(f" G={groups:,} |" for groups in results),
+        "|---|" + "---|" * len(results),
+    ]
+    for name in ENGINES:
+        speeds = (results[groups][name]["messages_per_second"] / 1e6 for groups in results)
+        lines.append(f"| {name} |" + "".join(f" {speed:.3g} |" for speed in speeds))
+    for name in [name for name in ENGINES if name != "mqsieve"]:
+        ratios = (of["mqsieve"]["messages_per_second"] / of[name]["messages_per_second"] for of in results.values())
+        lines.append(f"| mqsieve / {name} |" + "".join(f" {ratio:,.3g} × |" for ratio in ratios))
+    return "\n".join(lines)
+
+
+def draw(results: dict[int, dict[str, dict[str, float]]], file: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 5))
+    for name in ENGINES:
+        axes.loglog(list(results), [of[name]["messages_per_second"] for of in results.values()], marker="o", label=name)
+    axes.set(xlabel="groups", ylabel="messages a second, one thread", title="Messages filtered for all groups")
+    axes.grid(which="major", alpha=0.3)
+    axes.legend()
+    figure.savefig(file, dpi=120, bbox_inches="tight")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--groups", type=int, nargs="+", default=[1, 10, 100, 1_000, 10_000])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    options = parser.parse_args()
+    os.environ["POLARS_MAX_THREADS"] = "1"
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    results = {groups: measure(groups, options.rounds) for groups in options.groups}
+    options.output.mkdir(parents=True, exist_ok=True)
+    document = {"machine": machine(), "rounds": options.rounds, "batch_rows": BATCH_ROWS, "groups": results}
+    (options.output / "matcher.json").write_text(json.dumps(document, indent=2) + "\n")
+    draw(results, options.output / "matcher.png")
+    print(table(results))
+
+
+if __name__ == "__main__":
+    main()
