@@ -1,0 +1,153 @@
+"""The Spark SQL text of every expression, on every message, in every kind of session."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pytest
+
+from filtering.sql92 import CompiledExpression, EvaluationError, InvalidExpression, compile
+from tests.unit.sql92.cases import expressions
+from tests.unit.sql92.generator import Generator
+
+MAP = pa.map_(pa.string(), pa.string())
+A_QUERY = 100
+LONGEST = 5_000
+SESSIONS = {
+    "ANSI": {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "Asia/Kathmandu"},
+    "not ANSI, no code generation": {
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.caseSensitive": "true",
+        "spark.sql.session.timeZone": "America/St_Johns",
+    },
+}
+
+
+@contextmanager
+def session(spark, settings):
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+def evaluated(spark, expressions, messages):
+    """For each expression whether it is true of each message; None would be a third value."""
+    sql = {compiled.predicate: compiled.spark_predicate() for compiled in expressions}
+    place = {predicate: number for number, predicate in enumerate(sql)}
+    table = pa.table({"row": range(len(messages)), "properties": pa.array(messages, MAP)})
+    columns = [f"{text} AS p{number}" for number, text in enumerate(sql.values())]
+    rows = spark.createDataFrame(table).selectExpr("row", *columns).toArrow().sort_by("row").drop("row")
+    answers = [column.to_pylist() for column in rows.columns]
+    return [answers[place[compiled.predicate]] for compiled in expressions]
+
+
+@pytest.mark.parametrize("settings", SESSIONS.values(), ids=SESSIONS)
+def test_spark_delivers_what_the_broker_delivers(spark, settings):
+    known = [
+        (compile(answer["expression"]), answer["cases"])
+        for answer in expressions()
+        if answer["compiles"] and len(answer["expression"]) < LONGEST
+    ]
+    assert len(known) > 5_000
+    wrong = []
+    with session(spark, settings):
+        for first in range(0, len(known), A_QUERY):
+            asked = known[first : first + A_QUERY]
+            rows: dict[tuple[tuple[str, str], ...], int] = {}
+            for _, cases in asked:
+                for case in cases:
+                    rows.setdefault(tuple(case["properties"].items()), len(rows))
+            answers = evaluated(spark, [compiled for compiled, _ in asked], list(rows))
+            for (compiled, cases), answer in zip(asked, answers, strict=True):
+                for case in cases:
+                    found = answer[rows[tuple(case["properties"].items())]]
+                    if found is not (case["result"] == "TRUE"):
+                        wrong.append((compiled.expression, case, found))
+    assert not wrong, wrong[:10]
+
+
+def test_spark_agrees_with_the_reference_on_random_expressions(spark):
+    generator = Generator(20_261_121)
+    asked: list[CompiledExpression] = []
+    while len(asked) < 2 * A_QUERY:
+        try:
+            asked.append(CompiledExpression(generator.expression()))
+        except InvalidExpression:
+            continue
+    messages = [generator.properties() for _ in range(200)]
+    wrong = []
+    for compiled, answer in zip(asked, evaluated(spark, asked, [list(m.items()) for m in messages]), strict=True):
+        for message, found in zip(messages, answer, strict=True):
+            try:
+                expected = compiled.evaluate(message) is True
+            except EvaluationError:
+                expected = False
+            if found is not expected:
+                wrong.append((compiled.expression, message, found))
+    assert not wrong, wrong[:10]
+
+
+def test_properties_may_be_columns(spark):
+    frame = spark.createDataFrame([("x", "55.10", 1), ("x", "9", 2), (None, "60", 3)], "region string, p string, n int")
+    predicate = compile("region = 'x' AND price > 50.0 AND vip IS NULL").spark_predicate(
+        {"region": "region", "price": "p"}
+    )
+    assert [row.n for row in frame.where(predicate).collect()] == [1]
+
+
+@pytest.mark.parametrize("escaped", ["true", "false"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "it's",
+        "\\",
+        "\\'",
+        "\\\\'",
+        "' OR TRUE --",
+        "${spark.master}",
+        "$",
+        "a\nb",
+        "\x00",
+        "/*",
+        "*/",
+        "%",
+        "`",
+        "\\u0041",
+        "é😀",
+        "''",
+        ";",
+    ],
+)
+def test_nothing_in_a_string_escapes_into_sql(spark, text, escaped):
+    expression = "a = '{0}' AND a CONTAINS '{0}' AND a IN ('', '{0}')".format(text.replace("'", "''"))
+    messages = [[("a", text)], [("a", text + "x")], [("a", "A")], [("a", "")], [("a", spark.sparkContext.master)]]
+    with session(spark, {"spark.sql.parser.escapedStringLiterals": escaped}):
+        (answer,) = evaluated(spark, [compile(expression)], messages)
+    assert answer == [True, False, False, False, False]
+
+
+def test_ten_thousand_alternatives_and_deep_nesting_run(spark):
+    deep = "a = '1'"
+    for number in range(40):
+        deep = f"({deep} OR b = '{number}') AND c <> '{number}'"
+    integers = "a = 1"
+    for number in range(8):
+        integers = f"({integers} OR b = {number}) AND c <> {number}"
+    asked = [
+        compile(" OR ".join(f"a = {number}" for number in range(10_000))),
+        compile(" OR ".join(f"a = 'x{number}'" for number in range(10_000))),
+        compile(" OR ".join(f"p{number} = 'x'" for number in range(2_000))),
+        compile("(" * 20_000 + "a = 1" + ")" * 20_000),
+        compile(deep),
+        compile(integers),
+    ]
+    messages = [{"a": "1", "b": "0", "c": "77"}, {"a": "x7", "p1999": "x"}]
+    answers = evaluated(spark, asked, [list(message.items()) for message in messages])
+    assert answers == [[True, False], [False, True], [False, True], [True, False], [True, False], [True, False]]
