@@ -1,0 +1,30 @@
+"""What the Spark SQL looks like: tests/cases/sql92_golden.sql, one expression a comment, its text below."""
+
+import pytest
+from filtering.sql92 import compile
+
+from tests.unit.sql92.cases import CASES
+
+GOLDEN = (CASES / "sql92_golden.sql").read_text().split("\n-- ")[1:]
+
+
+@pytest.mark.parametrize("entry", GOLDEN, ids=lambda entry: entry.split("\n")[0])
+def test_spark_predicate(entry):
+    expression, sql = entry.rstrip("\n").split("\n", 1)
+    assert compile(expression).spark_predicate() == sql
+
+
+def test_columns_instead_of_a_map():
+    predicate = compile("region = 'x' AND vip IS NULL").spark_predicate({"region": "m.region"})
+    assert predicate == "m.region <=> 'x' AND CAST(NULL AS STRING) IS NULL"
+
+
+def test_another_map_column():
+    assert compile("a IS NULL").spark_predicate("m.props") == "m.props['a'] IS NULL"
+
+
+def test_what_a_deep_predicate_shares_is_not_repeated():
+    text = "a = 1"
+    for number in range(200):
+        text = f"({text} OR b{number} = {number}) AND c{number} <> {number}"
+    assert len(compile(text).spark_predicate()) < 2_000_000
