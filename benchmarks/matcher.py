@@ -3,8 +3,9 @@
     python -m benchmarks.matcher [--groups 1 10 100 1000 10000] [--rounds 5] [--output benchmarks/results]
 
 RocketMQ's own filter loop (evaluate, and set the bits of the filter bit map) and AWS event-ruler run over parsed
-properties and put out no pairs; DuckDB counts the matches of each group; Polars and ours start from columns of text, and
-put out the pairs. Rounds alternate between all of them, after one to warm up, pinned to one core; results must be equal.
+properties and put out no pairs; DuckDB counts the matches of each group; Polars and ours start from columns of text,
+and put out the pairs. Rounds alternate between all of them, after two to warm up, pinned to one core; all must find the
+same matches.
 Writes matcher.json and matcher.png. Needs Java 17, Maven, and the packages of the extra ``bench``.
 """
 

@@ -77,7 +77,7 @@ Values = Texts | Numbers
 
 
 def rules(predicate: Predicate, numbers: frozenset[str]) -> list[str]:
-    """The rules, any of which holds where the predicate does; ``numbers``: the properties that are one in every message."""
+    """Rules of which any holds where the predicate does; ``numbers``: the properties that every message has as one."""
     result = []
     for values in _ways(predicate, True, numbers):
         patterns = {name: value.pattern() for name, value in values.items()}

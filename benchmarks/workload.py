@@ -15,8 +15,8 @@ REGIONS = [
     *("ap-south-1", "ap-northeast-1", "us-east-1", "us-east-2", "us-west-1", "us-west-2", "eu-central-1", "eu-west-1"),
     *("eu-west-2", "me-east-1", "sa-east-1", "ca-central-1", "af-south-1"),
 ]
-COLORS = "red green blue white black grey yellow pink orange purple brown silver".split()
-LEVELS = "bronze silver gold platinum diamond".split()
+COLORS = ["red", "green", "blue", "white", "black", "grey", "yellow", "pink", "orange", "purple", "brown", "silver"]
+LEVELS = ["bronze", "silver", "gold", "platinum", "diamond"]
 CHANNELS = [f"ch{i:02}" for i in range(30)]
 TEXTS = {"region": REGIONS, "color": COLORS, "level": LEVELS, "channel": CHANNELS}
 MISSING = 0.03

@@ -27,8 +27,7 @@ class Matches:
 
     def counts(self) -> npt.NDArray[np.int64]:
         """How many messages match each predicate."""
-        counts: npt.NDArray[np.int64] = np.bitwise_count(self.bits).sum(axis=1, dtype=np.int64)
-        return counts
+        return kernels.backend.count(self.bits)
 
     def pairs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """(indptr, rows): messages rows[indptr[p]:indptr[p + 1]], ascending, match predicate p."""

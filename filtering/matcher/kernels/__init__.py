@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from filtering.matcher.kernels import in_numpy
 from filtering.matcher.column import Column
+from filtering.matcher.kernels import in_numpy
 from filtering.matcher.program import Program
 from filtering.predicate import NumberType
 
@@ -39,6 +39,9 @@ class Kernels(Protocol):
 
     def evaluate(self, program: Program, classes: Int32s, singles: Words, rows: int) -> Words:
         """Packed bits of shape (outputs, words). ``classes``: (axes, rows), ``singles``: packed bits."""
+
+    def count(self, bits: Words) -> Int64s:
+        """How many bits of each row are set."""
 
     def expand(self, bits: Words, counts: Int64s) -> Int32s:
         """The positions of the set bits of each row, one row after another; ``counts``: how many each has."""

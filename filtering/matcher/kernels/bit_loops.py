@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from filtering.matcher.kernels.numba_compile import compiled, equal_bits, store_positions
-
-Array = npt.NDArray[Any]
+from filtering.matcher.kernels.numba_compile import Array, Int, compiled, count_ones, equal_bits, store_positions
 
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 POSITIONS_IN_OCTET = np.ascontiguousarray(np.argsort(1 - _BITS, axis=1, kind="stable").astype(np.uint8))
@@ -19,7 +14,7 @@ COMPARED = 24
 
 
 @compiled
-def load_classes(classes: Array, first: int, used: int, registers: Array) -> None:
+def load_classes(classes: Array, first: Int, used: Int, registers: Array) -> None:
     """The messages of each class, from word ``first`` on; registers have a class each."""
     count = len(registers)
     whole = min(used, (len(classes) >> 6) - first) if count <= COMPARED else 0
@@ -40,7 +35,7 @@ def evaluate(
     counts: Array,
     is_cumulative: Array,
     singles: Array,
-    first_single: int,
+    first_single: Int,
     instructions: Array,
     registers: Array,
     bits: Array,
@@ -73,6 +68,15 @@ def evaluate(
                 result = bits[~target, first : first + used]
                 for word in range(used):
                     result[word] = ((a[word] ^ flip_left) & (b[word] ^ flip_right)) ^ flip
+
+
+@compiled
+def count(bits: Array, counts: Array) -> None:
+    for row in range(len(bits)):
+        ones = 0
+        for word in bits[row]:
+            ones += count_ones(word)
+        counts[row] = ones
 
 
 @compiled

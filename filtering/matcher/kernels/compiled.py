@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +11,15 @@ import pyarrow as pa
 from filtering.matcher.axes import NumberAxis
 from filtering.matcher.column import Column
 from filtering.matcher.kernels import bit_loops, number_loops, text_loops
+from filtering.matcher.kernels.numba_compile import Array
 from filtering.matcher.program import Program
 from filtering.predicate import NumberType
 
 REGISTER_WORDS = 64
 CELLS_PER_CUT = 8
 _GREATEST = {NumberType.INT: 2**31 - 1, NumberType.LONG: 2**63 - 1, NumberType.DOUBLE: 0}
-_NO_INT32 = np.zeros(0, np.int32)
+_NO_POSITIONS = np.zeros(0, np.int32)
+_NO_TEXTS = np.zeros(1, np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +103,12 @@ def evaluate(
     return bits
 
 
+def count(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    counts = np.empty(len(bits), np.int64)
+    bit_loops.count(bits, counts)
+    return counts
+
+
 def expand(bits: npt.NDArray[np.uint64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     total = int(counts.sum())
     positions = _allocate(total + 8, np.int32)
@@ -109,30 +116,31 @@ def expand(bits: npt.NDArray[np.uint64], counts: npt.NDArray[np.int64]) -> npt.N
     return positions[:total]
 
 
-def _allocate(length: int, type: type[np.generic]) -> npt.NDArray[Any]:
+def _allocate(length: int, type: type[np.generic]) -> Array:
     """Memory of Arrow's pool, which keeps the pages of the last batch: fresh ones cost more than what is done here."""
     return np.frombuffer(pa.allocate_buffer(length * np.dtype(type).itemsize), type)
 
 
-def _texts(column: Column) -> tuple[Any, ...]:
-    positions = _NO_INT32 if column.positions is None else column.positions
+def _texts(column: Column) -> tuple[Array, Array, Array, int, Array]:
+    positions = _NO_POSITIONS if column.positions is None else column.positions
     return (*_buffers(column.texts), _read_only(positions))
 
 
-def _buffers(texts: pa.StringArray) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32], npt.NDArray[np.uint8], int]:
+def _buffers(texts: pa.StringArray) -> tuple[Array, Array, Array, int]:
     """Octets, offsets, validity (empty: all valid) and the bit of it that belongs to the first text."""
     validity, offsets, octets = (
         np.zeros(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8) for buffer in texts.buffers()
     )
-    if texts.null_count == 0:
-        validity = validity[:0]
-    offsets = (
-        offsets.view(np.int32)[texts.offset : texts.offset + len(texts) + 1] if len(texts) else np.zeros(1, np.int32)
+    starts = offsets.view(np.int32)[texts.offset : texts.offset + len(texts) + 1] if len(texts) else _NO_TEXTS
+    return (
+        _read_only(octets),
+        _read_only(starts),
+        _read_only(validity if texts.null_count else validity[:0]),
+        texts.offset,
     )
-    return _read_only(octets), _read_only(offsets), _read_only(validity), texts.offset
 
 
-def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _read_only(array: Array) -> Array:
     """Numba compiles a function again for arrays that may be written to."""
     view = array.view()
     view.flags.writeable = False

@@ -22,9 +22,7 @@ _PLAIN = {
 _BITS_OF_BYTE = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(bool)
 
 
-def index_texts(
-    texts: tuple[str, ...], answers: npt.NDArray[np.int32]
-) -> tuple[pa.StringArray, npt.NDArray[np.int32]]:
+def index_texts(texts: tuple[str, ...], answers: npt.NDArray[np.int32]) -> tuple[pa.StringArray, npt.NDArray[np.int32]]:
     return pa.array(texts, pa.string()), answers
 
 
@@ -32,7 +30,9 @@ def find_texts(column: Column, index: tuple[pa.StringArray, npt.NDArray[np.int32
     known, answers = index
     texts = column.text_of_each()
     found = pc.index_in(texts, value_set=known).fill_null(len(known)).to_numpy()
-    return np.where(texts.is_valid().to_numpy(zero_copy_only=False), answers[found], answers[-1])
+    answer: npt.NDArray[np.int32] = answers[found]
+    answer[texts.is_null().to_numpy(zero_copy_only=False)] = answers[-1]
+    return answer
 
 
 def pivot(which: npt.NDArray[np.int32], offsets: npt.NDArray[np.int32], names: int) -> npt.NDArray[np.int32]:
@@ -106,6 +106,11 @@ def _run(registers: npt.NDArray[np.uint64], instructions: npt.NDArray[np.int32],
         np.bitwise_and(~a if left & 1 else a, ~b if right & 1 else b, out=out)
         if inverted:
             np.invert(out, out=out)
+
+
+def count(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    counts: npt.NDArray[np.int64] = np.bitwise_count(bits).sum(axis=1, dtype=np.int64)
+    return counts
 
 
 def expand(bits: npt.NDArray[np.uint64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
-from llvmlite import ir
+import numpy.typing as npt
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+Array = npt.NDArray[Any]
+Int = Any  # an int or a NumPy integer, which are one to Numba
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def compiled(function: _Function) -> _Function:
     """Compiled on its first call, and cached on disk from then on."""
-    result: _Function = numba.njit(cache=True, error_model="numpy")(function)
-    return result
+    return cast(_Function, numba.njit(cache=True, error_model="numpy")(function))
 
 
 def _load_word(typing_context: Any, octets: Any, at: Any) -> Any:
@@ -65,6 +67,10 @@ def _equal_bits(typing_context: Any, values: Any, at: Any, value: Any) -> Any:
     return types.uint64(values, types.int64, types.int32), generate
 
 
+def _count_ones(typing_context: Any, word: Any) -> Any:
+    return types.int64(types.uint64), lambda context, builder, signature, arguments: builder.ctpop(arguments[0])
+
+
 def _trailing_zeros(typing_context: Any, word: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.IntType(1)(0))
@@ -73,17 +79,19 @@ def _trailing_zeros(typing_context: Any, word: Any) -> Any:
 
 
 def _address(context: Any, builder: Any, type: Any, array: Any, at: Any) -> Any:
-    return builder.gep(cgutils.create_struct_proxy(type)(context, builder, array).data, [at])
+    return builder.gep(cgutils.create_struct_proxy(type)(context, builder, array).data, [at])  # type: ignore[no-untyped-call]
 
 
-load_word = intrinsic(_load_word)
+load_word: Any = intrinsic(_load_word)
 load_word.__doc__ = "load_word(octets, at): the 8 bytes from octets[at] on as a uint64, wherever they start."
-store_positions = intrinsic(_store_positions)
+store_positions: Any = intrinsic(_store_positions)
 store_positions.__doc__ = """store_positions(into, at, table, word, base): base plus the position of each set bit of a
 uint64 to into[at:] (int32), and what follows up to 8 more is overwritten; returns the end of those. ``table``: uint8,
 for each octet the positions of its set bits.
 """
-equal_bits = intrinsic(_equal_bits)
+equal_bits: Any = intrinsic(_equal_bits)
 equal_bits.__doc__ = "equal_bits(values, at, value): which of values[at:at + 64] (int32) are value, as a uint64."
-trailing_zeros = intrinsic(_trailing_zeros)
+count_ones: Any = intrinsic(_count_ones)
+count_ones.__doc__ = "count_ones(word): the set bits of a uint64."
+trailing_zeros: Any = intrinsic(_trailing_zeros)
 trailing_zeros.__doc__ = "trailing_zeros(word): the zero bits below the lowest set bit of a uint64."

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from filtering.matcher.kernels.numba_compile import compiled, load_word, trailing_zeros
-
-Array = npt.NDArray[Any]
+from filtering.matcher.kernels.numba_compile import Array, Int, compiled, load_word, trailing_zeros
 
 _DIGITS = 18
 _EXACT = 2**53
@@ -27,7 +22,7 @@ _8, _16, _32 = np.uint64(8), np.uint64(16), np.uint64(32)
 
 
 @compiled
-def short_decimal(word: np.uint64, length: int) -> tuple[int, int, int]:
+def short_decimal(word: Int, length: Int) -> tuple[Int, Int, Int]:
     """As long_decimal, of the first ``length`` octets of a word."""
     points = word ^ _POINTS
     points = (points - _ONES) & ~points & _HIGH & _KEPT[length]
@@ -48,7 +43,7 @@ def short_decimal(word: np.uint64, length: int) -> tuple[int, int, int]:
 
 
 @compiled
-def long_decimal(octets: Array, start: int, end: int) -> tuple[int, int, int]:
+def long_decimal(octets: Array, start: Int, end: Int) -> tuple[Int, Int, Int]:
     """The digits' value, how many they are (0 if there is anything else), how many follow a point (-1: no point)."""
     value, point = np.int64(0), end
     for i in range(start, end):
@@ -67,9 +62,9 @@ def parse(
     octets: Array,
     offsets: Array,
     validity: Array,
-    first_bit: int,
+    first_bit: Int,
     positions: Array,
-    greatest: int,
+    greatest: Int,
     numbers: Array,
     doubles: Array,
     is_number: Array,
@@ -108,7 +103,7 @@ def parse(
 
 
 @compiled
-def fill_grid(cuts: Array, shift: int, grid: Array) -> None:
+def fill_grid(cuts: Array, shift: Int, grid: Array) -> None:
     """grid[i]: how many cuts are in cells before i, where cell i starts i << shift after the first cut."""
     cut = 0
     for cell in range(len(grid)):
@@ -118,7 +113,7 @@ def fill_grid(cuts: Array, shift: int, grid: Array) -> None:
 
 
 @compiled
-def classify(numbers: Array, is_number: Array, cuts: Array, shift: int, grid: Array, classes: Array) -> None:
+def classify(numbers: Array, is_number: Array, cuts: Array, shift: Int, grid: Array, classes: Array) -> None:
     """How many cuts are not greater than the number; one more than there are cuts if there is none."""
     count = len(cuts)
     for row in range(len(numbers)):

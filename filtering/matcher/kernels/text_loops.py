@@ -5,14 +5,9 @@ A text of up to 16 octets is known by its length, its first 8 octets and its las
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from filtering.matcher.kernels.numba_compile import compiled, load_word
-
-Array = npt.NDArray[Any]
+from filtering.matcher.kernels.numba_compile import Array, Int, compiled, load_word
 
 SLOT = np.dtype([("first", np.uint64), ("last", np.uint64), ("length", np.int32), ("text", np.int32)], align=True)
 EMPTY = -1
@@ -22,7 +17,7 @@ _KEPT = np.array([2 ** (8 * length) - 1 for length in range(9)], np.uint64)
 
 
 @compiled
-def first_word(octets: Array, start: int, length: int) -> np.uint64:
+def first_word(octets: Array, start: Int, length: Int) -> Int:
     """The first 8 octets of a text; zeros follow a shorter one."""
     if start + 8 <= len(octets):
         return load_word(octets, start) & _KEPT[min(length, 8)]
@@ -33,13 +28,13 @@ def first_word(octets: Array, start: int, length: int) -> np.uint64:
 
 
 @compiled
-def last_word(octets: Array, start: int, length: int) -> np.uint64:
+def last_word(octets: Array, start: Int, length: Int) -> Int:
     """The last 8 octets of a longer text."""
     return load_word(octets, start + length - 8) if length > 8 else np.uint64(0)
 
 
 @compiled
-def hash_text(octets: Array, start: int, length: int, first: np.uint64, last: np.uint64) -> np.uint64:
+def hash_text(octets: Array, start: Int, length: Int, first: Int, last: Int) -> Int:
     mixed = (first ^ (last * _LAST_FACTOR + np.uint64(length))) * _FIRST_FACTOR
     if length > 16:
         for at in range(start + 8, start + length - 8, 8):
@@ -48,11 +43,11 @@ def hash_text(octets: Array, start: int, length: int, first: np.uint64, last: np
 
 
 @compiled
-def same_middle(octets: Array, start: int, others: Array, other_start: int, length: int) -> bool:
+def same_middle(octets: Array, start: Int, others: Array, other_start: Int, length: Int) -> bool:
+    different = np.uint64(0)
     for at in range(8, length - 8, 8):
-        if load_word(octets, start + at) != load_word(others, other_start + at):
-            return False
-    return True
+        different |= load_word(octets, start + at) ^ load_word(others, other_start + at)
+    return bool(different == 0)
 
 
 @compiled
@@ -73,7 +68,7 @@ def find(
     octets: Array,
     offsets: Array,
     validity: Array,
-    first_bit: int,
+    first_bit: Int,
     positions: Array,
     known_octets: Array,
     known_offsets: Array,
@@ -96,16 +91,13 @@ def find(
         length = np.int64(offsets[at + 1]) - start
         first, last = first_word(octets, start, length), last_word(octets, start, length)
         slot = np.int64(hash_text(octets, start, length, first, last) & np.uint64(len(table) - 1))
-        text = known
+        text: Int = known
         while table[slot].length != EMPTY:
             if (
                 table[slot].first == first
                 and table[slot].last == last
                 and table[slot].length == length
-                and (
-                    length <= 16
-                    or same_middle(octets, start, known_octets, known_offsets[table[slot].text], length)
-                )
+                and (length <= 16 or same_middle(octets, start, known_octets, known_offsets[table[slot].text], length))
             ):
                 text = np.int64(table[slot].text)
                 break
