@@ -123,7 +123,9 @@ def _counts(outcome: Outcome, groups: pa.StringArray) -> pa.StructArray:
         outcome.bit_map_false_positives,
         outcome.evaluation_errors,
     )
-    return pa.StructArray.from_arrays([groups, *(pa.array(column, pa.int64()) for column in counts)], fields=list(COUNTS))
+    return pa.StructArray.from_arrays(
+        [groups, *(pa.array(column, pa.int64()) for column in counts)], fields=list(COUNTS)
+    )
 
 
 def _offsets(lengths: list[int]) -> pa.Int32Array:

@@ -7,11 +7,12 @@ org.apache.rocketmq.client.impl.consumer.PullAPIWrapper.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from filtering import sql92
 from filtering.broker_config import BrokerConfig
 from filtering.predicate import FALSE, TRUE, And, Not, Or, Predicate, TagsCodeIn, TextIn
+from filtering.pull import ResponseCode, pull_refusal
 from filtering.subscription_data import SUB_ALL, is_tag_type
 from filtering.subscription_history import SubscriptionRow
 
@@ -43,37 +44,49 @@ class MessageFilter:
 def message_filters(rows: Iterable[SubscriptionRow], config: BrokerConfig) -> list[MessageFilter]:
     """The filters of the subscriptions in ``rows``, which are all in force at one instant.
 
-    A subscription whose pulls the broker refuses (see filtering.pull) has none.
+    A group that has left gets what it would get if it came back. A subscription whose pulls the
+    broker refuses (see :func:`refusal`) has no filter.
     """
     in_force = {(row.consumer_group, row.topic): row for row in rows}
-    filters = (_message_filter(row, in_force, config) for row in in_force.values())
-    return [message_filter for message_filter in filters if message_filter is not None]
+    return [_message_filter(row, in_force, config) for row in in_force.values() if refusal(row, config) is None]
+
+
+def refusal(row: SubscriptionRow, config: BrokerConfig) -> ResponseCode | None:
+    """Why the broker refuses the pulls of a subscription in force, were its group there."""
+    if not row.registered and not row.sent_with_pull:
+        # Coming back, the group registers anew: its filter data is there again unless it does not compile.
+        there = row.sub_version if row.compile_error is None else None
+        row = replace(row, registered=True, filter_version=row.filter_version or there)
+    return pull_refusal(row, row.sub_version, config)
 
 
 def _message_filter(
     row: SubscriptionRow, in_force: dict[tuple[str, str], SubscriptionRow], config: BrokerConfig
-) -> MessageFilter | None:
+) -> MessageFilter:
     group, topic = row.consumer_group, row.topic
     if is_tag_type(row.expression_type):
         return _tag_filter(row)
-    if not config.enable_property_filter or row.expression is None:
-        return None
-    if row.sent_with_pull and config.filter_support_retry and topic.startswith(RETRY_TOPIC_PREFIX):
-        expression, failure = _of_retried_messages(group, in_force)
-        return MessageFilter(group, topic, expression=expression, failure=failure)
-    uses_filter_data = row.filter_expression is not None and not row.sent_with_pull
-    text = row.filter_expression if uses_filter_data else row.expression
-    if text is None or (row.registered and not row.sent_with_pull and not uses_filter_data):
-        return None
+    if row.sent_with_pull:
+        if config.filter_support_retry and topic.startswith(RETRY_TOPIC_PREFIX):
+            expression, failure = _of_retried_messages(group, in_force)
+            return MessageFilter(group, topic, expression=expression, failure=failure)
+        return _sql92_filter(row, row.expression, ())
+    if row.filter_expression is None:
+        return _sql92_filter(row, row.expression, ())
+    held_against_bit_map = config.enable_consume_queue_ext and row.bit_num == config.bloom_filter.m
+    return _sql92_filter(row, row.filter_expression, row.bit_pos or () if held_against_bit_map else ())
+
+
+def _sql92_filter(row: SubscriptionRow, expression: str | None, bit_pos: tuple[int, ...]) -> MessageFilter:
+    """An expression that does not compile, which only a pull can bring so far, lets every message pass."""
     try:
-        compiled = sql92.compile(text)
+        compiled = sql92.compile(expression or "")
     except sql92.InvalidExpression:
-        return None
-    held_against_bit_map = uses_filter_data and config.enable_consume_queue_ext and row.bit_num == config.bloom_filter.m
+        return MessageFilter(row.consumer_group, row.topic)
     return MessageFilter(
-        group,
-        topic,
-        bit_pos=(row.bit_pos or ()) if held_against_bit_map else (),
+        row.consumer_group,
+        row.topic,
+        bit_pos=bit_pos,
         born_time=row.born_time or 0,
         expression=compiled.predicate,
         failure=compiled.error_predicate,
@@ -92,9 +105,7 @@ def _tag_filter(row: SubscriptionRow) -> MessageFilter:
     )
 
 
-def _of_retried_messages(
-    group: str, in_force: dict[tuple[str, str], SubscriptionRow]
-) -> tuple[Predicate, Predicate]:
+def _of_retried_messages(group: str, in_force: dict[tuple[str, str], SubscriptionRow]) -> tuple[Predicate, Predicate]:
     """Where, and where by failing not, a retried message passes the filter data of the topic it was first sent to.
 
     A message of a topic for which the group has none passes.

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+
 from filtering import bit_planes
 from filtering.broker_config import BrokerConfig
 from filtering.calc_bit_map import filter_data_in_force
@@ -16,7 +17,6 @@ from filtering.message_filter import message_filters
 from filtering.subscription_data import build_subscription_data, is_tag_type
 from filtering.subscription_history import SubscriptionRow, subscription_history
 from filtering.subscription_sources import parse_subscriptions
-
 from tests.captures import UNDAMAGED, capture, rows
 
 PROPERTIES = pa.map_(pa.string(), pa.string())
