@@ -8,7 +8,7 @@ other way round, is what the two guards are for.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from filtering.predicate import (
     Comparison,
@@ -69,7 +69,10 @@ def guard(type_: NumberType, text: str) -> str:
 
 
 def in_range(leaves: list[NumberIs], column: Column) -> str:
-    """All of some comparisons of one property as one type; NULL or false where one is not true."""
+    """All of some comparisons of one property as one type; NULL or false where one is not true.
+
+    A finite double needs no guard: only infinities and NaN are spelled in Spark's own ways.
+    """
     type_, text = leaves[0].type, column(leaves[0].name)
     value = number(type_, text)
     bounds = {leaf.comparison: _number_literal(type_, leaf.value) for leaf in leaves}
@@ -78,8 +81,12 @@ def in_range(leaves: list[NumberIs], column: Column) -> str:
         terms = [f"{value} BETWEEN {low} AND {high}"]
     else:
         terms = [f"{value} {comparison.value} {bound}" for comparison, bound in bounds.items()]
-    if not (type_ is NumberType.DOUBLE and _finite(bounds.keys())):
+    if type_ is not NumberType.DOUBLE:
         terms.append(guard(type_, text))
+    elif bounds.keys() <= {Comparison.LESS, Comparison.LESS_OR_EQUAL}:
+        terms.append(f"({value} > double('-Infinity') OR {guard(type_, text)})")
+    elif bounds.keys() <= {Comparison.GREATER, Comparison.GREATER_OR_EQUAL}:
+        terms.append(f"({value} < double('Infinity') OR {guard(type_, text)})")
     return " AND ".join(terms)
 
 
@@ -159,8 +166,3 @@ def _number_literal(type_: NumberType, value: int | float) -> str:
 
 def _number_literals(leaves: list[NumberIs]) -> str:
     return ", ".join(_number_literal(leaf.type, leaf.value) for leaf in leaves)
-
-
-def _finite(comparisons: Collection[Comparison]) -> bool:
-    """Whether only finite numbers are in the range, so that no spelling of another gets through."""
-    return Comparison.EQUAL in comparisons or len(comparisons) > 1

@@ -1,7 +1,7 @@
 /* Spark SQL of typical expressions, as filtering.sql92 writes it. */
 
 -- region = 'x' AND price > 50.0
-properties['region'] <=> 'x' AND coalesce(try_cast(properties['price'] AS DOUBLE) > 50.0D AND properties['price'] RLIKE '^[^nN]*$|Infinity|NaN', false)
+properties['region'] <=> 'x' AND coalesce(try_cast(properties['price'] AS DOUBLE) > 50.0D AND (try_cast(properties['price'] AS DOUBLE) < double('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'), false)
 
 -- region = 'cn-hangzhou'
 properties['region'] <=> 'cn-hangzhou'
@@ -25,10 +25,10 @@ properties['level'] <=> 'gold' AND properties['region'] IS NOT NULL
 coalesce(coalesce(try_cast(properties['price'] AS INT), from_csv(regexp_substr(properties['price'], '^[0-9+٠-９-]+$'), 'v INT').v) >= 51 AND NOT properties['price'] RLIKE '[^0-9+٠-９-]', false)
 
 -- price >= 50.0
-coalesce(try_cast(properties['price'] AS DOUBLE) >= 50.0D AND properties['price'] RLIKE '^[^nN]*$|Infinity|NaN', false)
+coalesce(try_cast(properties['price'] AS DOUBLE) >= 50.0D AND (try_cast(properties['price'] AS DOUBLE) < double('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'), false)
 
 -- price < 50.5
-coalesce(try_cast(properties['price'] AS DOUBLE) < 50.5D AND properties['price'] RLIKE '^[^nN]*$|Infinity|NaN', false)
+coalesce(try_cast(properties['price'] AS DOUBLE) < 50.5D AND (try_cast(properties['price'] AS DOUBLE) > double('-Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'), false)
 
 -- price = 50.0
 coalesce(try_cast(properties['price'] AS DOUBLE) = 50.0D, false)
@@ -40,7 +40,7 @@ coalesce(try_cast(properties['price'] AS DOUBLE) <> 50.0D AND properties['price'
 coalesce(try_cast(properties['price'] AS DOUBLE) BETWEEN 811.63D AND 1086.54D, false)
 
 -- price NOT BETWEEN 10.0 AND 20.0
-coalesce((try_cast(properties['price'] AS DOUBLE) < 10.0D AND properties['price'] RLIKE '^[^nN]*$|Infinity|NaN') OR (try_cast(properties['price'] AS DOUBLE) > 20.0D AND properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'), false)
+coalesce((try_cast(properties['price'] AS DOUBLE) < 10.0D AND (try_cast(properties['price'] AS DOUBLE) > double('-Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')) OR (try_cast(properties['price'] AS DOUBLE) > 20.0D AND (try_cast(properties['price'] AS DOUBLE) < double('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')), false)
 
 -- qty = 5
 coalesce(coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-９-]+$'), 'v INT').v) = 5 AND NOT properties['qty'] RLIKE '[^0-9+٠-９-]', false)
@@ -97,10 +97,10 @@ coalesce(properties['a'] IS NULL OR (coalesce(try_cast(properties['a'] AS INT), 
 NOT (properties['a'] <=> 'x')
 
 -- price > 50.0 OR region = 'x'
-coalesce((try_cast(properties['price'] AS DOUBLE) > 50.0D AND properties['price'] RLIKE '^[^nN]*$|Infinity|NaN') OR (properties['region'] <=> 'x' AND (properties['price'] IS NULL OR (try_cast(properties['price'] AS DOUBLE) IS NOT NULL AND properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'))), false)
+coalesce((try_cast(properties['price'] AS DOUBLE) > 50.0D AND (try_cast(properties['price'] AS DOUBLE) < double('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')) OR (properties['region'] <=> 'x' AND (properties['price'] IS NULL OR (try_cast(properties['price'] AS DOUBLE) IS NOT NULL AND properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'))), false)
 
 -- price > 50.0 OR price < 10.0
-coalesce((try_cast(properties['price'] AS DOUBLE) < 10.0D AND properties['price'] RLIKE '^[^nN]*$|Infinity|NaN') OR (try_cast(properties['price'] AS DOUBLE) > 50.0D AND properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'), false)
+coalesce((try_cast(properties['price'] AS DOUBLE) < 10.0D AND (try_cast(properties['price'] AS DOUBLE) > double('-Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')) OR (try_cast(properties['price'] AS DOUBLE) > 50.0D AND (try_cast(properties['price'] AS DOUBLE) < double('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')), false)
 
 -- qty > 5 OR region = 'x'
 coalesce((coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-９-]+$'), 'v INT').v) >= 6 AND NOT properties['qty'] RLIKE '[^0-9+٠-９-]') OR (properties['region'] <=> 'x' AND (properties['qty'] IS NULL OR (coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-９-]+$'), 'v INT').v) IS NOT NULL AND NOT properties['qty'] RLIKE '[^0-9+٠-９-]'))), false)
@@ -109,13 +109,13 @@ coalesce((coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(pr
 coalesce(properties['region'] <=> 'x' OR (coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-９-]+$'), 'v INT').v) >= 6 AND NOT properties['qty'] RLIKE '[^0-9+٠-９-]'), false)
 
 -- (region = 'x' OR region = 'y') AND (level = 'gold' OR price > 50.0)
-coalesce(properties['region'] IN ('x', 'y') AND (properties['level'] <=> 'gold' OR (try_cast(properties['price'] AS DOUBLE) > 50.0D AND properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')), false)
+coalesce(properties['region'] IN ('x', 'y') AND (properties['level'] <=> 'gold' OR (try_cast(properties['price'] AS DOUBLE) > 50.0D AND (try_cast(properties['price'] AS DOUBLE) < double('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'))), false)
 
 -- NOT (region = 'x' AND level = 'gold')
 coalesce(properties['level'] <> 'gold' OR properties['region'] <> 'x', false)
 
 -- NOT (price > 50.0)
-coalesce(try_cast(properties['price'] AS DOUBLE) <= 50.0D AND properties['price'] RLIKE '^[^nN]*$|Infinity|NaN', false)
+coalesce(try_cast(properties['price'] AS DOUBLE) <= 50.0D AND (try_cast(properties['price'] AS DOUBLE) > double('-Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'), false)
 
 -- note = 'it''s \ ${x}'
 properties['note'] <=> concat('it', chr(39), 's ', chr(92), ' ', chr(36), '{x}')
