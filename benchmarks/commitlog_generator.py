@@ -14,13 +14,30 @@ MESSAGES_A_DAY = 2_000_000
 RECORD_SIZE = 400
 MESSAGES_IN_A_FILE = 500_000
 
-REGIONS = (
-    "cn-hangzhou cn-shanghai cn-beijing cn-shenzhen cn-hongkong ap-southeast-1 ap-southeast-2 ap-south-1 "
-    "ap-northeast-1 us-east-1 us-east-2 us-west-1 us-west-2 eu-central-1 eu-west-1 eu-west-2 me-east-1 sa-east-1 "
-    "ca-central-1 af-south-1"
-).split()
-COLORS = "red green blue white black grey yellow pink orange purple brown silver".split()
-LEVELS = "bronze silver gold platinum diamond".split()
+REGIONS = [
+    "cn-hangzhou",
+    "cn-shanghai",
+    "cn-beijing",
+    "cn-shenzhen",
+    "cn-hongkong",
+    "ap-southeast-1",
+    "ap-southeast-2",
+    "ap-south-1",
+    "ap-northeast-1",
+    "us-east-1",
+    "us-east-2",
+    "us-west-1",
+    "us-west-2",
+    "eu-central-1",
+    "eu-west-1",
+    "eu-west-2",
+    "me-east-1",
+    "sa-east-1",
+    "ca-central-1",
+    "af-south-1",
+]
+COLORS = ["red", "green", "blue", "white", "black", "grey", "yellow", "pink", "orange", "purple", "brown", "silver"]
+LEVELS = ["bronze", "silver", "gold", "platinum", "diamond"]
 CHANNELS = [f"ch{i:02d}" for i in range(30)]
 ABSENT = 0.03
 

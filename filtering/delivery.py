@@ -124,7 +124,7 @@ class Delivery:
                     delivered.add_bits(i, received[at])
                 else:
                     delivered.add_predicate(i, int(role))
-            for at in np.flatnonzero(passed_stage2[chunk] > delivered_count[chunk]):
+            for at in np.flatnonzero(passed_stage2[chunk] > delivered_count[chunk]).tolist():
                 dropped.add_bits(int(chunk[at]), stage2[at] & ~received[at])
         return Outcome(
             delivered.shared(),

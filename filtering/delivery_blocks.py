@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -93,7 +94,7 @@ def _runs(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     for column in (batch["broker_name"], batch["topic"], batch["queue_id"], day):
         changes[1:] |= pc.not_equal(column.slice(1), column.slice(0, len(column) - 1)).to_numpy(zero_copy_only=False)
     starts = [0, *np.flatnonzero(changes).tolist(), batch.num_rows]
-    for start, end in zip(starts, starts[1:], strict=False):
+    for start, end in pairwise(starts):
         for at in range(start, end, MESSAGES_IN_A_BLOCK):
             yield batch.slice(at, min(MESSAGES_IN_A_BLOCK, end - at))
 

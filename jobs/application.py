@@ -70,7 +70,7 @@ def broker_config(options: argparse.Namespace, *, has_extension: bool = False) -
 
 
 def run(main: Callable[[list[str]], None]) -> NoReturn:
-    """Runs a job's main and exits: 0 done, 1 failed, 2 usage or configuration, 3 a check failed, 4 lost a commit race."""
+    """Runs a job's main and exits: 0 done, 1 failed, 2 usage or configuration, 3 check failed, 4 lost a race."""
     try:
         main(sys.argv[1:])
         code = DONE

@@ -57,7 +57,8 @@ def _print_attention(run: Run, options: argparse.Namespace) -> None:
     of_broker = f"broker_name = {sql_text(run.broker.broker_name)}"
     messages = COMMITLOG.read(run.spark, run.warehouse).where(of_broker)
     (log,) = messages.agg(
-        F.max("store_timestamp").alias("end"), F.count_if("body_crc <> body_crc_computed").alias("damaged_bodies")
+        F.max("store_timestamp").alias("end"),
+        F.count_if(F.col("body_crc") != F.col("body_crc_computed")).alias("damaged_bodies"),
     ).collect()
     for subscription in in_force_at_the_end(history, log["end"] or 0, run.broker):
         whose = f"{subscription.consumer_group} on {subscription.topic}"

@@ -20,7 +20,7 @@ CONSUMEQUEUE = Table(
     size INT NOT NULL COMMENT 'bytes of the record in the commitlog',
     tags_code BIGINT NOT NULL COMMENT 'hash of the tag; in SCHEDULE_TOPIC_XXXX the delivery time in ms',
     store_timestamp BIGINT NOT NULL COMMENT 'ms since the epoch',
-    filter_bit_map BINARY COMMENT 'Bloom filter over the groups whose SQL92 expression matched; null without filter data',
+    filter_bit_map BINARY COMMENT 'Bloom filter over the groups whose expression matched; null without filter data',
     properties MAP<STRING, STRING> COMMENT 'of the message: what stage 2 and the client read',
     store_date DATE
         GENERATED ALWAYS AS (date_add(DATE'1970-01-01', CAST(store_timestamp DIV 86400000 AS INT)))

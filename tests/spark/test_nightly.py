@@ -101,7 +101,9 @@ def test_every_group_gets_what_its_consumer_got(spark: SparkSession, replayed: A
     for expected in of_subscriptions_in_force(name):
         got = made.get((expected["group"], expected["topic"]), {"DELIVERED": [], "DROPPED_BY_CLIENT": []})
         assert sorted(got["DELIVERED"]) == sorted(map(tuple, expected["client"])), expected["group"]
-        assert sorted(got["DELIVERED"] + got["DROPPED_BY_CLIENT"]) == sorted(map(tuple, expected["broker"])), expected["group"]
+        assert sorted(got["DELIVERED"] + got["DROPPED_BY_CLIENT"]) == sorted(map(tuple, expected["broker"])), expected[
+            "group"
+        ]
         checked += 1
     assert checked == 53
 

@@ -1,8 +1,8 @@
 """What the Spark SQL looks like: tests/cases/sql92_golden.sql, one expression a comment, its text below."""
 
 import pytest
-from filtering.sql92 import compile
 
+from filtering.sql92 import compile
 from tests.unit.sql92.cases import CASES
 
 GOLDEN = (CASES / "sql92_golden.sql").read_text().split("\n-- ")[1:]
