@@ -27,18 +27,19 @@ def replayed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> A
     def replay(name: str) -> Warehouse:
         if name not in made:
             folder = tmp_path_factory.mktemp(name)
-            nightly.main(arguments(capture(name), folder))
+            nightly.main(arguments(name, folder))
             made[name] = Warehouse.at(str(folder))
         return made[name]
 
     return replay
 
 
-def arguments(folder: Path, warehouse: Path) -> list[str]:
+def arguments(name: str, warehouse: Path) -> list[str]:
+    undamaged = capture("small" if name in DAMAGED else name)
     return [
-        "--store", str(folder / "store"),
-        "--subscriptions", str(folder / "subscription_events.jsonl"),
-        "--broker-config", str(folder / "broker.conf"),
+        "--store", str(capture(name) / "store"),
+        "--subscriptions", str(undamaged / "subscription_events.jsonl"),
+        "--broker-config", str(undamaged / "broker.conf"),
         "--warehouse", str(warehouse),
     ]  # fmt: skip
 
@@ -140,7 +141,7 @@ def test_the_same_night_again_changes_no_table(
     warehouse = replayed("small")
     tables = (COMMITLOG, CONSUMEQUEUE, DELIVERY_STATS, QUARANTINE, RUN_LEDGER, deliveries.DELIVERY_BLOCKS)
     before = [table.version(spark, warehouse) for table in tables]
-    nightly.main(arguments(capture("small"), Path(warehouse.location)))
+    nightly.main(arguments("small", Path(warehouse.location)))
     assert [table.version(spark, warehouse) for table in tables] == before
     assert "nothing new" in capsys.readouterr().out
 
@@ -173,8 +174,8 @@ def test_damage_loses_nothing_that_can_be_decoded(
 
 
 def test_a_repaired_store_leaves_quarantine(spark: SparkSession, tmp_path: Path) -> None:
-    nightly.main(arguments(capture("small_truncated"), tmp_path))
-    nightly.main(arguments(capture("small"), tmp_path))
+    nightly.main(arguments("small_truncated", tmp_path))
+    nightly.main(arguments("small", tmp_path))
     warehouse = Warehouse.at(str(tmp_path))
     assert COMMITLOG.read(spark, warehouse).agg(F.count("*"), F.countDistinct("commitlog_offset")).first() == (743, 743)
     assert QUARANTINE.read(spark, warehouse).count() == 0
