@@ -46,7 +46,11 @@ def _read_store(run: Run, store: Path) -> tuple[DataFrame, DataFrame]:
     commitlog_source.register(run.spark)
     messages = run.spark.read.format("rocketmq_commitlog").option("brokerName", run.broker.broker_name).load(str(store))
     damage = run.spark.read.format("rocketmq_commitlog_damage").load(str(store))
-    return messages, damage.select(F.lit(run.broker.broker_name).alias("broker_name"), "*")
+    # The name alone: a store that was copied elsewhere is the same store.
+    file_name = F.substring_index("source_file", "/", -1)
+    return messages, damage.select(
+        F.lit(run.broker.broker_name).alias("broker_name"), file_name.alias("source_file"), "offset", "reason", "bytes"
+    )
 
 
 def _add(run: Run, messages: DataFrame) -> dict[Table, int]:
