@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from filtering.bloom_filter import BloomFilter
-from filtering.java_numbers import parse_long
-from filtering.java_properties import parse_properties
+from filtering.java.numbers import parse_long
+from filtering.java.properties import parse_properties
 from filtering.tags_code import parse_delay_levels
 
 CONSUME_QUEUE_UNIT = 20

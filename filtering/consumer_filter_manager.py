@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any, TypedDict
 
 from filtering.bloom_filter import BloomFilter
-from filtering.consumer_filter_data import ConsumerFilterData, compile_error
 from filtering.subscription_data import is_tag_type
+from filtering.subscriptions.consumer_filter_data import ConsumerFilterData, compile_error
 
 DAY = 86_400_000
 _LOADED_DEAD_SINCE = 30_000

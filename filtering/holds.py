@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 
-from filtering.java_numbers import double_order, parse_double, parse_int, parse_long
+from filtering.java.numbers import double_order, parse_double, parse_int, parse_long
 from filtering.predicate import (
     And,
     Comparison,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filtering.java_numbers import parse_int
+from filtering.java.numbers import parse_int
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 DELAY_PROPERTY = "DELAY"

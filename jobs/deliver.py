@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pyspark.sql import functions as F
 
 from filtering.broker_config import BrokerConfig
-from filtering.delivery import Delivery
-from filtering.delivery_blocks import ENTRY_COLUMNS, DeliveryBlocks
-from filtering.in_force import in_force_at_the_end
-from filtering.message_filter import MessageFilter, message_filters
+from filtering.replay.delivery import Delivery
+from filtering.replay.delivery_blocks import ENTRY_COLUMNS, DeliveryBlocks
+from filtering.replay.message_filter import MessageFilter, message_filters
+from filtering.subscriptions.in_force import in_force_at_the_end
 from jobs import application
 from jobs.run import Run, Step
 from schemas import deliveries, local_files, subscriptions

@@ -8,15 +8,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from filtering.broker_config import BrokerConfig
-from filtering.calc_bit_map import filter_data_in_force
-from filtering.dispatch import (
+from filtering.replay.calc_bit_map import filter_data_in_force
+from filtering.replay.dispatch import (
     MESSAGE_COLUMNS,
     TRANSACTION_FLAGS,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
     Dispatch,
 )
-from filtering.subscription_history import SubscriptionRow
+from filtering.subscriptions.history import SubscriptionRow
 from jobs import application
 from jobs.run import Run, Step
 from schemas import subscriptions

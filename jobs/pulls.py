@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from filtering.delivery import Delivery
-from filtering.in_force import in_force_at_the_end
-from filtering.message_filter import message_filters, refusal
-from filtering.pull_simulation import DEFAULT_BATCH, Pull, Queue, simulate_pulls
-from filtering.stage_flags import ENTRY_COLUMNS, FLAG_TYPES, StageFlags
+from filtering.pulls.pull_simulation import DEFAULT_BATCH, Pull, Queue, simulate_pulls
+from filtering.replay.delivery import Delivery
+from filtering.replay.message_filter import message_filters, refusal
+from filtering.replay.stage_flags import ENTRY_COLUMNS, FLAG_TYPES, StageFlags
+from filtering.subscriptions.in_force import in_force_at_the_end
 from jobs import application
 from jobs.run import Run
 from schemas import subscriptions

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from filtering.subscription_history import subscription_history
-from filtering.subscription_sources import parse_subscriptions
+from filtering.subscriptions.history import subscription_history
+from filtering.subscriptions.sources import parse_subscriptions
 from jobs import application
 from jobs.run import Run, Step
 from schemas import quarantine, subscriptions

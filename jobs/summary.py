@@ -7,8 +7,8 @@ import argparse
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from filtering.in_force import in_force_at_the_end
-from filtering.message_filter import refusal
+from filtering.replay.message_filter import refusal
+from filtering.subscriptions.in_force import in_force_at_the_end
 from jobs.run import Run
 from schemas import message_log, subscriptions
 from schemas.commitlog import COMMITLOG

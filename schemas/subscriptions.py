@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from filtering.subscription_history import SubscriptionRow
+from filtering.subscriptions.history import SubscriptionRow
 from schemas.table import Table
 from schemas.warehouse import Warehouse
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from filtering.java_numbers import double_order
+from filtering.java.numbers import double_order
 from filtering.matcher.gates import NEVER, Gates, invert
 from filtering.predicate import (
     Comparison,

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from filtering.java_numbers import double_order, parse_double, parse_int, parse_long
+from filtering.java.numbers import double_order, parse_double, parse_int, parse_long
 from filtering.matcher import kernels
 from filtering.matcher.column import Column
 from filtering.matcher.kernels import in_numpy

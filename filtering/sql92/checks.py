@@ -8,7 +8,7 @@ from typing import NoReturn
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
-from filtering.java_numbers import compare_doubles
+from filtering.java.numbers import compare_doubles
 from filtering.predicate import NumberType
 from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.nodes import BOOLEANS, ORDERINGS, Number, inside, is_integer, is_long, literal_value

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from filtering.java_numbers import compare_doubles, parse_double, parse_int, parse_long
+from filtering.java.numbers import compare_doubles, parse_double, parse_int, parse_long
 from filtering.predicate import NumberType
 from filtering.sql92.checks import compare
 from filtering.sql92.errors import EvaluationError

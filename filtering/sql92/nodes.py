@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from filtering.java_numbers import INT_MAX, LONG_MAX
+from filtering.java.numbers import INT_MAX, LONG_MAX
 from filtering.predicate import NumberType
 
 SEARCHES = (exp.Contains, exp.StartsWith, exp.EndsWith)

@@ -1,7 +1,7 @@
 import pytest
 
 from filtering.broker_config import BrokerConfig, InvalidBrokerConfig
-from filtering.java_properties import parse_properties
+from filtering.java.properties import parse_properties
 from tests.captures import UNDAMAGED, capture, rows
 
 

@@ -3,9 +3,9 @@ import dataclasses
 import pytest
 
 from filtering.broker_config import BrokerConfig
-from filtering.pull import ResponseCode, pull_refusal
-from filtering.subscription_events import Operation, SubscriptionEvent
-from filtering.subscription_history import SubscriptionRow, subscription_history
+from filtering.pulls.pull import ResponseCode, pull_refusal
+from filtering.subscriptions.events import Operation, SubscriptionEvent
+from filtering.subscriptions.history import SubscriptionRow, subscription_history
 
 FILTERING = BrokerConfig(enable_property_filter=True)
 

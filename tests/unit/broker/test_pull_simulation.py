@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from filtering.broker_config import BrokerConfig
-from filtering.pull import ResponseCode
-from filtering.pull_simulation import GetMessageStatus, Pull, Queue, get_message, simulate_pulls
+from filtering.pulls.pull import ResponseCode
+from filtering.pulls.pull_simulation import GetMessageStatus, Pull, Queue, get_message, simulate_pulls
 from tests.captures import UNDAMAGED, capture, rows
 from tests.unit.broker import cases
 

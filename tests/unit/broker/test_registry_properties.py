@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import ConsumerFilterManager, FilterState, Subscription
-from filtering.subscription_events import Operation, SubscriptionEvent
-from filtering.subscription_history import SubscriptionRow, subscription_history
+from filtering.subscriptions.events import Operation, SubscriptionEvent
+from filtering.subscriptions.history import SubscriptionRow, subscription_history
 
 CLEAN_TIME_SPAN = 40
 TOPICS = st.sampled_from(["OrderEvents", "TagLab", "主题"])

@@ -8,9 +8,9 @@ import pytest
 from filtering import sql92
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import DAY
-from filtering.subscription_events import Operation, SubscriptionEvent
-from filtering.subscription_history import SubscriptionRow, subscription_history
-from filtering.subscription_sources import parse_subscriptions
+from filtering.subscriptions.events import Operation, SubscriptionEvent
+from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.sources import parse_subscriptions
 from tests.captures import UNDAMAGED, capture, rows
 
 

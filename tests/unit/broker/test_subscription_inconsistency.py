@@ -1,6 +1,6 @@
 from filtering.consumer_filter_manager import Subscription
-from filtering.subscription_events import Operation, SubscriptionEvent
-from filtering.subscription_inconsistency import (
+from filtering.subscriptions.events import Operation, SubscriptionEvent
+from filtering.subscriptions.inconsistency import (
     ClientSubscription,
     SubscriptionInForce,
     subscriptions_in_force,

@@ -3,8 +3,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from filtering.subscription_events import Operation, SubscriptionEvents
-from filtering.subscription_sources import parse_subscriptions
+from filtering.subscriptions.events import Operation, SubscriptionEvents
+from filtering.subscriptions.sources import parse_subscriptions
 from tests.captures import UNDAMAGED, capture, rows
 
 REGISTER = {"at": 5, "op": "register", "group": "cg", "topic": "OrderEvents", "type": "SQL92", "expression": "a"}

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Mapping
 from functools import cache
 
-from filtering.java_numbers import double_order, parse_double, parse_int, parse_long
+from filtering.java.numbers import double_order, parse_double, parse_int, parse_long
 from filtering.predicate import (
     And,
     Comparison,

@@ -7,16 +7,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from filtering import bit_planes
 from filtering.broker_config import BrokerConfig
-from filtering.calc_bit_map import filter_data_in_force
-from filtering.delivery import Delivery
-from filtering.dispatch import Dispatch
-from filtering.in_force import in_force_at_the_end
-from filtering.message_filter import message_filters
+from filtering.replay import bit_planes
+from filtering.replay.calc_bit_map import filter_data_in_force
+from filtering.replay.delivery import Delivery
+from filtering.replay.dispatch import Dispatch
+from filtering.replay.message_filter import message_filters
 from filtering.subscription_data import build_subscription_data, is_tag_type
-from filtering.subscription_history import SubscriptionRow, subscription_history
-from filtering.subscription_sources import parse_subscriptions
+from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.in_force import in_force_at_the_end
+from filtering.subscriptions.sources import parse_subscriptions
 from tests.captures import UNDAMAGED, capture, rows
 
 PROPERTIES = pa.map_(pa.string(), pa.string())

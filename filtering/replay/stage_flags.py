@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from filtering import bit_planes
-from filtering.delivery import Delivery
+from filtering.replay import bit_planes
+from filtering.replay.delivery import Delivery
 
 ENTRY_COLUMNS = (
     "broker_name", "queue_id", "queue_offset", "size", "tags_code", "store_timestamp", "filter_bit_map", "properties",

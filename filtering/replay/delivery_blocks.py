@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filtering.delivery import Delivered, Delivery, Outcome
+from filtering.replay.delivery import Delivered, Delivery, Outcome
 
 DELIVERED = "DELIVERED"
 DROPPED_BY_CLIENT = "DROPPED_BY_CLIENT"

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from filtering import bit_planes
-from filtering.bit_planes import Words
 from filtering.matcher import Matcher, Matches
-from filtering.message_filter import MessageFilter
 from filtering.predicate import FALSE, TRUE, Predicate
+from filtering.replay import bit_planes
+from filtering.replay.bit_planes import Words
+from filtering.replay.message_filter import MessageFilter
 
 FILTERS_AT_ONCE = 512
 EMPTY_PROPERTIES = pa.map_(pa.string(), pa.string())

@@ -21,7 +21,7 @@ import yaml
 
 from filtering.consumer_filter_manager import Subscription
 from filtering.subscription_data import SQL92, TAG
-from filtering.subscription_events import (
+from filtering.subscriptions.events import (
     UNVERSIONED,
     InvalidSubscriptionEvent,
     Operation,

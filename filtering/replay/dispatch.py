@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filtering.calc_bit_map import CalcBitMap, FilterDataInForce
+from filtering.replay.calc_bit_map import CalcBitMap, FilterDataInForce
 from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, entry_tags_codes
 
 TRANSACTION_FLAGS = 0xC

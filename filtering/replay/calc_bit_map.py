@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from filtering import bit_planes, sql92
+from filtering import sql92
 from filtering.broker_config import BrokerConfig
 from filtering.matcher import Matcher
 from filtering.predicate import Predicate
-from filtering.subscription_history import SubscriptionRow
+from filtering.replay import bit_planes
+from filtering.subscriptions.history import SubscriptionRow
 
 FOREVER = int(np.iinfo(np.int64).max)
 BITS_AT_ONCE = 1 << 26

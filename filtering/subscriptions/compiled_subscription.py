@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from filtering import sql92
-from filtering.consumer_filter_data import compile_error
 from filtering.subscription_data import build_subscription_data, is_tag_type
+from filtering.subscriptions.consumer_filter_data import compile_error
 
 
 @dataclass(frozen=True, slots=True)

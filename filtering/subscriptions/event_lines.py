@@ -19,7 +19,7 @@ from typing import Any
 
 from filtering.consumer_filter_manager import Subscription
 from filtering.subscription_data import TAG
-from filtering.subscription_events import (
+from filtering.subscriptions.events import (
     UNVERSIONED,
     InvalidSubscriptionEvent,
     Operation,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from filtering.broker_config import BrokerConfig
-from filtering.subscription_history import SubscriptionRow
+from filtering.subscriptions.history import SubscriptionRow
 
 
 def in_force_at(history: Iterable[SubscriptionRow], instant: int) -> list[SubscriptionRow]:

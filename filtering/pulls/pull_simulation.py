@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from filtering.broker_config import CONSUME_QUEUE_UNIT, BrokerConfig
-from filtering.pull import ResponseCode
+from filtering.pulls.pull import ResponseCode
 
 MAX_PULL_BYTES = 128 << 20
 DEFAULT_BATCH = 32

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from filtering.consumer_filter_manager import Subscription
-from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.subscription_data import TAG
-from filtering.subscription_events import Operation, SubscriptionEvent
+from filtering.subscriptions.consumer_group_info import ConsumerGroupInfo
+from filtering.subscriptions.events import Operation, SubscriptionEvent
 
 _Says = tuple[str, str]
 

@@ -6,7 +6,7 @@ from enum import Enum
 
 from filtering.broker_config import BrokerConfig
 from filtering.subscription_data import is_tag_type
-from filtering.subscription_history import SubscriptionRow
+from filtering.subscriptions.history import SubscriptionRow
 
 
 class ResponseCode(Enum):

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from filtering.broker_config import BrokerConfig
-from filtering.compiled_subscription import compile_subscription
-from filtering.consumer_filter_data import ConsumerFilterData
 from filtering.consumer_filter_manager import ConsumerFilterManager, Subscription
-from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.subscription_data import TAG
-from filtering.subscription_events import Operation, SubscriptionEvent
+from filtering.subscriptions.compiled_subscription import compile_subscription
+from filtering.subscriptions.consumer_filter_data import ConsumerFilterData
+from filtering.subscriptions.consumer_group_info import ConsumerGroupInfo
+from filtering.subscriptions.events import Operation, SubscriptionEvent
 
 Key = tuple[str, str]
 

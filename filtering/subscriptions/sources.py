@@ -7,15 +7,15 @@ import re
 from typing import Any
 
 from filtering.consumer_filter_manager import Subscription
-from filtering.subscription_event_lines import parse_event_lines
-from filtering.subscription_events import (
+from filtering.subscriptions.event_lines import parse_event_lines
+from filtering.subscriptions.events import (
     InvalidSubscriptionEvent,
     Operation,
     SubscriptionEvent,
     SubscriptionEvents,
     in_order,
 )
-from filtering.subscription_yaml import parse_yaml
+from filtering.subscriptions.yaml_list import parse_yaml
 
 
 def parse_subscriptions(text: str) -> SubscriptionEvents:

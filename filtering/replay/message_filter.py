@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from filtering import sql92
 from filtering.broker_config import BrokerConfig
 from filtering.predicate import FALSE, TRUE, And, Not, Or, Predicate, TagsCodeIn, TextIn
-from filtering.pull import ResponseCode, pull_refusal
+from filtering.pulls.pull import ResponseCode, pull_refusal
 from filtering.subscription_data import SUB_ALL, is_tag_type
-from filtering.subscription_history import SubscriptionRow
+from filtering.subscriptions.history import SubscriptionRow
 
 RETRY_TOPIC_PREFIX = "%RETRY%"
 RETRY_TOPIC_PROPERTY = "RETRY_TOPIC"

@@ -1,7 +1,7 @@
 """What happened to subscriptions, in order: registrations, departures, subscriptions sent with pulls.
 
-Three formats: JSON lines of events (:mod:`filtering.subscription_event_lines`), RocketMQ's own
-consumerFilter.json, and a YAML list typed by hand (:mod:`filtering.subscription_yaml`).
+Three formats: JSON lines of events (:mod:`filtering.subscriptions.event_lines`), RocketMQ's own
+consumerFilter.json, and a YAML list typed by hand (:mod:`filtering.subscriptions.yaml_list`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Java's own ways with text that RocketMQ's answers depend on."""

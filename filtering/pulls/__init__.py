@@ -1,0 +1,1 @@
+"""What a pull would have returned, and what it costs the broker."""
