@@ -29,14 +29,14 @@ def ingest(run: Run, source: Path) -> Step:
     else:
         listed = [(Path(s.path).name, s.size, Path(s.path).stat().st_mtime_ns) for s in segments(str(source))]
 
-    def work() -> dict[Table, int]:
+    def work() -> tuple[Table, ...]:
         if message_log.is_message_log(source):
             messages, rejected = message_log.read(run.spark, source, run.broker.broker_name)
         else:
             messages, rejected = _read_store(run, source)
         names = [name for name, *_ in listed]
         quarantined = quarantine.replace(run.spark, run.warehouse, run.broker.broker_name, names, rejected)
-        return _add(run, messages) | quarantined
+        return _add(run, messages) + quarantined
 
     return run.step("ingest", (str(source.resolve()), listed, run.broker.broker_name), (), work)
 
@@ -53,18 +53,18 @@ def _read_store(run: Run, store: Path) -> tuple[DataFrame, DataFrame]:
     )
 
 
-def _add(run: Run, messages: DataFrame) -> dict[Table, int]:
+def _add(run: Run, messages: DataFrame) -> tuple[Table, ...]:
     """Appends the messages whose offset the commitlog does not have."""
     of_broker = f"broker_name = {sql_text(run.broker.broker_name)}"
     if COMMITLOG.exists(run.spark, run.warehouse):
         there = COMMITLOG.read(run.spark, run.warehouse).where(of_broker).select("broker_name", "commitlog_offset")
         messages = messages.join(there, ["broker_name", "commitlog_offset"], "left_anti")
         if messages.isEmpty():
-            return {}
+            return ()
     else:
         COMMITLOG.create(run.spark, run.warehouse)
     COMMITLOG.append(messages, run.warehouse)
-    return {COMMITLOG: COMMITLOG.rows_written(run.spark, run.warehouse)}
+    return (COMMITLOG,)
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:

@@ -21,7 +21,7 @@ def register(run: Run, source: Path) -> Step:
     """
     content = source.read_bytes()
 
-    def work() -> dict[Table, int]:
+    def work() -> tuple[Table, ...]:
         events = parse_subscriptions(content.decode("utf-8", "replace"))
         history = subscription_history(events.events, run.broker)
         subscriptions.replace(run.spark, run.warehouse, history)
@@ -30,7 +30,7 @@ def register(run: Run, source: Path) -> Step:
             rejected, "broker_name string, source_file string, offset bigint, reason string, bytes binary"
         )
         quarantined = quarantine.replace(run.spark, run.warehouse, run.broker.broker_name, [source.name], lines)
-        return {SUBSCRIPTIONS: len(history)} | quarantined
+        return SUBSCRIPTIONS, *quarantined
 
     return run.step("register", (hashlib.sha256(content).hexdigest(), run.broker), (), work)
 

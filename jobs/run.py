@@ -7,10 +7,11 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 
 from pyspark.sql import SparkSession
 
@@ -18,7 +19,7 @@ from filtering.broker_config import BrokerConfig
 from jobs import application
 from jobs.session import spark_session
 from schemas import run_ledger
-from schemas.table import Table
+from schemas.table import Commit, Table
 from schemas.warehouse import Warehouse
 
 
@@ -39,6 +40,8 @@ class Run:
     broker: BrokerConfig
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
     steps: list[Step] = field(default_factory=list)
+    _commits: dict[Table, Commit] = field(default_factory=dict)
+    _done: list[run_ledger.Entry] = field(default_factory=list)
 
     @classmethod
     @contextmanager
@@ -47,36 +50,52 @@ class Run:
         warehouse = Warehouse.at(options.warehouse)
         broker = application.broker_config(options)
         with warehouse.writing():
-            yield cls(spark_session(f"mqsieve {job}"), warehouse, broker)
+            run = cls(spark_session(f"mqsieve {job}"), warehouse, broker)
+            try:
+                yield run
+            finally:
+                if run._done:
+                    run_ledger.record(run.spark, run.warehouse, run._done)
 
     def step(
-        self, job: str, inputs: tuple[object, ...], reads: tuple[Table, ...], work: Callable[[], dict[Table, int]]
+        self,
+        job: str,
+        inputs: tuple[object, ...],
+        reads: tuple[Table, ...],
+        work: Callable[[], Iterable[Table]],
     ) -> Step:
-        """Does ``work`` unless the job's last run had the same inputs; ``work`` tells the rows written by table.
+        """Does ``work``, which tells the tables it wrote, unless the job's last run had the same inputs.
 
         ``inputs`` is whatever besides the versions of the tables in ``reads`` decides the outcome.
         """
         begun = time.monotonic()
         self._tell(f"{job} …")
-        versions = {table.name: table.version(self.spark, self.warehouse) for table in reads}
+        versions = {table.name: self._commit(table).version for table in reads}
         fingerprint = hashlib.sha256(repr((inputs, sorted(versions.items()))).encode()).hexdigest()
-        last = run_ledger.last_inputs(self.spark, self.warehouse, job, self.broker.broker_name)
-        if last == fingerprint:
+        if self._last_inputs.get(job) == fingerprint:
             step = Step(job, None, time.monotonic() - begun)
         else:
-            written = work()
-            outputs = {table.name: table.version(self.spark, self.warehouse) for table in written}
-            rows = sum(written.values())
-            run_ledger.record(
-                self.spark,
-                self.warehouse,
-                run_ledger.Entry(self.started, job, self.broker.broker_name, fingerprint, versions, outputs, rows),
+            written = {table: table.last_commit(self.spark, self.warehouse) for table in work()}
+            self._commits |= written
+            outputs = {table.name: commit.version for table, commit in written.items()}
+            rows = sum(commit.rows for commit in written.values())
+            self._done.append(
+                run_ledger.Entry(self.started, job, self.broker.broker_name, fingerprint, versions, outputs, rows)
             )
             step = Step(job, rows, time.monotonic() - begun, tuple(outputs))
         self.steps.append(step)
         done = "nothing new" if step.rows is None else f"{step.rows:,} rows"
         self._tell(f"{job}: {done} ({step.seconds:.1f} s)\n")
         return step
+
+    def _commit(self, table: Table) -> Commit:
+        if table not in self._commits:
+            self._commits[table] = table.last_commit(self.spark, self.warehouse)
+        return self._commits[table]
+
+    @cached_property
+    def _last_inputs(self) -> dict[str, str]:
+        return run_ledger.last_inputs(self.spark, self.warehouse, self.broker.broker_name)
 
     @staticmethod
     def _tell(text: str) -> None:

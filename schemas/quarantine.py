@@ -25,22 +25,22 @@ QUARANTINE = Table(
 
 def replace(
     spark: SparkSession, warehouse: Warehouse, broker_name: str, source_files: Collection[str], rows: DataFrame
-) -> dict[Table, int]:
+) -> tuple[Table, ...]:
     """Makes ``rows`` all that is quarantined of some files; what has become readable leaves.
 
-    Returns the rows written, of no table where nothing changed.
+    Returns the table, or none where nothing changed.
     """
     now = _keys(rows)
     if not QUARANTINE.exists(spark, warehouse):
         QUARANTINE.create(spark, warehouse)
         if not now:
-            return {}
+            return ()
     names = ", ".join(sql_text(name) for name in source_files)
     of_files = f"broker_name = {sql_text(broker_name)} AND source_file IN ({names})"
     if now == _keys(QUARANTINE.read(spark, warehouse).where(of_files)):
-        return {}
+        return ()
     QUARANTINE.overwrite(rows, warehouse, of_files)
-    return {QUARANTINE: len(now)}
+    return (QUARANTINE,)
 
 
 def _keys(rows: DataFrame) -> set[tuple[str, int, str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -38,19 +39,17 @@ class Entry:
     outcome: str = "done"
 
 
-def last_inputs(spark: SparkSession, warehouse: Warehouse, job: str, broker_name: str) -> str | None:
-    """The fingerprint of what the job's last finished run read."""
+def last_inputs(spark: SparkSession, warehouse: Warehouse, broker_name: str) -> dict[str, str]:
+    """By job, the fingerprint of what its last finished run read."""
     if not RUN_LEDGER.exists(spark, warehouse):
-        return None
-    done = RUN_LEDGER.read(spark, warehouse).where(
-        (F.col("job") == job) & (F.col("broker_name") == broker_name) & (F.col("outcome") == "done")
-    )
-    last = done.agg(F.max_by("inputs", "run").alias("inputs")).first()
-    return None if last is None else last["inputs"]
+        return {}
+    done = RUN_LEDGER.read(spark, warehouse).where((F.col("broker_name") == broker_name) & (F.col("outcome") == "done"))
+    last = done.groupBy("job").agg(F.max_by("inputs", "run").alias("inputs"))
+    return {row["job"]: row["inputs"] for row in last.collect()}
 
 
-def record(spark: SparkSession, warehouse: Warehouse, entry: Entry) -> None:
-    """Adds what a job did."""
+def record(spark: SparkSession, warehouse: Warehouse, entries: Sequence[Entry]) -> None:
+    """Adds what jobs did."""
     RUN_LEDGER.create(spark, warehouse)
-    row = tuple(vars(entry).values())
-    RUN_LEDGER.append(spark.createDataFrame([row], RUN_LEDGER.schema(spark, warehouse)), warehouse)
+    rows = [tuple(vars(entry).values()) for entry in entries]
+    RUN_LEDGER.append(spark.createDataFrame(rows, RUN_LEDGER.schema(spark, warehouse)), warehouse)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql.types import StructType
 
 from schemas.warehouse import Warehouse
@@ -15,6 +15,14 @@ EVERY_TABLE = {
     "delta.autoOptimize.optimizeWrite": "false",
 }
 """Without deletion vectors a table's rows are its files' rows, for every reader there is."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A version of a table, and how many rows it wrote."""
+
+    version: int
+    rows: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,15 +61,12 @@ class Table:
     def schema(self, spark: SparkSession, warehouse: Warehouse) -> StructType:
         return self.read(spark, warehouse).schema
 
-    def version(self, spark: SparkSession, warehouse: Warehouse) -> int:
-        """The version of the last commit, or -1 where there is no table."""
+    def last_commit(self, spark: SparkSession, warehouse: Warehouse) -> Commit:
+        """Version -1 where there is no table."""
         if not self.exists(spark, warehouse):
-            return -1
-        return int(self._last_commit(spark, warehouse)["version"])
-
-    def rows_written(self, spark: SparkSession, warehouse: Warehouse) -> int:
-        """The rows that the last commit wrote."""
-        return int((self._last_commit(spark, warehouse)["operationMetrics"] or {}).get("numOutputRows", 0))
+            return Commit(-1, 0)
+        (last,) = self._delta(spark, warehouse).history(1).select("version", "operationMetrics").collect()
+        return Commit(int(last["version"]), int((last["operationMetrics"] or {}).get("numOutputRows", 0)))
 
     def append(self, rows: DataFrame, warehouse: Warehouse) -> None:
         self._save(rows.write.mode("append"), warehouse)
@@ -76,10 +81,6 @@ class Table:
             writer.format("delta").saveAsTable(warehouse.identifier(self.name))
         else:
             writer.format("delta").save(f"{warehouse.location}/{self.name}")
-
-    def _last_commit(self, spark: SparkSession, warehouse: Warehouse) -> Row:
-        (commit,) = self._delta(spark, warehouse).history(1).select("version", "operationMetrics").collect()
-        return commit
 
     def _delta(self, spark: SparkSession, warehouse: Warehouse) -> DeltaTable:
         if warehouse.in_catalog:

@@ -17,31 +17,7 @@ from schemas.quarantine import QUARANTINE
 from schemas.run_ledger import RUN_LEDGER
 from schemas.warehouse import Warehouse
 from tests.captures import DAMAGED, UNDAMAGED, capture, rows
-
-
-@pytest.fixture(scope="module")
-def replayed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The warehouse of a night on a capture, made once a test run."""
-    made: dict[str, Warehouse] = {}
-
-    def replay(name: str) -> Warehouse:
-        if name not in made:
-            folder = tmp_path_factory.mktemp(name)
-            nightly.main(arguments(name, folder))
-            made[name] = Warehouse.at(str(folder))
-        return made[name]
-
-    return replay
-
-
-def arguments(name: str, warehouse: Path) -> list[str]:
-    undamaged = capture("small" if name in DAMAGED else name)
-    return [
-        "--store", str(capture(name) / "store"),
-        "--subscriptions", str(undamaged / "subscription_events.jsonl"),
-        "--broker-config", str(undamaged / "broker.conf"),
-        "--warehouse", str(warehouse),
-    ]  # fmt: skip
+from tests.spark.conftest import arguments
 
 
 MESSAGE_FIELDS = {
@@ -140,9 +116,9 @@ def test_the_same_night_again_changes_no_table(
 ) -> None:
     warehouse = replayed("small")
     tables = (COMMITLOG, CONSUMEQUEUE, DELIVERY_STATS, QUARANTINE, RUN_LEDGER, deliveries.DELIVERY_BLOCKS)
-    before = [table.version(spark, warehouse) for table in tables]
+    before = [table.last_commit(spark, warehouse).version for table in tables]
     nightly.main(arguments("small", Path(warehouse.location)))
-    assert [table.version(spark, warehouse) for table in tables] == before
+    assert [table.last_commit(spark, warehouse).version for table in tables] == before
     assert "nothing new" in capsys.readouterr().out
 
 
