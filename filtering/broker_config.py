@@ -92,7 +92,7 @@ class BrokerConfig:
         would keep its default, or take anything but ``true`` as false, without a word.
         """
         try:
-            return cls._of(parse_properties(text))
+            return cls.of(parse_properties(text))
         except InvalidBrokerConfig:
             raise
         except ValueError as error:
@@ -109,10 +109,21 @@ class BrokerConfig:
             document = {}
         if not isinstance(document, dict):
             raise InvalidBrokerConfig("a broker configuration in YAML must be a mapping such as brokerName: broker-a")
-        return cls._of(document)
+        return cls.of(document)
+
+    @property
+    def changed(self) -> dict[str, str]:
+        """The keys of a ``broker.conf`` whose values are not the defaults; :meth:`of` reads them back."""
+        changed = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                changed[_key(field.name)] = str(value).lower() if isinstance(value, bool) else str(value)
+        return changed
 
     @classmethod
-    def _of(cls, values: Mapping[str, Any]) -> BrokerConfig:
+    def of(cls, values: Mapping[str, Any]) -> BrokerConfig:
+        """From the keys and values of a ``broker.conf``. Raises InvalidBrokerConfig."""
         known = {_key(field.name): field for field in fields(cls)}
         return cls(
             **{

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from filtering.broker_config import BrokerConfig
+from filtering.broker_config import BrokerConfig, InvalidBrokerConfig
+from schemas.store.consume_queue_ext import has_extension
 from schemas.warehouse import WarehouseBusy
 
 DONE, FAILED, USAGE, AUDIT_FAILED, LOST_RACE = 0, 1, 2, 3, 4
@@ -53,20 +54,48 @@ def add_subscriptions(made: Parser) -> None:
     )
 
 
-def broker_config(options: argparse.Namespace, *, has_extension: bool = False) -> BrokerConfig:
-    """The switches in ``--broker-config``; without it RocketMQ's, with the property filter on.
+def broker_config(options: argparse.Namespace) -> tuple[BrokerConfig, str] | None:
+    """The switches in ``--broker-config``, and where they come from.
 
-    ``has_extension``: the store has a consumequeue_ext, so bit maps count as on where no file says.
+    Without it the property filter counts as on, and the bit map as on where the ``--store`` has a
+    consumequeue_ext. None for a job without either option: see :func:`remembered`.
     """
     file = options.broker_config
-    if file is None:
-        return BrokerConfig(
-            enable_property_filter=True,
-            enable_consume_queue_ext=has_extension,
-            enable_calc_filter_bit_map=has_extension,
-        )
+    if file is not None:
+        return _read_broker_config(file), str(file)
+    store = getattr(options, "store", None)
+    if store is None:
+        return None
+    on = has_extension(store)
+    why = f"on, since {store} has a consumequeue_ext" if on else f"off, since {store} has no consumequeue_ext"
+    return _assumed(on), f"no --broker-config: the property filter counts as on, the bit map as {why}"
+
+
+def remembered(last: Sequence[BrokerConfig]) -> tuple[BrokerConfig, str]:
+    """The switches of a job that is told none: those of the last run of the warehouse's only broker.
+
+    Raises UsageError where there are several.
+    """
+    if len(last) > 1:
+        names = ", ".join(broker.broker_name for broker in last)
+        raise UsageError(f"the warehouse holds the brokers {names}: say which with --broker-config")
+    if last:
+        return last[0], "no --broker-config: as in the last run"
+    return _assumed(bit_map=False), "no --broker-config: the property filter counts as on, the bit map as off"
+
+
+def _assumed(bit_map: bool) -> BrokerConfig:
+    return BrokerConfig(
+        enable_property_filter=True, enable_consume_queue_ext=bit_map, enable_calc_filter_bit_map=bit_map
+    )
+
+
+def _read_broker_config(file: Path) -> BrokerConfig:
     text = file.read_text(encoding="utf-8")
-    return BrokerConfig.from_yaml(text) if file.suffix in (".yaml", ".yml") else BrokerConfig.from_properties(text)
+    try:
+        return BrokerConfig.from_yaml(text) if file.suffix in (".yaml", ".yml") else BrokerConfig.from_properties(text)
+    except InvalidBrokerConfig as error:
+        raise UsageError(f"{file}: {error}") from None
 
 
 def run(main: Callable[[list[str]], None]) -> NoReturn:

@@ -14,6 +14,7 @@ from filtering.replay.message_filter import MessageFilter, message_filters
 from filtering.subscriptions.in_force import in_force_at_the_end
 from jobs import application
 from jobs.run import Run, Step
+from jobs.summary import print_steps
 from schemas import deliveries, local_files, subscriptions
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import BLOCK_TYPES, DELIVERY_BLOCKS
@@ -55,6 +56,7 @@ def main(arguments: list[str]) -> None:
     options = application.broker_parser("deliver", __doc__).parse_args(arguments)
     with Run.start("deliver", options) as run:
         deliver(run)
+        print_steps(run)
 
 
 if __name__ == "__main__":

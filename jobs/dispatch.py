@@ -19,6 +19,7 @@ from filtering.replay.dispatch import (
 from filtering.subscriptions.history import SubscriptionRow
 from jobs import application
 from jobs.run import Run, Step
+from jobs.summary import print_steps
 from schemas import subscriptions
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE, ENTRY_TYPES
@@ -60,6 +61,7 @@ def main(arguments: list[str]) -> None:
     options = application.broker_parser("dispatch", __doc__).parse_args(arguments)
     with Run.start("dispatch", options) as run:
         dispatch(run)
+        print_steps(run)
 
 
 if __name__ == "__main__":

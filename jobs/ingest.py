@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from jobs import application
 from jobs.run import Run, Step
+from jobs.summary import print_steps
 from schemas import message_log, quarantine
 from schemas.commitlog import COMMITLOG
 from schemas.store import commitlog_source
@@ -83,6 +84,7 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     with Run.start("ingest", options) as run:
         ingest(run, options.store)
+        print_steps(run)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.sources import parse_subscriptions
 from jobs import application
 from jobs.run import Run, Step
+from jobs.summary import print_steps
 from schemas import quarantine, subscriptions
 from schemas.subscriptions import SUBSCRIPTIONS
 from schemas.table import Table
@@ -41,6 +42,7 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     with Run.start("register", options) as run:
         register(run, options.subscriptions)
+        print_steps(run)
 
 
 if __name__ == "__main__":

@@ -35,9 +35,12 @@ class Step:
 
 @dataclass
 class Run:
+    """``broker_source`` tells where the switches of ``broker`` come from."""
+
     spark: SparkSession
     warehouse: Warehouse
     broker: BrokerConfig
+    broker_source: str
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
     steps: list[Step] = field(default_factory=list)
     _commits: dict[Table, Commit] = field(default_factory=dict)
@@ -48,9 +51,10 @@ class Run:
     def start(cls, job: str, options: argparse.Namespace) -> Iterator[Run]:
         """A run with the session there is, or a new one, that holds its warehouse until it ends."""
         warehouse = Warehouse.at(options.warehouse)
-        broker = application.broker_config(options)
+        told = application.broker_config(options)
         with warehouse.writing():
-            run = cls(spark_session(f"mqsieve {job}"), warehouse, broker)
+            spark = spark_session(f"mqsieve {job}")
+            run = cls(spark, warehouse, *(told or application.remembered(run_ledger.broker_configs(spark, warehouse))))
             try:
                 yield run
             finally:
@@ -79,9 +83,8 @@ class Run:
             self._commits |= written
             outputs = {table.name: commit.version for table, commit in written.items()}
             rows = sum(commit.rows for commit in written.values())
-            self._done.append(
-                run_ledger.Entry(self.started, job, self.broker.broker_name, fingerprint, versions, outputs, rows)
-            )
+            broker = self.broker.broker_name, self.broker.changed
+            self._done.append(run_ledger.Entry(self.started, job, *broker, fingerprint, versions, outputs, rows))
             step = Step(job, rows, time.monotonic() - begun, tuple(outputs))
         self.steps.append(step)
         done = "nothing new" if step.rows is None else f"{step.rows:,} rows"

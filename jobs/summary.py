@@ -33,7 +33,7 @@ def print_summary(run: Run, options: argparse.Namespace) -> None:
     """Per group what each filter passed, then what needs attention, then where everything is."""
     _print_groups(run)
     _print_attention(run, options)
-    _print_steps(run, options)
+    print_steps(run)
 
 
 def _print_groups(run: Run) -> None:
@@ -96,11 +96,11 @@ def _print_recovery(would: Recovery, messages: DataFrame) -> None:
         )
 
 
-def _print_steps(run: Run, options: argparse.Namespace) -> None:
-    source = options.broker_config or "no --broker-config"
+def print_steps(run: Run) -> None:
+    """The switches that were replayed, what each step wrote, and where."""
     bit_map = "on" if run.broker.enable_calc_filter_bit_map and run.broker.enable_consume_queue_ext else "off"
     sql92 = "on" if run.broker.enable_property_filter else "off"
-    print(f"broker {run.broker.broker_name} ({source}): property filter {sql92}, filter bit map {bit_map}")
+    print(f"broker {run.broker.broker_name} ({run.broker_source}): property filter {sql92}, filter bit map {bit_map}")
     for step in run.steps:
         done = "nothing new" if step.rows is None else f"{step.rows:,} rows in {', '.join(step.wrote) or 'no table'}"
         print(f"  {step.job:<9}{step.seconds:>6.1f} s  {done}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from filtering.broker_config import BrokerConfig
 from schemas.table import Table
 from schemas.warehouse import Warehouse
 
@@ -18,6 +19,7 @@ RUN_LEDGER = Table(
     run STRING NOT NULL COMMENT 'when the run started, UTC',
     job STRING NOT NULL,
     broker_name STRING NOT NULL,
+    broker_config MAP<STRING, STRING> NOT NULL COMMENT 'switches of broker.conf that are not the defaults',
     inputs STRING NOT NULL COMMENT 'fingerprint of all that the job read',
     input_versions MAP<STRING, BIGINT> COMMENT 'Delta versions read',
     output_versions MAP<STRING, BIGINT> COMMENT 'Delta versions written',
@@ -32,6 +34,7 @@ class Entry:
     run: str
     job: str
     broker_name: str
+    broker_config: dict[str, str]
     inputs: str
     input_versions: dict[str, int]
     output_versions: dict[str, int]
@@ -46,6 +49,14 @@ def last_inputs(spark: SparkSession, warehouse: Warehouse, broker_name: str) -> 
     done = RUN_LEDGER.read(spark, warehouse).where((F.col("broker_name") == broker_name) & (F.col("outcome") == "done"))
     last = done.groupBy("job").agg(F.max_by("inputs", "run").alias("inputs"))
     return {row["job"]: row["inputs"] for row in last.collect()}
+
+
+def broker_configs(spark: SparkSession, warehouse: Warehouse) -> list[BrokerConfig]:
+    """The switches that the last run of each broker replayed."""
+    if not RUN_LEDGER.exists(spark, warehouse):
+        return []
+    last = RUN_LEDGER.read(spark, warehouse).groupBy("broker_name").agg(F.max_by("broker_config", "run"))
+    return [BrokerConfig.of(switches) for _, switches in last.orderBy("broker_name").collect()]
 
 
 def record(spark: SparkSession, warehouse: Warehouse, entries: Sequence[Entry]) -> None:

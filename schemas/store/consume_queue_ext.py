@@ -5,6 +5,7 @@ leaves at least 4 bytes there; where it would, a short -1 ends the file and the 
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,11 @@ EMPTY = pa.schema(
 
 class ExtensionError(ValueError):
     """Units that the extension's files cannot hold."""
+
+
+def has_extension(store: Path) -> bool:
+    """Whether a store folder holds a consume queue extension with anything in it: the broker's bit maps were on."""
+    return any(file.is_file() and file.stat().st_size > 0 for file in (store / "consumequeue_ext").glob("*/*/*"))
 
 
 def is_address(tags_codes: ArrayLike) -> NDArray[np.bool_]:

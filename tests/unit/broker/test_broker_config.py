@@ -51,6 +51,14 @@ def test_yaml_has_the_same_keys() -> None:
     assert config == BrokerConfig(enable_property_filter=True, broker_name="7")
 
 
+@pytest.mark.parametrize("name", UNDAMAGED)
+def test_what_is_changed_makes_the_same_switches(name: str) -> None:
+    config = BrokerConfig.from_properties((capture(name) / "broker.conf").read_text("latin-1"))
+    assert config.changed["enablePropertyFilter"] == "true"
+    assert "messageDelayLevel" not in config.changed
+    assert BrokerConfig.of(config.changed) == config
+
+
 def test_an_odd_file_size_is_rounded_up_to_whole_entries() -> None:
     assert BrokerConfig(mapped_file_size_consume_queue=1001).consume_queue_file_entries == 51
 
