@@ -39,8 +39,9 @@ def verify(run: Run, store: Path) -> DataFrame:
     with_entries = entries.select(*ENTRY_COLUMNS).groupBy("topic", "queue_id").applyInArrow(compare, DIFFERENCE_TYPES)
     known = {(row["topic"], row["queue_id"]) for row in entries.select("topic", "queue_id").distinct().collect()}
     unknown = [
-        (queue.parent.name, int(queue.name), "consumequeue", None, "no message of the log belongs to this queue")
-        for queue in sorted((store / "consumequeue").glob("*/*"))
+        (queue.parent.name, int(queue.name), kind, None, "no message of the log belongs to this queue")
+        for kind in ("consumequeue", "consumequeue_ext")
+        for queue in sorted((store / kind).glob("*/*"))
         if queue.name.isdecimal() and (queue.parent.name, int(queue.name)) not in known
     ]
     return with_entries.union(run.spark.createDataFrame(unknown, DIFFERENCE_TYPES))

@@ -85,26 +85,17 @@ def _unit_differences(expected: QueueFiles, found: Files) -> Iterator[Difference
     starts = codes[with_unit] - ADDRESS_BASE
     for name in sorted(expected.extension.keys() & found.keys()):
         should, are = expected.extension[name], found[name]
-        units = np.searchsorted(starts, _differing(should, are) + int(name), "right") - 1
+        differing = _differing(should, are)
+        units = np.searchsorted(starts, differing + int(name), "right") - 1
         for unit in np.unique(units).tolist():
             at = int(starts[unit]) - int(name)
             end = at + int.from_bytes(should[at : at + 2], "big")
-            what = "unit"
+            reason = f"unit is {are[at:end].hex()}, should be {should[at:end].hex()}"
             if should[at:end] == are[at:end]:
-                at, end, what = end, _next_start(starts, unit, int(name), len(should)), "what follows the unit"
-            reason = f"{what} is {_told(are[at:end])}, should be {_told(should[at:end])}"
+                position = differing[units == unit][0]
+                reason = f"what follows the unit has a byte other than the broker's at position {position}"
             queue_offset = entries["queue_offset"][int(with_unit[unit])].as_py()
             yield Difference(f"consumequeue_ext/{name}", queue_offset, reason)
-
-
-def _next_start(starts: NDArray[np.int64], unit: int, file: int, size: int) -> int:
-    """Where in the file the next unit begins, or the file ends."""
-    return min(int(starts[unit + 1]) - file, size) if unit + 1 < len(starts) else size
-
-
-def _told(data: bytes) -> str:
-    """Hex, without the zeros at the end of a file."""
-    return data.rstrip(b"\0").hex() or "zeros"
 
 
 def _file_differences(kind: str, expected: Files, found: Files) -> Iterator[Difference]:

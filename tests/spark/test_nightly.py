@@ -19,7 +19,6 @@ from schemas.warehouse import Warehouse
 from tests.captures import DAMAGED, UNDAMAGED, capture, rows
 from tests.spark.conftest import arguments
 
-
 MESSAGE_FIELDS = {
     "commitlog_offset": "physicalOffset", "store_size": "storeSize", "magic_code": "magicCode", "body_crc": "bodyCRC",
     "queue_id": "queueId", "flag": "flag", "queue_offset": "queueOffset", "sys_flag": "sysFlag",

@@ -1,0 +1,72 @@
+"""verify, against the consume queues that a real broker wrote, whole and damaged."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs import application, verify
+from schemas.warehouse import Warehouse
+from tests.captures import UNDAMAGED, capture, rows
+
+Replayed = Callable[[str], Warehouse]
+
+
+def arguments(name: str, warehouse: Warehouse, store: Path) -> list[str]:
+    conf = capture(name) / "broker.conf"
+    return ["--warehouse", warehouse.location, "--store", str(store), "--broker-config", str(conf)]
+
+
+@pytest.mark.parametrize("name", UNDAMAGED)
+def test_the_brokers_own_files_are_identical(replayed: Replayed, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    verify.main(arguments(name, replayed(name), capture(name) / "store"))
+    assert "identical: every consume queue and extension file" in capsys.readouterr().out
+
+
+def test_every_damage_is_named(replayed: Replayed, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    warehouse = replayed("small")
+    store = tmp_path / "store"
+    shutil.copytree(capture("small") / "store", store)
+    flip(store / "consumequeue/OrderEvents/0/00000000000000000000", 20 * 7 + 11)
+    flip(store / "consumequeue_ext/OrderEvents/1/00000000000000000000", 3 * 34 + 20)
+    flip(store / "consumequeue/TagLab/0" / last_file(store / "consumequeue/TagLab/0"), -1)
+    shutil.rmtree(store / "consumequeue/DeviceTelemetry/1")
+    shutil.copytree(store / "consumequeue/TagLab/0", store / "consumequeue/Phantom/5")
+    shutil.copytree(store / "consumequeue_ext/TagLab/0", store / "consumequeue_ext/TagLab/77")
+    flip(store / "consumequeue_ext/OrderEvents/3/00000000000000002048", -1)
+    with pytest.raises(application.Differences, match=r"^8 differences, the first 8 above$"):
+        verify.main(arguments("small", warehouse, store))
+    unit = "00220000000000000000000001a1fc7e8c1b000e{}01000000000100201040105018"
+    assert capsys.readouterr().out.splitlines() == [
+        "DeviceTelemetry/1: consumequeue/00000000000000000000: the file is missing",
+        "DeviceTelemetry/1: consumequeue/00000000000000001000: the file is missing",
+        "OrderEvents/0: consumequeue/00000000000000000000, entry 7: size is 686, should be 687",
+        "OrderEvents/1: consumequeue_ext/00000000000000000000, entry 3: "
+        f"unit is {unit.format('20')}, should be {unit.format('21')}",
+        f"OrderEvents/3: consumequeue_ext/00000000000000002048, entry {last_entry('OrderEvents', 3)}: "
+        "what follows the unit has a byte other than the broker's at position 2047",
+        "Phantom/5: consumequeue: no message of the log belongs to this queue",
+        "TagLab/0: consumequeue/00000000000000002000, entry 149: tags_code is 1, should be 0",
+        "TagLab/77: consumequeue_ext: no message of the log belongs to this queue",
+    ]
+
+
+def flip(file: Path, at: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[at] ^= 0x01
+    file.write_bytes(data)
+
+
+def last_entry(topic: str, queue_id: int) -> int:
+    entries = rows("small", "consumequeue")
+    return max(e["queueOffset"] for e in entries if (e["topic"], e["queueId"]) == (topic, queue_id))
+
+
+def last_file(folder: Path) -> str:
+    return max(file.name for file in folder.iterdir())
+
+
+def test_a_store_without_a_consume_queue(replayed: Replayed, tmp_path: Path) -> None:
+    with pytest.raises(application.UsageError, match="no consumequeue folder"):
+        verify.main(arguments("small", replayed("small"), tmp_path))
