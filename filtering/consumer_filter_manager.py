@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from filtering.bloom_filter import BloomFilter
 from filtering.subscription_data import is_tag_type
@@ -19,12 +19,16 @@ _LOADED_DEAD_SINCE = 30_000
 
 
 class Subscription(TypedDict):
-    """One entry of a consumer group's list, as a heartbeat carries it."""
+    """One entry of a consumer group's list, as a heartbeat carries it.
+
+    In class filter mode neither the broker nor the client filters: a class on a filter server did.
+    """
 
     topic: str
     expression: str | None
     type: str | None
     version: int
+    class_filter_mode: NotRequired[bool]
 
 
 class FilterState(TypedDict):

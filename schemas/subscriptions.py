@@ -27,6 +27,7 @@ SUBSCRIPTIONS = Table(
     code_set ARRAY<INT>,
     registered BOOLEAN COMMENT 'false after the group unregistered: its last subscription stays visible',
     sent_with_pull BOOLEAN COMMENT 'true: every pull brings this subscription, which uses no bit map',
+    class_filter_mode BOOLEAN COMMENT 'true: subscribes by filter class, and takes every message',
     filter_expression STRING COMMENT 'of the ConsumerFilterData, which may outlive the subscription',
     filter_version BIGINT,
     born_time BIGINT COMMENT 'of the ConsumerFilterData, ms since the epoch',

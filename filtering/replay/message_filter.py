@@ -15,8 +15,8 @@ from filtering.predicate import FALSE, TRUE, And, Not, Or, Predicate, TagsCodeIn
 from filtering.pulls.pull import ResponseCode, pull_refusal
 from filtering.subscription_data import SUB_ALL, is_tag_type
 from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 
-RETRY_TOPIC_PREFIX = "%RETRY%"
 RETRY_TOPIC_PROPERTY = "RETRY_TOPIC"
 TAGS_PROPERTY = "TAGS"
 
@@ -64,6 +64,8 @@ def _message_filter(
     row: SubscriptionRow, in_force: dict[tuple[str, str], SubscriptionRow], config: BrokerConfig
 ) -> MessageFilter:
     group, topic = row.consumer_group, row.topic
+    if row.class_filter_mode:
+        return MessageFilter(group, topic)
     if is_tag_type(row.expression_type):
         return _tag_filter(row)
     if row.sent_with_pull:

@@ -9,6 +9,7 @@
 
 ``topic`` of an unregister may be absent (all topics), and ``client_id`` may tell which client
 registers or unregisters. A missing ``type`` is TAG, a missing ``sub_version`` the time of the event.
+``"class_filter_mode": true`` marks a subscription by filter class, which takes every message.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ def _event(row: Any) -> SubscriptionEvent:
         subscriptions = ()
     else:
         subscriptions = (_subscription(row),)
+        if operation is Operation.PULL_SUBSCRIPTION and "class_filter_mode" in subscriptions[0]:
+            raise ValueError("a client in class_filter_mode sends no subscription with its pulls; register it")
     return SubscriptionEvent(
         at=at,
         operation=operation,
@@ -80,12 +83,18 @@ def _subscription(row: Mapping[str, Any]) -> Subscription:
     if not isinstance(expression_type, str | None):
         raise ValueError(f"type must be a text such as TAG or SQL92, not {expression_type!r}")
     version = _whole_number(row, "sub_version")
-    return Subscription(
+    class_filter_mode = row.get("class_filter_mode", False)
+    if not isinstance(class_filter_mode, bool):
+        raise ValueError(f"class_filter_mode must be true or false, not {class_filter_mode!r}")
+    subscription = Subscription(
         topic=_text(row, "topic"),
         expression=expression,
         type=expression_type or TAG,
         version=UNVERSIONED if version is None else version,
     )
+    if class_filter_mode:
+        subscription["class_filter_mode"] = True
+    return subscription
 
 
 def _text(row: Mapping[str, Any], key: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import ConsumerFilterManager, Subscription
-from filtering.subscription_data import TAG
+from filtering.subscription_data import SUB_ALL, TAG, is_tag_type
 from filtering.subscriptions.compiled_subscription import compile_subscription
 from filtering.subscriptions.consumer_filter_data import ConsumerFilterData
 from filtering.subscriptions.consumer_group_info import ConsumerGroupInfo
@@ -26,7 +26,8 @@ class SubscriptionRow:
     answered with: the subscription sent with the pull (``sent_with_pull``, which uses no bit map), the
     registered one, or, where the group has left (not ``registered``), the last it had. ``tags_set``
     and ``code_set``, sorted, are those of a TAG subscription; ``predicate`` is Spark SQL for an SQL92
-    one; ``compile_error`` says why the broker refuses the expression.
+    one; ``compile_error`` says why the broker refuses the expression. A TAG subscription in
+    ``class_filter_mode`` has the name of a class for an expression, and no tags.
 
     ``filter_expression``, ``filter_version``, ``born_time``, ``dead_time`` (None while alive),
     ``bit_pos`` and ``bit_num`` are the ConsumerFilterData in the broker's registry, None where it has
@@ -43,6 +44,7 @@ class SubscriptionRow:
     sub_version: int
     registered: bool
     sent_with_pull: bool
+    class_filter_mode: bool
     tags_set: tuple[str, ...] | None
     code_set: tuple[int, ...] | None
     predicate: str | None
@@ -172,7 +174,9 @@ def _row(
     data: ConsumerFilterData | None,
 ) -> SubscriptionRow:
     expression, expression_type = subscription["expression"], subscription["type"] or TAG
-    compiled = compile_subscription(subscription["topic"], expression, expression_type)
+    class_filter_mode = subscription.get("class_filter_mode", False)
+    tags = SUB_ALL if class_filter_mode and is_tag_type(expression_type) else expression
+    compiled = compile_subscription(subscription["topic"], tags, expression_type)
     return SubscriptionRow(
         consumer_group=group,
         topic=subscription["topic"],
@@ -183,6 +187,7 @@ def _row(
         sub_version=subscription["version"],
         registered=registered,
         sent_with_pull=sent_with_pull,
+        class_filter_mode=class_filter_mode,
         tags_set=compiled.tags_set,
         code_set=compiled.code_set,
         predicate=compiled.predicate,

@@ -9,7 +9,9 @@
       at: 2026-11-21T06:00:00Z
 
 ``at`` is when it takes effect, in milliseconds or as an ISO time (UTC unless it says otherwise);
-without it the subscription was there before every message.
+without it the subscription was there before every message. ``namespace: shop`` is the client's
+namespace: its group and topic are those of the broker, ``shop%cg_paid`` and ``shop%OrderEvents``.
+``class_filter_mode: true`` marks a subscription by filter class, which takes every message.
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ from filtering.subscriptions.events import (
     SubscriptionEvents,
     in_order,
 )
+from filtering.subscriptions.namespace import wrap_namespace
 
-_KEYS = ("group", "topic", "tag", "sql", "at")
+_KEYS = ("group", "topic", "tag", "sql", "at", "namespace", "class_filter_mode")
 
 
 def parse_yaml(text: str) -> SubscriptionEvents:
@@ -75,13 +78,20 @@ def _event(entry: object) -> SubscriptionEvent:
             raise ValueError(f"{key}: is missing")
     if ("tag" in entry) == ("sql" in entry):
         raise ValueError("a subscription needs either tag: or sql:, and not both")
+    class_filter_mode = entry.get("class_filter_mode", "false")
+    if class_filter_mode not in ("true", "false"):
+        raise ValueError(f"class_filter_mode: must be true or false, not {class_filter_mode!r}")
+    namespace = entry.get("namespace", "")
     subscription = Subscription(
-        topic=entry["topic"],
+        topic=wrap_namespace(namespace, entry["topic"]),
         expression=entry["tag"] if "tag" in entry else entry["sql"],
         type=TAG if "tag" in entry else SQL92,
         version=UNVERSIONED,
     )
-    return SubscriptionEvent(_milliseconds(entry.get("at", "0")), Operation.REGISTER, entry["group"], (subscription,))
+    if class_filter_mode == "true":
+        subscription["class_filter_mode"] = True
+    group = wrap_namespace(namespace, entry["group"])
+    return SubscriptionEvent(_milliseconds(entry.get("at", "0")), Operation.REGISTER, group, (subscription,))
 
 
 def _milliseconds(text: str) -> int:

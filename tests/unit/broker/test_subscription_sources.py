@@ -92,6 +92,31 @@ def test_yaml_as_a_newcomer_types_it() -> None:
     assert third.subscriptions[0]["type"] == "SQL92"
 
 
+def test_a_namespace_in_yaml() -> None:
+    text = """
+- {namespace: shop, group: cg_paid, topic: OrderEvents, tag: paid}
+- {namespace: shop, group: shop%cg_paid, topic: "%RETRY%cg_paid", tag: "*"}
+- {namespace: shop, group: cg_trace, topic: RMQ_SYS_TRACE_TOPIC, tag: "*"}
+"""
+    assert [(event.group, event.subscriptions[0]["topic"]) for event in parse_subscriptions(text).events] == [
+        ("shop%cg_paid", "shop%OrderEvents"),
+        ("shop%cg_paid", "%RETRY%shop%cg_paid"),
+        ("shop%cg_trace", "RMQ_SYS_TRACE_TOPIC"),
+    ]
+
+
+def test_class_filter_mode_in_every_format() -> None:
+    by_class = REGISTER | {"type": "TAG", "expression": "shop.Paid", "class_filter_mode": True}
+    in_yaml = "- {group: cg, topic: OrderEvents, tag: shop.Paid, class_filter_mode: true, at: 5}"
+    subscription = {"topic": "OrderEvents", "expression": "shop.Paid", "type": "TAG", "version": 5}
+    for text in (json.dumps(by_class), in_yaml):
+        (event,) = parse_subscriptions(text).events
+        assert event.subscriptions == (subscription | {"class_filter_mode": True},)
+    for text in (json.dumps(by_class | {"class_filter_mode": False}), in_yaml.replace("true", "false")):
+        (event,) = parse_subscriptions(text).events
+        assert event.subscriptions == (subscription,)
+
+
 @pytest.mark.parametrize(
     ("at", "milliseconds"),
     [
@@ -115,6 +140,7 @@ def test_times_in_yaml(at: str, milliseconds: int) -> None:
         ("- group: cg\n  topic: T\n  tags: a", "tags: is not known"),
         ("- group: cg\n  topic: T\n  tag: [a, b]", "tag: must be a text"),
         ("- group: cg\n  topic: T\n  tag: a\n  at: noon", "'noon' is no time"),
+        ("- group: cg\n  topic: T\n  tag: a\n  class_filter_mode: yes", "must be true or false, not 'yes'"),
         ("- cg_paid", "needs group:, topic:"),
     ],
 )
@@ -158,6 +184,8 @@ def test_an_empty_file_has_no_events() -> None:
         ({"expression": 5}, "expression must be a text"),
         ({"type": ["SQL92"]}, "type must be a text"),
         ({"sub_version": 1.5}, "sub_version must be a whole number"),
+        ({"class_filter_mode": "yes"}, "class_filter_mode must be true or false, not 'yes'"),
+        ({"op": "pull_subscription", "class_filter_mode": True}, "sends no subscription with its pulls"),
         ({"op": "heartbeat"}, "subscriptions of a heartbeat must be a list"),
     ],
 )

@@ -1,0 +1,63 @@
+"""Topics and groups of a namespace, as a client with one writes them. Source: NamespaceUtil, TopicValidator.
+
+OrderEvents -> shop%OrderEvents      %RETRY%cg_paid -> %RETRY%shop%cg_paid
+cg_paid -> shop%cg_paid              RMQ_SYS_TRACE_TOPIC stays
+"""
+
+from __future__ import annotations
+
+from filtering.tags_code import SCHEDULE_TOPIC
+
+SEPARATOR = "%"
+RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX = "%RETRY%", "%DLQ%"
+SYSTEM_TOPICS = frozenset(
+    {
+        "BenchmarkTest", "CHECKPOINT_TOPIC", "OFFSET_MOVED_EVENT", "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC", "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC", SCHEDULE_TOPIC, "SELF_TEST_TOPIC", "TBW102",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+    }
+)  # fmt: skip
+SYSTEM_PREFIXES = ("rmq_sys_", "CID_RMQ_SYS_")
+
+
+def wrap_namespace(namespace: str, resource: str) -> str:
+    """The topic or group ``resource`` in ``namespace``; as it is where it is there already, or the system's."""
+    prefix, name = _split(resource)
+    in_namespace = name.startswith(namespace + SEPARATOR)
+    if not namespace or not resource or in_namespace or _is_system_resource(resource):
+        return resource
+    return prefix + namespace + SEPARATOR + name
+
+
+def wrap_namespace_and_retry(namespace: str, consumer_group: str) -> str | None:
+    """The retry topic of a group in ``namespace``; None where there is no group."""
+    return RETRY_TOPIC_PREFIX + wrap_namespace(namespace, consumer_group) if consumer_group else None
+
+
+def without_namespace(resource: str) -> str:
+    """The topic or group as a user of its namespace knows it, a retry or dead-letter topic still one."""
+    if not namespace_of(resource):
+        return resource
+    prefix, name = _split(resource)
+    return prefix + name.partition(SEPARATOR)[2]
+
+
+def namespace_of(resource: str) -> str:
+    """The namespace of a topic or group, empty where it has none."""
+    if _is_system_resource(resource):
+        return ""
+    namespace, separator, _ = _split(resource)[1].partition(SEPARATOR)
+    return namespace if separator else ""
+
+
+def _split(resource: str) -> tuple[str, str]:
+    """The prefix of a retry or dead-letter topic, empty where it is neither, and the rest."""
+    for prefix in (RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX):
+        if resource.startswith(prefix):
+            return prefix, resource[len(prefix) :]
+    return "", resource
+
+
+def _is_system_resource(resource: str) -> bool:
+    return resource in SYSTEM_TOPICS or resource.startswith(SYSTEM_PREFIXES)
