@@ -57,7 +57,8 @@ def _queue(flags: pa.Table, stage1: str) -> Queue:
 
 
 def _print_pulls(queue_id: int, with_bit_map: Sequence[Pull], without: Sequence[Pull]) -> None:
-    print(f"\nqueue {queue_id}")
+    offsets = with_bit_map[0]
+    print(f"\nqueue {queue_id}: MIN_OFFSET {offsets.min_offset:,}, MAX_OFFSET {offsets.max_offset:,}")
     print(f"  {'from':>12}{'next':>12}{'scanned':>10}{'read':>8}{'found':>8}  status")
     for pull in with_bit_map[:SHOWN]:
         print(

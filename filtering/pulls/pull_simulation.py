@@ -63,7 +63,11 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """One pull: ``scanned`` entries looked at, ``read`` messages fetched from the commit log, ``found`` returned."""
+    """One pull: ``scanned`` entries looked at, ``read`` messages fetched from the commit log, ``found`` returned.
+
+    ``min_offset`` and ``max_offset`` are the queue's at the time: the properties MIN_OFFSET and
+    MAX_OFFSET that the client puts into each message found (PullAPIWrapper).
+    """
 
     begin_offset: int
     status: GetMessageStatus
@@ -72,6 +76,8 @@ class Pull:
     read: int = 0
     found: int = 0
     found_bytes: int = 0
+    min_offset: int = 0
+    max_offset: int = 0
 
 
 def simulate_pulls(
@@ -100,7 +106,8 @@ def get_message(queue: Queue, begin_offset: int, config: BrokerConfig, max_msg_n
     the two OnMessageInDisk limits.)
     """
     if (moved := _outside(queue, begin_offset)) is not None:
-        return moved
+        status, next_offset = moved
+        return Pull(begin_offset, status, next_offset, min_offset=queue.min_offset, max_offset=queue.max_offset)
     entries_a_file = config.consume_queue_file_entries
     limit = max(config.max_filter_message_size, max_msg_nums * CONSUME_QUEUE_UNIT)
     end_by_size = begin_offset - -limit // CONSUME_QUEUE_UNIT
@@ -116,16 +123,16 @@ def get_message(queue: Queue, begin_offset: int, config: BrokerConfig, max_msg_n
     return pull
 
 
-def _outside(queue: Queue, offset: int) -> Pull | None:
-    """The answer to a pull from an offset at which there is no entry."""
+def _outside(queue: Queue, offset: int) -> tuple[GetMessageStatus, int] | None:
+    """The answer to a pull from an offset at which there is no entry, and where to pull next."""
     if queue.max_offset == 0:
-        return Pull(offset, GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0)
+        return GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0
     if offset < queue.min_offset:
-        return Pull(offset, GetMessageStatus.OFFSET_TOO_SMALL, queue.min_offset)
+        return GetMessageStatus.OFFSET_TOO_SMALL, queue.min_offset
     if offset == queue.max_offset:
-        return Pull(offset, GetMessageStatus.OFFSET_OVERFLOW_ONE, offset)
+        return GetMessageStatus.OFFSET_OVERFLOW_ONE, offset
     if offset > queue.max_offset:
-        return Pull(offset, GetMessageStatus.OFFSET_OVERFLOW_BADLY, queue.max_offset)
+        return GetMessageStatus.OFFSET_OVERFLOW_BADLY, queue.max_offset
     return None
 
 
@@ -152,4 +159,6 @@ def _scan(queue: Queue, pull: Pull, begin: int, end: int, config: BrokerConfig, 
         read=pull.read + int(np.count_nonzero(stage1[:scanned])),
         found=count,
         found_bytes=int(found_bytes[scanned - 1]) if scanned else 0,
+        min_offset=queue.min_offset,
+        max_offset=queue.max_offset,
     )

@@ -1,18 +1,14 @@
-import gzip
-import json
-
 from filtering.subscriptions.namespace import (
     namespace_of,
     without_namespace,
     wrap_namespace,
     wrap_namespace_and_retry,
 )
-from tests.unit.broker import CASES
+from tests.unit.broker import cases
 
 
 def test_random_names_against_the_real_namespace_util() -> None:
-    text = gzip.decompress((CASES / "namespaces.jsonl.gz").read_bytes()).decode()
-    answers = [json.loads(line) for line in text.split("\n") if line]
+    answers = cases("namespaces")
     assert len(answers) == 4000
     for answer in answers:
         namespace, resource = answer["namespace"], answer["resource"]

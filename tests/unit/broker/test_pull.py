@@ -1,11 +1,16 @@
 import dataclasses
+import json
+from typing import Any
 
 import pytest
 
 from filtering.broker_config import BrokerConfig
 from filtering.pulls.pull import ResponseCode, pull_refusal
+from filtering.subscriptions.event_lines import parse_event_lines
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.in_force import in_force_at
+from tests.unit.broker import cases
 
 FILTERING = BrokerConfig(enable_property_filter=True)
 
@@ -14,6 +19,32 @@ def row(expression: str, type: str = "SQL92", operation: Operation = Operation.R
     subscription = {"topic": "OrderEvents", "expression": expression, "type": type, "version": 7}
     event = SubscriptionEvent(1_000, operation, "cg", (subscription,))  # type: ignore[arg-type]
     return subscription_history([event], FILTERING)[-1]
+
+
+def test_random_pulls_against_the_real_processor() -> None:
+    refused = 0
+    for case in cases("pull_refusals"):
+        config = BrokerConfig(enable_property_filter=case["enable_property_filter"])
+        events = parse_event_lines("\n".join(map(json.dumps, events_of(case)))).events
+        rows = in_force_at(subscription_history(events, config), len(events))
+        row = next((each for each in rows if each.topic == "OrderEvents"), None)
+        code = pull_refusal(row, case["pull"]["sub_version"], config)
+        answered = case["code"] in (ResponseCode.SUCCESS.value, ResponseCode.PULL_RETRY_IMMEDIATELY.value)
+        assert (code is None) if answered else (code is not None and code.value == case["code"]), case
+        refused += not answered
+    assert refused > 800
+
+
+def events_of(case: dict[str, Any]) -> list[dict[str, Any]]:
+    """What came before the pull of a case, and the subscription that the pull brings, as event lines."""
+    who = {"group": case["group"], "client_id": "c1"}
+    events = [who | event | {"at": at} for at, event in enumerate(case["events"], start=1)]
+    for event in events:
+        event["op"] = {"register": "heartbeat"}.get(event["op"], event["op"])
+    if "expression" in case["pull"]:
+        pulled = case["pull"] | {"op": "pull_subscription", "topic": "OrderEvents", "at": len(events) + 1}
+        events.append(who | pulled)
+    return events
 
 
 @pytest.mark.parametrize(("expression", "type"), [("qty > 1", "SQL92"), ("paid", "TAG"), ("", "TAG")])
