@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from benchmarks.workload import CHANNELS, COLORS, LEVELS, MISSING, REGIONS
 from schemas.commitlog import COMMITLOG
 from schemas.warehouse import Warehouse
 
@@ -13,33 +14,6 @@ FIRST_STORE_TIMESTAMP = 1_790_000_000_000
 MESSAGES_A_DAY = 2_000_000
 RECORD_SIZE = 400
 MESSAGES_IN_A_FILE = 500_000
-
-REGIONS = [
-    "cn-hangzhou",
-    "cn-shanghai",
-    "cn-beijing",
-    "cn-shenzhen",
-    "cn-hongkong",
-    "ap-southeast-1",
-    "ap-southeast-2",
-    "ap-south-1",
-    "ap-northeast-1",
-    "us-east-1",
-    "us-east-2",
-    "us-west-1",
-    "us-west-2",
-    "eu-central-1",
-    "eu-west-1",
-    "eu-west-2",
-    "me-east-1",
-    "sa-east-1",
-    "ca-central-1",
-    "af-south-1",
-]
-COLORS = ["red", "green", "blue", "white", "black", "grey", "yellow", "pink", "orange", "purple", "brown", "silver"]
-LEVELS = ["bronze", "silver", "gold", "platinum", "diamond"]
-CHANNELS = [f"ch{i:02d}" for i in range(30)]
-ABSENT = 0.03
 
 
 def messages(spark: SparkSession, count: int, seed: int) -> DataFrame:
@@ -51,7 +25,7 @@ def messages(spark: SparkSession, count: int, seed: int) -> DataFrame:
         return F.get(listed, F.floor(F.rand(seed + salt) * len(values)).cast("int"))
 
     def sometimes(value: Column, salt: int) -> Column:
-        return F.when(F.rand(seed + salt) >= ABSENT, value)
+        return F.when(F.rand(seed + salt) >= MISSING, value)
 
     properties = {
         "region": one_of(REGIONS, 1),

@@ -12,10 +12,6 @@ Writes matcher.json and matcher.png. Needs Java 17, Maven, and the packages of t
 import argparse
 import json
 import os
-import platform
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,13 +22,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from benchmarks import ruler_rules, workload
+from benchmarks import workload
+from benchmarks.filter_bench import NUMBERS, FilterBench, Result
+from benchmarks.machine import machine
 from filtering.matcher import Matcher, kernels
 from filtering.matcher.kernels import in_numpy
 from filtering.sql92 import compile
 
-JAVA = Path(__file__).parent / "java"
-NUMBERS = {"price": "DOUBLE", "qty": "INTEGER", "userId": "INTEGER"}
 COMPILED = kernels.backend  # Ours puts one or the other there
 BATCH_ROWS = 16_384
 CHECKED_ROWS = 500
@@ -46,8 +42,6 @@ EVALUATIONS = {
     "event-ruler": 2e6,
 }
 MOST_ROWS = 262_144
-
-Result = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
 def rows_of(name: str, groups: int) -> int:
@@ -132,61 +126,9 @@ class DuckDB:
         return counts, np.full(len(counts), -1)
 
 
-class Java:
-    """RocketMQ or event-ruler: a process that filters once for each line it is told."""
-
-    _path = ""
-
-    def __init__(self, engine: str, batch: pa.RecordBatch, expressions: list[str]) -> None:
-        if not Java._path:
-            resolve = ["mvn", "-q", "dependency:build-classpath", "-Dmdep.outputFile=/dev/stdout"]
-            Java._path = subprocess.run(resolve, cwd=JAVA, text=True, check=True, capture_output=True).stdout.strip()
-        self._groups = len(expressions)
-        self._folder = tempfile.TemporaryDirectory()
-        messages, lines = (Path(self._folder.name) / name for name in ("messages", "subscriptions"))
-        with open(messages, "w") as file:
-            for row in batch.to_pylist():
-                file.write("\2".join(f"{name}\1{text}" for name, text in row.items() if text is not None) + "\n")
-        if engine == "ruler":
-            rules = [ruler_rules.rules(compile(expression).predicate, frozenset(NUMBERS)) for expression in expressions]
-            expressions = [f"{i}\t{rule}" for i, of_one in enumerate(rules) for rule in of_one]
-        lines.write_text("\n".join(expressions))
-        command = ["java", "-XX:+UseSerialGC", "-Xms1g", "-Xmx4g", "-cp", self._path, "FilterBench.java"]
-        self._process = subprocess.Popen(
-            [*command, engine, str(messages), str(lines)],
-            cwd=JAVA,
-            text=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def _ask(self, question: str) -> list[int]:
-        assert self._process.stdin
-        assert self._process.stdout
-        print(question, file=self._process.stdin, flush=True)
-        return [int(number) for number in self._process.stdout.readline().split()]
-
-    def seconds(self) -> float:
-        return self._ask("run")[0] / 1e9
-
-    def check(self) -> Result:
-        answer = np.array(self._ask(f"check {self._groups}"), np.int64)
-        return answer[::2], answer[1::2]
-
-    def peak(self) -> int:
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return int(status.split("VmHWM:")[1].split()[0]) >> 10
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._folder.cleanup()
-
-
-ENGINES: dict[str, Callable[[pa.RecordBatch, list[str]], Ours | Polars | DuckDB | Java]] = {
-    "RocketMQ": lambda batch, expressions: Java("rocketmq", batch, expressions),
-    "event-ruler": lambda batch, expressions: Java("ruler", batch, expressions),
+ENGINES: dict[str, Callable[[pa.RecordBatch, list[str]], Ours | Polars | DuckDB | FilterBench]] = {
+    "RocketMQ": lambda batch, expressions: FilterBench("rocketmq", batch, expressions),
+    "event-ruler": lambda batch, expressions: FilterBench("ruler", batch, expressions),
     "DuckDB": DuckDB,
     "Polars": Polars,
     "mqsieve without Numba": lambda batch, expressions: Ours(batch, expressions, in_numpy),
@@ -210,7 +152,7 @@ def measure(groups: int, rounds: int) -> dict[str, dict[str, float]]:
     for name, engine in makers.items():
         checked = engine(messages.slice(0, CHECKED_ROWS), expressions)
         checks[name] = checked.check()
-        if isinstance(checked, Java):
+        if isinstance(checked, FilterBench):
             checked.close()
     for name, (counts, sums) in checks.items():
         expected, expected_sums = checks["RocketMQ"]
@@ -226,7 +168,7 @@ def measure(groups: int, rounds: int) -> dict[str, dict[str, float]]:
     result = {}
     for name, runner in engines.items():
         rows = rows_of(name, groups)
-        if isinstance(runner, Java):
+        if isinstance(runner, FilterBench):
             peak = runner.peak()
             runner.close()
         else:
@@ -241,20 +183,6 @@ def measure(groups: int, rounds: int) -> dict[str, dict[str, float]]:
         }
     result["mqsieve"]["matches_per_message"] = round(float(checks["mqsieve"][0].sum()) / CHECKED_ROWS, 1)
     return result
-
-
-def machine() -> dict[str, str]:
-    cpu = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), "?:?")
-    memory = Path("/proc/meminfo").read_text().split()[1]
-    java = subprocess.run(["java", "-version"], text=True, capture_output=True, check=True).stderr.splitlines()[0]
-    return {
-        "cpu": cpu.split(":")[1].strip(),
-        "cores": str(os.cpu_count()),
-        "memory_gib": str(int(memory) >> 20),
-        "system": platform.platform(),
-        "python": sys.version.split()[0],
-        "java": java,
-    }
 
 
 def table(results: dict[int, dict[str, dict[str, float]]]) -> str:

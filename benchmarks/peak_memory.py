@@ -1,0 +1,57 @@
+"""Memory of this process and all that it started."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SECONDS_BETWEEN_LOOKS = 0.2
+
+
+class Peak:
+    """``mib``: the most that was seen at once, in MiB; memory that processes share counts once (PSS)."""
+
+    mib = 0.0
+
+
+@contextmanager
+def peak_memory() -> Iterator[Peak]:
+    """Watches until the block ends."""
+    peak, ended = Peak(), threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(SECONDS_BETWEEN_LOOKS):
+            peak.mib = max(peak.mib, sum(_kib(process) for process in _family(os.getpid())) / 1024)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield peak
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def _family(root: int) -> list[int]:
+    children = defaultdict(list)
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            children[int(stat.read_text().rsplit(")", 1)[1].split()[1])].append(int(stat.parent.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    family = [root]
+    for process in family:
+        family += children[process]
+    return family
+
+
+def _kib(process: int) -> int:
+    try:
+        rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return int(rollup.split("\nPss:")[1].split()[0])
