@@ -137,6 +137,7 @@ case $job in
 esac
 
 submit() {
+  export MQSIEVE_STDERR=/proc/$$/fd/2
   "$SPARK_HOME/bin/spark-submit" --properties-file "$properties_file" --load-spark-defaults \
     "${spark_options[@]}" "$root/jobs/${job//-/_}.py" "${job_options[@]}" 2> >(grep --line-buffered -v '^WARNING: Using incubator modules' >&2)
 }

@@ -6,18 +6,32 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 from filtering.broker_config import BrokerConfig, InvalidBrokerConfig
 from schemas.store.consume_queue_ext import has_extension
-from schemas.warehouse import WarehouseBusy
+from schemas.warehouse import Warehouse, WarehouseBusy
 
+ADVICE: dict[type[OSError], str] = {
+    FileNotFoundError: "check the path",
+    PermissionError: "change its permissions, or run as a user who may",
+    IsADirectoryError: "give a file",
+    NotADirectoryError: "give a folder",
+}
 DONE, FAILED, USAGE, AUDIT_FAILED, LOST_RACE = 0, 1, 2, 3, 4
 
 
 class UsageError(Exception):
     """The command line or a file that it names is not usable; the message says what to do."""
+
+
+class NotYetWritten(UsageError):
+    """A job needs a table that no run has written."""
+
+    def __init__(self, warehouse: Warehouse, table: str) -> None:
+        super().__init__(f"{warehouse.location} has no {table} yet; run ./spark-submit.sh nightly first")
 
 
 class Differences(Exception):
@@ -31,6 +45,22 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; {self.prog} --help lists the options")
 
 
+def input_file(text: str) -> Path:
+    """The type of an option that names a file to read."""
+    try:
+        with open(text, "rb"):
+            return Path(text)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(told(error)) from None
+
+
+def told(error: OSError) -> str:
+    """What is wrong with a file, and what to do."""
+    what = (error.strerror or str(error)).lower()
+    advice = next((advice for kind, advice in ADVICE.items() if isinstance(error, kind)), None)
+    return f"{error.filename}: {what}" + (f"; {advice}" if advice else "")
+
+
 def parser(job: str, description: str | None) -> Parser:
     made = Parser(prog=f"./spark-submit.sh {job}", description=description)
     made.add_argument("--warehouse", required=True, metavar="DIR", help="folder of the tables, or catalog.schema")
@@ -40,18 +70,8 @@ def parser(job: str, description: str | None) -> Parser:
 def broker_parser(job: str, description: str | None) -> Parser:
     """A parser for jobs that write for one broker."""
     made = parser(job, description)
-    made.add_argument("--broker-config", type=Path, metavar="FILE", help="the broker's broker.conf, or YAML")
+    made.add_argument("--broker-config", type=input_file, metavar="FILE", help="the broker's broker.conf, or YAML")
     return made
-
-
-def add_subscriptions(made: Parser) -> None:
-    made.add_argument(
-        "--subscriptions",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="who subscribed to what: event lines, a consumerFilter.json, or a YAML list",
-    )
 
 
 def broker_config(options: argparse.Namespace) -> tuple[BrokerConfig, str] | None:
@@ -91,22 +111,26 @@ def _assumed(bit_map: bool) -> BrokerConfig:
 
 
 def _read_broker_config(file: Path) -> BrokerConfig:
-    text = file.read_text(encoding="utf-8")
     try:
-        return BrokerConfig.from_yaml(text) if file.suffix in (".yaml", ".yml") else BrokerConfig.from_properties(text)
-    except InvalidBrokerConfig as error:
+        if file.suffix in (".yaml", ".yml"):
+            return BrokerConfig.from_yaml(file.read_text(encoding="utf-8"))
+        return BrokerConfig.from_properties(file.read_text(encoding="latin-1"))  # as Java reads properties
+    except (InvalidBrokerConfig, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: {error}") from None
 
 
 def run(main: Callable[[list[str]], None]) -> NoReturn:
     """Runs a job's main and exits: 0 done, 1 failed, 2 usage or configuration, 3 check failed, 4 lost a race."""
+    _find_stderr()
     try:
         main(sys.argv[1:])
         code = DONE
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else FAILED
-    except (UsageError, ValueError, FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError) as error:
+    except (UsageError, ValueError) as error:
         code = _say(USAGE, str(error), error)
+    except tuple(ADVICE) as error:
+        code = _say(USAGE, told(error), error)
     except Differences as error:
         code = _say(AUDIT_FAILED, str(error), error)
     except WarehouseBusy as error:
@@ -123,8 +147,16 @@ def run(main: Callable[[list[str]], None]) -> NoReturn:
     sys.exit(code)
 
 
+def _find_stderr() -> None:
+    """spark-submit merges what a Python job writes to stderr into its stdout; spark-submit.sh tells the real one."""
+    real = os.environ.get("MQSIEVE_STDERR")
+    if real is not None:
+        with suppress(OSError):
+            os.dup2(os.open(real, os.O_WRONLY | os.O_APPEND), sys.stderr.fileno())
+
+
 def _say(code: int, message: str, error: BaseException) -> int:
-    print(f"mqsieve: {message}", file=sys.stderr)
+    print("mqsieve:", " ".join(message.split()), file=sys.stderr)
     if os.environ.get("MQSIEVE_LOG_LEVEL") == "info":
         sys.excepthook(type(error), error, error.__traceback__)
     return code

@@ -28,10 +28,10 @@ NAMES = (*TABLES, "deliveries")
 
 
 def rows_of(spark: SparkSession, warehouse: Warehouse, name: str) -> DataFrame:
-    """The rows of a table, deliveries as one row a pair. Raises UsageError where nothing was written yet."""
+    """The rows of a table, deliveries as one row a pair. Raises NotYetWritten where nothing was written yet."""
     table = DELIVERY_BLOCKS if name == "deliveries" else TABLES[name]
     if not table.exists(spark, warehouse):
-        raise application.UsageError(f"{warehouse.location} has no {name} yet; run ./spark-submit.sh nightly first")
+        raise application.NotYetWritten(warehouse, name)
     return deliveries.read(spark, warehouse) if name == "deliveries" else table.read(spark, warehouse)
 
 

@@ -14,7 +14,7 @@ from jobs.summary import print_steps
 from schemas import message_log, quarantine
 from schemas.commitlog import COMMITLOG
 from schemas.store import commitlog_source
-from schemas.store.segments import segments
+from schemas.store.segments import CommitLogError, segments
 from schemas.table import Table, sql_text
 
 
@@ -24,18 +24,15 @@ def ingest(run: Run, source: Path) -> Step:
     ``source``: a store or commitlog folder, a .jsonl or .parquet file, or a folder of those.
     Raises CommitLogError where it is none of these.
     """
-    if message_log.is_message_log(source):
-        files = message_log.files(source)
-        listed = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    else:
-        listed = [(Path(s.path).name, s.size, Path(s.path).stat().st_mtime_ns) for s in segments(str(source))]
+    files = _files(source)
+    listed = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
     def work() -> tuple[Table, ...]:
         if message_log.is_message_log(source):
             messages, rejected = message_log.read(run.spark, source, run.broker.broker_name)
         else:
             messages, rejected = _read_store(run, source)
-        names = [name for name, *_ in listed]
+        names = [file.name for file in files]
         quarantined = quarantine.replace(run.spark, run.warehouse, run.broker.broker_name, names, rejected)
         return _add(run, messages) + quarantined
 
@@ -68,10 +65,29 @@ def _add(run: Run, messages: DataFrame) -> tuple[Table, ...]:
     return (COMMITLOG,)
 
 
+def _files(source: Path) -> list[Path]:
+    """The files that hold messages. Raises CommitLogError where there are none."""
+    if message_log.is_message_log(source):
+        return message_log.files(source)
+    return [Path(segment.path) for segment in segments(str(source))]
+
+
+def _source(text: str) -> Path:
+    """The type of --store: what can be ingested, and read."""
+    try:
+        for file in _files(Path(text)):
+            application.input_file(str(file))
+    except CommitLogError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    except OSError as error:
+        raise argparse.ArgumentTypeError(application.told(error)) from None
+    return Path(text)
+
+
 def add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--store",
-        type=Path,
+        type=_source,
         required=True,
         metavar="DIR",
         help="a broker's store folder, or a message log: JSON lines (.jsonl) or Parquet",

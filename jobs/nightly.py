@@ -6,7 +6,7 @@ from jobs import application
 from jobs.deliver import deliver
 from jobs.dispatch import dispatch
 from jobs.ingest import add_source, ingest
-from jobs.register import register
+from jobs.register import add_subscriptions, register
 from jobs.run import Run
 from jobs.summary import print_summary
 
@@ -14,7 +14,7 @@ from jobs.summary import print_summary
 def main(arguments: list[str]) -> None:
     parser = application.broker_parser("nightly", __doc__)
     add_source(parser)
-    application.add_subscriptions(parser)
+    add_subscriptions(parser)
     options = parser.parse_args(arguments)
     with Run.start("nightly", options) as run:
         ingest(run, options.store)

@@ -71,10 +71,14 @@ class Run:
         """Does ``work``, which tells the tables it wrote, unless the job's last run had the same inputs.
 
         ``inputs`` is whatever besides the versions of the tables in ``reads`` decides the outcome.
+        Raises NotYetWritten where a table in ``reads`` is not there.
         """
         begun = time.monotonic()
         self._tell(f"{job} …")
         versions = {table.name: self._commit(table).version for table in reads}
+        for name, version in versions.items():
+            if version < 0:
+                raise application.NotYetWritten(self.warehouse, name)
         fingerprint = hashlib.sha256(repr((inputs, sorted(versions.items()))).encode()).hexdigest()
         if self._last_inputs.get(job) == fingerprint:
             step = Step(job, None, time.monotonic() - begun)

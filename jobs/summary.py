@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from filtering.replay.message_filter import refusal
+from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.in_force import in_force_at_the_end
 from jobs.run import Run
 from schemas import message_log, subscriptions
@@ -26,54 +28,85 @@ COLUMNS = (
     ("bit_map_false_positives", "false pos."),
     ("evaluation_errors", "errors"),
 )
+LEGEND = """\
+scanned: entries of the group's queues · stage 1: passed on the consume queue entry · stage 2: passed on the message,
+and returned by the broker · delivered: passed the client's tag check; the others are client drops
+false pos.: passed stage 1 by the filter bit map, not stage 2 · errors: the expression failed, which is no match"""
 LONGEST_NAME = 40
+LONGEST_EXPRESSION = 60
+QUARANTINE_LINES = 20
 
 
 def print_summary(run: Run, options: argparse.Namespace) -> None:
     """Per group what each filter passed, then what needs attention, then where everything is."""
-    _print_groups(run)
-    _print_attention(run, options)
+    history = subscriptions.rows(run.spark, run.warehouse)
+    messages = COMMITLOG.read(run.spark, run.warehouse).where(f"broker_name = {sql_text(run.broker.broker_name)}")
+    (log,) = messages.agg(
+        F.count("*").alias("messages"),
+        F.max("store_timestamp").alias("end"),
+        F.count_if(F.col("body_crc") != F.col("body_crc_computed")).alias("damaged_bodies"),
+    ).collect()
+    in_force = in_force_at_the_end(history, log["end"] or 0, run.broker)
+    _print_groups(run, {(row.consumer_group, row.topic): row.expression or "*" for row in in_force})
+    if not log["messages"]:
+        print(f"no message: nothing in {options.store} could be decoded")
+    if not in_force:
+        print("no subscription: nothing can be delivered")
+    _print_attention(run, in_force)
+    _print_damage(run, options, messages, log["damaged_bodies"])
     print_steps(run)
 
 
-def _print_groups(run: Run) -> None:
+def _print_groups(run: Run, expressions: dict[tuple[str, str], str]) -> None:
+    """``expressions`` by group and topic."""
     stats = DELIVERY_STATS.read(run.spark, run.warehouse).where(F.col("broker_name") == run.broker.broker_name)
     latest = stats.where(F.col("run") == stats.agg(F.max("run")).scalar())
     sums = [F.sum(name).alias(name) for name, _ in COLUMNS]
     rows = latest.groupBy("consumer_group", "topic").agg(*sums).orderBy("topic", "consumer_group").collect()
-    width = max([len(_short(row["consumer_group"])) for row in rows], default=5)
+    if not rows:
+        return
+    width = max(len(_short(row["consumer_group"])) for row in rows)
+    titles = [f"{title:>{2 + max(len(title), *(len(_count(row[name])) for row in rows))}}" for name, title in COLUMNS]
+    print(LEGEND)
     topic = None
     for row in rows:
         if row["topic"] != topic:
             topic = row["topic"]
             print(f"\n{_short(topic)}")
-            print(f"  {'group':<{width}}" + "".join(f"{title:>14}" for _, title in COLUMNS))
-        print(f"  {_short(row['consumer_group']):<{width}}" + "".join(f"{row[name]:>14,}" for name, _ in COLUMNS))
+            print(f"  {'group':<{width}}{''.join(titles)}  filter")
+        counts = [f"{_count(row[name]):>{len(title)}}" for (name, _), title in zip(COLUMNS, titles, strict=True)]
+        expression = " ".join(expressions.get((row["consumer_group"], row["topic"]), "").split())
+        print(f"  {_short(row['consumer_group']):<{width}}{''.join(counts)}  {_short(expression, LONGEST_EXPRESSION)}")
     print()
 
 
-def _print_attention(run: Run, options: argparse.Namespace) -> None:
-    history = subscriptions.rows(run.spark, run.warehouse)
-    of_broker = f"broker_name = {sql_text(run.broker.broker_name)}"
-    messages = COMMITLOG.read(run.spark, run.warehouse).where(of_broker)
-    (log,) = messages.agg(
-        F.max("store_timestamp").alias("end"),
-        F.count_if(F.col("body_crc") != F.col("body_crc_computed")).alias("damaged_bodies"),
-    ).collect()
-    for subscription in in_force_at_the_end(history, log["end"] or 0, run.broker):
+def _print_attention(run: Run, in_force: Sequence[SubscriptionRow]) -> None:
+    for subscription in in_force:
         whose = f"{subscription.consumer_group} on {subscription.topic}"
         code = refusal(subscription, run.broker)
         if code is not None:
-            print(f"refused: the broker answers pulls of {whose} with {code.name}")
+            print(f"refused: the broker answers every pull of {whose} with {code.name}")
         if subscription.compile_error is not None:
             print(f"invalid: {whose}: {subscription.compile_error}")
-    if log["damaged_bodies"]:
-        print(f"damaged: {log['damaged_bodies']:,} messages whose body is not the one that was stored (crc32); kept")
-    quarantined = QUARANTINE.read(run.spark, run.warehouse).where(of_broker)
-    counted = quarantined.groupBy("source_file", "reason").count().orderBy("source_file", "reason").collect()
-    for row in counted:
-        print(f"quarantined: {row['count']:,} × {row['reason']} in {row['source_file']}")
-    if (log["damaged_bodies"] or counted) and not message_log.is_message_log(options.store):
+
+
+def _print_damage(run: Run, options: argparse.Namespace, messages: DataFrame, damaged_bodies: int) -> None:
+    """What could not be decoded, or is not what was stored."""
+    if damaged_bodies:
+        print(f"damaged: {damaged_bodies:,} messages whose body is not the one that was stored (crc32); kept")
+    quarantined = QUARANTINE.read(run.spark, run.warehouse).where(F.col("broker_name") == run.broker.broker_name)
+    reasons = quarantined.groupBy("source_file", "reason").agg(
+        F.count("*").alias("pieces"), F.min("offset").alias("at")
+    )
+    counted = reasons.orderBy("source_file", "at").collect()
+    for row in counted[:QUARANTINE_LINES]:
+        place = f"{'offset' if row['source_file'].isdecimal() else 'line'} {row['at']:,}"
+        place = place if row["pieces"] == 1 else f"{row['pieces']:,} times from {place} on"
+        print(f"quarantined: {row['source_file']}, {place}: {row['reason']}")
+    if len(counted) > QUARANTINE_LINES:
+        print(f"quarantined: {len(counted) - QUARANTINE_LINES:,} more reasons; export quarantine lists all")
+    of_log = any(row["source_file"].isdecimal() for row in counted)
+    if (damaged_bodies or of_log) and not message_log.is_message_log(options.store):
         size = run.broker.mapped_file_size_commit_log if options.broker_config else None
         _print_recovery(recovery(str(options.store), size), messages)
 
@@ -106,8 +139,13 @@ def print_steps(run: Run) -> None:
         print(f"  {step.job:<9}{step.seconds:>6.1f} s  {done}")
     if all(step.rows is None for step in run.steps):
         print("There was nothing new: no table changed.")
-    print(f"Everything is in {run.warehouse.location}; ./spark-submit.sh export TABLE writes one as JSON lines.")
+    print(f"The tables are in {run.warehouse.location}; to write one as JSON lines:")
+    print(f"  ./spark-submit.sh export deliveries --warehouse {run.warehouse.location} --output deliveries.jsonl")
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME // 2 - 1]}…{name[-LONGEST_NAME // 2 :]}"
+def _count(number: int) -> str:
+    return f"{number:,}" if number else "-"
+
+
+def _short(text: str, longest: int = LONGEST_NAME) -> str:
+    return text if len(text) <= longest else f"{text[: longest // 2 - 1]}…{text[-longest // 2 :]}"

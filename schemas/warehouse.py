@@ -8,9 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 _CATALOG_NAME = re.compile(r"\w+\.\w+")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/")
+
+
+class WarehouseUnusable(ValueError):
+    """No tables can be written there; the message says what to give instead."""
 
 
 class WarehouseBusy(Exception):
@@ -45,14 +50,12 @@ class Warehouse:
         """Holds the warehouse for one run.
 
         Delta on a local disk is safe in one JVM only: two that commit at once can lose a commit.
-        Raises WarehouseBusy if another run holds it.
+        Raises WarehouseBusy if another run holds it, WarehouseUnusable if it is no folder to write to.
         """
         if self.in_catalog or _SCHEME.match(self.location):
             yield
             return
-        folder = Path(self.location)
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / ".lock").open("w") as lock:
+        with self._lock() as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -60,3 +63,12 @@ class Warehouse:
                     f"another run is writing to {self.location}: wait for it to end and try again"
                 ) from None
             yield
+
+    def _lock(self) -> IO[str]:
+        folder = Path(self.location)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            return (folder / ".lock").open("w")
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise WarehouseUnusable(f"cannot write to {folder} ({why}): give a folder that you may write to") from None

@@ -144,7 +144,7 @@ def test_damage_loses_nothing_that_can_be_decoded(
         assert [row["offset"] for row in quarantined] == [659900]
         log = (capture(name) / "store/commitlog/00000000000000655360").read_bytes()
         assert quarantined[0]["bytes"] == log[659900 - 655360 : 659900 - 655360 + len(quarantined[0]["bytes"])]
-        assert "quarantined: 1 ×" in printed
+        assert "quarantined: 00000000000000655360, offset 659,900: " in printed
     assert would in printed
 
 
