@@ -18,7 +18,7 @@ require_java() {
   local java=${JAVA_HOME:+$JAVA_HOME/bin/}java version
   command -v "$java" >/dev/null 2>&1 ||
     stop "Java 17 or newer is needed and none was found: install one (e.g. apt-get install openjdk-17-jre-headless) or set JAVA_HOME."
-  version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
+  version=$("$java" -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1)
   [ "${version:-0}" -ge 17 ] ||
     stop "Java 17 or newer is needed, but $java is version ${version:-unknown}: install Java 17 or set JAVA_HOME to it."
 }

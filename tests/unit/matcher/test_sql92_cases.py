@@ -2,49 +2,36 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 
 from filtering.matcher import Matcher, match
-from filtering.sql92 import compile
+from tests.unit.sql92.cases import compiled, expressions
 
-CASES = Path(__file__).parents[2] / "cases"
 MAP = pa.map_(pa.string(), pa.string())
 
 
-def bit(bits, predicate, row):
-    return (bits[predicate, row // 64] >> np.uint64(row % 64)) & np.uint64(1)
-
-
 def test_every_expression_over_every_message_gives_the_brokers_answer():
-    lines = [
-        json.loads(line)
-        for path in sorted(CASES.glob("sql92_*.jsonl.gz"))
-        for line in gzip.decompress(path.read_bytes()).decode().split("\n")
-        if line
-    ]
-    lines = [line for line in lines if line["compiles"]]
-    assert len(lines) > 5_000
+    answers = [answer for answer in expressions() if answer["compiles"]]
+    assert len(answers) > 5_000
     rows: dict[tuple[tuple[str, str], ...], int] = {}
     asked = [
         (expression, rows.setdefault(tuple(sorted(case["properties"].items())), len(rows)), case["result"])
-        for expression, line in enumerate(lines)
-        for case in line["cases"]
+        for expression, answer in enumerate(answers)
+        for case in answer["cases"]
     ]
-    compiled = [compile(line["expression"]) for line in lines]
+    expression, row = np.array([(expression, row) for expression, row, _ in asked]).T
+    known = [compiled(answer["expression"]) for answer in answers]
     properties = pa.array(rows, MAP)
-    is_true = Matcher([expression.predicate for expression in compiled]).match(properties).bits
-    is_error = Matcher([expression.error_predicate for expression in compiled]).match(properties).bits
-    wrong = [
-        (lines[expression]["expression"], row, result)
-        for expression, row, result in asked
-        if (bit(is_true, expression, row), bit(is_error, expression, row)) != (result == "TRUE", result == "ERROR")
-    ]
-    assert not wrong, wrong[:10]
+    for outcome, predicates in (
+        ("TRUE", [each.predicate for each in known]),
+        ("ERROR", [each.error_predicate for each in known]),
+    ):
+        bits = Matcher(predicates).match(properties).bits
+        found = bits[expression, row // 64] >> (row % 64).astype(np.uint64) & np.uint64(1)
+        expected = np.array([result == outcome for _, _, result in asked])
+        wrong = [(answers[asked[i][0]]["expression"], *asked[i][1:]) for i in np.flatnonzero(found != expected)]
+        assert not wrong, wrong[:10]
 
 
 def test_match_takes_expressions():
