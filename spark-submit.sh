@@ -78,7 +78,7 @@ job=$1
 shift
 case $job in
   -h | --help | help) sed -n '2,6s/^# //p' "${BASH_SOURCE[0]}"; exit 0 ;;
-  test | python) ;;
+  test | python | bench) ;;
   *[!a-z-]* | '') stop "'$job' is not a job; ./spark-submit.sh --help lists them." ;;
   *) [ -f "$root/jobs/${job//-/_}.py" ] || stop "there is no job '$job'; ./spark-submit.sh --help lists them." ;;
 esac
@@ -90,7 +90,7 @@ properties_file=$root/conf/local.conf
 level=error
 while [ $# -gt 0 ]; do
   case $job:$1 in
-    test:* | python:*) job_options+=("$1") ;;
+    test:* | python:* | bench:*) job_options+=("$1") ;;
     *:--master=*) master=${1#*=} ;;
     *:--master) master=${2:?--master needs a value}; shift ;;
     *:--properties-file) properties_file=${2:?--properties-file needs a value}; shift ;;
@@ -132,8 +132,10 @@ local_java() {
 }
 
 case $job in
-  test) local_java; cd "$root"; exec "$venv/bin/python" -m pytest "${job_options[@]}" ;;
+  # Tests are many small queries: what the optimising compiler of the JVM costs, they never earn back.
+  test) java_options="$java_options -XX:TieredStopAtLevel=1"; local_java; cd "$root"; exec "$venv/bin/python" -m pytest "${job_options[@]}" ;;
   python) local_java; exec "$venv/bin/python" "${job_options[@]}" ;;
+  bench) local_java; cd "$root"; exec "$venv/bin/python" -m benchmarks "${job_options[@]}" ;;
 esac
 
 submit() {

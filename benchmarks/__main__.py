@@ -1,0 +1,31 @@
+"""All measurements, one after another: ./spark-submit.sh bench [NAME [options]].
+
+Names: matcher, deliver, scale, spark_predicate, decode, compare. Without one: the first four, with their defaults,
+into benchmarks/results.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+ALL = ("matcher", "deliver", "scale", "spark_predicate")
+NAMES = (*ALL, "decode", "compare")
+
+
+def main(arguments: list[str]) -> int:
+    if arguments and arguments[0] not in NAMES:
+        print(f"mqsieve: bench takes one of {', '.join(NAMES)}, or nothing for all", file=sys.stderr)
+        return 2
+    # A process each: one pins itself to a core, and the JVM of another would stay.
+    commands = [[arguments[0], *arguments[1:]]] if arguments else [[name] for name in ALL]
+    for name, *options in commands:
+        print(f"\n{name}\n", flush=True)
+        code = subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *options], check=False).returncode
+        if code:
+            return code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
