@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pyspark.sql import functions as F
 
@@ -13,6 +13,14 @@ from filtering.replay.delivery_blocks import ENTRY_COLUMNS, DeliveryBlocks
 from filtering.replay.message_filter import MessageFilter, message_filters
 from filtering.subscriptions.in_force import in_force_at_the_end
 from jobs import application
+from jobs.filter_hooks import (
+    FilterHook,
+    add_filter_hooks,
+    check_groups,
+    of_groups,
+    read_filter_hooks,
+    with_answers,
+)
 from jobs.run import Run, Step
 from jobs.summary import print_steps
 from schemas import deliveries, local_files, subscriptions
@@ -23,8 +31,11 @@ from schemas.subscriptions import SUBSCRIPTIONS
 from schemas.table import Table, sql_text
 
 
-def deliver(run: Run) -> Step:
-    """Filters every entry of the broker for the subscriptions in force at the end of the log."""
+def deliver(run: Run, hooks: Sequence[FilterHook] = ()) -> Step:
+    """Filters every entry of the broker for the subscriptions in force at the end of the log.
+
+    ``hooks``: the filter hooks of the groups' clients.
+    """
 
     def work() -> tuple[Table, ...]:
         for table in (DELIVERY_BLOCKS, DELIVERY_STATS):
@@ -34,14 +45,19 @@ def deliver(run: Run) -> Step:
         (log_end,) = entries.where(of_broker).agg(F.max("store_timestamp").alias("at")).collect()
         history = subscriptions.rows(run.spark, run.warehouse)
         in_force = in_force_at_the_end(history, log_end["at"] or 0, run.broker)
-        kernel = DeliveryBlocks(compiled(message_filters(in_force, run.broker), run.broker))
-        made = local_files.map_rows(entries, run.broker.broker_name, ENTRY_COLUMNS, kernel, BLOCK_TYPES)
+        filters = message_filters(in_force, run.broker)
+        check_groups(hooks, filters)
+        kernel = DeliveryBlocks(compiled(filters, run.broker), of_groups(hooks))
+        if hooks:
+            made = with_answers(entries.where(of_broker), hooks).mapInArrow(kernel, BLOCK_TYPES)
+        else:
+            made = local_files.map_rows(entries, run.broker.broker_name, ENTRY_COLUMNS, kernel, BLOCK_TYPES)
         DELIVERY_BLOCKS.overwrite(made, run.warehouse, of_broker)
         blocks = DELIVERY_BLOCKS.read(run.spark, run.warehouse).where(of_broker)
         DELIVERY_STATS.append(deliveries.stats(blocks, run.started), run.warehouse)
         return DELIVERY_BLOCKS, DELIVERY_STATS
 
-    return run.step("deliver", (run.broker,), (CONSUMEQUEUE, SUBSCRIPTIONS), work)
+    return run.step("deliver", (run.broker, *hooks), (CONSUMEQUEUE, SUBSCRIPTIONS), work)
 
 
 def compiled(filters: Iterable[MessageFilter], broker: BrokerConfig) -> dict[str, Delivery]:
@@ -53,9 +69,12 @@ def compiled(filters: Iterable[MessageFilter], broker: BrokerConfig) -> dict[str
 
 
 def main(arguments: list[str]) -> None:
-    options = application.broker_parser("deliver", __doc__).parse_args(arguments)
+    parser = application.broker_parser("deliver", __doc__)
+    add_filter_hooks(parser)
+    options = parser.parse_args(arguments)
+    hooks = read_filter_hooks(options.filter_hooks)
     with Run.start("deliver", options) as run:
-        deliver(run)
+        deliver(run, hooks)
         print_steps(run)
 
 

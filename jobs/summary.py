@@ -25,12 +25,13 @@ COLUMNS = (
     ("passed_stage2", "stage 2"),
     ("delivered", "delivered"),
     ("hash_collisions", "client drops"),
+    ("dropped_by_hook", "hook drops"),
     ("bit_map_false_positives", "false pos."),
     ("evaluation_errors", "errors"),
 )
 LEGEND = """\
 scanned: entries of the group's queues · stage 1: passed on the consume queue entry · stage 2: passed on the message,
-and returned by the broker · delivered: passed the client's tag check; the others are client drops
+and returned by the broker · delivered: passed the client's tag check and its filter hooks; the others are client drops and hook drops
 false pos.: passed stage 1 by the filter bit map, not stage 2 · errors: the expression failed, which is no match"""
 LONGEST_NAME = 40
 LONGEST_EXPRESSION = 60
@@ -66,7 +67,8 @@ def _print_groups(run: Run, expressions: dict[tuple[str, str], str]) -> None:
     if not rows:
         return
     width = max(len(_short(row["consumer_group"])) for row in rows)
-    titles = [f"{title:>{2 + max(len(title), *(len(_count(row[name])) for row in rows))}}" for name, title in COLUMNS]
+    columns = [each for each in COLUMNS if each[0] != "dropped_by_hook" or any(row["dropped_by_hook"] for row in rows)]
+    titles = [f"{title:>{2 + max(len(title), *(len(_count(row[name])) for row in rows))}}" for name, title in columns]
     print(LEGEND)
     topic = None
     for row in rows:
@@ -74,7 +76,7 @@ def _print_groups(run: Run, expressions: dict[tuple[str, str], str]) -> None:
             topic = row["topic"]
             print(f"\n{_short(topic)}")
             print(f"  {'group':<{width}}{''.join(titles)}  filter")
-        counts = [f"{_count(row[name]):>{len(title)}}" for (name, _), title in zip(COLUMNS, titles, strict=True)]
+        counts = [f"{_count(row[name]):>{len(title)}}" for (name, _), title in zip(columns, titles, strict=True)]
         expression = " ".join(expressions.get((row["consumer_group"], row["topic"]), "").split())
         print(f"  {_short(row['consumer_group']):<{width}}{''.join(counts)}  {_short(expression, LONGEST_EXPRESSION)}")
     print()

@@ -14,7 +14,8 @@ BLOCK_TYPES = (
     "broker_name string, topic string, queue_id int, store_date date, queue_offset array<bigint>, "
     "commitlog_offset array<bigint>, matches array<struct<consumer_group: array<string>, outcome: string, "
     "positions: array<int>>>, counts array<struct<consumer_group: string, passed_stage1: bigint, "
-    "passed_stage2: bigint, delivered: bigint, bit_map_false_positives: bigint, evaluation_errors: bigint>>"
+    "passed_stage2: bigint, delivered: bigint, dropped_by_hook: bigint, bit_map_false_positives: bigint, "
+    "evaluation_errors: bigint>>"
 )
 """What deliver makes."""
 
@@ -30,11 +31,13 @@ DELIVERY_BLOCKS = Table(
     commitlog_offset ARRAY<BIGINT> NOT NULL COMMENT 'of the same messages, in the same order',
     matches ARRAY<STRUCT<
         consumer_group: ARRAY<STRING> COMMENT 'groups that got the same messages of the run',
-        outcome: STRING COMMENT 'DELIVERED, or DROPPED_BY_CLIENT: by its tag check, after the broker returned it',
+        outcome: STRING COMMENT
+            'DELIVERED, or after the broker returned it: DROPPED_BY_CLIENT (tag check), DROPPED_BY_HOOK (filter hook)',
         positions: ARRAY<INT> COMMENT 'indices into queue_offset; null: every message of the run'
     >> NOT NULL,
     counts ARRAY<STRUCT<
         consumer_group: STRING, passed_stage1: BIGINT, passed_stage2: BIGINT, delivered: BIGINT,
+        dropped_by_hook: BIGINT,
         bit_map_false_positives: BIGINT, evaluation_errors: BIGINT
     >> NOT NULL COMMENT 'of every group of the topic, for the run'
     """,
@@ -86,11 +89,14 @@ def stats(blocks: DataFrame, run: str) -> DataFrame:
     counted = blocks.select(
         "broker_name", "topic", "queue_id", F.size("queue_offset").alias("scanned"), F.inline("counts")
     )
-    sums = ("scanned", "passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors")
+    sums = (
+        "scanned", "passed_stage1", "passed_stage2", "delivered", "dropped_by_hook", "bit_map_false_positives",
+        "evaluation_errors",
+    )  # fmt: skip
     summed = counted.groupBy("broker_name", "consumer_group", "topic", "queue_id").agg(
         *(F.sum(name).cast("bigint").alias(name) for name in sums)
     )
     return summed.select(
-        F.lit(run).alias("run"), "broker_name", "consumer_group", "topic", "queue_id", *sums[:5],
-        (F.col("passed_stage2") - F.col("delivered")).alias("hash_collisions"), "evaluation_errors",
+        F.lit(run).alias("run"), "broker_name", "consumer_group", "topic", "queue_id", *sums,
+        (F.col("passed_stage2") - F.col("delivered") - F.col("dropped_by_hook")).alias("hash_collisions"),
     )  # fmt: skip

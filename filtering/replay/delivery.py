@@ -35,9 +35,11 @@ class Outcome:
 
     delivered: list[Delivered]
     dropped_by_client: list[Delivered]
+    dropped_by_hook: list[Delivered]
     passed_stage1: Counts
     passed_stage2: Counts
     delivered_count: Counts
+    dropped_by_hook_count: Counts
     bit_map_false_positives: Counts
     evaluation_errors: Counts
 
@@ -129,9 +131,11 @@ class Delivery:
         return Outcome(
             delivered.shared(),
             dropped.shared(),
+            [],
             passed_stage1,
             passed_stage2,
             delivered_count,
+            np.zeros(len(self.filters), np.int64),
             false_positives,
             errors,
         )

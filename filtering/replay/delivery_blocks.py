@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -11,9 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.replay.delivery import Delivered, Delivery, Outcome
+from filtering.replay.filter_hooks import Hook, after_hooks
 
 DELIVERED = "DELIVERED"
 DROPPED_BY_CLIENT = "DROPPED_BY_CLIENT"
+DROPPED_BY_HOOK = "DROPPED_BY_HOOK"
 MESSAGES_IN_A_BLOCK = 1 << 15
 MILLISECONDS_IN_A_DAY = 86_400_000
 
@@ -29,7 +31,14 @@ COUNTS = pa.struct(
         ("consumer_group", pa.string()),
         *(
             (name, pa.int64())
-            for name in ("passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors")
+            for name in (
+                "passed_stage1",
+                "passed_stage2",
+                "delivered",
+                "dropped_by_hook",
+                "bit_map_false_positives",
+                "evaluation_errors",
+            )
         ),
     ]
 )
@@ -50,12 +59,26 @@ BLOCK_SCHEMA = pa.schema(
 class DeliveryBlocks:
     """Picklable, so that Spark can send it to its workers."""
 
-    def __init__(self, deliveries: Mapping[str, Delivery]) -> None:
-        """``deliveries``: by topic; entries of other topics have no subscribers and leave no block."""
+    def __init__(
+        self, deliveries: Mapping[str, Delivery], hooks: Mapping[tuple[str, str], Sequence[Hook]] | None = None
+    ) -> None:
+        """``deliveries``: by topic; entries of other topics have no subscribers and leave no block.
+
+        ``hooks``: the filter hooks of clients by group and topic.
+        """
         self._deliveries = dict(deliveries)
         self._groups = {
             topic: pa.array([f.consumer_group for f in delivery.filters], pa.string())
             for topic, delivery in self._deliveries.items()
+        }
+        self._hooks = {
+            topic: {
+                i: tuple(hooks[f.consumer_group, topic])
+                for i, f in enumerate(delivery.filters)
+                if (f.consumer_group, topic) in hooks
+            }
+            for topic, delivery in self._deliveries.items()
+            if hooks
         }
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -71,6 +94,8 @@ class DeliveryBlocks:
         outcome = delivery.run(
             run["properties"], run["tags_code"], run["store_timestamp"].to_numpy(), run["filter_bit_map"]
         )
+        if self._hooks.get(topic):
+            outcome = after_hooks(outcome, self._hooks[topic], run)
         day = int(run["store_timestamp"][0].as_py()) // MILLISECONDS_IN_A_DAY
         columns = [
             run["broker_name"].slice(0, 1),
@@ -100,7 +125,15 @@ def _runs(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _matches(outcome: Outcome, groups: pa.StringArray) -> pa.StructArray:
-    shared = [(d, DELIVERED) for d in outcome.delivered] + [(d, DROPPED_BY_CLIENT) for d in outcome.dropped_by_client]
+    shared = [
+        (delivered, name)
+        for of_outcome, name in (
+            (outcome.delivered, DELIVERED),
+            (outcome.dropped_by_client, DROPPED_BY_CLIENT),
+            (outcome.dropped_by_hook, DROPPED_BY_HOOK),
+        )
+        for delivered in of_outcome
+    ]
     filters = pa.array([i for delivered, _ in shared for i in delivered.filters], pa.int32())
     group_lists = pa.ListArray.from_arrays(
         _offsets([len(delivered.filters) for delivered, _ in shared]), groups.take(filters)
@@ -121,6 +154,7 @@ def _counts(outcome: Outcome, groups: pa.StringArray) -> pa.StructArray:
         outcome.passed_stage1,
         outcome.passed_stage2,
         outcome.delivered_count,
+        outcome.dropped_by_hook_count,
         outcome.bit_map_false_positives,
         outcome.evaluation_errors,
     )

@@ -1,0 +1,126 @@
+"""deliver with the filter hooks of clients."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from filtering.replay.message_filter import MessageFilter
+from jobs import application, deliver
+from jobs.filter_hooks import FilterHook, check_groups, read_filter_hooks, with_answers
+from schemas import deliveries
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.delivery_stats import DELIVERY_STATS
+from schemas.warehouse import Warehouse
+from tests.captures import capture, rows
+
+Replayed = Callable[[str], Warehouse]
+HOOKS = """
+- {group: cg_all_orders, topic: OrderEvents, predicate: "properties['region'] = 'hangzhou'"}
+- {group: cg_all_orders, topic: OrderEvents, predicate: "store_timestamp > 0 AND queue_id < 2"}
+- group: cg_sql_true
+  topic: TagLab
+  predicate: IF(topic = 'TagLab', properties['color'] = 'red', raise_error('not asked of others'))
+- {group: cg_tag_AaAa_BBBB, topic: TagLab, function: "tests.spark.example_hooks:even_queue_offsets"}
+"""
+
+
+@pytest.fixture
+def warehouse(replayed: Replayed, tmp_path: Path) -> Warehouse:
+    """A warehouse of its own, since deliver writes."""
+    shutil.copytree(replayed("small").location, tmp_path / "warehouse")
+    return Warehouse.at(str(tmp_path / "warehouse"))
+
+
+def run_with(warehouse: Warehouse, hooks: str) -> None:
+    file = Path(warehouse.location).parent / "hooks.yaml"
+    file.write_text(hooks)
+    conf = capture("small") / "broker.conf"
+    deliver.main(["--warehouse", warehouse.location, "--broker-config", str(conf), "--filter-hooks", str(file)])
+
+
+def test_what_hooks_drop_is_told_apart(
+    spark: SparkSession, warehouse: Warehouse, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_with(warehouse, HOOKS)
+    got: dict[tuple[str, str], dict[str, set[tuple[int, int]]]] = {}
+    for row in deliveries.read(spark, warehouse).collect():
+        outcomes = got.setdefault((row["consumer_group"], row["topic"]), {})
+        outcomes.setdefault(row["outcome"], set()).add((row["queue_id"], row["queue_offset"]))
+    properties = {
+        (m["topic"], m["queueId"], m["queueOffset"]): m["properties"] or {}
+        for m in rows("small", "messages")
+        if not m.get("blank")
+    }
+    kept_by = {
+        "cg_all_orders": lambda queue, offset: (
+            properties["OrderEvents", queue, offset].get("region") == "hangzhou" and queue < 2
+        ),
+        "cg_sql_true": lambda queue, offset: properties["TagLab", queue, offset].get("color") == "red",
+        "cg_tag_AaAa_BBBB": lambda queue, offset: offset % 2 == 0,
+        "cg_all_taglab": lambda queue, offset: True,
+    }
+    for row in rows("small", "delivered"):
+        kept = kept_by.get(row["group"])
+        if kept is not None and row["mode"] == "wire, registered subscription":
+            passed = {(queue, offset) for queue, offset in row["client"]}
+            delivered = {place for place in passed if kept(*place)}
+            outcomes = got[row["group"], row["topic"]]
+            assert outcomes.get("DELIVERED", set()) == delivered
+            assert outcomes.get("DROPPED_BY_HOOK", set()) == passed - delivered
+            assert outcomes.get("DROPPED_BY_CLIENT", set()) == set(map(tuple, row["broker"])) - passed
+    stats = DELIVERY_STATS.read(spark, warehouse)
+    latest = stats.where(F.col("run") == stats.agg(F.max("run")).scalar()).groupBy("consumer_group", "topic")
+    counted = {
+        (row["consumer_group"], row["topic"]): tuple(row[2:])
+        for row in latest.agg(F.sum("delivered"), F.sum("dropped_by_hook"), F.sum("hash_collisions")).collect()
+    }
+    for key, outcomes in got.items():
+        names = ("DELIVERED", "DROPPED_BY_HOOK", "DROPPED_BY_CLIENT")
+        assert counted[key] == tuple(len(outcomes.get(name, ())) for name in names), key
+    capsys.readouterr()
+    run_with(warehouse, HOOKS)
+    assert "nothing new" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("hook", "message"),
+    [
+        ("- group: cg_all_orders", "hook 1: a hook has group:, topic: and either predicate: or function:"),
+        ("- {group: g, predicate: a}", "hook 1: topic: is missing"),
+        ("- {group: g, topic: T, predicate: a, function: b}", "either predicate: or function:"),
+        ("- {group: g, topic: T, predicates: a}", "either predicate: or function:"),
+        ("group: g", "is not a list"),
+        ("- [", "is not YAML"),
+        ("- {group: g, topic: T, function: 'no.such:thing'}", "no function no.such:thing: No module named 'no'"),
+        ("- {group: g, topic: T, function: 'tests.spark.example_hooks:odd'}", "has no attribute 'odd'; write module:"),
+        ("- {group: g, topic: T, function: 'tests.spark.example_hooks:NOT_A_FUNCTION'}", "is no function"),
+    ],
+)
+def test_an_entry_that_is_no_hook(tmp_path: Path, hook: str, message: str) -> None:
+    (tmp_path / "hooks.yaml").write_text(hook)
+    with pytest.raises(application.UsageError, match=message):
+        read_filter_hooks(tmp_path / "hooks.yaml")
+
+
+@pytest.mark.parametrize(
+    ("predicate", "message"),
+    [
+        ("queue_id >", "cg_all_taglab on TagLab: queue_id >: .*Syntax error"),
+        ("body = 5", "body = 5: .*`body` cannot be resolved"),
+        ("queue_id + 1", "is no condition but of type int"),
+    ],
+)
+def test_a_predicate_that_is_none(spark: SparkSession, replayed: Replayed, predicate: str, message: str) -> None:
+    hook = FilterHook("cg_all_taglab", "TagLab", predicate, None)
+    with pytest.raises(application.UsageError, match=message):
+        with_answers(CONSUMEQUEUE.read(spark, replayed("small")), [hook])
+
+
+def test_a_group_without_a_subscription() -> None:
+    hook = FilterHook("cg_nobody", "TagLab", "true", None)
+    with pytest.raises(application.UsageError, match="cg_nobody on TagLab: the group has no subscription"):
+        check_groups([hook], [MessageFilter("cg_nobody", "OrderEvents")])
