@@ -1,15 +1,22 @@
-"""Message logs that are no broker's store: JSON lines and Parquet with the columns of commitlog.
+"""Message logs that are no broker's store: JSON lines (.jsonl) and Parquet, a message a line or row.
 
-Needed of every message: topic, queue_id, queue_offset, commitlog_offset and store_timestamp (ms).
-Known besides: the other columns of commitlog, null where absent; store_size counts as 1, tags and
-keys are taken from properties, and body is lower-case hex in JSON. This is what ``export commitlog``
-writes. Columns not known are left out.
+    {"topic": "OrderEvents", "queue_id": 0, "queue_offset": 0, "commitlog_offset": 0,
+     "store_timestamp": 1795237513466, "properties": {"TAGS": "paid", "price": "51.5"}}
+
+topic, queue_id, queue_offset, commitlog_offset (no two messages the same) and store_timestamp (ms) are
+needed. Known besides, and null where absent: the other columns of commitlog, of which store_size counts
+as 1 without, tags and keys are those in properties, and body is hex in JSON. Other columns are left out.
+``./spark-submit.sh export commitlog`` writes such a log.
+
+A line or row that is no such message goes to quarantine; its offset there is its number, from 1.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -34,7 +41,7 @@ def is_message_log(source: Path) -> bool:
 
 
 def files(source: Path) -> list[Path]:
-    """The files of a message log. Raises CommitLogError where there is none, or of both kinds."""
+    """The files of a message log. Raises CommitLogError where there is none, or one that holds no messages."""
     found = [source] if source.is_file() else []
     if source.is_dir():
         found = sorted(file for file in source.iterdir() if file.suffix in SUFFIXES)
@@ -42,7 +49,25 @@ def files(source: Path) -> list[Path]:
         raise CommitLogError(f"{source} does not exist; give a store folder, or a .jsonl or .parquet file")
     if len({file.suffix for file in found}) > 1:
         raise CommitLogError(f"{source} mixes .jsonl and .parquet files; give a folder with one kind")
+    for file in found:
+        if file.suffix == ".parquet":
+            _check_columns(file)
     return found
+
+
+def _check_columns(file: Path) -> None:
+    try:
+        schema = pq.read_schema(file)
+    except pa.ArrowInvalid:
+        raise CommitLogError(f"{file} is no Parquet file; give JSON lines or Parquet") from None
+    missing = [name for name in NEEDED if name not in schema.names]
+    if missing:
+        raise CommitLogError(f"{file} has no column {', '.join(missing)}, which every message needs")
+    for column in schema:
+        kind = KNOWN.get(column.name, "")
+        fits = pa.types.is_map(column.type) if kind.startswith("map") else not pa.types.is_nested(column.type)
+        if kind and not fits:
+            raise CommitLogError(f"{file}: column {column.name} is a {column.type}, not a {kind}")
 
 
 def read(spark: SparkSession, source: Path, broker_name: str) -> tuple[DataFrame, DataFrame]:
@@ -50,7 +75,10 @@ def read(spark: SparkSession, source: Path, broker_name: str) -> tuple[DataFrame
     paths = [str(file) for file in files(source)]
     json_lines = paths[0].endswith(".jsonl")
     rows = _json_lines(spark, paths) if json_lines else _parquet(spark, paths)
-    rows = rows.withColumn("reason", _reason())
+    same_offset = Window.partitionBy("message.commitlog_offset", "reason").orderBy("source_file", "offset")
+    rows = rows.withColumn("reason", _reason()).withColumn("copy", F.row_number().over(same_offset))
+    again = F.when(F.col("copy") > 1, "another message has this commitlog_offset")
+    rows = rows.withColumn("reason", F.coalesce("reason", again))
     broker = F.lit(broker_name).alias("broker_name")
     messages = rows.where("reason IS NULL").select(broker, *_columns())
     rejected = rows.where("reason IS NOT NULL").select(broker, "source_file", "offset", "reason", "bytes")
@@ -58,7 +86,7 @@ def read(spark: SparkSession, source: Path, broker_name: str) -> tuple[DataFrame
 
 
 def _json_lines(spark: SparkSession, paths: list[str]) -> DataFrame:
-    """source_file, offset (the line, from 1), bytes, and message (a struct), a row a line that is not blank."""
+    """source_file, offset (the line, from 1), bytes, message (a struct) and not_fit, a row a line that is not blank."""
     types = ", ".join(f"`{name}` {'string' if name == 'body' else kind}" for name, kind in KNOWN.items())
     in_file = Window.partitionBy("source_file").orderBy("block", "line")
     lines = spark.read.text(paths).select(
@@ -76,35 +104,42 @@ def _json_lines(spark: SparkSession, paths: list[str]) -> DataFrame:
             F.col("value").cast("binary").alias("bytes"),
             F.from_json("value", f"{types}, corrupt string", {"columnNameOfCorruptRecord": "corrupt"}).alias("message"),
         )
-        .withColumn("message", F.col("message").withField("body", F.unhex("message.body")))
+        .withColumn("not_fit", F.when(F.col("message.corrupt").isNotNull(), "not JSON with the types of a message log"))
+        .withColumn("body", F.unhex("message.body"))
+        .withColumn("not_fit", F.coalesce("not_fit", _lost("body", F.col("message.body"), F.col("body"), "hex")))
+        .withColumn("message", F.col("message").withField("body", F.col("body")))
     )
 
 
 def _parquet(spark: SparkSession, paths: list[str]) -> DataFrame:
-    """source_file, offset (the row, from 1), bytes (the row as JSON), and message (a struct)."""
-    rows = spark.read.parquet(*paths)
-    missing = [name for name in NEEDED if name not in rows.columns]
-    if missing:
-        raise CommitLogError(f"{paths[0]} has no column {', '.join(missing)}, which every message needs")
-    fields = [
-        (F.col(name) if name in rows.columns else F.lit(None)).cast(kind).alias(name) for name, kind in KNOWN.items()
-    ]
+    """source_file, offset (the row, from 1), bytes (the row as JSON), message (a struct) and not_fit."""
+    rows = spark.read.option("mergeSchema", "true").parquet(*paths)
+    known = {name: F.col(name).try_cast(kind) for name, kind in KNOWN.items() if name in rows.columns}
+    fields = [known.get(name, F.lit(None).cast(kind)).alias(name) for name, kind in KNOWN.items()]
     return rows.select(
         F.col("_metadata.file_name").alias("source_file"),
         (F.col("_metadata.row_index") + 1).alias("offset"),
         F.to_json(F.struct(*(F.col(name) for name in rows.columns))).cast("binary").alias("bytes"),
-        F.struct(*fields, F.lit(None).cast("string").alias("corrupt")).alias("message"),
+        F.struct(*fields).alias("message"),
+        F.coalesce(*(_lost(name, F.col(name), cast, f"of type {KNOWN[name]}") for name, cast in known.items())).alias(
+            "not_fit"
+        ),
     )
+
+
+def _lost(name: str, given: Column, read: Column, kind: str) -> Column:
+    """A reason where a value was given that could not be read."""
+    return F.when(given.isNotNull() & read.isNull(), f"{name} is not {kind}")
 
 
 def _reason() -> Column:
     """Why a row is no message; null if it is one."""
-    reasons = [
-        F.when(F.col(f"message.{name}").isNull(), f"no {name}, or not a {kind}") for name, kind in NEEDED.items()
+    absent = [F.when(F.col(f"message.{name}").isNull(), f"no {name}") for name in NEEDED]
+    negative = [
+        F.when(F.col(f"message.{name}") < 0, f"{name} is negative") for name in ("commitlog_offset", "queue_offset")
     ]
-    not_json = F.when(F.col("message.corrupt").isNotNull(), "not JSON with the types of a message log")
-    negative = F.when(F.col("message.commitlog_offset") < 0, "commitlog_offset is negative")
-    return F.coalesce(not_json, *reasons, negative)
+    no_size = F.when(F.col("message.store_size") < 1, "store_size is not 1 or more")
+    return F.coalesce("not_fit", *absent, *negative, no_size)
 
 
 def _columns() -> list[Column]:

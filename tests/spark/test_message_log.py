@@ -1,0 +1,135 @@
+"""Message logs in JSON lines and Parquet: the tables are those of the store they tell the same of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs import export, ingest, nightly
+from schemas import deliveries, message_log
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.quarantine import QUARANTINE
+from schemas.store.segments import CommitLogError
+from schemas.warehouse import Warehouse
+from tests.captures import capture, rows
+from tests.spark.conftest import arguments
+from tests.spark.test_nightly import MESSAGE_FIELDS
+
+
+def night_on(log: Path, warehouse: Path) -> Warehouse:
+    given = arguments("small", warehouse)
+    given[given.index("--store") + 1] = str(log)
+    nightly.main(given)
+    return Warehouse.at(str(warehouse))
+
+
+def contents(table: DataFrame, *without: str) -> set[str]:
+    return {json.dumps(row.asDict(), sort_keys=True, default=repr) for row in table.drop(*without).collect()}
+
+
+def test_json_lines_make_the_tables_of_the_store(
+    spark: SparkSession, replayed: Callable[[str], Warehouse], tmp_path: Path
+) -> None:
+    """The lines are what RocketMQ's own decoder said of the store."""
+    told = [row for row in rows("small", "messages") if not row.get("blank")]
+    lines = [{ours: row[theirs] for ours, theirs in MESSAGE_FIELDS.items()} for row in told]
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    made, store = night_on(tmp_path / "log.jsonl", tmp_path / "w"), replayed("small")
+    assert contents(COMMITLOG.read(spark, made), "body") == contents(COMMITLOG.read(spark, store), "body")
+    assert contents(CONSUMEQUEUE.read(spark, made)) == contents(CONSUMEQUEUE.read(spark, store))
+    assert contents(deliveries.read(spark, made)) == contents(deliveries.read(spark, store))
+    assert QUARANTINE.read(spark, made).count() == 0
+
+
+def test_parquet_and_an_export_make_the_commitlog_of_the_store(
+    spark: SparkSession, replayed: Callable[[str], Warehouse], tmp_path: Path
+) -> None:
+    table = COMMITLOG.read(spark, replayed("small"))
+    pq.write_table(table.toArrow(), tmp_path / "log.parquet", row_group_size=100)
+    export.write_json_lines(table, tmp_path / "log.jsonl")
+    for log in ("log.parquet", "log.jsonl"):
+        warehouse = tmp_path / log.replace(".", "_")
+        broker = ("--broker-config", str(capture("small") / "broker.conf"))
+        ingest.main(["--store", str(tmp_path / log), "--warehouse", str(warehouse), *broker])
+        made = Warehouse.at(str(warehouse))
+        assert contents(COMMITLOG.read(spark, made)) == contents(table)
+        assert QUARANTINE.read(spark, made).count() == 0
+
+
+GOOD: dict[str, Any] = {
+    "topic": "OrderEvents",
+    "queue_id": 0,
+    "queue_offset": 0,
+    "commitlog_offset": 0,
+    "store_timestamp": 1_795_237_513_466,
+}
+LINES: dict[str, str | None] = {
+    json.dumps(GOOD | {"properties": {"TAGS": "paid", "price": 5}, "body": "00fF", "colour": "red"}): None,
+    "": None,
+    json.dumps(GOOD | {"commitlog_offset": 7}) + "\r": None,
+    json.dumps(GOOD): "another message has this commitlog_offset",
+    '{"topic": "OrderEvents", ': "not JSON with the types of a message log",
+    json.dumps(GOOD | {"queue_id": "zero"}): "not JSON with the types of a message log",
+    json.dumps(GOOD | {"queue_id": 1 << 40}): "not JSON with the types of a message log",
+    json.dumps({name: GOOD[name] for name in GOOD if name != "topic"}): "no topic",
+    json.dumps(GOOD | {"commitlog_offset": -1}): "commitlog_offset is negative",
+    json.dumps(GOOD | {"queue_offset": -1}): "queue_offset is negative",
+    json.dumps(GOOD | {"store_size": 0}): "store_size is not 1 or more",
+    json.dumps(GOOD | {"body": "xyz"}): "body is not hex",
+    "[]": "not JSON with the types of a message log",
+    "\udcff\udcfe": "not JSON with the types of a message log",
+}
+
+
+def test_a_line_that_is_no_message_is_quarantined_with_its_number_its_bytes_and_why(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lines = [line.encode("utf-8", "surrogateescape") for line in LINES]
+    (tmp_path / "log.jsonl").write_bytes(b"\n".join(lines))
+    messages, rejected = message_log.read(spark, tmp_path / "log.jsonl", "broker-a")
+    assert [(row["source_file"], row["offset"], row["bytes"], row["reason"]) for row in ordered(rejected)] == [
+        ("log.jsonl", number, line, reason)
+        for number, (line, reason) in enumerate(zip(lines, LINES.values(), strict=True), start=1)
+        if reason is not None
+    ]
+    first, second = messages.orderBy("commitlog_offset").collect()
+    assert first["properties"] == {"TAGS": "paid", "price": "5"}
+    assert (first["tags"], first["keys"], first["body"], first["store_size"]) == ("paid", None, b"\x00\xff", 1)
+    assert (second["commitlog_offset"], second["properties"], second["tags"]) == (7, None, None)
+
+
+def ordered(rows: DataFrame) -> list[Any]:
+    return rows.orderBy("offset").collect()
+
+
+def test_a_row_that_is_no_message_is_quarantined_too(spark: SparkSession, tmp_path: Path) -> None:
+    columns = {name: [value, value, value, None] for name, value in GOOD.items()}
+    columns |= {"commitlog_offset": [0, 7, 7, 8], "queue_id": ["0", "zero", "1", "2"], "tags": ["a", "b", "c", "d"]}
+    pq.write_table(pa.table(columns), tmp_path / "log.parquet")
+    messages, rejected = message_log.read(spark, tmp_path / "log.parquet", "broker-a")
+    assert [(row["offset"], row["reason"]) for row in ordered(rejected)] == [
+        (2, "queue_id is not of type int"),
+        (4, "no topic"),
+    ]
+    assert json.loads(ordered(rejected)[0]["bytes"])["queue_id"] == "zero"
+    assert [(row["commitlog_offset"], row["queue_id"], row["tags"]) for row in messages.collect()] == [
+        (0, 0, "a"), (7, 1, "c"),
+    ]  # fmt: skip
+
+
+def test_columns_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    columns = {name: [value] for name, value in GOOD.items()}
+    pq.write_table(pa.table(columns | {"properties": [{"price": "5"}]}), tmp_path / "log.parquet")
+    with pytest.raises(CommitLogError, match="column properties is a struct<price: string>, not a map"):
+        message_log.files(tmp_path)
+    (tmp_path / "log.jsonl").touch()
+    with pytest.raises(CommitLogError, match="mixes"):
+        message_log.files(tmp_path)
