@@ -61,7 +61,7 @@ def test_the_verdict_names_what_it_saw() -> None:
     price = by_group["cg_sql_price_range", "OrderEvents"]
     assert explain(price, message, bit_num) == [
         Verdict("stage 1: filter bit map", True, "not asked: the entry has no bit map of the broker's size"),
-        Verdict("stage 2: expression", False, "the expression is an error for price = 'low'"),
+        Verdict("stage 2: expression", False, "the expression is an error for no region, price = 'low'"),
     ]
     no_bit = message | {"filter_bit_map": bytes(bit_num // 8)}
     bits = sorted(set(price.bit_pos))
