@@ -75,7 +75,7 @@ def _print_pulls(queue_id: int, with_bit_map: Sequence[Pull], without: Sequence[
 def main(arguments: list[str]) -> None:
     parser: argparse.ArgumentParser = application.broker_parser("pulls", __doc__)
     parser.add_argument("--group", required=True, help="the consumer group")
-    parser.add_argument("--topic", required=True)
+    parser.add_argument("--topic", required=True, help="a topic that it subscribes to")
     parser.add_argument("--offset", type=int, help="queue offset to begin at; default: each queue's first")
     parser.add_argument("--batch", type=int, default=DEFAULT_BATCH, help="pullBatchSize; default: %(default)s")
     options = parser.parse_args(arguments)

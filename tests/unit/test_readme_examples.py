@@ -1,0 +1,94 @@
+"""What README and --help say exists, and is so."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from filtering.subscriptions.sources import parse_subscriptions
+from jobs import application
+from jobs.export import NAMES
+
+PROJECT = Path(__file__).parents[2]
+README = (PROJECT / "README.md").read_text(encoding="utf-8")
+JOBS = sorted(
+    file.stem for file in (PROJECT / "jobs").glob("*.py") if "application.run(main)" in file.read_text(encoding="utf-8")
+)
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def commands() -> list[list[str]]:
+    """The command lines in README, in blocks and in running text."""
+    in_text = re.findall(r"`(\./spark-submit\.sh [^`\n]+)`", README)
+    in_blocks = [line for block in blocks("sh") for line in block.replace("\\\n", " ").split("\n")]
+    return [shlex.split(line, comments=True) for line in (*in_text, *in_blocks) if line.strip()]
+
+
+def help_of(job: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(f"jobs.{job}").main(["--help"])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_help_tells_what_a_job_does_and_every_option(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    told = help_of(job, capsys)
+    assert told.startswith(f"usage: ./spark-submit.sh {job} ")
+    doc = str(importlib.import_module(f"jobs.{job}").__doc__).split("\n\n")[0]
+    assert " ".join(doc.split()) in " ".join(told.split())
+    assert "--warehouse" in told
+    for option in re.split(r"\n  (?=-)", told.partition("options:\n")[2]):
+        assert re.search(r"\s{2,}\w", option.strip()), f"{option} is not described"
+
+
+def test_every_command_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(commands()) > 3
+    for program, job, *arguments in commands():
+        assert program == "./spark-submit.sh"
+        if job in ("test", "python"):
+            continue
+        told = help_of(job.replace("-", "_"), capsys)
+        for option, value in zip(arguments, [*arguments[1:], ""], strict=True):
+            if option.startswith("--"):
+                assert option in told
+            if option in ("--store", "--subscriptions", "--broker-config"):
+                assert (PROJECT / value).exists()
+
+
+def test_the_yaml_is_a_list_of_subscriptions() -> None:
+    (block,) = blocks("yaml")
+    parsed = parse_subscriptions(block)
+    assert not parsed.rejected
+    (event,) = parsed.events
+    (subscription,) = event.subscriptions
+    assert (event.group, subscription["topic"], subscription["type"]) == ("cg_expensive_orders", "OrderEvents", "SQL92")
+    assert not parse_subscriptions((PROJECT / "conf" / "subscriptions.example.yaml").read_text("utf-8")).rejected
+
+
+def test_the_tables_are_those_that_export_knows() -> None:
+    tables = re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE)
+    assert {"deliveries" if name == "delivery_blocks" else name for name in tables} <= set(NAMES)
+    assert len(tables) >= 7
+
+
+def test_every_link_leads_somewhere() -> None:
+    links = [link for link in re.findall(r"\]\(([^)#]+)", README) if "://" not in link]
+    assert len(links) > 5
+    assert [link for link in links if not (PROJECT / link).exists()] == []
+
+
+def test_the_exit_codes() -> None:
+    codes = re.search(r"Exit codes: (.*?)\.\n", README, re.DOTALL)
+    assert codes is not None
+    assert re.findall(r"(\d) (done|failed|usage|a blocking|another)", codes[1]) == [
+        (str(application.DONE), "done"), (str(application.FAILED), "failed"), (str(application.USAGE), "usage"),
+        (str(application.AUDIT_FAILED), "a blocking"), (str(application.LOST_RACE), "another"),
+    ]  # fmt: skip
