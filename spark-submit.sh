@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ./spark-submit.sh JOB [options]        run a job: nightly, ingest, register, dispatch, deliver, verify, pulls, export, bench
+# ./spark-submit.sh JOB [options]        run a job: nightly, ingest, register, dispatch, deliver, verify, pulls, inconsistency, export, bench
 # ./spark-submit.sh test [options]       run the tests (options are pytest's)
 # ./spark-submit.sh python [arguments]   the project's own Python, Spark and Delta set up (notebooks, one-liners)
 # Spark's own options (--master, --deploy-mode, --conf, --name, --queue, --num-executors, --executor-cores,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from itertools import groupby
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from filtering.replay.message_filter import refusal
+from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.in_force import in_force_at_the_end
+from jobs.lost_messages import counts, inconsistencies, losses_of, lost_messages, told
 from jobs.run import Run
 from schemas import message_log, subscriptions
 from schemas.commitlog import COMMITLOG
@@ -31,7 +34,7 @@ COLUMNS = (
 )
 LEGEND = """\
 scanned: entries of the group's queues · stage 1: passed on the consume queue entry · stage 2: passed on the message,
-and returned by the broker · delivered: passed the client's tag check and its filter hooks; the others are client drops and hook drops
+and returned by the broker · delivered: passed the client's tag check (others: client drops) and its hooks
 false pos.: passed stage 1 by the filter bit map, not stage 2 · errors: the expression failed, which is no match"""
 LONGEST_NAME = 40
 LONGEST_EXPRESSION = 60
@@ -54,6 +57,7 @@ def print_summary(run: Run, options: argparse.Namespace) -> None:
     if not in_force:
         print("no subscription: nothing can be delivered")
     _print_attention(run, in_force)
+    _print_inconsistent(run, options.subscriptions.events.events)
     _print_damage(run, options, messages, log["damaged_bodies"])
     print_steps(run)
 
@@ -90,6 +94,21 @@ def _print_attention(run: Run, in_force: Sequence[SubscriptionRow]) -> None:
             print(f"refused: the broker answers every pull of {whose} with {code.name}")
         if subscription.compile_error is not None:
             print(f"invalid: {whose}: {subscription.compile_error}")
+
+
+def _print_inconsistent(run: Run, events: Sequence[SubscriptionEvent]) -> None:
+    """The groups whose clients disagree about a topic, as they last did."""
+    intervals = inconsistencies(events)
+    losses = losses_of(run, events, intervals)
+    lost = counts(lost_messages(run, losses), losses) if losses else []
+    for (group, topic), states in groupby(intervals, lambda interval: (interval.consumer_group, interval.topic)):
+        *_, last = states
+        of_group = [
+            count
+            for loss, count in zip(losses, lost, strict=True)
+            if loss.in_force is not None and (loss.own.consumer_group, loss.own.topic) == (group, topic)
+        ]
+        print(f"inconsistent: {group} on {topic}: {told(last)}; {sum(of_group):,} messages lost to overruled clients")
 
 
 def _print_damage(run: Run, options: argparse.Namespace, messages: DataFrame, damaged_bodies: int) -> None:

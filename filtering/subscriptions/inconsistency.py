@@ -16,7 +16,7 @@ from filtering.subscription_data import TAG
 from filtering.subscriptions.consumer_group_info import ConsumerGroupInfo
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 
-_Says = tuple[str, str]
+_Says = tuple[str, str, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class ClientSubscription:
     client_id: str
     expression: str
     expression_type: str
+    class_filter_mode: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def subscriptions_in_force(events: Iterable[SubscriptionEvent]) -> list[Subscrip
     client's own subscription. A client stays until an event says that it left.
     """
     groups: dict[str, _Group] = defaultdict(_Group)
-    rows: dict[_Says, list[SubscriptionInForce]] = defaultdict(list)
+    rows: dict[tuple[str, str], list[SubscriptionInForce]] = defaultdict(list)
     for event in events:
         group = groups[event.group]
         group.apply(event)
@@ -138,4 +139,4 @@ class _Group:
 
 
 def _says(subscription: Subscription) -> _Says:
-    return subscription["expression"] or "", subscription["type"] or TAG
+    return subscription["expression"] or "", subscription["type"] or TAG, subscription.get("class_filter_mode", False)
