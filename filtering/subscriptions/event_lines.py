@@ -9,6 +9,8 @@
 
 ``topic`` of an unregister may be absent (all topics), and ``client_id`` may tell which client
 registers or unregisters. A missing ``type`` is TAG, a missing ``sub_version`` the time of the event.
+A client stays until it unregisters. A broker also forgets one whose connection closed, or that was
+silent for channelExpiredTimeout, 120 s (ConsumerManager): where that happened, add an unregister.
 ``"class_filter_mode": true`` marks a subscription by filter class, which takes every message.
 """
 
