@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from filtering.holds import holds
 from filtering.sql92 import CompiledExpression, EvaluationError, InvalidExpression
+from tests.depth import examples
 from tests.unit.sql92.generator import Generator
 
 seeds = st.integers(0, 2**32)
@@ -22,7 +23,7 @@ def compiled(seed):
             continue
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50, deep=1_000), deadline=None)
 @given(seeds)
 def test_predicates_are_where_the_reference_is_true_and_where_it_fails(seed):
     expression, properties = compiled(seed)
@@ -33,7 +34,7 @@ def test_predicates_are_where_the_reference_is_true_and_where_it_fails(seed):
     assert (holds(expression.predicate, properties), holds(expression.error_predicate, properties)) == expected
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(20, deep=300), deadline=None)
 @given(seeds)
 def test_commuting_and_doubling_change_nothing(seed):
     expression, _ = compiled(seed)
@@ -43,7 +44,7 @@ def test_commuting_and_doubling_change_nothing(seed):
         assert doubled.predicate is expression.predicate
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50, deep=1_000), deadline=None)
 @given(st.text(alphabet=string.printable + "é٥\x00", max_size=60))
 def test_any_text_compiles_or_is_refused_with_a_place_in_it(text):
     try:
