@@ -1,19 +1,19 @@
 """Who got which message, kept so that groups which got the same ones share their bytes.
 
 A row of ``delivery_blocks`` is a run of messages of one queue: their offsets once, and for each set
-of groups that received the same of them, the positions in the run. Readers see one row a pair.
+of groups that received the same of them, which. Readers see one row a pair.
 """
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from schemas.table import Table
 from schemas.warehouse import Warehouse
 
 BLOCK_TYPES = (
-    "broker_name string, topic string, queue_id int, store_date date, queue_offset array<bigint>, "
+    "broker_name string, topic string, queue_id int, store_date date, queue_offset bigint, messages int, "
     "commitlog_offset array<bigint>, matches array<struct<consumer_group: array<string>, outcome: string, "
-    "positions: array<int>>>, counts array<struct<consumer_group: string, passed_stage1: bigint, "
+    "positions: array<int>, bits: binary>>, counts array<struct<consumer_group: string, passed_stage1: bigint, "
     "passed_stage2: bigint, delivered: bigint, dropped_by_hook: bigint, bit_map_false_positives: bigint, "
     "evaluation_errors: bigint>>"
 )
@@ -26,19 +26,20 @@ DELIVERY_BLOCKS = Table(
     broker_name STRING NOT NULL,
     topic STRING NOT NULL,
     queue_id INT NOT NULL,
-    store_date DATE NOT NULL COMMENT 'UTC day of the first message of the run',
-    queue_offset ARRAY<BIGINT> NOT NULL,
-    commitlog_offset ARRAY<BIGINT> NOT NULL COMMENT 'of the same messages, in the same order',
+    store_date DATE NOT NULL COMMENT 'UTC day of the messages',
+    queue_offset BIGINT NOT NULL COMMENT 'of the first message of the run; the others follow without a gap',
+    messages INT NOT NULL COMMENT 'of the run',
+    commitlog_offset ARRAY<BIGINT> NOT NULL COMMENT 'of each message',
     matches ARRAY<STRUCT<
         consumer_group: ARRAY<STRING> COMMENT 'groups that got the same messages of the run',
         outcome: STRING COMMENT
             'DELIVERED, or after the broker returned it: DROPPED_BY_CLIENT (tag check), DROPPED_BY_HOOK (filter hook)',
-        positions: ARRAY<INT> COMMENT 'indices into queue_offset; null: every message of the run'
+        positions: ARRAY<INT> COMMENT 'which messages of the run, from 0, where they are few',
+        bits: BINARY COMMENT 'the same where they are many: bit i % 8 of octet i / 8; both null: every message'
     >> NOT NULL,
     counts ARRAY<STRUCT<
         consumer_group: STRING, passed_stage1: BIGINT, passed_stage2: BIGINT, delivered: BIGINT,
-        dropped_by_hook: BIGINT,
-        bit_map_false_positives: BIGINT, evaluation_errors: BIGINT
+        dropped_by_hook: BIGINT, bit_map_false_positives: BIGINT, evaluation_errors: BIGINT
     >> NOT NULL COMMENT 'of every group of the topic, for the run'
     """,
     cluster_by=("broker_name", "topic", "store_date"),
@@ -52,43 +53,44 @@ def read(spark: SparkSession, warehouse: Warehouse) -> DataFrame:
 
 
 def pairs(blocks: DataFrame) -> DataFrame:
-    """The pairs of some rows of delivery_blocks; filter blocks by topic or day before, groups after."""
-    messages = F.arrays_zip("queue_offset", "commitlog_offset")
-    # The arrays of offsets stay out of the explode, which would copy them for every match.
-    shared = F.transform(
-        "matches",
-        lambda match: F.struct(
-            match["consumer_group"].alias("groups"),
-            match["outcome"].alias("outcome"),
-            F.when(match["positions"].isNull(), messages)
-            .otherwise(
-                F.transform(
-                    match["positions"],
-                    lambda position: F.struct(
-                        F.get("queue_offset", position).alias("queue_offset"),
-                        F.get("commitlog_offset", position).alias("commitlog_offset"),
-                    ),
-                )
-            )
-            .alias("messages"),
-        ),
-    )
-    return (
-        blocks.select("broker_name", "topic", "queue_id", F.explode(shared).alias("match"))
-        .select("*", F.explode("match.groups").alias("consumer_group"))
-        .select("*", F.explode("match.messages").alias("message"))
+    """The pairs of some rows of delivery_blocks.
+
+    A filter on consumer_group reaches the runs before they are spread out.
+    """
+    run = ("broker_name", "topic", "queue_id")
+    of_groups = (
+        blocks.select("*", F.explode("matches").alias("match"))
         .select(
-            "consumer_group", "broker_name", "topic", "queue_id", "message.queue_offset", "message.commitlog_offset",
-            "match.outcome",
+            *run, "queue_offset", "messages", "commitlog_offset", "match.outcome", "match.positions", "match.bits",
+            F.explode("match.consumer_group").alias("consumer_group"),
         )
     )  # fmt: skip
+    every = F.sequence(F.lit(0), F.col("messages") - 1)
+    of_bits = F.when(F.col("bits").isNotNull(), _positions_of_bits())
+    return of_groups.select(
+        *run, "consumer_group", "outcome", "queue_offset", "commitlog_offset",
+        F.explode(F.coalesce("positions", of_bits, every)).alias("position"),
+    ).select(
+        "consumer_group", *run, (F.col("queue_offset") + F.col("position")).alias("queue_offset"),
+        F.get("commitlog_offset", "position").alias("commitlog_offset"), "outcome",
+    )  # fmt: skip
+
+
+def _positions_of_bits() -> Column:
+    def octet(at: Column) -> Column:
+        return F.conv(F.hex(F.substring("bits", at + 1, F.lit(1))), 16, 10).cast("int")
+
+    def positions(octet: Column, at: Column) -> Column:
+        each = (F.when(octet.bitwiseAND(1 << bit) != 0, at * 8 + bit) for bit in range(8))
+        return F.array_compact(F.array(*each))
+
+    octets = F.transform(F.sequence(F.lit(0), F.octet_length("bits") - 1), octet)
+    return F.flatten(F.transform(octets, positions))
 
 
 def stats(blocks: DataFrame, run: str) -> DataFrame:
     """The rows of delivery_stats for blocks: their counts, summed by group and queue."""
-    counted = blocks.select(
-        "broker_name", "topic", "queue_id", F.size("queue_offset").alias("scanned"), F.inline("counts")
-    )
+    counted = blocks.select("broker_name", "topic", "queue_id", F.col("messages").alias("scanned"), F.inline("counts"))
     sums = (
         "scanned", "passed_stage1", "passed_stage2", "delivered", "dropped_by_hook", "bit_map_false_positives",
         "evaluation_errors",

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from filtering.matcher import Matcher, Matches
+from filtering.matcher import Matcher
 from filtering.predicate import FALSE, TRUE, Predicate
 from filtering.replay import bit_planes
 from filtering.replay.bit_planes import Words
@@ -21,12 +21,19 @@ Counts = npt.NDArray[np.int64]
 Positions = npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Delivered:
-    """Groups (indices of filters) to which the same messages of the run went; positions are None for all of them."""
+    """Groups (indices of filters) to which the same ``count`` messages of a run of ``rows`` went, as packed bits."""
 
     filters: tuple[int, ...]
-    positions: Positions | None
+    bits: Words
+    count: int
+    rows: int
+
+    @property
+    def positions(self) -> Positions:
+        """Which messages of the run, ascending."""
+        return np.flatnonzero(bit_planes.unpack(self.bits, self.rows)).astype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -85,20 +92,20 @@ class Delivery:
         rows = len(store_timestamps)
         matches = self._matcher.match(properties, tags_codes)
         role_counts = np.append(matches.counts(), (rows, 0))
+        bits = _with_constants(matches.bits, rows)
         expression_only = (self._tags == self._true) & (self._client_tags == self._true) & ~self._uses_bit_map
         passed_stage1 = np.full(len(self.filters), rows, np.int64)
         passed_stage2 = role_counts[self._expression]
         delivered_count = passed_stage2.copy()
         false_positives = np.zeros(len(self.filters), np.int64)
         errors = role_counts[self._failure]
-        delivered = _Sharing(matches)
-        dropped = _Sharing(matches)
+        delivered = _Sharing(bits, role_counts, rows)
+        dropped = _Sharing(bits, role_counts, rows)
         for i in np.flatnonzero(expression_only & (delivered_count > 0)).tolist():
             delivered.add_predicate(i, int(self._expression[i]))
 
         others = np.flatnonzero(~expression_only)
         if len(others):
-            bits = _with_constants(matches.bits, rows)
             planes, readable = bit_planes.from_bit_maps(bit_maps, self._bit_num)
         for start in range(0, len(others), FILTERS_AT_ONCE):
             chunk = others[start : start + FILTERS_AT_ONCE]
@@ -123,11 +130,12 @@ class Delivery:
                 )
                 role = next(same, None)
                 if role is None:
-                    delivered.add_bits(i, received[at])
+                    delivered.add_bits(i, received[at], int(delivered_count[i]))
                 else:
                     delivered.add_predicate(i, int(role))
             for at in np.flatnonzero(passed_stage2[chunk] > delivered_count[chunk]).tolist():
-                dropped.add_bits(int(chunk[at]), stage2[at] & ~received[at])
+                i = int(chunk[at])
+                dropped.add_bits(i, stage2[at] & ~received[at], int(passed_stage2[i] - delivered_count[i]))
         return Outcome(
             delivered.shared(),
             dropped.shared(),
@@ -177,32 +185,28 @@ class Delivery:
 class _Sharing:
     """Collects filters that let the same messages through."""
 
-    def __init__(self, matches: Matches) -> None:
-        self._matches = matches
+    def __init__(self, bits: Words, counts: Counts, rows: int) -> None:
+        """``bits`` and ``counts``: of every predicate."""
+        self._bits, self._counts, self._rows = bits, counts, rows
         self._by_predicate: dict[int, list[int]] = {}
-        self._by_bits: dict[bytes, list[int]] = {}
+        self._by_bits: dict[bytes, tuple[int, list[int]]] = {}
 
     def add_predicate(self, message_filter: int, predicate: int) -> None:
         self._by_predicate.setdefault(predicate, []).append(message_filter)
 
-    def add_bits(self, message_filter: int, bits: Words) -> None:
-        self._by_bits.setdefault(bits.tobytes(), []).append(message_filter)
+    def add_bits(self, message_filter: int, bits: Words, count: int) -> None:
+        self._by_bits.setdefault(bits.tobytes(), (count, []))[1].append(message_filter)
 
     def shared(self) -> list[Delivered]:
-        result = []
-        if self._by_predicate:
-            indptr, rows = self._matches.pairs()
-            for predicate, filters in self._by_predicate.items():
-                every = predicate >= len(indptr) - 1
-                positions = None if every else rows[indptr[predicate] : indptr[predicate + 1]]
-                if positions is not None and len(positions) == self._matches.rows:
-                    positions = None
-                result.append(Delivered(tuple(filters), positions))
-        for bits, filters in self._by_bits.items():
-            flags = bit_planes.unpack(np.frombuffer(bits, np.uint64), self._matches.rows)
-            positions = None if flags.all() else np.flatnonzero(flags).astype(np.int32)
-            result.append(Delivered(tuple(filters), positions))
-        return result
+        by_predicate = [
+            Delivered(tuple(filters), self._bits[predicate], int(self._counts[predicate]), self._rows)
+            for predicate, filters in self._by_predicate.items()
+        ]
+        by_bits = [
+            Delivered(tuple(filters), np.frombuffer(bits, np.uint64), count, self._rows)
+            for bits, (count, filters) in self._by_bits.items()
+        ]
+        return by_predicate + by_bits
 
 
 def _with_constants(bits: Words, rows: int) -> Words:

@@ -1,4 +1,8 @@
-"""From consume queue entries to deliveries, an Arrow batch at a time: runs of messages of one queue."""
+"""From consume queue entries to deliveries, an Arrow batch at a time: runs of messages of one queue.
+
+Of the messages of a run that a set of groups got, whatever takes least room is kept: nothing for all of
+them, positions for few, and for many a bit a message.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filtering.matcher import kernels
 from filtering.replay.delivery import Delivered, Delivery, Outcome
 from filtering.replay.filter_hooks import Hook, after_hooks
 
@@ -18,13 +23,19 @@ DROPPED_BY_CLIENT = "DROPPED_BY_CLIENT"
 DROPPED_BY_HOOK = "DROPPED_BY_HOOK"
 MESSAGES_IN_A_BLOCK = 1 << 15
 MILLISECONDS_IN_A_DAY = 86_400_000
+BITS_OF_A_POSITION = 32
 
 ENTRY_COLUMNS = (
     "broker_name", "topic", "queue_id", "queue_offset", "commitlog_offset", "tags_code", "store_timestamp",
     "filter_bit_map", "properties",
 )  # fmt: skip
 MATCH = pa.struct(
-    [("consumer_group", pa.list_(pa.string())), ("outcome", pa.string()), ("positions", pa.list_(pa.int32()))]
+    [
+        ("consumer_group", pa.list_(pa.string())),
+        ("outcome", pa.string()),
+        ("positions", pa.list_(pa.int32())),
+        ("bits", pa.binary()),
+    ]
 )
 COUNTS = pa.struct(
     [
@@ -48,7 +59,8 @@ BLOCK_SCHEMA = pa.schema(
         ("topic", pa.string()),
         ("queue_id", pa.int32()),
         ("store_date", pa.date32()),
-        ("queue_offset", pa.list_(pa.int64())),
+        ("queue_offset", pa.int64()),
+        ("messages", pa.int32()),
         ("commitlog_offset", pa.list_(pa.int64())),
         ("matches", pa.list_(MATCH)),
         ("counts", pa.list_(COUNTS)),
@@ -102,7 +114,8 @@ class DeliveryBlocks:
             run["topic"].slice(0, 1),
             run["queue_id"].slice(0, 1),
             pa.array([day], pa.int32()).cast(pa.date32()),
-            _one_list(run["queue_offset"]),
+            run["queue_offset"].slice(0, 1),
+            pa.array([run.num_rows], pa.int32()),
             _one_list(run["commitlog_offset"]),
             _one_list(_matches(outcome, groups)),
             _one_list(_counts(outcome, groups)),
@@ -111,13 +124,14 @@ class DeliveryBlocks:
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Slices of consecutive rows of one broker, topic, queue and day, of at most MESSAGES_IN_A_BLOCK rows."""
+    """Slices of at most MESSAGES_IN_A_BLOCK rows that follow each other in one queue, on one day."""
     if batch.num_rows == 0:
         return
     day = pc.floor(pc.divide(batch["store_timestamp"], MILLISECONDS_IN_A_DAY))
     changes = np.zeros(batch.num_rows, bool)
     for column in (batch["broker_name"], batch["topic"], batch["queue_id"], day):
         changes[1:] |= pc.not_equal(column.slice(1), column.slice(0, len(column) - 1)).to_numpy(zero_copy_only=False)
+    changes[1:] |= np.diff(batch["queue_offset"].to_numpy()) != 1
     starts = [0, *np.flatnonzero(changes).tolist(), batch.num_rows]
     for start, end in pairwise(starts):
         for at in range(start, end, MESSAGES_IN_A_BLOCK):
@@ -139,14 +153,40 @@ def _matches(outcome: Outcome, groups: pa.StringArray) -> pa.StructArray:
         _offsets([len(delivered.filters) for delivered, _ in shared]), groups.take(filters)
     )
     outcomes = pa.array([name for _, name in shared], pa.string())
-    return pa.StructArray.from_arrays([group_lists, outcomes, _positions([d for d, _ in shared])], fields=list(MATCH))
+    every = [d for d, _ in shared]
+    return pa.StructArray.from_arrays([group_lists, outcomes, _positions(every), _bits(every)], fields=list(MATCH))
+
+
+def _is_sparse(delivered: Delivered) -> bool:
+    return delivered.count * BITS_OF_A_POSITION < delivered.rows
+
+
+def _is_dense(delivered: Delivered) -> bool:
+    return delivered.rows > delivered.count >= delivered.rows / BITS_OF_A_POSITION
 
 
 def _positions(shared: list[Delivered]) -> pa.ListArray:
-    parts: list[npt.NDArray[np.int32]] = [np.empty(0, np.int32) if d.positions is None else d.positions for d in shared]
-    every = pa.array([d.positions is None for d in shared], pa.bool_())
-    values = np.concatenate(parts) if parts else np.empty(0, np.int32)
-    return pa.ListArray.from_arrays(_offsets([len(part) for part in parts]), pa.array(values), mask=every)
+    """Of those with few messages; null for the others."""
+    sparse = [d for d in shared if _is_sparse(d)]
+    counts = np.array([d.count if _is_sparse(d) else 0 for d in shared], np.int64)
+    values = np.empty(0, np.int32)
+    if sparse:
+        values = kernels.backend.expand(np.stack([d.bits for d in sparse]), np.array([d.count for d in sparse]))
+    others = pa.array([not _is_sparse(d) for d in shared], pa.bool_())
+    return pa.ListArray.from_arrays(_offsets(counts), pa.array(values), mask=others)
+
+
+def _bits(shared: list[Delivered]) -> pa.BinaryArray:
+    """Of those with many messages, but not all of them; null for the others."""
+    dense = np.array([_is_dense(d) for d in shared], bool)
+    words = [d.bits for d in shared if _is_dense(d)]
+    octets = np.stack(words).view(np.uint8) if words else np.empty((0, 0), np.uint8)
+    buffers = [
+        pa.py_buffer(np.packbits(dense, bitorder="little")),
+        _offsets(np.where(dense, octets.shape[1], 0)).buffers()[1],
+        pa.py_buffer(octets),
+    ]
+    return pa.Array.from_buffers(pa.binary(), len(shared), buffers)
 
 
 def _counts(outcome: Outcome, groups: pa.StringArray) -> pa.StructArray:
@@ -163,7 +203,7 @@ def _counts(outcome: Outcome, groups: pa.StringArray) -> pa.StructArray:
     )
 
 
-def _offsets(lengths: list[int]) -> pa.Int32Array:
+def _offsets(lengths: npt.ArrayLike) -> pa.Int32Array:
     return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
 
 

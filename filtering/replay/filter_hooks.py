@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from filtering.replay import bit_planes
 from filtering.replay.delivery import Delivered, Outcome
 
 Hook = Callable[[pa.RecordBatch], pa.BooleanArray]
@@ -54,20 +55,21 @@ def after_hooks(outcome: Outcome, hooks: Mapping[int, Sequence[Hook]], entries: 
     for shared in outcome.delivered:
         unhooked = tuple(i for i in shared.filters if i not in hooks)
         if unhooked:
-            delivered.append(Delivered(unhooked, shared.positions))
+            delivered.append(replace(shared, filters=unhooked))
         of_hooks: dict[tuple[Hook, ...], list[int]] = {}
         for i in shared.filters:
             if i in hooks:
                 of_hooks.setdefault(tuple(hooks[i]), []).append(i)
+        positions = shared.positions if of_hooks else None
         for chain, filters in of_hooks.items():
-            positions = _positions(shared, entries.num_rows)
-            kept = _kept(chain, entries if shared.positions is None else entries.take(pa.array(positions)))
+            kept = _kept(chain, entries if shared.count == shared.rows else entries.take(pa.array(positions)))
             delivered_count[filters] = np.count_nonzero(kept)
             dropped_count[filters] = np.count_nonzero(~kept)
             for chosen, into in ((kept, delivered), (~kept, dropped)):
                 if chosen.any():
-                    every = len(positions) == entries.num_rows and chosen.all()
-                    into.append(Delivered(tuple(filters), None if every else positions[chosen]))
+                    flags = np.zeros(shared.rows, bool)
+                    flags[positions] = chosen
+                    into.append(Delivered(tuple(filters), bit_planes.pack(flags), int(chosen.sum()), shared.rows))
     return replace(
         outcome,
         delivered=delivered,
@@ -75,10 +77,6 @@ def after_hooks(outcome: Outcome, hooks: Mapping[int, Sequence[Hook]], entries: 
         delivered_count=delivered_count,
         dropped_by_hook_count=dropped_count,
     )
-
-
-def _positions(shared: Delivered, rows: int) -> npt.NDArray[np.int32]:
-    return np.arange(rows, dtype=np.int32) if shared.positions is None else shared.positions
 
 
 def _kept(hooks: Sequence[Hook], entries: pa.RecordBatch) -> npt.NDArray[np.bool_]:

@@ -145,5 +145,5 @@ def test_every_group_gets_what_its_consumer_got(name: str) -> None:
 def _places(shared: list[Any], places: list[tuple[int, int]]) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for delivered in shared:
-        found += places if delivered.positions is None else [places[i] for i in delivered.positions]
+        found += [places[i] for i in delivered.positions]
     return sorted(found)

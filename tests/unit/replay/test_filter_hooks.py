@@ -2,6 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from filtering.replay import bit_planes
 from filtering.replay.delivery import Delivered, Outcome
 from filtering.replay.filter_hooks import Column, Function, after_hooks
 
@@ -11,29 +12,33 @@ ENTRIES = pa.record_batch(
 )
 
 
+def to(filters: tuple[int, ...], *positions: int) -> Delivered:
+    flags = np.isin(np.arange(ROWS), positions)
+    return Delivered(filters, bit_planes.pack(flags), len(positions), ROWS)
+
+
 def outcome(*delivered: Delivered) -> Outcome:
     counts = np.zeros(4, np.int64)
     for shared in delivered:
-        counts[list(shared.filters)] = ROWS if shared.positions is None else len(shared.positions)
+        counts[list(shared.filters)] = shared.count
     return Outcome(list(delivered), [], [], counts, counts, counts, counts * 0, counts * 0, counts * 0)
 
 
-def shown(shared: list[Delivered]) -> list[tuple[tuple[int, ...], list[int] | None]]:
-    return [(each.filters, None if each.positions is None else each.positions.tolist()) for each in shared]
+def shown(shared: list[Delivered]) -> list[tuple[tuple[int, ...], list[int]]]:
+    assert all(each.count == len(each.positions) for each in shared)
+    return [(each.filters, each.positions.tolist()) for each in shared]
 
 
 def test_hooks_part_the_filters_that_shared_messages() -> None:
-    before = outcome(
-        Delivered((0, 1, 2), None), Delivered((3,), np.array([1, 2, 5], np.int32)), Delivered((3,), np.array([4]))
-    )
+    before = outcome(to((0, 1, 2), *range(ROWS)), to((3,), 1, 2, 5), to((3,), 4))
     odd, unknown = Column("odd"), Column("unknown")
     after = after_hooks(before, {1: (odd,), 2: (odd, unknown), 3: (unknown,)}, ENTRIES)
-    assert shown(after.delivered) == [((0,), None), ((1,), [1, 3, 5]), ((2,), [1, 3, 5]), ((3,), [1, 5])]
+    assert shown(after.delivered) == [((0,), [0, 1, 2, 3, 4, 5]), ((1,), [1, 3, 5]), ((2,), [1, 3, 5]), ((3,), [1, 5])]
     assert shown(after.dropped_by_hook) == [((1,), [0, 2, 4]), ((2,), [0, 2, 4]), ((3,), [2]), ((3,), [4])]
 
 
 def test_counts_follow() -> None:
-    after = after_hooks(outcome(Delivered((0, 1), None)), {1: (Column("odd"),)}, ENTRIES)
+    after = after_hooks(outcome(to((0, 1), *range(ROWS))), {1: (Column("odd"),)}, ENTRIES)
     assert after.delivered_count.tolist() == [6, 3, 0, 0]
     assert after.dropped_by_hook_count.tolist() == [0, 3, 0, 0]
     assert after.passed_stage2.tolist() == [6, 6, 0, 0]
@@ -42,9 +47,9 @@ def test_counts_follow() -> None:
 def test_a_hook_that_keeps_all_or_nothing() -> None:
     every = Function("m:every", lambda entries: pa.array([True] * entries.num_rows), ("offset",))
     none = Function("m:none", lambda entries: pa.nulls(entries.num_rows, pa.bool_()), ("offset",))
-    after = after_hooks(outcome(Delivered((0, 1), None)), {0: (every,), 1: (none,)}, ENTRIES)
-    assert shown(after.delivered) == [((0,), None)]
-    assert shown(after.dropped_by_hook) == [((1,), None)]
+    after = after_hooks(outcome(to((0, 1), *range(ROWS))), {0: (every,), 1: (none,)}, ENTRIES)
+    assert shown(after.delivered) == [((0,), [0, 1, 2, 3, 4, 5])]
+    assert shown(after.dropped_by_hook) == [((1,), [0, 1, 2, 3, 4, 5])]
 
 
 def test_a_function_sees_only_its_messages_and_columns() -> None:
@@ -55,7 +60,7 @@ def test_a_function_sees_only_its_messages_and_columns() -> None:
         return pa.array([value > 2 for value in entries["offset"].to_pylist()])
 
     hook = Function("m:keeps_large", keeps_large, ("offset",))
-    after_hooks(outcome(Delivered((0,), np.array([1, 3]))), {0: (hook,)}, ENTRIES)
+    after_hooks(outcome(to((0,), 1, 3)), {0: (hook,)}, ENTRIES)
     assert seen == [{"offset": [1, 3]}]
 
 
