@@ -80,6 +80,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--batch", type=int, default=DEFAULT_BATCH, help="pullBatchSize; default: %(default)s")
     options = parser.parse_args(arguments)
     with Run.start("pulls", options) as run:
+        if not CONSUMEQUEUE.exists(run.spark, run.warehouse):
+            raise application.NotYetWritten(run.warehouse, CONSUMEQUEUE.name)
         for queue_id, (with_bit_map, without) in pulls_of(
             run, options.group, options.topic, options.offset, options.batch
         ).items():

@@ -31,13 +31,21 @@ SHOWN = 50
 
 
 def verify(run: Run, store: Path) -> DataFrame:
-    """A row a place where the files on disk differ from those rebuilt; a queue at a time, in the workers."""
+    """A row a place where the files on disk differ from those rebuilt; a queue at a time, in the workers.
+
+    Raises UsageError where the warehouse has no entry of the broker.
+    """
     broker = run.broker
     extension_size = broker.mapped_file_size_consume_queue_ext if broker.enable_consume_queue_ext else None
     entries = CONSUMEQUEUE.read(run.spark, run.warehouse).where(F.col("broker_name") == broker.broker_name)
     compare = _comparison(store.resolve(), broker.mapped_file_size_consume_queue, extension_size)
     with_entries = entries.select(*ENTRY_COLUMNS).groupBy("topic", "queue_id").applyInArrow(compare, DIFFERENCE_TYPES)
     known = {(row["topic"], row["queue_id"]) for row in entries.select("topic", "queue_id").distinct().collect()}
+    if not known:
+        raise application.UsageError(
+            f"{run.warehouse.location} has no entry of the broker {broker.broker_name}; give the --broker-config that "
+            "it was made with, or run ./spark-submit.sh nightly first"
+        )
     unknown = [
         (queue.parent.name, int(queue.name), kind, None, "no message of the log belongs to this queue")
         for kind in ("consumequeue", "consumequeue_ext")
@@ -63,12 +71,18 @@ def _comparison(store: Path, file_size: int, extension_size: int | None) -> Call
 
 def main(arguments: list[str]) -> None:
     parser = application.broker_parser("verify", __doc__)
-    parser.add_argument("--store", type=Path, required=True, metavar="DIR", help="the broker's store folder")
+    # Not as .store: without a --broker-config the switches are those of the last run, not what this store suggests.
+    parser.add_argument(
+        "--store", dest="compared", type=Path, required=True, metavar="DIR", help="the broker's store folder"
+    )
     options = parser.parse_args(arguments)
-    if not (options.store / "consumequeue").is_dir():
-        raise application.UsageError(f"{options.store} has no consumequeue folder; give a broker's whole store folder")
+    store: Path = options.compared
+    if not (store / "consumequeue").is_dir():
+        raise application.UsageError(f"{store} has no consumequeue folder; give a broker's whole store folder")
     with Run.start("verify", options) as run:
-        found = verify(run, options.store).orderBy("topic", "queue_id", "file", "queue_offset").collect()
+        if not CONSUMEQUEUE.exists(run.spark, run.warehouse):
+            raise application.NotYetWritten(run.warehouse, CONSUMEQUEUE.name)
+        found = verify(run, store).orderBy("topic", "queue_id", "file", "queue_offset").collect()
     if not found:
         print("identical: every consume queue and extension file is what the commitlog says, byte for byte")
         return

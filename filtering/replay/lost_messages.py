@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import Subscription
+from filtering.replay import bit_planes
 from filtering.replay.delivery import Delivered, Delivery
 from filtering.replay.message_filter import MessageFilter, message_filters
 from filtering.subscriptions.events import Operation, SubscriptionEvent
@@ -143,6 +144,5 @@ def _flags(shared: Sequence[Delivered], filters: int, rows: int) -> npt.NDArray[
     """Which entries went to each filter, shape (filters, rows)."""
     flags = np.zeros((filters, rows), bool)
     for each in shared:
-        for i in each.filters:
-            flags[i, slice(None) if each.positions is None else each.positions] = True
+        flags[list(each.filters)] = bit_planes.unpack(each.bits, rows)
     return flags

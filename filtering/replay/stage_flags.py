@@ -38,7 +38,7 @@ class StageFlags:
             returned = self._delivery.run(batch["properties"], batch["tags_code"], times, no_bit_maps)
             stage2 = np.zeros(rows, bool)
             for shared in (*returned.delivered, *returned.dropped_by_client):
-                stage2[slice(None) if shared.positions is None else shared.positions] = True
+                stage2 |= bit_planes.unpack(shared.bits, rows)
             flags = [pa.array(bit_planes.unpack(bits, rows)[0]) for bits in (stage1, tags)]
             yield pa.RecordBatch.from_arrays(
                 [batch["queue_id"], batch["queue_offset"], batch["size"], *flags, pa.array(stage2)],

@@ -1,6 +1,7 @@
 """deliver with the filter hooks of clients."""
 
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -124,3 +125,20 @@ def test_a_group_without_a_subscription() -> None:
     hook = FilterHook("cg_nobody", "TagLab", "true", None)
     with pytest.raises(application.UsageError, match="cg_nobody on TagLab: the group has no subscription"):
         check_groups([hook], [MessageFilter("cg_nobody", "OrderEvents")])
+
+
+def test_a_changed_hook_is_another_input(tmp_path: Path) -> None:
+    entry = "- {group: g, topic: T, predicate: queue_id = 0}\n- {group: g, topic: T, function: 'my_hook:f'}"
+    (tmp_path / "hooks.yaml").write_text(entry)
+    seen = []
+    for code in ("f = print", "f = print", "f = repr"):
+        (tmp_path / "my_hook.py").write_text(code)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(tmp_path)
+            patch.delitem(sys.modules, "my_hook", raising=False)
+            seen.append(repr(read_filter_hooks(tmp_path / "hooks.yaml")))
+    assert seen[0] == seen[1] != seen[2]
+    (tmp_path / "hooks.yaml").write_text(entry.replace("queue_id = 0", "queue_id = 1"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        assert repr(read_filter_hooks(tmp_path / "hooks.yaml")) != seen[2]

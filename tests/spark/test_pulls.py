@@ -61,6 +61,11 @@ def test_every_pull_has_its_status(replayed: Replayed, capsys: pytest.CaptureFix
     assert "without bit map: 1 pulls, 22 scanned, 22 read, 0 found" in told
 
 
+def test_a_warehouse_before_its_first_night(tmp_path: Path) -> None:
+    with pytest.raises(application.UsageError, match="has no consumequeue yet; run"):
+        pulls.main(arguments(Warehouse.at(str(tmp_path)), "cg_sql_retry", "OrderEvents"))
+
+
 def test_a_group_without_pulls_says_why(replayed: Replayed, tmp_path: Path) -> None:
     warehouse = replayed("small")
     with pytest.raises(application.UsageError, match="cg_nobody has no subscription to TagLab"):

@@ -13,18 +13,20 @@ from tests.captures import UNDAMAGED, capture, rows
 Replayed = Callable[[str], Warehouse]
 
 
-def arguments(name: str, warehouse: Warehouse, store: Path) -> list[str]:
-    conf = capture(name) / "broker.conf"
-    return ["--warehouse", warehouse.location, "--store", str(store), "--broker-config", str(conf)]
+def arguments(warehouse: Warehouse, store: Path) -> list[str]:
+    """The broker's switches are those of the night that made the warehouse."""
+    return ["--warehouse", warehouse.location, "--store", str(store)]
 
 
 @pytest.mark.parametrize("name", UNDAMAGED)
 def test_the_brokers_own_files_are_identical(replayed: Replayed, capsys: pytest.CaptureFixture[str], name: str) -> None:
-    verify.main(arguments(name, replayed(name), capture(name) / "store"))
+    verify.main(arguments(replayed(name), capture(name) / "store"))
     assert "identical: every consume queue and extension file" in capsys.readouterr().out
 
 
-def test_every_damage_is_named(replayed: Replayed, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_every_damage_is_named(
+    replayed: Replayed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     warehouse = replayed("small")
     store = tmp_path / "store"
     shutil.copytree(capture("small") / "store", store)
@@ -35,10 +37,14 @@ def test_every_damage_is_named(replayed: Replayed, capsys: pytest.CaptureFixture
     shutil.copytree(store / "consumequeue/TagLab/0", store / "consumequeue/Phantom/5")
     shutil.copytree(store / "consumequeue_ext/TagLab/0", store / "consumequeue_ext/TagLab/77")
     flip(store / "consumequeue_ext/OrderEvents/3/00000000000000002048", -1)
-    with pytest.raises(application.Differences, match=r"^8 differences, the first 8 above$"):
-        verify.main(arguments("small", warehouse, store))
+    monkeypatch.setattr("sys.argv", ["verify", *arguments(warehouse, store)])
+    with pytest.raises(SystemExit) as exit:
+        application.run(verify.main)
+    assert exit.value.code == 3
     unit = "00220000000000000000000001a1fc7e8c1b000e{}01000000000100201040105018"
-    assert capsys.readouterr().out.splitlines() == [
+    told = capsys.readouterr()
+    assert told.err == "mqsieve: 8 differences, the first 8 above\n"
+    assert told.out.splitlines() == [
         "DeviceTelemetry/1: consumequeue/00000000000000000000: the file is missing",
         "DeviceTelemetry/1: consumequeue/00000000000000001000: the file is missing",
         "OrderEvents/0: consumequeue/00000000000000000000, entry 7: size is 686, should be 687",
@@ -69,4 +75,17 @@ def last_file(folder: Path) -> str:
 
 def test_a_store_without_a_consume_queue(replayed: Replayed, tmp_path: Path) -> None:
     with pytest.raises(application.UsageError, match="no consumequeue folder"):
-        verify.main(arguments("small", replayed("small"), tmp_path))
+        verify.main(arguments(replayed("small"), tmp_path))
+
+
+def test_a_broker_that_the_warehouse_does_not_know(replayed: Replayed, tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerName=broker-b\n")
+    store = capture("small") / "store"
+    with pytest.raises(application.UsageError, match="has no entry of the broker broker-b; give the --broker-config"):
+        verify.main([*arguments(replayed("small"), store), "--broker-config", str(conf)])
+
+
+def test_a_warehouse_before_its_first_night(tmp_path: Path) -> None:
+    with pytest.raises(application.UsageError, match="has no consumequeue yet; run"):
+        verify.main(arguments(Warehouse.at(str(tmp_path)), capture("small") / "store"))
