@@ -6,6 +6,7 @@ get to Python differs.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, urlparse
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame
 
 Kernel = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 ROWS_IN_A_BATCH = 1 << 15
+TASKS_A_CORE = 4
 
 
 def map_rows(table: DataFrame, broker_name: str, columns: Sequence[str], kernel: Kernel, types: str) -> DataFrame:
@@ -36,7 +38,8 @@ def map_rows(table: DataFrame, broker_name: str, columns: Sequence[str], kernel:
         for group in range(pq.read_metadata(path).num_row_groups)
     ]
     reader = _Reader(pieces, broker_name, tuple(columns), kernel)
-    return spark.range(0, len(pieces), 1, max(1, len(pieces))).mapInArrow(reader, types)
+    tasks = max(1, min(len(pieces), TASKS_A_CORE * (os.cpu_count() or 1)))
+    return spark.range(0, len(pieces), 1, tasks).mapInArrow(reader, types)
 
 
 @dataclass(frozen=True)
