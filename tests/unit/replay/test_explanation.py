@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from typing import Any
 
 from filtering.replay.explanation import Verdict, explain
@@ -17,6 +18,7 @@ def filters(name: str) -> dict[tuple[str, str], MessageFilter]:
     return {(each.consumer_group, each.topic): each for each in message_filters(in_force, broker(name))}
 
 
+@cache
 def messages(name: str, topic: str) -> list[dict[str, Any]]:
     return [
         row | {"properties": dict(row["properties"] or ())}
