@@ -87,7 +87,7 @@ spark_options=()
 job_options=()
 master=
 properties_file=$root/conf/local.conf
-level=error
+level=fatal
 while [ $# -gt 0 ]; do
   case $job:$1 in
     test:* | python:* | bench:*) job_options+=("$1") ;;

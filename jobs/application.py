@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,6 +21,7 @@ ADVICE: dict[type[OSError], str] = {
     IsADirectoryError: "give a file",
     NotADirectoryError: "give a folder",
 }
+_CAUSE = re.compile(r"^(?:Caused by: |: )?((?:[\w$]+\.)*[A-Z][\w$]*(?:Error|Exception): .+)$", re.MULTILINE)
 DONE, FAILED, USAGE, AUDIT_FAILED, LOST_RACE = 0, 1, 2, 3, 4
 
 
@@ -58,7 +60,7 @@ def told(error: OSError) -> str:
     """What is wrong with a file, and what to do."""
     what = (error.strerror or str(error)).lower()
     advice = next((advice for kind, advice in ADVICE.items() if isinstance(error, kind)), None)
-    return f"{error.filename}: {what}" + (f"; {advice}" if advice else "")
+    return ": ".join(filter(None, (error.filename, what))) + (f"; {advice}" if advice else "")
 
 
 def parser(job: str, description: str | None) -> Parser:
@@ -141,10 +143,16 @@ def run(main: Callable[[list[str]], None]) -> NoReturn:
         if "Concurrent" in type(error).__name__ or "DELTA_CONCURRENT" in str(error):
             code = _say(LOST_RACE, "another writer committed first: run the same command again", error)
         else:
-            first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
-            code = _say(FAILED, f"failed: {first_line} (-v shows all)", error)
+            code = _say(FAILED, f"failed: {_cause(error)} (-v shows all)", error)
     sys.stdout.flush()
     sys.exit(code)
+
+
+def _cause(error: Exception) -> str:
+    """The line that names what went wrong first: an error of Spark quotes whole stack traces."""
+    text = str(error).strip() or type(error).__name__
+    causes = _CAUSE.findall(text)
+    return str(causes[-1]) if causes else text.splitlines()[0]
 
 
 def _find_stderr() -> None:

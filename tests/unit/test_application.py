@@ -1,0 +1,87 @@
+"""Whatever goes wrong in a job: one line, and an exit code that a scheduler can act on."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+import pytest
+
+from jobs import application
+from schemas.warehouse import WarehouseBusy
+
+SPARK = """An error occurred while calling o1216.save.
+: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/w/x. SQLSTATE: 58030
+	at org.apache.spark.sql.errors.QueryExecutionErrors$.taskFailedWhileWritingRowsError(QueryExecutionErrors.scala:843)
+Caused by: java.io.IOException: No space left on device
+	at java.base/java.io.FileOutputStream.writeBytes(Native Method)
+"""
+PYTHON = """Job aborted due to stage failure
+Caused by: org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] Traceback (most recent call last):
+  File "/work/filtering/x.py", line 90, in __call__
+    yield self._block(topic, run)
+AttributeError: no such thing
+ SQLSTATE: 38000
+	at org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:665)
+"""
+FAILURES: list[tuple[BaseException | None, int, str]] = [
+    (None, 0, ""),
+    (application.UsageError("give a folder"), 2, "mqsieve: give a folder\n"),
+    (ValueError("bad\n  value"), 2, "mqsieve: bad value\n"),
+    (
+        FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/x"),
+        2,
+        "mqsieve: /x: no such file or directory; check the path\n",
+    ),
+    (IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), "/x"), 2, "mqsieve: /x: is a directory; give a file\n"),
+    (application.Differences("3 differences"), 3, "mqsieve: 3 differences\n"),
+    (WarehouseBusy("another run is writing"), 4, "mqsieve: another run is writing\n"),
+    (
+        RuntimeError("[DELTA_CONCURRENT_APPEND] ConcurrentAppendException\n\tat x"),
+        4,
+        "mqsieve: another writer committed first: run the same command again\n",
+    ),
+    (RuntimeError(SPARK), 1, "mqsieve: failed: java.io.IOException: No space left on device (-v shows all)\n"),
+    (RuntimeError(PYTHON), 1, "mqsieve: failed: AttributeError: no such thing (-v shows all)\n"),
+    (RuntimeError("one\ntwo"), 1, "mqsieve: failed: one (-v shows all)\n"),
+    (RuntimeError(), 1, "mqsieve: failed: RuntimeError (-v shows all)\n"),
+    (
+        KeyboardInterrupt(),
+        1,
+        "mqsieve: interrupted; nothing half-done is visible, run the same command again\n",
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "told"), FAILURES)
+def test_a_failure_is_one_line(
+    error: BaseException | None,
+    code: int,
+    told: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["job", "--option"])
+    monkeypatch.delenv("MQSIEVE_LOG_LEVEL", raising=False)
+
+    def main(arguments: list[str]) -> None:
+        assert arguments == ["--option"]
+        if error is not None:
+            raise error
+
+    with pytest.raises(SystemExit) as ended:
+        application.run(main)
+    assert (ended.value.code, capsys.readouterr().err) == (code, told)
+
+
+def test_verbose_shows_where(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MQSIEVE_LOG_LEVEL", "info")
+
+    def main(arguments: list[str]) -> None:
+        raise RuntimeError("deep inside")
+
+    with pytest.raises(SystemExit):
+        application.run(main)
+    told = capsys.readouterr().err
+    assert told.startswith("mqsieve: failed: deep inside (-v shows all)\nTraceback (most recent call last):")
