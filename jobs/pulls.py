@@ -25,10 +25,9 @@ SHOWN = 20
 
 def pulls_of(run: Run, group: str, topic: str, begin_offset: int | None, batch: int) -> dict[int, list[list[Pull]]]:
     """By queue: the pulls as the broker is, and as they would be without bit maps, from an offset (None: the first)."""
-    entries = CONSUMEQUEUE.read(run.spark, run.warehouse).where(
-        (F.col("broker_name") == run.broker.broker_name) & (F.col("topic") == topic)
-    )
-    (log_end,) = entries.agg(F.max("store_timestamp")).collect()
+    of_broker = CONSUMEQUEUE.read(run.spark, run.warehouse).where(F.col("broker_name") == run.broker.broker_name)
+    (log_end,) = of_broker.agg(F.max("store_timestamp")).collect()
+    entries = of_broker.where(F.col("topic") == topic)
     history = subscriptions.rows(run.spark, run.warehouse)
     in_force = in_force_at_the_end(history, log_end[0] or 0, run.broker)
     wanted = [row for row in in_force if (row.consumer_group, row.topic) == (group, topic)]
