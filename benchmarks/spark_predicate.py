@@ -1,22 +1,25 @@
 """What a transpiled predicate costs Catalyst beside one written by hand, on the same rows in one run.
 
-    python benchmarks/spark_predicate.py [ROWS] [ROUNDS]
+    python -m benchmarks.spark_predicate [--messages 5000000] [--rounds 5] [--output DIR]
 
 Rows are messages with eight properties in a map column, in Parquet. Both predicates must count the same.
-Times are seconds, the median of ROUNDS taken in turns after one for warming up; the hand-written predicate
-casts without a guard, so it would fail, or count other messages, on text that is no number.
+Times are seconds, the median of rounds taken in turns after one for warming up; the hand-written predicate
+casts without a guard, so it would fail, or count other messages, on text that is no number. Writes
+spark_predicate.json.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
-import sys
 import tempfile
 import time
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.machine import machine
 from filtering import sql92
 from jobs.session import spark_session
 
@@ -36,14 +39,23 @@ BY_HAND = {
 }
 
 
-def main(rows: int = 5_000_000, rounds: int = 5) -> None:
-    spark = spark_session("spark_predicate benchmark")
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=5_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    options = parser.parse_args()
+    spark = spark_session("mqsieve benchmark of predicates")
     with tempfile.TemporaryDirectory() as directory:
         path = f"{directory}/messages"
-        spark.range(rows).selectExpr(MESSAGES).repartition(4).write.parquet(path)
+        spark.range(options.messages).selectExpr(MESSAGES).repartition(4).write.parquet(path)
+        results = []
         for expression, by_hand in BY_HAND.items():
-            print(json.dumps(_compared(spark, path, expression, by_hand, rounds)), flush=True)
-    spark.stop()
+            results.append(_compared(spark, path, expression, by_hand, options.rounds))
+            print(json.dumps(results[-1]), flush=True)
+    document = {"machine": machine(), "messages": options.messages, "rounds": options.rounds, "predicates": results}
+    options.output.mkdir(parents=True, exist_ok=True)
+    (options.output / "spark_predicate.json").write_text(json.dumps(document, indent=2) + "\n")
 
 
 def _compared(spark: SparkSession, path: str, expression: str, by_hand: str, rounds: int) -> dict[str, object]:
@@ -74,4 +86,4 @@ def _counted(messages: DataFrame, predicate: str) -> tuple[int, float]:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main()
