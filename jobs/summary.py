@@ -154,7 +154,8 @@ def print_steps(run: Run) -> None:
     """The switches that were replayed, what each step wrote, and where."""
     bit_map = "on" if run.broker.enable_calc_filter_bit_map and run.broker.enable_consume_queue_ext else "off"
     sql92 = "on" if run.broker.enable_property_filter else "off"
-    print(f"broker {run.broker.broker_name} ({run.broker_source}): property filter {sql92}, filter bit map {bit_map}")
+    print(f"broker {run.broker.broker_name}: property filter {sql92}, filter bit map {bit_map}")
+    print(f"  ({run.broker_source})")
     for step in run.steps:
         done = "nothing new" if step.rows is None else f"{step.rows:,} rows in {', '.join(step.wrote) or 'no table'}"
         print(f"  {step.job:<9}{step.seconds:>6.1f} s  {done}")

@@ -33,7 +33,7 @@ def test_bit_maps_count_as_on_where_the_store_has_an_extension(
     for job in (dispatch, deliver):
         job.main(["--warehouse", str(tmp_path)])
         told = capsys.readouterr().out
-        assert "as in the last run): property filter on, filter bit map on" in told
+        assert "property filter on, filter bit map on\n  (no --broker-config: as in the last run)\n" in told
         assert "nothing new" in told
 
     night("plain", tmp_path, "--broker-config", str(capture("plain") / "broker.conf"))
