@@ -120,13 +120,25 @@ export MQSIEVE_LOG_LEVEL=$level
 [ -t 2 ] && export MQSIEVE_TERMINAL=1
 resolve_delta io.delta:delta-spark_4.2_2.13:4.4.0
 
-# Class-data sharing: the first job leaves an archive of the classes it loaded, later JVMs start from it.
-archive=$cache/spark.jsa
-quiet="-Xlog:cds=off -Xlog:cds+dynamic=off"
 java_options="-Dlog4j2.configurationFile=file:$root/conf/log4j2.properties"
-[ -s "$archive" ] && java_options="$java_options -XX:SharedArchiveFile=$archive $quiet"
+quiet="-Xlog:cds=off -Xlog:cds+dynamic=off"
+
+# Class-data sharing: leaves an archive of the classes that jobs load, which later JVMs start from.
+share_classes() {
+  local archive=$cache/spark.jsa
+  if [ ! -s "$archive" ]; then
+    echo "mqsieve: first use: preparing Java's class archive (half a minute)" >&2
+    SPARK_LOCAL_IP=127.0.0.1 SPARK_SUBMIT_OPTS="$java_options -XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit=$archive.new.$$ $quiet" \
+      "$SPARK_HOME/bin/spark-submit" --properties-file "$root/conf/local.conf" --driver-class-path "$cache/jars/*" \
+      "$root/conf/load_classes.py" >"$cache/load_classes.log" 2>&1 ||
+      stop "a first small job failed; $cache/load_classes.log tells why."
+    mv -f "$archive.new.$$" "$archive"
+  fi
+  java_options="$java_options -XX:SharedArchiveFile=$archive $quiet"
+}
 
 local_java() {
+  share_classes
   export SPARK_LOCAL_IP=${SPARK_LOCAL_IP:-127.0.0.1}
   export SPARK_SUBMIT_OPTS="${SPARK_SUBMIT_OPTS:-} $java_options"
 }
@@ -148,13 +160,6 @@ submit() {
 case $master in
   '' | local*)
     spark_options+=(--driver-class-path "$cache/jars/*")
-    if [ ! -s "$archive" ]; then
-      java_options="$java_options -XX:ArchiveClassesAtExit=$archive.new $quiet"
-      local_java
-      submit || exit $?
-      mv -f "$archive.new" "$archive" 2>/dev/null || true
-      exit 0
-    fi
     local_java
     ;;
   *)
