@@ -187,7 +187,7 @@ def _timed(work: Callable[[], object]) -> float:
 
 def measure(spark: SparkSession, folder: Path, messages: int, groups: int, rounds: int) -> dict[str, object]:
     """The medians of ``rounds``, after one to warm up."""
-    contest = Contest(spark, folder, messages, workload.subscriptions(groups, 1))
+    contest = Contest(spark, folder, messages, workload.selective_subscriptions(groups, 1))
     matches = contest.check()
     engines = contest.engines()
     times: dict[str, list[float]] = {name: [] for name in engines}

@@ -22,7 +22,7 @@ MESSAGES, BATCH, GROUPS = 500_000, 16_384, 1_000
 
 
 def main() -> None:
-    batch, expressions = workload.messages(BATCH, 1), workload.subscriptions(GROUPS, 1)
+    batch, expressions = workload.messages(BATCH, 1), workload.selective_subscriptions(GROUPS, 1)
     matcher = Matcher([compile(expression).predicate for expression in expressions])
     spark = spark_session("mqsieve quick benchmark")
     with tempfile.TemporaryDirectory() as folder:

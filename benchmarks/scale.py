@@ -33,7 +33,7 @@ T = TypeVar("T")
 def prepare(folder: Path, messages: int, groups: int) -> None:
     spark = spark_session("mqsieve benchmark of scale")
     generate(spark, folder, messages)
-    subscribe(spark, folder, workload.subscriptions(groups, 1))
+    subscribe(spark, folder, workload.selective_subscriptions(groups, 1))
 
 
 def measure(folder: Path, messages: int, rounds: int) -> dict[str, float]:

@@ -2,13 +2,16 @@
 
 A message has eight properties: region (20 values), price (0 to 1000, two decimals), qty (0 to 500), color (12), level
 (5), userId (a million), channel (30) and flag (true or false); color, channel and flag are each missing from 3 % of the
-messages. A subscription has one to five conditions under AND, OR and NOT; about three in ten messages match one.
+messages. A subscription has one to five conditions under AND, OR and NOT. ``subscriptions`` are broad: about three in
+ten messages match one. ``selective_subscriptions`` are those of them that at most one message in fifty matches.
 """
 
 import random
 
 import numpy as np
 import pyarrow as pa
+
+from filtering.matcher import match
 
 REGIONS = [
     *("cn-hangzhou", "cn-shanghai", "cn-beijing", "cn-shenzhen", "cn-hongkong", "ap-southeast-1", "ap-southeast-2"),
@@ -20,6 +23,7 @@ LEVELS = ["bronze", "silver", "gold", "platinum", "diamond"]
 CHANNELS = [f"ch{i:02}" for i in range(30)]
 TEXTS = {"region": REGIONS, "color": COLORS, "level": LEVELS, "channel": CHANNELS}
 MISSING = 0.03
+SAMPLE = 5_000
 
 
 def messages(count: int, seed: int) -> pa.RecordBatch:
@@ -50,6 +54,16 @@ def messages(count: int, seed: int) -> pa.RecordBatch:
 def subscriptions(count: int, seed: int) -> list[str]:
     rng = random.Random(seed)
     return [_expression(rng) for _ in range(count)]
+
+
+def selective_subscriptions(count: int, seed: int) -> list[str]:
+    rng, sample = random.Random(seed), messages(SAMPLE, seed)
+    chosen: list[str] = []
+    while len(chosen) < count:
+        expressions = [_expression(rng) for _ in range(count)]
+        counts = match(sample, expressions).counts()
+        chosen += [text for text, n in zip(expressions, counts.tolist(), strict=True) if 0 < n <= SAMPLE / 50]
+    return chosen[:count]
 
 
 def _expression(rng: random.Random) -> str:

@@ -26,9 +26,9 @@ CONSUMEQUEUE = Table(
         GENERATED ALWAYS AS (date_add(DATE'1970-01-01', CAST(store_timestamp DIV 86400000 AS INT)))
         COMMENT 'day of store_timestamp, UTC'
     """,
-    cluster_by=("broker_name", "topic", "store_date"),
+    partition_by=("broker_name",),
     constraints={"queue_offset_not_negative": "queue_offset >= 0"},
     statistics_on=(
-        "broker_name", "topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp", "store_date",
+        "topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp", "store_date",
     ),
 )  # fmt: skip

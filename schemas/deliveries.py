@@ -42,8 +42,8 @@ DELIVERY_BLOCKS = Table(
         dropped_by_hook: BIGINT, bit_map_false_positives: BIGINT, evaluation_errors: BIGINT
     >> NOT NULL COMMENT 'of every group of the topic, for the run'
     """,
-    cluster_by=("broker_name", "topic", "store_date"),
-    statistics_on=("broker_name", "topic", "queue_id", "store_date"),
+    partition_by=("broker_name",),
+    statistics_on=("topic", "queue_id", "store_date"),
 )
 
 

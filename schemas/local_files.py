@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
@@ -22,9 +21,9 @@ TASKS_A_CORE = 4
 
 
 def map_rows(table: DataFrame, broker_name: str, columns: Sequence[str], kernel: Kernel, types: str) -> DataFrame:
-    """``kernel`` over the broker's rows of a table, ``columns`` of them, in Arrow batches in the order of the files.
+    """``kernel`` over the broker's rows of a table that is partitioned by broker_name, in the order of the files.
 
-    ``types``: the columns that the kernel makes, as DDL.
+    It sees Arrow batches of ``columns``. ``types``: the columns that the kernel makes, as DDL.
     """
     spark = table.sparkSession
     rows = table.where(table["broker_name"] == broker_name)
@@ -59,9 +58,16 @@ class _Reader:
         return self.kernel(self._batches(indices))
 
     def _batches(self, indices: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        stored = [name for name in self.columns if name != "broker_name"]
         for batch in indices:
             for index in batch["id"].to_pylist():
                 piece = self.pieces[index]
                 with pq.ParquetFile(piece.path, memory_map=True) as file:
-                    for rows in file.iter_batches(ROWS_IN_A_BATCH, [piece.row_group], self.columns, use_threads=False):
-                        yield rows.filter(pc.equal(rows["broker_name"], self.broker_name))
+                    for rows in file.iter_batches(ROWS_IN_A_BATCH, [piece.row_group], stored, use_threads=False):
+                        yield self._with_broker(rows)
+
+    def _with_broker(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """A file leaves out the columns that its table is partitioned by."""
+        broker_name = pa.repeat(pa.scalar(self.broker_name), rows.num_rows)
+        columns = [broker_name if name == "broker_name" else rows[name] for name in self.columns]
+        return pa.RecordBatch.from_arrays(columns, self.columns)

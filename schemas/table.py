@@ -33,6 +33,7 @@ class Table:
     comment: str
     columns: str
     cluster_by: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
     constraints: dict[str, str] = field(default_factory=dict)
     statistics_on: tuple[str, ...] = ()
 
@@ -44,10 +45,12 @@ class Table:
         if self.statistics_on:
             properties["delta.dataSkippingStatsColumns"] = ",".join(self.statistics_on)
         listed = ", ".join(f"'{key}' = {sql_text(value)}" for key, value in properties.items())
-        clustered = f"CLUSTER BY ({', '.join(self.cluster_by)})" if self.cluster_by else ""
+        layout = f"CLUSTER BY ({', '.join(self.cluster_by)})" if self.cluster_by else ""
+        if self.partition_by:
+            layout = f"PARTITIONED BY ({', '.join(self.partition_by)})"
         spark.sql(
             f"CREATE TABLE IF NOT EXISTS {warehouse.identifier(self.name)} ({self.columns}) USING delta "
-            f"{clustered} COMMENT {sql_text(self.comment)} TBLPROPERTIES ({listed})"
+            f"{layout} COMMENT {sql_text(self.comment)} TBLPROPERTIES ({listed})"
         )
 
     def exists(self, spark: SparkSession, warehouse: Warehouse) -> bool:

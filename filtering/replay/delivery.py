@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from filtering.matcher import Matcher
+from filtering.matcher import Matcher, Matches
 from filtering.predicate import FALSE, TRUE, Predicate
 from filtering.replay import bit_planes
 from filtering.replay.bit_planes import Words
@@ -92,20 +92,20 @@ class Delivery:
         rows = len(store_timestamps)
         matches = self._matcher.match(properties, tags_codes)
         role_counts = np.append(matches.counts(), (rows, 0))
-        bits = _with_constants(matches.bits, rows)
         expression_only = (self._tags == self._true) & (self._client_tags == self._true) & ~self._uses_bit_map
         passed_stage1 = np.full(len(self.filters), rows, np.int64)
         passed_stage2 = role_counts[self._expression]
         delivered_count = passed_stage2.copy()
         false_positives = np.zeros(len(self.filters), np.int64)
         errors = role_counts[self._failure]
-        delivered = _Sharing(bits, role_counts, rows)
-        dropped = _Sharing(bits, role_counts, rows)
+        delivered = _Sharing(matches, role_counts)
+        dropped = _Sharing(matches, role_counts)
         for i in np.flatnonzero(expression_only & (delivered_count > 0)).tolist():
             delivered.add_predicate(i, int(self._expression[i]))
 
         others = np.flatnonzero(~expression_only)
         if len(others):
+            bits = _with_constants(matches)
             planes, readable = bit_planes.from_bit_maps(bit_maps, self._bit_num)
         for start in range(0, len(others), FILTERS_AT_ONCE):
             chunk = others[start : start + FILTERS_AT_ONCE]
@@ -153,7 +153,7 @@ class Delivery:
     ) -> Words:
         """Which entries pass on the consume queue alone: packed bits, shape (filters, words)."""
         rows = len(store_timestamps)
-        bits = _with_constants(self._matcher.match(pa.nulls(rows, EMPTY_PROPERTIES), tags_codes).bits, rows)
+        bits = _with_constants(self._matcher.match(pa.nulls(rows, EMPTY_PROPERTIES), tags_codes))
         planes, readable = bit_planes.from_bit_maps(bit_maps, self._bit_num)
         every = np.arange(len(self.filters))
         return self._stage1(every, bits, planes, self._held_against_bit_map(every, store_timestamps, readable))
@@ -185,9 +185,9 @@ class Delivery:
 class _Sharing:
     """Collects filters that let the same messages through."""
 
-    def __init__(self, bits: Words, counts: Counts, rows: int) -> None:
-        """``bits`` and ``counts``: of every predicate."""
-        self._bits, self._counts, self._rows = bits, counts, rows
+    def __init__(self, matches: Matches, counts: Counts) -> None:
+        """``counts``: of the predicates of ``matches``, then of TRUE."""
+        self._matches, self._counts = matches, counts
         self._by_predicate: dict[int, list[int]] = {}
         self._by_bits: dict[bytes, tuple[int, list[int]]] = {}
 
@@ -198,19 +198,27 @@ class _Sharing:
         self._by_bits.setdefault(bits.tobytes(), (count, []))[1].append(message_filter)
 
     def shared(self) -> list[Delivered]:
+        rows, of_predicates = self._matches.rows, list(self._matches.bits)
+        every = bit_planes.pack(np.ones(rows, bool))
+        counts = self._counts.tolist()
         by_predicate = [
-            Delivered(tuple(filters), self._bits[predicate], int(self._counts[predicate]), self._rows)
+            Delivered(
+                tuple(filters),
+                of_predicates[predicate] if predicate < len(of_predicates) else every,
+                counts[predicate],
+                rows,
+            )
             for predicate, filters in self._by_predicate.items()
         ]
         by_bits = [
-            Delivered(tuple(filters), np.frombuffer(bits, np.uint64), count, self._rows)
+            Delivered(tuple(filters), np.frombuffer(bits, np.uint64), count, rows)
             for bits, (count, filters) in self._by_bits.items()
         ]
         return by_predicate + by_bits
 
 
-def _with_constants(bits: Words, rows: int) -> Words:
+def _with_constants(matches: Matches) -> Words:
     """The bits of TRUE and FALSE after those of the predicates."""
-    constants = np.zeros((2, bits.shape[1]), np.uint64)
-    constants[0] = bit_planes.pack(np.ones(rows, bool))
-    return np.concatenate([bits, constants])
+    constants = np.zeros((2, matches.bits.shape[1]), np.uint64)
+    constants[0] = bit_planes.pack(np.ones(matches.rows, bool))
+    return np.concatenate([matches.bits, constants])

@@ -17,7 +17,7 @@ from filtering.sql92.outcome import Outcome
 from filtering.sql92.spark_leaves import Column
 from filtering.sql92.spark_sql import spark_sql
 
-_REMEMBERED = 4096
+_REMEMBERED = 16_384
 
 
 class CompiledExpression:
