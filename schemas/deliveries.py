@@ -13,7 +13,7 @@ from schemas.warehouse import Warehouse
 BLOCK_TYPES = (
     "broker_name string, topic string, queue_id int, store_date date, queue_offset bigint, messages int, "
     "commitlog_offset array<bigint>, matches array<struct<consumer_group: array<string>, outcome: string, "
-    "positions: array<int>, bits: binary>>, counts array<struct<consumer_group: string, passed_stage1: bigint, "
+    "positions: binary, bits: binary>>, counts array<struct<consumer_group: string, passed_stage1: bigint, "
     "passed_stage2: bigint, delivered: bigint, dropped_by_hook: bigint, bit_map_false_positives: bigint, "
     "evaluation_errors: bigint>>"
 )
@@ -34,7 +34,7 @@ DELIVERY_BLOCKS = Table(
         consumer_group: ARRAY<STRING> COMMENT 'groups that got the same messages of the run',
         outcome: STRING COMMENT
             'DELIVERED, or after the broker returned it: DROPPED_BY_CLIENT (tag check), DROPPED_BY_HOOK (filter hook)',
-        positions: ARRAY<INT> COMMENT 'which messages of the run, from 0, where they are few',
+        positions: BINARY COMMENT 'which messages of the run, from 0, where they are few: two octets each, big-endian',
         bits: BINARY COMMENT 'the same where they are many: bit i % 8 of octet i / 8; both null: every message'
     >> NOT NULL,
     counts ARRAY<STRUCT<
@@ -66,25 +66,35 @@ def pairs(blocks: DataFrame) -> DataFrame:
         )
     )  # fmt: skip
     every = F.sequence(F.lit(0), F.col("messages") - 1)
-    of_bits = F.when(F.col("bits").isNotNull(), _positions_of_bits())
+    positions = F.when(F.col("positions").isNotNull(), _positions()).when(
+        F.col("bits").isNotNull(), _positions_of_bits()
+    )
     return of_groups.select(
         *run, "consumer_group", "outcome", "queue_offset", "commitlog_offset",
-        F.explode(F.coalesce("positions", of_bits, every)).alias("position"),
+        F.explode(F.coalesce(some, every)).alias("position"),
     ).select(
         "consumer_group", *run, (F.col("queue_offset") + F.col("position")).alias("queue_offset"),
         F.get("commitlog_offset", "position").alias("commitlog_offset"), "outcome",
     )  # fmt: skip
 
 
-def _positions_of_bits() -> Column:
-    def octet(at: Column) -> Column:
-        return F.conv(F.hex(F.substring("bits", at + 1, F.lit(1))), 16, 10).cast("int")
+def _unsigned(column: str, at: Column, octets: int) -> Column:
+    """The number in some octets of a binary column, big-endian; ``at`` is from 0."""
+    return F.conv(F.hex(F.substring(column, at + 1, F.lit(octets))), 16, 10).cast("int")
 
+
+def _positions() -> Column:
+    count = (F.octet_length("positions") / 2).cast("int")
+    numbers = F.filter(F.sequence(F.lit(0), count), lambda number: number < count)
+    return F.transform(numbers, lambda number: _unsigned("positions", number * 2, 2))
+
+
+def _positions_of_bits() -> Column:
     def positions(octet: Column, at: Column) -> Column:
         each = (F.when(octet.bitwiseAND(1 << bit) != 0, at * 8 + bit) for bit in range(8))
         return F.array_compact(F.array(*each))
 
-    octets = F.transform(F.sequence(F.lit(0), F.octet_length("bits") - 1), octet)
+    octets = F.transform(F.sequence(F.lit(0), F.octet_length("bits") - 1), lambda at: _unsigned("bits", at, 1))
     return F.flatten(F.transform(octets, positions))
 
 

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 Kernel = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-ROWS_IN_A_BATCH = 1 << 15
-TASKS_A_CORE = 4
+ROWS_IN_A_BATCH = 1 << 16
+ROWS_IN_A_TASK = 1 << 21
 
 
 def map_rows(table: DataFrame, broker_name: str, columns: Sequence[str], kernel: Kernel, types: str) -> DataFrame:
@@ -31,25 +31,35 @@ def map_rows(table: DataFrame, broker_name: str, columns: Sequence[str], kernel:
     on_this_machine = str(spark.conf.get("spark.master", "")).startswith("local")
     if not on_this_machine or any(file.scheme != "file" for file in files):
         return rows.select(*columns).mapInArrow(kernel, types)
-    pieces = [
-        _Piece(path, group)
-        for path in (unquote(file.path) for file in files)
-        for group in range(pq.read_metadata(path).num_row_groups)
-    ]
-    reader = _Reader(pieces, broker_name, tuple(columns), kernel)
-    tasks = max(1, min(len(pieces), TASKS_A_CORE * (os.cpu_count() or 1)))
-    return spark.range(0, len(pieces), 1, tasks).mapInArrow(reader, types)
+    tasks = _tasks([unquote(file.path) for file in files])
+    reader = _Reader(tasks, broker_name, tuple(columns), kernel)
+    return spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(reader, types)
+
+
+def _tasks(paths: Sequence[str]) -> list[list[_Piece]]:
+    """The row groups of some files in tasks of about as many rows, as many as make every core busy to the end."""
+    pieces = []
+    for path in paths:
+        metadata = pq.read_metadata(path)
+        pieces += [_Piece(path, group, metadata.row_group(group).num_rows) for group in range(metadata.num_row_groups)]
+    cores = os.cpu_count() or 1
+    rounds = -(-sum(piece.rows for piece in pieces) // (cores * ROWS_IN_A_TASK))
+    tasks: list[list[_Piece]] = [[] for _ in range(min(len(pieces), cores * rounds))]
+    for piece in sorted(pieces, key=lambda piece: -piece.rows):
+        min(tasks, key=lambda task: sum(each.rows for each in task)).append(piece)
+    return [sorted(task, key=lambda piece: (piece.path, piece.row_group)) for task in tasks]
 
 
 @dataclass(frozen=True)
 class _Piece:
     path: str
     row_group: int
+    rows: int
 
 
 @dataclass(frozen=True)
 class _Reader:
-    pieces: Sequence[_Piece]
+    tasks: Sequence[Sequence[_Piece]]
     broker_name: str
     columns: tuple[str, ...]
     kernel: Kernel
@@ -60,8 +70,7 @@ class _Reader:
     def _batches(self, indices: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         stored = [name for name in self.columns if name != "broker_name"]
         for batch in indices:
-            for index in batch["id"].to_pylist():
-                piece = self.pieces[index]
+            for piece in (piece for index in batch["id"].to_pylist() for piece in self.tasks[index]):
                 with pq.ParquetFile(piece.path, memory_map=True) as file:
                     for rows in file.iter_batches(ROWS_IN_A_BATCH, [piece.row_group], stored, use_threads=False):
                         yield self._with_broker(rows)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +22,9 @@ from filtering.replay.filter_hooks import Hook, after_hooks
 DELIVERED = "DELIVERED"
 DROPPED_BY_CLIENT = "DROPPED_BY_CLIENT"
 DROPPED_BY_HOOK = "DROPPED_BY_HOOK"
-MESSAGES_IN_A_BLOCK = 1 << 15
+MESSAGES_IN_A_BLOCK = 1 << 16
 MILLISECONDS_IN_A_DAY = 86_400_000
-BITS_OF_A_POSITION = 32
+BITS_OF_A_POSITION = 16
 
 ENTRY_COLUMNS = (
     "broker_name", "topic", "queue_id", "queue_offset", "commitlog_offset", "tags_code", "store_timestamp",
@@ -33,7 +34,7 @@ MATCH = pa.struct(
     [
         ("consumer_group", pa.list_(pa.string())),
         ("outcome", pa.string()),
-        ("positions", pa.list_(pa.int32())),
+        ("positions", pa.binary()),
         ("bits", pa.binary()),
     ]
 )
@@ -165,15 +166,13 @@ def _is_dense(delivered: Delivered) -> bool:
     return delivered.rows > delivered.count >= delivered.rows / BITS_OF_A_POSITION
 
 
-def _positions(shared: list[Delivered]) -> pa.ListArray:
-    """Of those with few messages; null for the others."""
-    sparse = [d for d in shared if _is_sparse(d)]
-    counts = np.array([d.count if _is_sparse(d) else 0 for d in shared], np.int64)
-    values = np.empty(0, np.int32)
-    if sparse:
-        values = kernels.backend.expand(np.stack([d.bits for d in sparse]), np.array([d.count for d in sparse]))
-    others = pa.array([not _is_sparse(d) for d in shared], pa.bool_())
-    return pa.ListArray.from_arrays(_offsets(counts), pa.array(values), mask=others)
+def _positions(shared: list[Delivered]) -> pa.BinaryArray:
+    """Of those with few messages, in two octets each, the higher first; null for the others."""
+    sparse = np.array([_is_sparse(d) for d in shared], bool)
+    counts = np.array([d.count for d in shared], np.int64)
+    bits = [d.bits for d in shared if _is_sparse(d)]
+    values = kernels.backend.expand(np.stack(bits), counts[sparse]) if bits else np.empty(0, np.int32)
+    return _binary(sparse, np.where(sparse, counts * 2, 0), values.astype(">u2"))
 
 
 def _bits(shared: list[Delivered]) -> pa.BinaryArray:
@@ -181,12 +180,16 @@ def _bits(shared: list[Delivered]) -> pa.BinaryArray:
     dense = np.array([_is_dense(d) for d in shared], bool)
     words = [d.bits for d in shared if _is_dense(d)]
     octets = np.stack(words).view(np.uint8) if words else np.empty((0, 0), np.uint8)
+    return _binary(dense, np.where(dense, octets.shape[1], 0), octets)
+
+
+def _binary(valid: npt.NDArray[np.bool_], lengths: npt.ArrayLike, octets: npt.NDArray[Any]) -> pa.BinaryArray:
     buffers = [
-        pa.py_buffer(np.packbits(dense, bitorder="little")),
-        _offsets(np.where(dense, octets.shape[1], 0)).buffers()[1],
+        pa.py_buffer(np.packbits(valid, bitorder="little")),
+        _offsets(lengths).buffers()[1],
         pa.py_buffer(octets),
     ]
-    return pa.Array.from_buffers(pa.binary(), len(shared), buffers)
+    return pa.Array.from_buffers(pa.binary(), len(valid), buffers)
 
 
 def _counts(outcome: Outcome, groups: pa.StringArray) -> pa.StructArray:

@@ -10,8 +10,8 @@ from schemas.deliveries import BLOCK_TYPES
 
 pytestmark = pytest.mark.spark
 KEPT = {
-    "few": {"positions": [0, 9], "bits": None},
-    "none": {"positions": [], "bits": None},
+    "few": {"positions": bytes([0, 0, 0, 9]), "bits": None},
+    "none": {"positions": b"", "bits": None},
     "many": {"positions": None, "bits": bytes([0b10000001, 0b00000010])},
     "all": {"positions": None, "bits": None},
 }
