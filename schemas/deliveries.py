@@ -66,9 +66,7 @@ def pairs(blocks: DataFrame) -> DataFrame:
         )
     )  # fmt: skip
     every = F.sequence(F.lit(0), F.col("messages") - 1)
-    positions = F.when(F.col("positions").isNotNull(), _positions()).when(
-        F.col("bits").isNotNull(), _positions_of_bits()
-    )
+    some = F.when(F.col("positions").isNotNull(), _positions()).when(F.col("bits").isNotNull(), _positions_of_bits())
     return of_groups.select(
         *run, "consumer_group", "outcome", "queue_offset", "commitlog_offset",
         F.explode(F.coalesce(some, every)).alias("position"),
