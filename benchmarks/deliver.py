@@ -52,7 +52,7 @@ from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.warehouse import Warehouse
 
 CHECKED_MESSAGES = 1_000
-EVALUATIONS = {"RocketMQ": 1e7, "Catalyst": 1e8, "row UDF": 3e6}
+EVALUATIONS = {"RocketMQ": 5e6, "Catalyst": 2e7, "row UDF": 3e5}
 MOST_GROUPS = {"Catalyst": 1_000, "row UDF": 1_000}
 DELIVER, FLOOR, WRITE, SCAN = "mqsieve deliver", "floor", "write", "scan"
 
