@@ -123,22 +123,25 @@ resolve_delta io.delta:delta-spark_4.2_2.13:4.4.0
 java_options="-Dlog4j2.configurationFile=file:$root/conf/log4j2.properties"
 quiet="-Xlog:cds=off -Xlog:cds+dynamic=off"
 
-# Class-data sharing: leaves an archive of the classes that jobs load, which later JVMs start from.
-share_classes() {
+# Leaves what later starts save time with: Numba's compiled kernels, and (class-data sharing) an archive of the
+# classes that jobs load.
+prepare_starts() {
   local archive=$cache/spark.jsa
   if [ ! -s "$archive" ]; then
-    echo "mqsieve: first use: preparing Java's class archive (half a minute)" >&2
+    echo "mqsieve: first use: compiling kernels, and archiving Java's classes (under a minute)" >&2
+    "$venv/bin/python" "$root/conf/compile_kernels.py" >"$cache/compile_kernels.log" 2>&1 &
     SPARK_LOCAL_IP=127.0.0.1 SPARK_SUBMIT_OPTS="$java_options -XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit=$archive.new.$$ $quiet" \
       "$SPARK_HOME/bin/spark-submit" --properties-file "$root/conf/local.conf" --driver-class-path "$cache/jars/*" \
       "$root/conf/load_classes.py" >"$cache/load_classes.log" 2>&1 ||
       stop "a first small job failed; $cache/load_classes.log tells why."
+    wait $! || stop "the kernels could not be compiled; $cache/compile_kernels.log tells why."
     mv -f "$archive.new.$$" "$archive"
   fi
   java_options="$java_options -XX:SharedArchiveFile=$archive $quiet"
 }
 
 local_java() {
-  share_classes
+  prepare_starts
   export SPARK_LOCAL_IP=${SPARK_LOCAL_IP:-127.0.0.1}
   export SPARK_SUBMIT_OPTS="${SPARK_SUBMIT_OPTS:-} $java_options"
 }

@@ -1,18 +1,28 @@
-"""A night on one message, for the classes that it loads: what Java archives them from."""
+"""A few reads and writes of tables, for the classes that they load: what Java archives them from."""
 
-import json
 import tempfile
-from pathlib import Path
+from collections.abc import Iterator
 
-from jobs import nightly
+import pyarrow as pa
 
-MESSAGE = {"topic": "T", "queue_id": 0, "queue_offset": 0, "commitlog_offset": 0, "store_timestamp": 0}
-SUBSCRIPTIONS = "- {group: g, topic: T, sql: a = 1}"
+from jobs.session import spark_session
+from schemas import quarantine, run_ledger
+from schemas.quarantine import QUARANTINE
+from schemas.warehouse import Warehouse
 
+
+def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+spark = spark_session("mqsieve first use")
 with tempfile.TemporaryDirectory() as folder:
-    log, subscriptions = Path(folder) / "log.jsonl", Path(folder) / "subscriptions.yaml"
-    log.write_text(json.dumps(MESSAGE))
-    subscriptions.write_text(SUBSCRIPTIONS)
-    nightly.main(
-        ["--store", str(log), "--subscriptions", str(subscriptions), "--warehouse", str(Path(folder) / "warehouse")]
-    )
+    warehouse = Warehouse.at(folder)
+    row = spark.createDataFrame([("b", "f", 0, "r", b"")], quarantine.ROW_TYPES)
+    quarantine.replace(spark, warehouse, "b", ["f"], row)
+    quarantine.replace(spark, warehouse, "b", ["f"], row.where("offset > 0"))
+    commit = QUARANTINE.last_commit(spark, warehouse)
+    entry = run_ledger.Entry("r", "j", "b", {}, "i", {}, {"quarantine": commit.version}, commit.rows)
+    run_ledger.record(spark, warehouse, [entry])
+    run_ledger.last_inputs(spark, warehouse, "b")
+spark.range(1).mapInArrow(same, "id bigint").collect()

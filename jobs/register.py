@@ -36,9 +36,7 @@ def register(run: Run, file: SubscriptionFile) -> Step:
             (run.broker.broker_name, file.name, each.line, each.reason, each.text.encode())
             for each in file.events.rejected
         ]
-        lines = run.spark.createDataFrame(
-            rejected, "broker_name string, source_file string, offset bigint, reason string, bytes binary"
-        )
+        lines = run.spark.createDataFrame(rejected, quarantine.ROW_TYPES)
         quarantined = quarantine.replace(run.spark, run.warehouse, run.broker.broker_name, [file.name], lines)
         return SUBSCRIPTIONS, *quarantined
 

@@ -22,6 +22,9 @@ QUARANTINE = Table(
     """,
 )
 
+ROW_TYPES = "broker_name string, source_file string, offset bigint, reason string, bytes binary"
+"""What replace takes."""
+
 
 def replace(
     spark: SparkSession, warehouse: Warehouse, broker_name: str, source_files: Collection[str], rows: DataFrame

@@ -1,0 +1,17 @@
+"""Decodes a log and matches its messages once, so that Numba compiles its kernels and keeps them on disk."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from filtering.matcher import match
+from schemas.store.message_decoder import decode_segment
+from schemas.store.segments import segments
+
+STORE = Path(__file__).parent.parent / "tests" / "cases" / "captures" / "small" / "store"
+EXPRESSIONS = ["a = 'x' OR b = 1", "c > 5.5 AND d BETWEEN 1 AND 2"]
+
+for segment in segments(str(STORE)):
+    for piece in decode_segment(segment):
+        if isinstance(piece, pa.RecordBatch):
+            match(piece["properties"], EXPRESSIONS).pairs()
