@@ -37,17 +37,20 @@ def map_rows(table: DataFrame, broker_name: str, columns: Sequence[str], kernel:
 
 
 def _tasks(paths: Sequence[str]) -> list[list[_Piece]]:
-    """The row groups of some files in tasks of about as many rows, as many as make every core busy to the end."""
+    """The row groups of some files, in order, in tasks of about as many rows: a multiple of the cores."""
     pieces = []
-    for path in paths:
+    for path in sorted(paths):
         metadata = pq.read_metadata(path)
-        pieces += [_Piece(path, group, metadata.row_group(group).num_rows) for group in range(metadata.num_row_groups)]
-    cores = os.cpu_count() or 1
-    rounds = -(-sum(piece.rows for piece in pieces) // (cores * ROWS_IN_A_TASK))
-    tasks: list[list[_Piece]] = [[] for _ in range(min(len(pieces), cores * rounds))]
-    for piece in sorted(pieces, key=lambda piece: -piece.rows):
-        min(tasks, key=lambda task: sum(each.rows for each in task)).append(piece)
-    return [sorted(task, key=lambda piece: (piece.path, piece.row_group)) for task in tasks]
+        groups = (_Piece(path, group, metadata.row_group(group).num_rows) for group in range(metadata.num_row_groups))
+        pieces += [piece for piece in groups if piece.rows]
+    cores, rows = os.cpu_count() or 1, sum(piece.rows for piece in pieces)
+    count = min(len(pieces), cores * -(-rows // (cores * ROWS_IN_A_TASK)))
+    tasks: list[list[_Piece]] = [[] for _ in range(count)]
+    done = 0
+    for piece in pieces:
+        tasks[(2 * done + piece.rows) * count // (2 * rows)].append(piece)
+        done += piece.rows
+    return [task for task in tasks if task]
 
 
 @dataclass(frozen=True)
