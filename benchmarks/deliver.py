@@ -35,8 +35,8 @@ from pyspark.sql.types import ArrayType, BooleanType
 from benchmarks import commitlog_generator, workload
 from benchmarks.commitlog_generator import BROKER, FIRST_STORE_TIMESTAMP, RECORD_SIZE, TOPIC
 from benchmarks.filter_bench import FilterBench
-from benchmarks.machine import machine
 from benchmarks.peak_memory import peak_memory
+from benchmarks.report import FOLDER, draw_speeds, write
 from filtering import sql92
 from filtering.broker_config import BrokerConfig
 from filtering.replay.delivery_blocks import ENTRY_COLUMNS
@@ -185,7 +185,7 @@ def _timed(work: Callable[[], object]) -> float:
     return perf_counter() - begin
 
 
-def measure(spark: SparkSession, folder: Path, messages: int, groups: int, rounds: int) -> dict[str, object]:
+def measure(spark: SparkSession, folder: Path, messages: int, groups: int, rounds: int) -> dict[str, Any]:
     """The medians of ``rounds``, after one to warm up."""
     contest = Contest(spark, folder, messages, workload.selective_subscriptions(groups, 1))
     matches = contest.check()
@@ -244,41 +244,27 @@ def table(results: dict[int, dict[str, Any]]) -> str:
     return "\n".join(lines).replace("nan ×", "").replace("nan", "")
 
 
-def draw(results: dict[int, dict[str, Any]], file: Path) -> None:
-    """Throughput over groups."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 5))
-    names = [name for name in next(iter(results.values()))["engines"] if name != WRITE]
-    for name in names:
-        speeds = [of["engines"].get(name, {}).get("messages_per_second") for of in results.values()]
-        axes.loglog(list(results), speeds, marker="o", label=name)
-    axes.set(xlabel="groups", ylabel="messages a second, two cores", title="deliver, from Delta to Delta")
-    axes.grid(which="major", alpha=0.3)
-    axes.legend()
-    figure.savefig(file, dpi=120, bbox_inches="tight")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=2_000_000)
     parser.add_argument("--groups", type=int, nargs="+", default=[1, 10, 100, 1_000, 10_000])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--output", type=Path, default=FOLDER)
     options = parser.parse_args()
     spark = spark_session("mqsieve benchmark of deliver")
     with tempfile.TemporaryDirectory() as folder, peak_memory() as peak:
         generate(spark, Path(folder), options.messages)
-        results = {
+        results: dict[int, dict[str, Any]] = {
             groups: measure(spark, Path(folder), options.messages, groups, options.rounds) for groups in options.groups
         }
-    document = {"machine": machine(), "rounds": options.rounds, "messages": options.messages, "groups": results}
-    options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "deliver.json").write_text(json.dumps(document | {"peak_mib": round(peak.mib)}, indent=2) + "\n")
-    draw(results, options.output / "deliver.png")
+    numbers = {"rounds": options.rounds, "messages": options.messages, "peak_mib": round(peak.mib), "groups": results}
+    write(options.output, "deliver", numbers)
+    names = (name for name in next(iter(results.values()))["engines"] if name != WRITE)
+    speeds = {
+        name: {groups: of["engines"].get(name, {}).get("messages_per_second") for groups, of in results.items()}
+        for name in names
+    }
+    draw_speeds(options.output / "deliver.png", "deliver, from Delta to Delta", "two cores", speeds)
     print(table(results))
 
 

@@ -10,7 +10,6 @@ Writes matcher.json and matcher.png. Needs Java 17, Maven, and the packages of t
 """
 
 import argparse
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import get_context
@@ -24,7 +23,7 @@ import pyarrow as pa
 
 from benchmarks import workload
 from benchmarks.filter_bench import NUMBERS, FilterBench, Result
-from benchmarks.machine import machine
+from benchmarks.report import FOLDER, draw_speeds, write
 from filtering.matcher import Matcher, kernels
 from filtering.matcher.kernels import in_numpy
 from filtering.sql92 import compile
@@ -201,39 +200,21 @@ def table(results: dict[int, dict[str, dict[str, float]]]) -> str:
     return "\n".join(lines)
 
 
-def draw(results: dict[int, dict[str, dict[str, float]]], file: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 5))
-    for name in ENGINES:
-        axes.loglog(
-            list(results),
-            [of.get(name, {}).get("messages_per_second") for of in results.values()],
-            marker="o",
-            label=name,
-        )
-    axes.set(xlabel="groups", ylabel="messages a second, one thread", title="Messages filtered for all groups")
-    axes.grid(which="major", alpha=0.3)
-    axes.legend()
-    figure.savefig(file, dpi=120, bbox_inches="tight")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--groups", type=int, nargs="+", default=[1, 10, 100, 1_000, 10_000])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--output", type=Path, default=FOLDER)
     options = parser.parse_args()
     os.environ["POLARS_MAX_THREADS"] = "1"
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     results = {groups: measure(groups, options.rounds) for groups in options.groups}
-    options.output.mkdir(parents=True, exist_ok=True)
-    document = {"machine": machine(), "rounds": options.rounds, "batch_rows": BATCH_ROWS, "groups": results}
-    (options.output / "matcher.json").write_text(json.dumps(document, indent=2) + "\n")
-    draw(results, options.output / "matcher.png")
+    write(options.output, "matcher", {"rounds": options.rounds, "batch_rows": BATCH_ROWS, "groups": results})
+    speeds = {
+        name: {groups: of.get(name, {}).get("messages_per_second") for groups, of in results.items()}
+        for name in ENGINES
+    }
+    draw_speeds(options.output / "matcher.png", "Messages filtered for all groups", "one thread", speeds)
     print(table(results))
 
 

@@ -9,7 +9,6 @@ counted once. Writes scale.json and scale.png.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -21,8 +20,8 @@ from typing import ParamSpec, TypeVar
 
 from benchmarks import workload
 from benchmarks.deliver import generate, new_run, subscribe
-from benchmarks.machine import machine
 from benchmarks.peak_memory import peak_memory
+from benchmarks.report import FOLDER, write
 from jobs.deliver import deliver
 from jobs.session import spark_session
 
@@ -86,16 +85,14 @@ def main() -> None:
     parser.add_argument("--millions", type=int, nargs="+", default=[2, 5, 10, 20])
     parser.add_argument("--groups", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--output", type=Path, default=FOLDER)
     options = parser.parse_args()
     results = {}
     for messages in (million * 1_000_000 for million in options.millions):
         with tempfile.TemporaryDirectory() as folder:
             in_a_process(prepare, Path(folder), messages, options.groups)
             results[messages] = in_a_process(measure, Path(folder), messages, options.rounds)
-    document = {"machine": machine(), "groups": options.groups, "rounds": options.rounds, "messages": results}
-    options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "scale.json").write_text(json.dumps(document, indent=2) + "\n")
+    write(options.output, "scale", {"groups": options.groups, "rounds": options.rounds, "messages": results})
     draw(results, options.output / "scale.png")
     print(table(results))
 

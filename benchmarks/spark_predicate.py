@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.machine import machine
+from benchmarks.report import FOLDER, write
 from filtering import sql92
 from jobs.session import spark_session
 
@@ -43,7 +43,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=5_000_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--output", type=Path, default=FOLDER)
     options = parser.parse_args()
     spark = spark_session("mqsieve benchmark of predicates")
     with tempfile.TemporaryDirectory() as directory:
@@ -53,9 +53,8 @@ def main() -> None:
         for expression, by_hand in BY_HAND.items():
             results.append(_compared(spark, path, expression, by_hand, options.rounds))
             print(json.dumps(results[-1]), flush=True)
-    document = {"machine": machine(), "messages": options.messages, "rounds": options.rounds, "predicates": results}
-    options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "spark_predicate.json").write_text(json.dumps(document, indent=2) + "\n")
+    numbers = {"messages": options.messages, "rounds": options.rounds, "predicates": results}
+    write(options.output, "spark_predicate", numbers)
 
 
 def _compared(spark: SparkSession, path: str, expression: str, by_hand: str, rounds: int) -> dict[str, object]:

@@ -72,12 +72,6 @@ class Delivery:
             if message_filter.bit_pos:
                 self._bit_pos[i] = message_filter.bit_pos
 
-    @property
-    def properties(self) -> tuple[str, ...]:
-        """The message properties that some filter reads."""
-        names: tuple[str, ...] = self._matcher.properties
-        return names
-
     def run(
         self,
         properties: pa.Array,
@@ -199,7 +193,7 @@ class _Sharing:
 
     def shared(self) -> list[Delivered]:
         rows, of_predicates = self._matches.rows, list(self._matches.bits)
-        every = bit_planes.pack(np.ones(rows, bool))
+        every = bit_planes.ones(rows)
         counts = self._counts.tolist()
         by_predicate = [
             Delivered(
@@ -220,5 +214,5 @@ class _Sharing:
 def _with_constants(matches: Matches) -> Words:
     """The bits of TRUE and FALSE after those of the predicates."""
     constants = np.zeros((2, matches.bits.shape[1]), np.uint64)
-    constants[0] = bit_planes.pack(np.ones(matches.rows, bool))
+    constants[0] = bit_planes.ones(matches.rows)
     return np.concatenate([matches.bits, constants])

@@ -154,33 +154,24 @@ def _matches(outcome: Outcome, groups: pa.StringArray) -> pa.StructArray:
         _offsets([len(delivered.filters) for delivered, _ in shared]), groups.take(filters)
     )
     outcomes = pa.array([name for _, name in shared], pa.string())
-    every = [d for d, _ in shared]
-    return pa.StructArray.from_arrays([group_lists, outcomes, _positions(every), _bits(every)], fields=list(MATCH))
+    positions, bits = _kept([delivered for delivered, _ in shared])
+    return pa.StructArray.from_arrays([group_lists, outcomes, positions, bits], fields=list(MATCH))
 
 
-def _is_sparse(delivered: Delivered) -> bool:
-    return delivered.count * BITS_OF_A_POSITION < delivered.rows
-
-
-def _is_dense(delivered: Delivered) -> bool:
-    return delivered.rows > delivered.count >= delivered.rows / BITS_OF_A_POSITION
-
-
-def _positions(shared: list[Delivered]) -> pa.BinaryArray:
-    """Of those with few messages, in two octets each, the higher first; null for the others."""
-    sparse = np.array([_is_sparse(d) for d in shared], bool)
+def _kept(shared: list[Delivered]) -> tuple[pa.BinaryArray, pa.BinaryArray]:
+    """(positions, bits): positions of few messages, in two octets each, the higher first; bits of many, not all."""
     counts = np.array([d.count for d in shared], np.int64)
-    bits = [d.bits for d in shared if _is_sparse(d)]
-    values = kernels.backend.expand(np.stack(bits), counts[sparse]) if bits else np.empty(0, np.int32)
-    return _binary(sparse, np.where(sparse, counts * 2, 0), values.astype(">u2"))
-
-
-def _bits(shared: list[Delivered]) -> pa.BinaryArray:
-    """Of those with many messages, but not all of them; null for the others."""
-    dense = np.array([_is_dense(d) for d in shared], bool)
-    words = [d.bits for d in shared if _is_dense(d)]
-    octets = np.stack(words).view(np.uint8) if words else np.empty((0, 0), np.uint8)
-    return _binary(dense, np.where(dense, octets.shape[1], 0), octets)
+    rows = np.array([d.rows for d in shared], np.int64)
+    sparse = counts * BITS_OF_A_POSITION < rows
+    dense = ~sparse & (counts < rows)
+    few = [shared[i].bits for i in np.flatnonzero(sparse)]
+    many = [shared[i].bits for i in np.flatnonzero(dense)]
+    values = kernels.backend.expand(np.stack(few), counts[sparse]) if few else np.empty(0, np.int32)
+    octets = np.stack(many).view(np.uint8) if many else np.empty((0, 0), np.uint8)
+    return (
+        _binary(sparse, np.where(sparse, counts * 2, 0), values.astype(">u2")),
+        _binary(dense, np.where(dense, octets.shape[1], 0), octets),
+    )
 
 
 def _binary(valid: npt.NDArray[np.bool_], lengths: npt.ArrayLike, octets: npt.NDArray[Any]) -> pa.BinaryArray:

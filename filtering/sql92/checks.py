@@ -13,7 +13,6 @@ from filtering.predicate import NumberType
 from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.nodes import BOOLEANS, ORDERINGS, Number, inside, is_integer, is_long, literal_value
 
-_CONSTANTS = (exp.Literal, exp.Boolean, exp.Null)
 _MEANT = {
     "!": "write <> for not equal",
     "&": "write AND",

@@ -32,10 +32,6 @@ class ConsumerFilterData:
     def is_dead(self) -> bool:
         return self.dead_time is not None and self.dead_time >= self.born_time
 
-    def is_message_in_live(self, store_timestamp: int) -> bool:
-        """Whether a message stored then has been tested against this filter: strictly after its birth."""
-        return store_timestamp > self.born_time
-
     def to_json(self) -> dict[str, Any]:
         """An entry of consumerFilter.json, its keys in RocketMQ's order."""
         return {

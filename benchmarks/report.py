@@ -1,0 +1,34 @@
+"""What a measurement leaves behind: its numbers with the machine that they are from, and a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import machine
+
+FOLDER = Path(__file__).parent / "results"
+
+
+def write(folder: Path, name: str, numbers: Mapping[str, Any]) -> None:
+    """NAME.json in ``folder``, which is made if need be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps({"machine": machine(), **numbers}, indent=2) + "\n")
+
+
+def draw_speeds(file: Path, title: str, cores: str, speeds: Mapping[str, Mapping[int, float | None]]) -> None:
+    """Messages a second over groups, a curve a name; None where it was not measured."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 5))
+    for name, of_groups in speeds.items():
+        axes.loglog(list(of_groups), list(of_groups.values()), marker="o", label=name)
+    axes.set(xlabel="groups", ylabel=f"messages a second, {cores}", title=title)
+    axes.grid(which="major", alpha=0.3)
+    axes.legend()
+    figure.savefig(file, dpi=120, bbox_inches="tight")
