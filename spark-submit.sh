@@ -147,8 +147,7 @@ local_java() {
 }
 
 case $job in
-  # Tests are many small queries: what the optimising compiler of the JVM costs, they never earn back.
-  test) java_options="$java_options -XX:TieredStopAtLevel=1"; local_java; cd "$root"; exec "$venv/bin/python" -m pytest "${job_options[@]}" ;;
+  test) local_java; cd "$root"; exec "$venv/bin/python" -m pytest "${job_options[@]}" ;;
   python) local_java; exec "$venv/bin/python" "${job_options[@]}" ;;
   bench) local_java; cd "$root"; exec "$venv/bin/python" -m benchmarks "${job_options[@]}" ;;
 esac

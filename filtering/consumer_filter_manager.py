@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, NotRequired, TypedDict
 
 from filtering.bloom_filter import BloomFilter
-from filtering.subscription_data import is_tag_type
+from filtering.subscription_data import TAG, is_tag_type
 from filtering.subscriptions.consumer_filter_data import ConsumerFilterData, compile_error
 
 DAY = 86_400_000
@@ -29,6 +29,12 @@ class Subscription(TypedDict):
     type: str | None
     version: int
     class_filter_mode: NotRequired[bool]
+
+
+def expression_type(subscription: Subscription) -> str:
+    """TAG where none is given; an empty text is a type of its own (see compile_subscription)."""
+    given = subscription["type"]
+    return TAG if given is None else given
 
 
 class FilterState(TypedDict):

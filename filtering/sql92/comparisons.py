@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from filtering.holds import COMPARE
 from filtering.predicate import (
     FALSE,
@@ -36,6 +38,7 @@ _FLIPPED = {
     Comparison.GREATER: Comparison.LESS,
     Comparison.GREATER_OR_EQUAL: Comparison.LESS_OR_EQUAL,
 }
+_REMEMBERED = 4_096
 _REFLEXIVE = (Comparison.LESS_OR_EQUAL, Comparison.GREATER_OR_EQUAL)
 
 
@@ -59,7 +62,7 @@ def property_equals(form: NormalForm, name: str, value: str | Number, outcome: O
         case Outcome.FALSE:
             return form.all_of([comparable, Not(same)])
         case Outcome.ERROR:
-            return form.all_of([IsPresent(name), Not(comparable)])
+            return _no_number(name, value.type) if isinstance(value, Number) else FALSE
 
 
 def properties_equal(form: NormalForm, left: str, right: str, outcome: Outcome) -> Predicate:
@@ -79,9 +82,9 @@ def ordered(
 ) -> Predicate:
     match left, right:
         case Property(), Value(Number() as number):
-            return _property_ordered(form, left.name, comparison, number, outcome)
+            return _property_ordered(left.name, comparison, number, outcome)
         case Value(Number() as number), Property():
-            return _property_ordered(form, right.name, _FLIPPED[comparison], number, outcome)
+            return _property_ordered(right.name, _FLIPPED[comparison], number, outcome)
         case Property(), Property():
             if left.name > right.name:
                 left, right, comparison = right, left, _FLIPPED[comparison]
@@ -92,16 +95,20 @@ def ordered(
     raise AssertionError("the grammar refuses to order anything else")
 
 
-def _property_ordered(
-    form: NormalForm, name: str, comparison: Comparison, number: Number, outcome: Outcome
-) -> Predicate:
+def _property_ordered(name: str, comparison: Comparison, number: Number, outcome: Outcome) -> Predicate:
     match outcome:
         case Outcome.TRUE:
             return number_is(name, number.type, comparison, number.value)
         case Outcome.FALSE:
             return number_is(name, number.type, _OPPOSITE[comparison], number.value)
         case Outcome.ERROR:
-            return form.all_of([IsPresent(name), Not(IsNumber(name, number.type))])
+            return _no_number(name, number.type)
+
+
+@lru_cache(_REMEMBERED)
+def _no_number(name: str, type_: NumberType) -> Predicate:
+    """There is a text, and it doesn't parse."""
+    return NormalForm().all_of([IsPresent(name), Not(IsNumber(name, type_))])
 
 
 def _properties_ordered(form: NormalForm, left: str, comparison: Comparison, right: str, outcome: Outcome) -> Predicate:

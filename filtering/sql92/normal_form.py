@@ -160,6 +160,11 @@ def _merged(kind: type[And | Or], terms: list[Predicate]) -> list[Predicate] | N
             groups.setdefault(leaf.name, []).append(term)
         else:
             rest.append(term)
+    present = set(rest)
+    if any(isinstance(term, Not) and term.operand in present for term in rest):
+        return None
+    if len(groups) + len(rest) == len(terms):
+        return terms
     merge = property_terms.all_of if kind is And else property_terms.any_of
     result: list[Predicate] = []
     for group in groups.values():
@@ -167,9 +172,6 @@ def _merged(kind: type[And | Or], terms: list[Predicate]) -> list[Predicate] | N
         if merged is None:
             return None
         result += merged
-    present = set(rest)
-    if any(isinstance(term, Not) and term.operand in present for term in rest):
-        return None
     return result + rest
 
 

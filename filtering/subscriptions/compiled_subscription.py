@@ -24,6 +24,9 @@ class CompiledSubscription:
 def compile_subscription(topic: str, expression: str | None, expression_type: str) -> CompiledSubscription:
     """Never raises: what does not compile has its ``compile_error``, and nothing else."""
     if is_tag_type(expression_type):
+        if expression and not expression_type:
+            # FilterAPI.build reads tags of the type TAG only, and of none given: here they stay without code.
+            return CompiledSubscription((), ())
         try:
             tags = build_subscription_data(topic, expression)
         except ValueError as error:

@@ -91,7 +91,7 @@ def _subscription(row: Mapping[str, Any]) -> Subscription:
     subscription = Subscription(
         topic=_text(row, "topic"),
         expression=expression,
-        type=expression_type or TAG,
+        type=TAG if expression_type is None else expression_type,
         version=UNVERSIONED if version is None else version,
     )
     if class_filter_mode:

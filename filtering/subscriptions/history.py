@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_manager import ConsumerFilterManager, Subscription
-from filtering.subscription_data import SUB_ALL, TAG, is_tag_type
+from filtering.consumer_filter_manager import ConsumerFilterManager, Subscription, expression_type
+from filtering.subscription_data import SUB_ALL, is_tag_type
 from filtering.subscriptions.compiled_subscription import compile_subscription
 from filtering.subscriptions.consumer_filter_data import ConsumerFilterData
 from filtering.subscriptions.consumer_group_info import ConsumerGroupInfo
@@ -173,17 +173,18 @@ def _row(
     sent_with_pull: bool,
     data: ConsumerFilterData | None,
 ) -> SubscriptionRow:
-    expression, expression_type = subscription["expression"], subscription["type"] or TAG
+    expression = subscription["expression"]
     class_filter_mode = subscription.get("class_filter_mode", False)
-    tags = SUB_ALL if class_filter_mode and is_tag_type(expression_type) else expression
-    compiled = compile_subscription(subscription["topic"], tags, expression_type)
+    type_ = expression_type(subscription)
+    tags = SUB_ALL if class_filter_mode and is_tag_type(type_) else expression
+    compiled = compile_subscription(subscription["topic"], tags, type_)
     return SubscriptionRow(
         consumer_group=group,
         topic=subscription["topic"],
         valid_from=now,
         valid_to=None,
         expression=expression,
-        expression_type=expression_type,
+        expression_type=type_,
         sub_version=subscription["version"],
         registered=registered,
         sent_with_pull=sent_with_pull,

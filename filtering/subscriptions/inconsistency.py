@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from filtering.consumer_filter_manager import Subscription
-from filtering.subscription_data import TAG
+from filtering.consumer_filter_manager import Subscription, expression_type
 from filtering.subscriptions.consumer_group_info import ConsumerGroupInfo
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 
@@ -139,4 +138,4 @@ class _Group:
 
 
 def _says(subscription: Subscription) -> _Says:
-    return subscription["expression"] or "", subscription["type"] or TAG, subscription.get("class_filter_mode", False)
+    return subscription["expression"] or "", expression_type(subscription), subscription.get("class_filter_mode", False)

@@ -1,5 +1,6 @@
 """The whole night on stores of a real broker: every table against what the broker and its consumers did."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +149,8 @@ def test_damage_loses_nothing_that_can_be_decoded(
     assert would in printed
 
 
-def test_a_repaired_store_leaves_quarantine(spark: SparkSession, tmp_path: Path) -> None:
-    nightly.main(arguments("small_truncated", tmp_path))
+def test_a_repaired_store_leaves_quarantine(spark: SparkSession, replayed: Any, tmp_path: Path) -> None:
+    shutil.copytree(replayed("small_truncated").location, tmp_path, dirs_exist_ok=True)
     nightly.main(arguments("small", tmp_path))
     warehouse = Warehouse.at(str(tmp_path))
     assert COMMITLOG.read(spark, warehouse).agg(F.count("*"), F.countDistinct("commitlog_offset")).first() == (743, 743)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -56,21 +57,23 @@ def test_spark_delivers_what_the_broker_delivers(spark, settings):
         if answer["compiles"] and len(answer["expression"]) < LONGEST
     ]
     assert len(known) > 5_000
-    wrong = []
-    with session(spark, settings):
-        for first in range(0, len(known), A_QUERY):
-            asked = known[first : first + A_QUERY]
-            rows: dict[tuple[tuple[str, str], ...], int] = {}
-            for _, cases in asked:
-                for case in cases:
-                    rows.setdefault(tuple(case["properties"].items()), len(rows))
-            answers = evaluated(spark, [compiled for compiled, _ in asked], list(rows))
-            for (compiled, cases), answer in zip(asked, answers, strict=True):
-                for case in cases:
-                    found = answer[rows[tuple(case["properties"].items())]]
-                    if found is not (case["result"] == "TRUE"):
-                        wrong.append((compiled.expression, case, found))
+    with session(spark, settings), ThreadPoolExecutor(2) as both_cores:
+        parts = (known[first : first + A_QUERY] for first in range(0, len(known), A_QUERY))
+        wrong = [each for part in both_cores.map(lambda part: list(disagreements(spark, part)), parts) for each in part]
     assert not wrong, wrong[:10]
+
+
+def disagreements(spark, asked):
+    rows: dict[tuple[tuple[str, str], ...], int] = {}
+    for _, cases in asked:
+        for case in cases:
+            rows.setdefault(tuple(case["properties"].items()), len(rows))
+    answers = evaluated(spark, [compiled for compiled, _ in asked], list(rows))
+    for (compiled, cases), answer in zip(asked, answers, strict=True):
+        for case in cases:
+            found = answer[rows[tuple(case["properties"].items())]]
+            if found is not (case["result"] == "TRUE"):
+                yield compiled.expression, case, found
 
 
 def test_spark_agrees_with_the_reference_on_random_expressions(spark):

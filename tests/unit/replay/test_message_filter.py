@@ -6,6 +6,7 @@ import pytest
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import Subscription
+from filtering.predicate import TRUE, TagsCodeIn
 from filtering.replay.message_filter import MessageFilter, message_filters
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
@@ -32,3 +33,10 @@ def test_class_filter_mode_passes_everything(expression: str, type: str) -> None
 def test_class_filter_mode_needs_what_its_type_needs() -> None:
     assert filters_of(BrokerConfig(), expression="a = 5", type="SQL92", class_filter_mode=True) == []
     assert filters_of(expression="a = ", type="SQL92", class_filter_mode=True) == []
+
+
+def test_an_empty_type_is_a_tag_subscription_without_tags() -> None:
+    # FilterAPI.build computes tags for the type TAG and for null only; ExpressionType.isTagType has "" as well
+    (nothing,) = filters_of(expression="paid", type="")
+    assert (nothing.tags, nothing.client_tags) == (TagsCodeIn(frozenset()), TRUE)
+    assert filters_of(expression="*", type="") == [MessageFilter("cg", "T")]

