@@ -41,9 +41,9 @@ class _Interned(type):
 
     def __call__(cls, *values: Any) -> Any:
         key = (cls, *values)
-        if float in map(type, values):
+        if values and type(values[-1]) is float:
             # 0.0 == -0.0 == 0 and NaN != NaN, but each is a number of its own here.
-            key = (cls, *(value.hex() if isinstance(value, float) else value for value in values))
+            key = (cls, *values[:-1], values[-1].hex())
         node = cls._nodes.get(key)
         if node is None:
             node = cls._nodes[key] = super().__call__(*values)

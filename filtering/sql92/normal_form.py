@@ -112,7 +112,10 @@ class NormalForm:
 
     def _key(self, predicate: Predicate) -> str:
         """Where a term stands among others: cheap leaves first, then by name; the same in every run."""
-        keys, stack = self._keys, [predicate]
+        keys = self._keys
+        if predicate in keys:
+            return keys[predicate]
+        stack = [predicate]
         while stack:
             node = stack[-1]
             unknown = [operand for operand in node.operands if operand not in keys]
