@@ -67,13 +67,18 @@ def pairs(blocks: DataFrame) -> DataFrame:
     )  # fmt: skip
     every = F.sequence(F.lit(0), F.col("messages") - 1)
     some = F.when(F.col("positions").isNotNull(), _positions()).when(F.col("bits").isNotNull(), _positions_of_bits())
-    return of_groups.select(
-        *run, "consumer_group", "outcome", "queue_offset", "commitlog_offset",
-        F.explode(F.coalesce(some, every)).alias("position"),
-    ).select(
-        "consumer_group", *run, (F.col("queue_offset") + F.col("position")).alias("queue_offset"),
-        F.get("commitlog_offset", "position").alias("commitlog_offset"), "outcome",
-    )  # fmt: skip
+
+    def message(position: Column) -> Column:
+        return F.struct(
+            (F.col("queue_offset") + position).alias("queue_offset"),
+            F.get("commitlog_offset", position).alias("commitlog_offset"),
+        )
+
+    # Looked up before they are spread out: a run's offsets are not carried along with each of its pairs.
+    received = F.transform(F.coalesce(some, every), message)
+    return of_groups.select("consumer_group", *run, "outcome", F.inline(received)).select(
+        "consumer_group", *run, "queue_offset", "commitlog_offset", "outcome"
+    )
 
 
 def _unsigned(column: str, at: Column, octets: int) -> Column:
