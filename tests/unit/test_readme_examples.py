@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import benchmarks.__main__
 from filtering.subscriptions.sources import parse_subscriptions
 from jobs import application
 from jobs.export import NAMES
@@ -54,6 +55,9 @@ def test_every_command_is_one(capsys: pytest.CaptureFixture[str]) -> None:
     for program, job, *arguments in commands():
         assert program == "./spark-submit.sh"
         if job in ("test", "python"):
+            continue
+        if job == "bench":
+            assert set(arguments[:1]) <= set(benchmarks.__main__.NAMES)
             continue
         told = help_of(job.replace("-", "_"), capsys)
         for option, value in zip(arguments, [*arguments[1:], ""], strict=True):
