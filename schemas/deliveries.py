@@ -7,15 +7,16 @@ of groups that received the same of them, which. Readers see one row a pair.
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from filtering.replay.delivery_blocks import POSITIONS_IN_A_WORD
 from schemas.table import Table
 from schemas.warehouse import Warehouse
 
 BLOCK_TYPES = (
     "broker_name string, topic string, queue_id int, store_date date, queue_offset bigint, messages int, "
     "commitlog_offset array<bigint>, matches array<struct<consumer_group: array<string>, outcome: string, "
-    "positions: binary, bits: binary>>, counts array<struct<consumer_group: string, passed_stage1: bigint, "
-    "passed_stage2: bigint, delivered: bigint, dropped_by_hook: bigint, bit_map_false_positives: bigint, "
-    "evaluation_errors: bigint>>"
+    "messages: int, positions: array<bigint>, bits: array<bigint>>>, counts array<struct<consumer_group: string, "
+    "passed_stage1: bigint, passed_stage2: bigint, delivered: bigint, dropped_by_hook: bigint, "
+    "bit_map_false_positives: bigint, evaluation_errors: bigint>>"
 )
 """What deliver makes."""
 
@@ -34,8 +35,11 @@ DELIVERY_BLOCKS = Table(
         consumer_group: ARRAY<STRING> COMMENT 'groups that got the same messages of the run',
         outcome: STRING COMMENT
             'DELIVERED, or after the broker returned it: DROPPED_BY_CLIENT (tag check), DROPPED_BY_HOOK (filter hook)',
-        positions: BINARY COMMENT 'which messages of the run, from 0, where they are few: two octets each, big-endian',
-        bits: BINARY COMMENT 'the same where they are many: bit i % 8 of octet i / 8; both null: every message'
+        messages: INT COMMENT 'of the run that they got',
+        positions: ARRAY<BIGINT> COMMENT
+            'which, from 0, where they are few: 16 bits each, four a word, the lowest first',
+        bits: ARRAY<BIGINT> COMMENT
+            'the same where they are many: message i is bit i % 64 of word i DIV 64; both null: every message'
     >> NOT NULL,
     counts ARRAY<STRUCT<
         consumer_group: STRING, passed_stage1: BIGINT, passed_stage2: BIGINT, delivered: BIGINT,
@@ -62,43 +66,26 @@ def pairs(blocks: DataFrame) -> DataFrame:
         blocks.select("*", F.explode("matches").alias("match"))
         .select(
             *run, "queue_offset", "messages", "commitlog_offset", "match.outcome", "match.positions", "match.bits",
-            F.explode("match.consumer_group").alias("consumer_group"),
+            F.col("match.messages").alias("received"), F.explode("match.consumer_group").alias("consumer_group"),
         )
     )  # fmt: skip
-    every = F.sequence(F.lit(0), F.col("messages") - 1)
-    some = F.when(F.col("positions").isNotNull(), _positions()).when(F.col("bits").isNotNull(), _positions_of_bits())
-
-    def message(position: Column) -> Column:
-        return F.struct(
-            (F.col("queue_offset") + position).alias("queue_offset"),
-            F.get("commitlog_offset", position).alias("commitlog_offset"),
-        )
-
-    # Looked up before they are spread out: a run's offsets are not carried along with each of its pairs.
-    received = F.transform(F.coalesce(some, every), message)
-    return of_groups.select("consumer_group", *run, "outcome", F.inline(received)).select(
-        "consumer_group", *run, "queue_offset", "commitlog_offset", "outcome"
-    )
-
-
-def _unsigned(column: str, at: Column, octets: int) -> Column:
-    """The number in some octets of a binary column, big-endian; ``at`` is from 0."""
-    return F.conv(F.hex(F.substring(column, at + 1, F.lit(octets))), 16, 10).cast("int")
+    # Loops over words and over what is in a word, so that Spark compiles them and no run's offsets are copied.
+    every = F.expr("array_repeat(-1L, CAST((messages + 63) DIV 64 AS INT))")
+    few = F.col("positions").isNotNull()
+    words = of_groups.select("*", F.posexplode(F.coalesce("positions", "bits", every)).alias("at", "word"))
+    parts = F.when(few, _numbers(POSITIONS_IN_A_WORD)).otherwise(_numbers(64))
+    spread = words.select("*", F.explode(parts).alias("n"))
+    number = F.col("at") * F.when(few, POSITIONS_IN_A_WORD).otherwise(64) + F.col("n")
+    is_set = (number < F.col("messages")) & F.expr("shiftright(word, n) & 1 = 1")
+    position = F.when(few, F.expr("CAST(shiftright(word, 16 * n) & 65535 AS INT)")).otherwise(number)
+    return spread.where(F.when(few, number < F.col("received")).otherwise(is_set)).select(
+        "consumer_group", *run, (F.col("queue_offset") + position).alias("queue_offset"),
+        F.get("commitlog_offset", position).alias("commitlog_offset"), "outcome",
+    )  # fmt: skip
 
 
-def _positions() -> Column:
-    count = (F.octet_length("positions") / 2).cast("int")
-    numbers = F.filter(F.sequence(F.lit(0), count), lambda number: number < count)
-    return F.transform(numbers, lambda number: _unsigned("positions", number * 2, 2))
-
-
-def _positions_of_bits() -> Column:
-    def positions(octet: Column, at: Column) -> Column:
-        each = (F.when(octet.bitwiseAND(1 << bit) != 0, at * 8 + bit) for bit in range(8))
-        return F.array_compact(F.array(*each))
-
-    octets = F.transform(F.sequence(F.lit(0), F.octet_length("bits") - 1), lambda at: _unsigned("bits", at, 1))
-    return F.flatten(F.transform(octets, positions))
+def _numbers(count: int) -> Column:
+    return F.array(*(F.lit(number) for number in range(count)))
 
 
 def stats(blocks: DataFrame, run: str) -> DataFrame:

@@ -1,14 +1,14 @@
 """From consume queue entries to deliveries, an Arrow batch at a time: runs of messages of one queue.
 
 Of the messages of a run that a set of groups got, whatever takes least room is kept: nothing for all of
-them, positions for few, and for many a bit a message.
+them, positions for few, and for many a bit a message. Both are kept in words of 64 bits, which any SQL can
+take apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.matcher import kernels
-from filtering.replay.delivery import Delivered, Delivery, Outcome
+from filtering.replay.bit_planes import Words
+from filtering.replay.delivery import Counts, Delivered, Delivery, Outcome
 from filtering.replay.filter_hooks import Hook, after_hooks
 
 DELIVERED = "DELIVERED"
@@ -24,7 +25,7 @@ DROPPED_BY_CLIENT = "DROPPED_BY_CLIENT"
 DROPPED_BY_HOOK = "DROPPED_BY_HOOK"
 MESSAGES_IN_A_BLOCK = 1 << 16
 MILLISECONDS_IN_A_DAY = 86_400_000
-BITS_OF_A_POSITION = 16
+POSITIONS_IN_A_WORD = 4
 
 ENTRY_COLUMNS = (
     "broker_name", "topic", "queue_id", "queue_offset", "commitlog_offset", "tags_code", "store_timestamp",
@@ -34,8 +35,9 @@ MATCH = pa.struct(
     [
         ("consumer_group", pa.list_(pa.string())),
         ("outcome", pa.string()),
-        ("positions", pa.binary()),
-        ("bits", pa.binary()),
+        ("messages", pa.int32()),
+        ("positions", pa.list_(pa.int64())),
+        ("bits", pa.list_(pa.int64())),
     ]
 )
 COUNTS = pa.struct(
@@ -67,6 +69,9 @@ BLOCK_SCHEMA = pa.schema(
         ("counts", pa.list_(COUNTS)),
     ]
 )
+
+
+_NO_WORDS = np.empty(0, np.uint64)
 
 
 class DeliveryBlocks:
@@ -154,33 +159,40 @@ def _matches(outcome: Outcome, groups: pa.StringArray) -> pa.StructArray:
         _offsets([len(delivered.filters) for delivered, _ in shared]), groups.take(filters)
     )
     outcomes = pa.array([name for _, name in shared], pa.string())
+    messages = pa.array([delivered.count for delivered, _ in shared], pa.int32())
     positions, bits = _kept([delivered for delivered, _ in shared])
-    return pa.StructArray.from_arrays([group_lists, outcomes, positions, bits], fields=list(MATCH))
+    return pa.StructArray.from_arrays([group_lists, outcomes, messages, positions, bits], fields=list(MATCH))
 
 
-def _kept(shared: list[Delivered]) -> tuple[pa.BinaryArray, pa.BinaryArray]:
-    """(positions, bits): positions of few messages, in two octets each, the higher first; bits of many, not all."""
+def _kept(shared: list[Delivered]) -> tuple[pa.ListArray, pa.ListArray]:
+    """(positions, bits): positions of few messages, four a word, the lowest first; bits of many, not all."""
     counts = np.array([d.count for d in shared], np.int64)
     rows = np.array([d.rows for d in shared], np.int64)
-    sparse = counts * BITS_OF_A_POSITION < rows
+    sparse = counts * (64 // POSITIONS_IN_A_WORD) < rows
     dense = ~sparse & (counts < rows)
     few = [shared[i].bits for i in np.flatnonzero(sparse)]
     many = [shared[i].bits for i in np.flatnonzero(dense)]
-    values = kernels.backend.expand(np.stack(few), counts[sparse]) if few else np.empty(0, np.int32)
-    octets = np.stack(many).view(np.uint8) if many else np.empty((0, 0), np.uint8)
+    words = -(-counts[sparse] // POSITIONS_IN_A_WORD)
     return (
-        _binary(sparse, np.where(sparse, counts * 2, 0), values.astype(">u2")),
-        _binary(dense, np.where(dense, octets.shape[1], 0), octets),
+        _lists_of_words(sparse, words, _packed(np.stack(few), counts[sparse], words) if few else _NO_WORDS),
+        _lists_of_words(dense, [len(bits) for bits in many], np.concatenate(many) if many else _NO_WORDS),
     )
 
 
-def _binary(valid: npt.NDArray[np.bool_], lengths: npt.ArrayLike, octets: npt.NDArray[Any]) -> pa.BinaryArray:
-    buffers = [
-        pa.py_buffer(np.packbits(valid, bitorder="little")),
-        _offsets(lengths).buffers()[1],
-        pa.py_buffer(octets),
-    ]
-    return pa.Array.from_buffers(pa.binary(), len(valid), buffers)
+def _packed(bits: Words, counts: Counts, words: Counts) -> Words:
+    """The positions of the set bits of each row, POSITIONS_IN_A_WORD in each of so many words."""
+    packed = np.zeros(int(words.sum()) * POSITIONS_IN_A_WORD, np.uint16)
+    unused = words * POSITIONS_IN_A_WORD - counts
+    skipped = np.repeat(np.cumsum(unused) - unused, counts)
+    packed[np.arange(len(skipped)) + skipped] = kernels.backend.expand(bits, counts)
+    return packed.view(np.uint64)
+
+
+def _lists_of_words(valid: npt.NDArray[np.bool_], lengths: npt.ArrayLike, words: Words) -> pa.ListArray:
+    """A list of so many words for each that is valid."""
+    all_lengths = np.zeros(len(valid), np.int64)
+    all_lengths[valid] = lengths
+    return pa.ListArray.from_arrays(_offsets(all_lengths), pa.array(words.view(np.int64)), mask=pa.array(~valid))
 
 
 def _counts(outcome: Outcome, groups: pa.StringArray) -> pa.StructArray:
