@@ -31,7 +31,5 @@ class Matches:
 
     def pairs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """(indptr, rows): messages rows[indptr[p]:indptr[p + 1]], ascending, match predicate p."""
-        counts = self.counts()
-        indptr = np.zeros(self.predicates + 1, np.int64)
-        np.cumsum(counts, out=indptr[1:])
-        return indptr, kernels.backend.expand(self.bits, counts)
+        indptr = np.append(0, np.cumsum(self.counts()))
+        return indptr, kernels.backend.expand(self.bits, np.arange(self.predicates), indptr, np.int32)

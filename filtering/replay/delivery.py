@@ -9,40 +9,25 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from filtering.matcher import Matcher, Matches
-from filtering.predicate import FALSE, TRUE, Predicate
+from filtering.matcher import Matcher
+from filtering.predicate import TRUE, Predicate
 from filtering.replay import bit_planes
 from filtering.replay.bit_planes import Words
+from filtering.replay.delivered_sets import DeliveredSets, Sharing
 from filtering.replay.message_filter import MessageFilter
 
 FILTERS_AT_ONCE = 512
 EMPTY_PROPERTIES = pa.map_(pa.string(), pa.string())
 Counts = npt.NDArray[np.int64]
-Positions = npt.NDArray[np.int32]
-
-
-@dataclass(frozen=True, eq=False)
-class Delivered:
-    """Groups (indices of filters) to which the same ``count`` messages of a run of ``rows`` went, as packed bits."""
-
-    filters: tuple[int, ...]
-    bits: Words
-    count: int
-    rows: int
-
-    @property
-    def positions(self) -> Positions:
-        """Which messages of the run, ascending."""
-        return np.flatnonzero(bit_planes.unpack(self.bits, self.rows)).astype(np.int32)
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What the filters did with a run of n entries; counts have shape (filters,)."""
 
-    delivered: list[Delivered]
-    dropped_by_client: list[Delivered]
-    dropped_by_hook: list[Delivered]
+    delivered: DeliveredSets
+    dropped_by_client: DeliveredSets
+    dropped_by_hook: DeliveredSets
     passed_stage1: Counts
     passed_stage2: Counts
     delivered_count: Counts
@@ -59,8 +44,8 @@ class Delivery:
         self.filters = list(filters)
         self._bit_num = bit_num
         roles = [(f.tags, f.expression, f.client_tags, f.failure) for f in self.filters]
-        predicates = list(dict.fromkeys(p for role in roles for p in role if p not in (TRUE, FALSE)))
-        index: dict[Predicate, int] = {p: i for i, p in enumerate([*predicates, TRUE, FALSE])}
+        predicates = list(dict.fromkeys([TRUE, *(p for role in roles for p in role)]))
+        index: dict[Predicate, int] = {p: i for i, p in enumerate(predicates)}
         self._true = index[TRUE]
         self._matcher = Matcher(predicates)
         columns = np.array([[index[p] for p in role] for role in roles], np.int64).reshape(-1, 4).T
@@ -85,21 +70,20 @@ class Delivery:
         """
         rows = len(store_timestamps)
         matches = self._matcher.match(properties, tags_codes)
-        role_counts = np.append(matches.counts(), (rows, 0))
+        bits, role_counts = matches.bits, matches.counts()
         expression_only = (self._tags == self._true) & (self._client_tags == self._true) & ~self._uses_bit_map
         passed_stage1 = np.full(len(self.filters), rows, np.int64)
         passed_stage2 = role_counts[self._expression]
         delivered_count = passed_stage2.copy()
         false_positives = np.zeros(len(self.filters), np.int64)
         errors = role_counts[self._failure]
-        delivered = _Sharing(matches, role_counts)
-        dropped = _Sharing(matches, role_counts)
-        for i in np.flatnonzero(expression_only & (delivered_count > 0)).tolist():
-            delivered.add_predicate(i, int(self._expression[i]))
+        delivered = Sharing(bits, role_counts, rows)
+        dropped = Sharing(bits[:0], role_counts[:0], rows)
+        receiving = np.flatnonzero(expression_only & (delivered_count > 0))
+        delivered.add_rows(receiving, self._expression[receiving])
 
         others = np.flatnonzero(~expression_only)
         if len(others):
-            bits = _with_constants(matches)
             planes, readable = bit_planes.from_bit_maps(bit_maps, self._bit_num)
         for start in range(0, len(others), FILTERS_AT_ONCE):
             chunk = others[start : start + FILTERS_AT_ONCE]
@@ -113,27 +97,21 @@ class Delivery:
             delivered_count[chunk] = bit_planes.count(received)
             false_positives[chunk] = bit_planes.count(stage1 & by_bit_map & ~expression)
             errors[chunk] = bit_planes.count(stage1 & bits[self._failure[chunk]])
-            for at, i in enumerate(chunk.tolist()):
-                if delivered_count[i] == 0:
-                    continue
-                # The delivered messages are a subset of each role's: as many are the same ones.
-                same = (
-                    r
-                    for r in (self._expression[i], self._tags[i], self._client_tags[i])
-                    if role_counts[r] == delivered_count[i]
-                )
-                role = next(same, None)
-                if role is None:
-                    delivered.add_bits(i, received[at], int(delivered_count[i]))
-                else:
-                    delivered.add_predicate(i, int(role))
-            for at in np.flatnonzero(passed_stage2[chunk] > delivered_count[chunk]).tolist():
-                i = int(chunk[at])
-                dropped.add_bits(i, stage2[at] & ~received[at], int(passed_stage2[i] - delivered_count[i]))
+            # The delivered messages are a subset of each role's: as many are the same ones.
+            roles = np.stack([self._expression[chunk], self._tags[chunk], self._client_tags[chunk]])
+            same = role_counts[roles] == delivered_count[chunk]
+            role = roles[same.argmax(axis=0), np.arange(len(chunk))]
+            of_role = same.any(axis=0) & (delivered_count[chunk] > 0)
+            delivered.add_rows(chunk[of_role], role[of_role])
+            for at in np.flatnonzero(~of_role & (delivered_count[chunk] > 0)).tolist():
+                delivered.add_bits(int(chunk[at]), received[at], int(delivered_count[chunk[at]]))
+            lost = passed_stage2[chunk] - delivered_count[chunk]
+            for at in np.flatnonzero(lost).tolist():
+                dropped.add_bits(int(chunk[at]), stage2[at] & ~received[at], int(lost[at]))
         return Outcome(
-            delivered.shared(),
-            dropped.shared(),
-            [],
+            delivered.sets(),
+            dropped.sets(),
+            DeliveredSets.of([], rows),
             passed_stage1,
             passed_stage2,
             delivered_count,
@@ -147,7 +125,7 @@ class Delivery:
     ) -> Words:
         """Which entries pass on the consume queue alone: packed bits, shape (filters, words)."""
         rows = len(store_timestamps)
-        bits = _with_constants(self._matcher.match(pa.nulls(rows, EMPTY_PROPERTIES), tags_codes))
+        bits = self._matcher.match(pa.nulls(rows, EMPTY_PROPERTIES), tags_codes).bits
         planes, readable = bit_planes.from_bit_maps(bit_maps, self._bit_num)
         every = np.arange(len(self.filters))
         return self._stage1(every, bits, planes, self._held_against_bit_map(every, store_timestamps, readable))
@@ -174,45 +152,3 @@ class Delivery:
         for column in positions.T:
             hits &= planes[column]
         return hits
-
-
-class _Sharing:
-    """Collects filters that let the same messages through."""
-
-    def __init__(self, matches: Matches, counts: Counts) -> None:
-        """``counts``: of the predicates of ``matches``, then of TRUE."""
-        self._matches, self._counts = matches, counts
-        self._by_predicate: dict[int, list[int]] = {}
-        self._by_bits: dict[bytes, tuple[int, list[int]]] = {}
-
-    def add_predicate(self, message_filter: int, predicate: int) -> None:
-        self._by_predicate.setdefault(predicate, []).append(message_filter)
-
-    def add_bits(self, message_filter: int, bits: Words, count: int) -> None:
-        self._by_bits.setdefault(bits.tobytes(), (count, []))[1].append(message_filter)
-
-    def shared(self) -> list[Delivered]:
-        rows, of_predicates = self._matches.rows, list(self._matches.bits)
-        every = bit_planes.ones(rows)
-        counts = self._counts.tolist()
-        by_predicate = [
-            Delivered(
-                tuple(filters),
-                of_predicates[predicate] if predicate < len(of_predicates) else every,
-                counts[predicate],
-                rows,
-            )
-            for predicate, filters in self._by_predicate.items()
-        ]
-        by_bits = [
-            Delivered(tuple(filters), np.frombuffer(bits, np.uint64), count, rows)
-            for bits, (count, filters) in self._by_bits.items()
-        ]
-        return by_predicate + by_bits
-
-
-def _with_constants(matches: Matches) -> Words:
-    """The bits of TRUE and FALSE after those of the predicates."""
-    constants = np.zeros((2, matches.bits.shape[1]), np.uint64)
-    constants[0] = bit_planes.ones(matches.rows)
-    return np.concatenate([matches.bits, constants])

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.matcher import kernels
-from filtering.replay.bit_planes import Words
-from filtering.replay.delivery import Counts, Delivered, Delivery, Outcome
+from filtering.replay.delivered_sets import DeliveredSets
+from filtering.replay.delivery import Delivery, Outcome
 from filtering.replay.filter_hooks import Hook, after_hooks
 
 DELIVERED = "DELIVERED"
@@ -69,9 +69,6 @@ BLOCK_SCHEMA = pa.schema(
         ("counts", pa.list_(COUNTS)),
     ]
 )
-
-
-_NO_WORDS = np.empty(0, np.uint64)
 
 
 class DeliveryBlocks:
@@ -145,54 +142,45 @@ def _runs(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _matches(outcome: Outcome, groups: pa.StringArray) -> pa.StructArray:
-    shared = [
-        (delivered, name)
-        for of_outcome, name in (
-            (outcome.delivered, DELIVERED),
-            (outcome.dropped_by_client, DROPPED_BY_CLIENT),
-            (outcome.dropped_by_hook, DROPPED_BY_HOOK),
-        )
-        for delivered in of_outcome
+    return pa.concat_arrays(
+        [
+            _of_outcome(outcome.delivered, DELIVERED, groups),
+            _of_outcome(outcome.dropped_by_client, DROPPED_BY_CLIENT, groups),
+            _of_outcome(outcome.dropped_by_hook, DROPPED_BY_HOOK, groups),
+        ]
+    )
+
+
+def _of_outcome(sets: DeliveredSets, name: str, groups: pa.StringArray) -> pa.StructArray:
+    columns = [
+        pa.ListArray.from_arrays(pa.array(sets.starts, pa.int32()), groups.take(pa.array(sets.filters))),
+        pa.repeat(name, len(sets)),
+        pa.array(sets.counts, pa.int32()),
+        *_kept(sets),
     ]
-    filters = pa.array([i for delivered, _ in shared for i in delivered.filters], pa.int32())
-    group_lists = pa.ListArray.from_arrays(
-        _offsets([len(delivered.filters) for delivered, _ in shared]), groups.take(filters)
-    )
-    outcomes = pa.array([name for _, name in shared], pa.string())
-    messages = pa.array([delivered.count for delivered, _ in shared], pa.int32())
-    positions, bits = _kept([delivered for delivered, _ in shared])
-    return pa.StructArray.from_arrays([group_lists, outcomes, messages, positions, bits], fields=list(MATCH))
+    return pa.StructArray.from_arrays(columns, fields=list(MATCH))
 
 
-def _kept(shared: list[Delivered]) -> tuple[pa.ListArray, pa.ListArray]:
+def _kept(sets: DeliveredSets) -> tuple[pa.ListArray, pa.ListArray]:
     """(positions, bits): positions of few messages, four a word, the lowest first; bits of many, not all."""
-    counts = np.array([d.count for d in shared], np.int64)
-    rows = np.array([d.rows for d in shared], np.int64)
-    sparse = counts * (64 // POSITIONS_IN_A_WORD) < rows
-    dense = ~sparse & (counts < rows)
-    few = [shared[i].bits for i in np.flatnonzero(sparse)]
-    many = [shared[i].bits for i in np.flatnonzero(dense)]
-    words = -(-counts[sparse] // POSITIONS_IN_A_WORD)
+    few = sets.counts * (64 // POSITIONS_IN_A_WORD) < sets.rows
+    many = ~few & (sets.counts < sets.rows)
+    words = -(-sets.counts[few] // POSITIONS_IN_A_WORD)
+    starts = np.append(0, np.cumsum(words * POSITIONS_IN_A_WORD))
+    positions = kernels.backend.expand(sets.bits, sets.chosen[few], starts, np.uint16)
+    bits = sets.bits[sets.chosen[many]]
     return (
-        _lists_of_words(sparse, words, _packed(np.stack(few), counts[sparse], words) if few else _NO_WORDS),
-        _lists_of_words(dense, [len(bits) for bits in many], np.concatenate(many) if many else _NO_WORDS),
+        _lists_of_words(few, words, positions.view(np.int64)),
+        _lists_of_words(many, bits.shape[1], bits.view(np.int64).reshape(-1)),
     )
 
 
-def _packed(bits: Words, counts: Counts, words: Counts) -> Words:
-    """The positions of the set bits of each row, POSITIONS_IN_A_WORD in each of so many words."""
-    packed = np.zeros(int(words.sum()) * POSITIONS_IN_A_WORD, np.uint16)
-    unused = words * POSITIONS_IN_A_WORD - counts
-    skipped = np.repeat(np.cumsum(unused) - unused, counts)
-    packed[np.arange(len(skipped)) + skipped] = kernels.backend.expand(bits, counts)
-    return packed.view(np.uint64)
-
-
-def _lists_of_words(valid: npt.NDArray[np.bool_], lengths: npt.ArrayLike, words: Words) -> pa.ListArray:
+def _lists_of_words(valid: npt.NDArray[np.bool_], lengths: npt.ArrayLike, words: npt.NDArray[np.int64]) -> pa.ListArray:
     """A list of so many words for each that is valid."""
     all_lengths = np.zeros(len(valid), np.int64)
     all_lengths[valid] = lengths
-    return pa.ListArray.from_arrays(_offsets(all_lengths), pa.array(words.view(np.int64)), mask=pa.array(~valid))
+    offsets = pa.array(np.append(0, np.cumsum(all_lengths)), pa.int32())
+    return pa.ListArray.from_arrays(offsets, pa.array(words), mask=pa.array(~valid))
 
 
 def _counts(outcome: Outcome, groups: pa.StringArray) -> pa.StructArray:
@@ -207,10 +195,6 @@ def _counts(outcome: Outcome, groups: pa.StringArray) -> pa.StructArray:
     return pa.StructArray.from_arrays(
         [groups, *(pa.array(column, pa.int64()) for column in counts)], fields=list(COUNTS)
     )
-
-
-def _offsets(lengths: npt.ArrayLike) -> pa.Int32Array:
-    return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
 
 
 def _one_list(values: pa.Array) -> pa.ListArray:

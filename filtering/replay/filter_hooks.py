@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from filtering.replay import bit_planes
-from filtering.replay.delivery import Delivered, Outcome
+from filtering.replay.delivered_sets import Delivered, DeliveredSets
+from filtering.replay.delivery import Outcome
 
 Hook = Callable[[pa.RecordBatch], pa.BooleanArray]
 """Which of some entries the client keeps; null is no."""
@@ -72,8 +73,8 @@ def after_hooks(outcome: Outcome, hooks: Mapping[int, Sequence[Hook]], entries: 
                     into.append(Delivered(tuple(filters), bit_planes.pack(flags), int(chosen.sum()), shared.rows))
     return replace(
         outcome,
-        delivered=delivered,
-        dropped_by_hook=dropped,
+        delivered=DeliveredSets.of(delivered, entries.num_rows),
+        dropped_by_hook=DeliveredSets.of(dropped, entries.num_rows),
         delivered_count=delivered_count,
         dropped_by_hook_count=dropped_count,
     )

@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import Subscription
 from filtering.replay import bit_planes
-from filtering.replay.delivery import Delivered, Delivery
+from filtering.replay.delivered_sets import Delivered
+from filtering.replay.delivery import Delivery
 from filtering.replay.message_filter import MessageFilter, message_filters
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
@@ -125,7 +126,7 @@ class _LossesOfTopic:
         returned = self._in_force.run(*pulled)
         own = _flags(wanted.delivered, len(self._own.filters), len(times))
         in_force = iter(
-            _flags(returned.delivered + returned.dropped_by_client, len(self._in_force.filters), len(times))
+            _flags([*returned.delivered, *returned.dropped_by_client], len(self._in_force.filters), len(times))
         )
         for (number, loss), lost in zip(self._numbered, own, strict=True):
             if loss.in_force is not None:
@@ -140,7 +141,7 @@ class _LossesOfTopic:
                 yield pa.RecordBatch.from_arrays([numbers, *columns], ["loss", *LOST_COLUMNS])
 
 
-def _flags(shared: Sequence[Delivered], filters: int, rows: int) -> npt.NDArray[np.bool_]:
+def _flags(shared: Iterable[Delivered], filters: int, rows: int) -> npt.NDArray[np.bool_]:
     """Which entries went to each filter, shape (filters, rows)."""
     flags = np.zeros((filters, rows), bool)
     for each in shared:

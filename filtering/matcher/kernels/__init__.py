@@ -16,6 +16,7 @@ Bools = npt.NDArray[np.bool_]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
+Integers = type[np.int32] | type[np.uint16]
 
 
 class Kernels(Protocol):
@@ -43,8 +44,11 @@ class Kernels(Protocol):
     def count(self, bits: Words) -> Int64s:
         """How many bits of each row are set."""
 
-    def expand(self, bits: Words, counts: Int64s) -> Int32s:
-        """The positions of the set bits of each row, one row after another; ``counts``: how many each has."""
+    def expand(self, bits: Words, chosen: Int64s, starts: Int64s, type: Integers) -> npt.NDArray[Any]:
+        """The positions of the set bits of bits[chosen[i]], from starts[i] on, then zeros up to starts[i + 1].
+
+        An array of starts[-1] integers of that type; uint16 holds the positions of 65,536 messages.
+        """
 
 
 def _load() -> Kernels:

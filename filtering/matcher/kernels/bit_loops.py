@@ -9,6 +9,8 @@ from filtering.matcher.kernels.numba_compile import Array, Int, compiled, count_
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 POSITIONS_IN_OCTET = np.ascontiguousarray(np.argsort(1 - _BITS, axis=1, kind="stable").astype(np.uint8))
 
+STORED_AT_ONCE = 8
+
 # Up to here comparing all messages with each class is cheaper than setting each message's bit.
 COMPARED = 24
 
@@ -80,11 +82,12 @@ def count(bits: Array, counts: Array) -> None:
 
 
 @compiled
-def expand(bits: Array, positions: Array) -> None:
-    """``positions`` needs room for eight more at its end."""
-    at = 0
-    for row in range(len(bits)):
-        for i in range(bits.shape[1]):
-            word = bits[row, i]
-            if word != 0:
-                at = store_positions(positions, at, POSITIONS_IN_OCTET, word, np.int32(64 * i))
+def expand(bits: Array, chosen: Array, starts: Array, positions: Array) -> None:
+    """``positions`` needs room for STORED_AT_ONCE more at its end."""
+    for i in range(len(chosen)):
+        at = starts[i]
+        row = bits[chosen[i]]
+        for j in range(len(row)):
+            if row[j] != 0:
+                at = store_positions(positions, at, POSITIONS_IN_OCTET, row[j], np.int32(64 * j))
+        positions[at : starts[i + 1]] = 0

@@ -109,11 +109,15 @@ def count(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     return counts
 
 
-def expand(bits: npt.NDArray[np.uint64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    total = int(counts.sum())
-    positions = _allocate(total + 8, np.int32)
-    bit_loops.expand(bits, positions)
-    return positions[:total]
+def expand(
+    bits: npt.NDArray[np.uint64],
+    chosen: npt.NDArray[np.int64],
+    starts: npt.NDArray[np.int64],
+    type: type[np.int32] | type[np.uint16],
+) -> Array:
+    positions = _allocate(int(starts[-1]) + bit_loops.STORED_AT_ONCE, type)
+    bit_loops.expand(_read_only(bits), _read_only(chosen), _read_only(starts), positions)
+    return positions[: starts[-1]]
 
 
 def _allocate(length: int, type: type[np.generic]) -> Array:

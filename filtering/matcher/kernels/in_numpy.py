@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -113,15 +115,23 @@ def count(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     return counts
 
 
-def expand(bits: npt.NDArray[np.uint64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    parts = [np.zeros(0, np.int32)]
+def expand(
+    bits: npt.NDArray[np.uint64],
+    chosen: npt.NDArray[np.int64],
+    starts: npt.NDArray[np.int64],
+    type: type[np.int32] | type[np.uint16],
+) -> npt.NDArray[Any]:
+    expanded = np.zeros(starts[-1], type)
     step = max(1, PAIR_BYTES // (bits.shape[1] * 64 + 1))
-    for start in range(0, len(bits), step):
-        octets = bits[start : start + step].view(np.uint8)
+    for first in range(0, len(chosen), step):
+        octets = bits[chosen[first : first + step]].view(np.uint8)
         at = np.nonzero(octets)
-        positions = (at[1].astype(np.int32) * 8)[:, None] + np.arange(8, dtype=np.int32)
-        parts.append(positions[_BITS_OF_BYTE[octets[at]]])
-    return np.concatenate(parts)
+        is_set = _BITS_OF_BYTE[octets[at]]
+        positions = ((at[1] * 8)[:, None] + np.arange(8))[is_set]
+        counts = np.bincount(at[0], is_set.sum(axis=1), len(octets)).astype(np.int64)
+        moved = starts[first : first + len(octets)] - (np.cumsum(counts) - counts)
+        expanded[np.arange(len(positions)) + np.repeat(moved, counts)] = positions
+    return expanded
 
 
 def _order_of_doubles(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:

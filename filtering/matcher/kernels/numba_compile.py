@@ -32,20 +32,22 @@ def _load_word(typing_context: Any, octets: Any, at: Any) -> Any:
 
 
 def _store_positions(typing_context: Any, into: Any, at: Any, table: Any, word: Any, base: Any) -> Any:
-    octet, integer, index = (ir.IntType(bits) for bits in (8, 32, 64))
+    octet, integer, index = (ir.IntType(bits) for bits in (8, into.dtype.bitwidth, 64))
+    spread = ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8)
     octets, integers = ir.VectorType(octet, 8), ir.VectorType(integer, 8)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, at, _, word, base = arguments
-        one = builder.insert_element(ir.Constant(integers, ir.Undefined), base, integer(0))
-        bases = builder.shuffle_vector(one, one, ir.Constant(integers, [0] * 8))
+        base = builder.trunc(base, integer)
+        one = builder.insert_element(ir.Constant(integers, ir.Undefined), base, ir.IntType(32)(0))
+        bases = builder.shuffle_vector(one, one, spread)
         for i in range(8):
             row = builder.and_(builder.lshr(word, index(8 * i)), index(255))
             source = _address(context, builder, signature.args[2], arguments[2], builder.shl(row, index(3)))
             positions = builder.zext(builder.load(builder.bitcast(source, octets.as_pointer())), integers)
             positions = builder.add(builder.add(positions, bases), ir.Constant(integers, [8 * i] * 8))
             target = _address(context, builder, signature.args[0], arguments[0], at)
-            builder.store(positions, builder.bitcast(target, integers.as_pointer())).align = 4
+            builder.store(positions, builder.bitcast(target, integers.as_pointer())).align = into.dtype.bitwidth // 8
             at = builder.add(at, builder.ctpop(row))
         return at
 
@@ -86,8 +88,8 @@ load_word: Any = intrinsic(_load_word)
 load_word.__doc__ = "load_word(octets, at): the 8 bytes from octets[at] on as a uint64, wherever they start."
 store_positions: Any = intrinsic(_store_positions)
 store_positions.__doc__ = """store_positions(into, at, table, word, base): base plus the position of each set bit of a
-uint64 to into[at:] (int32), and what follows up to 8 more is overwritten; returns the end of those. ``table``: uint8,
-for each octet the positions of its set bits.
+uint64 to into[at:] (int32 or uint16), and what follows up to 8 more is overwritten; returns the end of those.
+``table``: uint8, for each octet the positions of its set bits.
 """
 equal_bits: Any = intrinsic(_equal_bits)
 equal_bits.__doc__ = "equal_bits(values, at, value): which of values[at:at + 64] (int32) are value, as a uint64."

@@ -1,9 +1,12 @@
+from collections.abc import Iterable
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from filtering.replay import bit_planes
-from filtering.replay.delivery import Delivered, Outcome
+from filtering.replay.delivered_sets import Delivered, DeliveredSets
+from filtering.replay.delivery import Outcome
 from filtering.replay.filter_hooks import Column, Function, after_hooks
 
 ROWS = 6
@@ -21,10 +24,13 @@ def outcome(*delivered: Delivered) -> Outcome:
     counts = np.zeros(4, np.int64)
     for shared in delivered:
         counts[list(shared.filters)] = shared.count
-    return Outcome(list(delivered), [], [], counts, counts, counts, counts * 0, counts * 0, counts * 0)
+    none = DeliveredSets.of([], ROWS)
+    return Outcome(
+        DeliveredSets.of(delivered, ROWS), none, none, counts, counts, counts, counts * 0, counts * 0, counts * 0
+    )
 
 
-def shown(shared: list[Delivered]) -> list[tuple[tuple[int, ...], list[int]]]:
+def shown(shared: Iterable[Delivered]) -> list[tuple[tuple[int, ...], list[int]]]:
     assert all(each.count == len(each.positions) for each in shared)
     return [(each.filters, each.positions.tolist()) for each in shared]
 
