@@ -256,6 +256,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=FOLDER)
     options = parser.parse_args()
     spark = spark_session("mqsieve benchmark of deliver")
+    spark.conf.set("spark.sql.inMemoryColumnarStorage.batchSize", 8)  # A block of 10,000 groups has 10 MB.
     with tempfile.TemporaryDirectory() as folder, peak_memory() as peak:
         generate(spark, Path(folder), options.messages)
         results: dict[int, dict[str, Any]] = {}
@@ -263,7 +264,8 @@ def main() -> None:
         for groups in options.groups:
             results[groups] = measure(spark, Path(folder), options.messages, groups, options.rounds)
             write(options.output, "deliver", numbers)
-    write(options.output, "deliver", numbers | {"peak_mib": round(peak.mib)})
+    results = dict(sorted(results.items()))
+    write(options.output, "deliver", numbers | {"groups": results, "peak_mib": round(peak.mib)})
     names = (name for name in next(iter(results.values()))["engines"] if name != WRITE)
     speeds = {
         name: {groups: of["engines"].get(name, {}).get("messages_per_second") for groups, of in results.items()}

@@ -42,9 +42,13 @@ def deliver(run: Run, hooks: Sequence[FilterHook] = ()) -> Step:
             table.create(run.spark, run.warehouse)
         of_broker = f"broker_name = {sql_text(run.broker.broker_name)}"
         entries = CONSUMEQUEUE.read(run.spark, run.warehouse)
-        (log_end,) = entries.where(of_broker).agg(F.max("store_timestamp").alias("at")).collect()
+
+        def log_end() -> int:
+            (end,) = entries.where(of_broker).agg(F.max("store_timestamp").alias("at")).collect()
+            return end["at"] or 0
+
         history = subscriptions.rows(run.spark, run.warehouse)
-        in_force = in_force_at_the_end(history, log_end["at"] or 0, run.broker)
+        in_force = in_force_at_the_end(history, log_end, run.broker)
         filters = message_filters(in_force, run.broker)
         check_groups(hooks, filters)
         kernel = DeliveryBlocks(compiled(filters, run.broker), of_groups(hooks))

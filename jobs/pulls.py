@@ -29,7 +29,7 @@ def pulls_of(run: Run, group: str, topic: str, begin_offset: int | None, batch: 
     (log_end,) = of_broker.agg(F.max("store_timestamp")).collect()
     entries = of_broker.where(F.col("topic") == topic)
     history = subscriptions.rows(run.spark, run.warehouse)
-    in_force = in_force_at_the_end(history, log_end[0] or 0, run.broker)
+    in_force = in_force_at_the_end(history, lambda: log_end[0] or 0, run.broker)
     wanted = [row for row in in_force if (row.consumer_group, row.topic) == (group, topic)]
     if not wanted:
         raise application.UsageError(f"{group} has no subscription to {topic}; export subscriptions lists them")

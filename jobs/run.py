@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -75,7 +76,7 @@ class Run:
         """
         begun = time.monotonic()
         self._tell(f"{job} …")
-        versions = {table.name: self._commit(table).version for table in reads}
+        versions = {table.name: commit.version for table, commit in self._last_commits(reads).items()}
         for name, version in versions.items():
             if version < 0:
                 raise application.NotYetWritten(self.warehouse, name)
@@ -83,8 +84,10 @@ class Run:
         if self._last_inputs.get(job) == fingerprint:
             step = Step(job, None, time.monotonic() - begun)
         else:
-            written = {table: table.last_commit(self.spark, self.warehouse) for table in work()}
-            self._commits |= written
+            wrote = tuple(work())
+            for table in wrote:
+                self._commits.pop(table, None)
+            written = self._last_commits(wrote)
             outputs = {table.name: commit.version for table, commit in written.items()}
             rows = sum(commit.rows for commit in written.values())
             broker = self.broker.broker_name, self.broker.changed
@@ -95,10 +98,14 @@ class Run:
         self._tell(f"{job}: {done} ({step.seconds:.1f} s)\n")
         return step
 
-    def _commit(self, table: Table) -> Commit:
-        if table not in self._commits:
-            self._commits[table] = table.last_commit(self.spark, self.warehouse)
-        return self._commits[table]
+    def _last_commits(self, tables: Iterable[Table]) -> dict[Table, Commit]:
+        """Asked side by side: each is a small Spark job."""
+        tables = tuple(tables)
+        unknown = [table for table in tables if table not in self._commits]
+        with ThreadPoolExecutor() as threads:
+            commits = threads.map(lambda table: table.last_commit(self.spark, self.warehouse), unknown)
+            self._commits |= zip(unknown, commits, strict=True)
+        return {table: self._commits[table] for table in tables}
 
     @cached_property
     def _last_inputs(self) -> dict[str, str]:

@@ -50,7 +50,7 @@ def print_summary(run: Run, options: argparse.Namespace) -> None:
         F.max("store_timestamp").alias("end"),
         F.count_if(F.col("body_crc") != F.col("body_crc_computed")).alias("damaged_bodies"),
     ).collect()
-    in_force = in_force_at_the_end(history, log["end"] or 0, run.broker)
+    in_force = in_force_at_the_end(history, lambda: log["end"] or 0, run.broker)
     _print_groups(run, {(row.consumer_group, row.topic): row.expression or "*" for row in in_force})
     if not log["messages"]:
         print(f"no message: nothing in {options.store} could be decoded")

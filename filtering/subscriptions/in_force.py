@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from filtering.broker_config import BrokerConfig
 from filtering.subscriptions.history import SubscriptionRow
@@ -14,11 +14,12 @@ def in_force_at(history: Iterable[SubscriptionRow], instant: int) -> list[Subscr
 
 
 def in_force_at_the_end(
-    history: Iterable[SubscriptionRow], log_end: int, broker: BrokerConfig
+    history: Iterable[SubscriptionRow], log_end: Callable[[], int], broker: BrokerConfig
 ) -> list[SubscriptionRow]:
     """The rows that hold after the last message (stored at ``log_end``, ms) and the last event.
 
-    What time alone will do later, the cleaning of dead filter data, has not happened yet.
+    What time alone will do later, the cleaning of dead filter data, has not happened yet. ``log_end`` is asked
+    only where it matters.
     """
     history = list(history)
     cleanings = {
@@ -27,4 +28,8 @@ def in_force_at_the_end(
         if row.dead_time is not None
     }
     events = (row.valid_from for row in history if (row.consumer_group, row.topic, row.valid_from) not in cleanings)
-    return in_force_at(history, max(log_end, *events, 0))
+    end = max(events, default=0)
+    changes = (row.valid_from if row.valid_to is None else row.valid_to for row in history)
+    if any(change > end for change in changes):
+        end = max(end, log_end())
+    return in_force_at(history, end)

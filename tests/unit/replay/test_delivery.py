@@ -93,7 +93,7 @@ def test_entries_and_bit_maps_are_those_of_the_broker(name: str) -> None:
 
 def subscription_of(name: str, row: dict[str, Any]) -> SubscriptionRow:
     """The subscription that a row of delivered.jsonl was made with."""
-    in_force = in_force_at_the_end(history(name), 0, broker(name))
+    in_force = in_force_at_the_end(history(name), lambda: 0, broker(name))
     found = [each for each in in_force if (each.consumer_group, each.topic) == (row["group"], row["topic"])]
     if "sent with every pull" not in row["mode"]:
         return found[0]
@@ -118,7 +118,7 @@ def subscription_of(name: str, row: dict[str, Any]) -> SubscriptionRow:
 @pytest.mark.parametrize("name", UNDAMAGED)
 def test_every_group_gets_what_its_consumer_got(name: str) -> None:
     config = broker(name)
-    others = in_force_at_the_end(history(name), 0, config)
+    others = in_force_at_the_end(history(name), lambda: 0, config)
     for row, stage1 in zip(rows(name, "delivered"), rows(name, "cqfilter"), strict=True):
         subscription = subscription_of(name, row)
         key = (row["group"], row["topic"])

@@ -14,7 +14,9 @@ from tests.unit.replay.test_delivery import broker, entries, history
 
 
 def filters(name: str) -> dict[tuple[str, str], MessageFilter]:
-    in_force = in_force_at_the_end(history(name), max(entries(name)["store_timestamp"].to_pylist()), broker(name))
+    in_force = in_force_at_the_end(
+        history(name), lambda: max(entries(name)["store_timestamp"].to_pylist()), broker(name)
+    )
     return {(each.consumer_group, each.topic): each for each in message_filters(in_force, broker(name))}
 
 
