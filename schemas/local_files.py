@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 Kernel = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 ROWS_IN_A_BATCH = 1 << 16
-ROWS_IN_A_TASK = 1 << 21
+ROWS_IN_A_TASK = 1 << 22
 
 
 def map_rows(table: DataFrame, broker_name: str, columns: Sequence[str], kernel: Kernel, types: str) -> DataFrame:
