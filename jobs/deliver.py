@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from pyspark.sql import functions as F
-
 from filtering.broker_config import BrokerConfig
 from filtering.replay.delivery import Delivery
 from filtering.replay.delivery_blocks import ENTRY_COLUMNS, DeliveryBlocks
@@ -24,7 +22,7 @@ from jobs.filter_hooks import (
 from jobs.run import Run, Step
 from jobs.summary import print_steps
 from schemas import deliveries, local_files, subscriptions
-from schemas.consumequeue import CONSUMEQUEUE
+from schemas.consumequeue import CONSUMEQUEUE, log_end
 from schemas.deliveries import BLOCK_TYPES, DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.subscriptions import SUBSCRIPTIONS
@@ -42,13 +40,8 @@ def deliver(run: Run, hooks: Sequence[FilterHook] = ()) -> Step:
             table.create(run.spark, run.warehouse)
         of_broker = f"broker_name = {sql_text(run.broker.broker_name)}"
         entries = CONSUMEQUEUE.read(run.spark, run.warehouse)
-
-        def log_end() -> int:
-            (end,) = entries.where(of_broker).agg(F.max("store_timestamp").alias("at")).collect()
-            return end["at"] or 0
-
         history = subscriptions.rows(run.spark, run.warehouse)
-        in_force = in_force_at_the_end(history, log_end, run.broker)
+        in_force = in_force_at_the_end(history, lambda: log_end(entries.where(of_broker)), run.broker)
         filters = message_filters(in_force, run.broker)
         check_groups(hooks, filters)
         kernel = DeliveryBlocks(compiled(filters, run.broker), of_groups(hooks))

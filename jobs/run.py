@@ -76,7 +76,8 @@ class Run:
         """
         begun = time.monotonic()
         self._tell(f"{job} …")
-        versions = {table.name: commit.version for table, commit in self._last_commits(reads).items()}
+        self._commits |= self._last_commits(table for table in reads if table not in self._commits)
+        versions = {table.name: self._commits[table].version for table in reads}
         for name, version in versions.items():
             if version < 0:
                 raise application.NotYetWritten(self.warehouse, name)
@@ -84,10 +85,8 @@ class Run:
         if self._last_inputs.get(job) == fingerprint:
             step = Step(job, None, time.monotonic() - begun)
         else:
-            wrote = tuple(work())
-            for table in wrote:
-                self._commits.pop(table, None)
-            written = self._last_commits(wrote)
+            written = self._last_commits(work())
+            self._commits |= written
             outputs = {table.name: commit.version for table, commit in written.items()}
             rows = sum(commit.rows for commit in written.values())
             broker = self.broker.broker_name, self.broker.changed
@@ -101,11 +100,9 @@ class Run:
     def _last_commits(self, tables: Iterable[Table]) -> dict[Table, Commit]:
         """Asked side by side: each is a small Spark job."""
         tables = tuple(tables)
-        unknown = [table for table in tables if table not in self._commits]
         with ThreadPoolExecutor() as threads:
-            commits = threads.map(lambda table: table.last_commit(self.spark, self.warehouse), unknown)
-            self._commits |= zip(unknown, commits, strict=True)
-        return {table: self._commits[table] for table in tables}
+            commits = threads.map(lambda table: table.last_commit(self.spark, self.warehouse), tables)
+            return dict(zip(tables, commits, strict=True))
 
     @cached_property
     def _last_inputs(self) -> dict[str, str]:

@@ -1,5 +1,8 @@
 """The consume queue entries that the broker derives from its commitlog, and what filters read at a pull."""
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
 from schemas.table import Table
 
 ENTRY_TYPES = (
@@ -32,3 +35,9 @@ CONSUMEQUEUE = Table(
         "topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp", "store_date",
     ),
 )  # fmt: skip
+
+
+def log_end(entries: DataFrame) -> int:
+    """When the last message of some rows of consumequeue was stored, in ms; 0 where there is none."""
+    (end,) = entries.agg(F.max("store_timestamp").alias("at")).collect()
+    return end["at"] or 0

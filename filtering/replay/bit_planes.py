@@ -26,11 +26,6 @@ def pack(flags: npt.NDArray[np.bool_]) -> Words:
     return np.ascontiguousarray(np.pad(octets, widths)).view(np.uint64)
 
 
-def ones(rows: int) -> Words:
-    """Every bit set, shape (words(rows),)."""
-    return pack(np.ones(rows, bool))
-
-
 def unpack(packed: Words, rows: int) -> npt.NDArray[np.bool_]:
     """Words, shape (…, words(rows)), to bits, shape (…, rows)."""
     return np.unpackbits(packed.view(np.uint8), axis=-1, count=rows, bitorder="little").view(bool)
