@@ -47,7 +47,7 @@ make_venv() {
     echo "mqsieve: first use: installing Python packages into .venv (about a minute)" >&2
     [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" >&2 ||
       stop "$python cannot make a virtual environment: install its venv module (e.g. apt-get install python3-venv)."
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$root${extra:+[$extra]}" >&2 ||
+    "$venv/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --editable "$root${extra:+[$extra]}" >&2 ||
       stop "pip could not install the packages (its message is above); check the network, or PIP_INDEX_URL."
     echo "$wanted" | tee "$venv/installed" >"$stamp"
   fi
@@ -118,24 +118,34 @@ export PYSPARK_PYTHON=${PYSPARK_PYTHON:-$venv/bin/python}
 export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
 export MQSIEVE_LOG_LEVEL=$level
 [ -t 2 ] && export MQSIEVE_TERMINAL=1
-resolve_delta io.delta:delta-spark_4.2_2.13:4.4.0
+delta=io.delta:delta-spark_4.2_2.13:4.4.0
 
 java_options="-Dlog4j2.configurationFile=file:$root/conf/log4j2.properties"
 quiet="-Xlog:cds=off -Xlog:cds+dynamic=off"
 
-# Leaves what later starts save time with: Numba's compiled kernels, and (class-data sharing) an archive of the
-# classes that jobs load.
+# Leaves an archive of the classes that jobs load (class-data sharing), so that later starts find them parsed.
+archive_classes() {
+  local archive=$1
+  SPARK_LOCAL_IP=127.0.0.1 SPARK_SUBMIT_OPTS="$java_options -XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit=$archive.new.$$ $quiet" \
+    "$SPARK_HOME/bin/spark-submit" --properties-file "$root/conf/local.conf" --driver-class-path "$cache/jars/*" \
+    "$root/conf/load_classes.py" >"$cache/load_classes.log" 2>&1 ||
+    stop "a first small job failed; $cache/load_classes.log tells why."
+  mv -f "$archive.new.$$" "$archive"
+}
+
+# Everything that the first start leaves for later ones: Delta's jars, Numba's compiled kernels, Java's classes.
 prepare_starts() {
-  local archive=$cache/spark.jsa
+  local archive=$cache/spark.jsa kernels=
   if [ ! -s "$archive" ]; then
+    mkdir -p "$cache"
     echo "mqsieve: first use: compiling kernels, and archiving Java's classes (under a minute)" >&2
     "$venv/bin/python" "$root/conf/compile_kernels.py" >"$cache/compile_kernels.log" 2>&1 &
-    SPARK_LOCAL_IP=127.0.0.1 SPARK_SUBMIT_OPTS="$java_options -XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit=$archive.new.$$ $quiet" \
-      "$SPARK_HOME/bin/spark-submit" --properties-file "$root/conf/local.conf" --driver-class-path "$cache/jars/*" \
-      "$root/conf/load_classes.py" >"$cache/load_classes.log" 2>&1 ||
-      stop "a first small job failed; $cache/load_classes.log tells why."
-    wait $! || stop "the kernels could not be compiled; $cache/compile_kernels.log tells why."
-    mv -f "$archive.new.$$" "$archive"
+    kernels=$!
+  fi
+  resolve_delta "$delta"
+  [ -s "$archive" ] || archive_classes "$archive"
+  if [ -n "$kernels" ]; then
+    wait "$kernels" || stop "the kernels could not be compiled; $cache/compile_kernels.log tells why."
   fi
   java_options="$java_options -XX:SharedArchiveFile=$archive $quiet"
 }
@@ -165,6 +175,7 @@ case $master in
     local_java
     ;;
   *)
+    resolve_delta "$delta"
     [ "$properties_file" != "$root/conf/local.conf" ] || properties_file=$root/conf/cluster.conf
     rm -f "$cache/mqsieve.zip"
     (cd "$root" && "$venv/bin/python" -m zipfile -c "$cache/mqsieve.zip" filtering schemas jobs)
