@@ -7,7 +7,7 @@ of groups that received the same of them, which. Readers see one row a pair.
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from filtering.replay.delivery_blocks import POSITIONS_IN_A_WORD
+from filtering.replay.block_matches import POSITIONS_IN_A_WORD
 from schemas.table import Table
 from schemas.warehouse import Warehouse
 

@@ -37,23 +37,26 @@ class Outcome:
 
 
 class Delivery:
-    """The message filters of one topic's groups, compiled. Picklable, so that Spark can send it to its workers."""
+    """The message filters of one topic's groups, compiled. Picklable, so that Spark can send it to its workers.
+
+    Filters have numbers in the order of ``consumer_groups``.
+    """
 
     def __init__(self, filters: Sequence[MessageFilter], bit_num: int) -> None:
         """``bit_num``: bits of a filter bit map as the broker is configured; others are not used."""
-        self.filters = list(filters)
+        self.consumer_groups = tuple(f.consumer_group for f in filters)
         self._bit_num = bit_num
-        roles = [(f.tags, f.expression, f.client_tags, f.failure) for f in self.filters]
+        roles = [(f.tags, f.expression, f.client_tags, f.failure) for f in filters]
         predicates = list(dict.fromkeys([TRUE, *(p for role in roles for p in role)]))
         index: dict[Predicate, int] = {p: i for i, p in enumerate(predicates)}
         self._true = index[TRUE]
         self._matcher = Matcher(predicates)
         columns = np.array([[index[p] for p in role] for role in roles], np.int64).reshape(-1, 4).T
         self._tags, self._expression, self._client_tags, self._failure = columns
-        self._uses_bit_map = np.array([bool(f.bit_pos) for f in self.filters], bool)
-        self._born_time = np.array([f.born_time for f in self.filters], np.int64)
-        self._bit_pos = np.zeros((len(self.filters), max((len(f.bit_pos) for f in self.filters), default=0)), np.int64)
-        for i, message_filter in enumerate(self.filters):
+        self._uses_bit_map = np.array([bool(f.bit_pos) for f in filters], bool)
+        self._born_time = np.array([f.born_time for f in filters], np.int64)
+        self._bit_pos = np.zeros((len(filters), max((len(f.bit_pos) for f in filters), default=0)), np.int64)
+        for i, message_filter in enumerate(filters):
             if message_filter.bit_pos:
                 self._bit_pos[i] = message_filter.bit_pos
 
@@ -72,10 +75,10 @@ class Delivery:
         matches = self._matcher.match(properties, tags_codes)
         bits, role_counts = matches.bits, matches.counts()
         expression_only = (self._tags == self._true) & (self._client_tags == self._true) & ~self._uses_bit_map
-        passed_stage1 = np.full(len(self.filters), rows, np.int64)
+        passed_stage1 = np.full(len(self.consumer_groups), rows, np.int64)
         passed_stage2 = role_counts[self._expression]
         delivered_count = passed_stage2.copy()
-        false_positives = np.zeros(len(self.filters), np.int64)
+        false_positives = np.zeros(len(self.consumer_groups), np.int64)
         errors = role_counts[self._failure]
         delivered = Sharing(bits, role_counts, rows)
         dropped = Sharing(bits[:0], role_counts[:0], rows)
@@ -115,7 +118,7 @@ class Delivery:
             passed_stage1,
             passed_stage2,
             delivered_count,
-            np.zeros(len(self.filters), np.int64),
+            np.zeros(len(self.consumer_groups), np.int64),
             false_positives,
             errors,
         )
@@ -127,7 +130,7 @@ class Delivery:
         rows = len(store_timestamps)
         bits = self._matcher.match(pa.nulls(rows, EMPTY_PROPERTIES), tags_codes).bits
         planes, readable = bit_planes.from_bit_maps(bit_maps, self._bit_num)
-        every = np.arange(len(self.filters))
+        every = np.arange(len(self.consumer_groups))
         return self._stage1(every, bits, planes, self._held_against_bit_map(every, store_timestamps, readable))
 
     def _stage1(self, chunk: npt.NDArray[np.intp], bits: Words, planes: Words, by_bit_map: Words) -> Words:

@@ -1,9 +1,4 @@
-"""From consume queue entries to deliveries, an Arrow batch at a time: runs of messages of one queue.
-
-Of the messages of a run that a set of groups got, whatever takes least room is kept: nothing for all of
-them, positions for few, and for many a bit a message. Both are kept in words of 64 bits, which any SQL can
-take apart.
-"""
+"""From consume queue entries to deliveries, an Arrow batch at a time: runs of messages of one queue."""
 
 from __future__ import annotations
 
@@ -11,35 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filtering.matcher import kernels
-from filtering.replay.delivered_sets import DeliveredSets
+from filtering.replay.block_matches import MATCH, block_matches
 from filtering.replay.delivery import Delivery, Outcome
 from filtering.replay.filter_hooks import Hook, after_hooks
 
-DELIVERED = "DELIVERED"
-DROPPED_BY_CLIENT = "DROPPED_BY_CLIENT"
-DROPPED_BY_HOOK = "DROPPED_BY_HOOK"
 MESSAGES_IN_A_BLOCK = 1 << 16
 MILLISECONDS_IN_A_DAY = 86_400_000
-POSITIONS_IN_A_WORD = 4
 
 ENTRY_COLUMNS = (
     "broker_name", "topic", "queue_id", "queue_offset", "commitlog_offset", "tags_code", "store_timestamp",
     "filter_bit_map", "properties",
 )  # fmt: skip
-MATCH = pa.struct(
-    [
-        ("consumer_group", pa.list_(pa.string())),
-        ("outcome", pa.string()),
-        ("messages", pa.int32()),
-        ("positions", pa.list_(pa.int64())),
-        ("bits", pa.list_(pa.int64())),
-    ]
-)
 COUNTS = pa.struct(
     [
         ("consumer_group", pa.string()),
@@ -83,14 +63,13 @@ class DeliveryBlocks:
         """
         self._deliveries = dict(deliveries)
         self._groups = {
-            topic: pa.array([f.consumer_group for f in delivery.filters], pa.string())
-            for topic, delivery in self._deliveries.items()
+            topic: pa.array(delivery.consumer_groups, pa.string()) for topic, delivery in self._deliveries.items()
         }
         self._hooks = {
             topic: {
-                i: tuple(hooks[f.consumer_group, topic])
-                for i, f in enumerate(delivery.filters)
-                if (f.consumer_group, topic) in hooks
+                i: tuple(hooks[group, topic])
+                for i, group in enumerate(delivery.consumer_groups)
+                if (group, topic) in hooks
             }
             for topic, delivery in self._deliveries.items()
             if hooks
@@ -120,7 +99,7 @@ class DeliveryBlocks:
             run["queue_offset"].slice(0, 1),
             pa.array([run.num_rows], pa.int32()),
             _one_list(run["commitlog_offset"]),
-            _one_list(_matches(outcome, groups)),
+            _one_list(block_matches(outcome, groups)),
             _one_list(_counts(outcome, groups)),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=BLOCK_SCHEMA)
@@ -139,48 +118,6 @@ def _runs(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     for start, end in pairwise(starts):
         for at in range(start, end, MESSAGES_IN_A_BLOCK):
             yield batch.slice(at, min(MESSAGES_IN_A_BLOCK, end - at))
-
-
-def _matches(outcome: Outcome, groups: pa.StringArray) -> pa.StructArray:
-    return pa.concat_arrays(
-        [
-            _of_outcome(outcome.delivered, DELIVERED, groups),
-            _of_outcome(outcome.dropped_by_client, DROPPED_BY_CLIENT, groups),
-            _of_outcome(outcome.dropped_by_hook, DROPPED_BY_HOOK, groups),
-        ]
-    )
-
-
-def _of_outcome(sets: DeliveredSets, name: str, groups: pa.StringArray) -> pa.StructArray:
-    columns = [
-        pa.ListArray.from_arrays(pa.array(sets.starts, pa.int32()), groups.take(pa.array(sets.filters))),
-        pa.repeat(name, len(sets)),
-        pa.array(sets.counts, pa.int32()),
-        *_kept(sets),
-    ]
-    return pa.StructArray.from_arrays(columns, fields=list(MATCH))
-
-
-def _kept(sets: DeliveredSets) -> tuple[pa.ListArray, pa.ListArray]:
-    """(positions, bits): positions of few messages, four a word, the lowest first; bits of many, not all."""
-    few = sets.counts * (64 // POSITIONS_IN_A_WORD) < sets.rows
-    many = ~few & (sets.counts < sets.rows)
-    words = -(-sets.counts[few] // POSITIONS_IN_A_WORD)
-    starts = np.append(0, np.cumsum(words * POSITIONS_IN_A_WORD))
-    positions = kernels.backend.expand(sets.bits, sets.chosen[few], starts, np.uint16)
-    bits = sets.bits[sets.chosen[many]]
-    return (
-        _lists_of_words(few, words, positions.view(np.int64)),
-        _lists_of_words(many, bits.shape[1], bits.view(np.int64).reshape(-1)),
-    )
-
-
-def _lists_of_words(valid: npt.NDArray[np.bool_], lengths: npt.ArrayLike, words: npt.NDArray[np.int64]) -> pa.ListArray:
-    """A list of so many words for each that is valid."""
-    all_lengths = np.zeros(len(valid), np.int64)
-    all_lengths[valid] = lengths
-    offsets = pa.array(np.append(0, np.cumsum(all_lengths)), pa.int32())
-    return pa.ListArray.from_arrays(offsets, pa.array(words), mask=pa.array(~valid))
 
 
 def _counts(outcome: Outcome, groups: pa.StringArray) -> pa.StructArray:

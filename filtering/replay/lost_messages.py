@@ -124,9 +124,9 @@ class _LossesOfTopic:
         pulled = (entries["properties"], entries["tags_code"], times, entries["filter_bit_map"])
         wanted = self._own.run(*pulled)
         returned = self._in_force.run(*pulled)
-        own = _flags(wanted.delivered, len(self._own.filters), len(times))
+        own = _flags(wanted.delivered, len(self._own.consumer_groups), len(times))
         in_force = iter(
-            _flags([*returned.delivered, *returned.dropped_by_client], len(self._in_force.filters), len(times))
+            _flags([*returned.delivered, *returned.dropped_by_client], len(self._in_force.consumer_groups), len(times))
         )
         for (number, loss), lost in zip(self._numbered, own, strict=True):
             if loss.in_force is not None:
