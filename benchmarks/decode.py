@@ -1,13 +1,13 @@
 """Decoding a commit log on one core: ours, and RocketMQ's own MessageDecoder, in one run.
 
-    python -m benchmarks.decode [--gigabytes 1] [--rounds 5]
+    python -m benchmarks.decode [--gigabytes 1] [--rounds 5] [--output DIR]
 
 The log is the dev capture repeated, each record with its own physical offset. Both decode every record with its
 properties, with and without copying the body, and never decompress it; rounds alternate. Needs Java 17 and Maven.
+Writes decode.json.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import tempfile
@@ -18,6 +18,7 @@ from time import perf_counter
 
 import numpy as np
 
+from benchmarks.report import FOLDER, write
 from schemas.store import gather
 from schemas.store.commitlog_walk import Records, scan
 from schemas.store.message_decoder import COLUMNS, decode
@@ -95,7 +96,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gigabytes", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--output", type=Path, default=FOLDER)
     options = parser.parse_args()
+    results: dict[str, dict[str, float]] = {}
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory() as folder:
         segment = write_log(Path(folder) / f"{0:020d}", options.gigabytes)
@@ -108,8 +111,9 @@ def main() -> None:
                     "mqsieve": lambda columns=columns: ours(segment, columns),  # type: ignore[misc]
                 },
             )
-            ratio = round(speeds["mqsieve"] / speeds["MessageDecoder"], 2)
-            print(json.dumps({"decode": name, "bytes": segment.size, "million messages/s": speeds, "ratio": ratio}))
+            results[name] = speeds | {"ratio": round(speeds["mqsieve"] / speeds["MessageDecoder"], 2)}
+            print(f"{name}, million messages/s:", ", ".join(f"{side} {of}" for side, of in results[name].items()))
+    write(options.output, "decode", {"rounds": options.rounds, "bytes": segment.size, "million messages/s": results})
 
 
 if __name__ == "__main__":
