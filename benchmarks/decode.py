@@ -67,7 +67,14 @@ class RocketMQ:
         resolve = ["mvn", "-q", "dependency:build-classpath", "-Dmdep.outputFile=/dev/stdout"]
         path = subprocess.run(resolve, **options).stdout.strip()  # type: ignore[call-overload]
         command = ["java", "-Xmx2g", "-cp", path, "DecodeBench.java", segment.path]
-        self._process = subprocess.Popen(command, cwd=JAVA, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = subprocess.Popen(
+            command,
+            cwd=JAVA,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
 
     def decode(self, body: bool) -> tuple[int, float]:
         """Messages decoded, and seconds."""
