@@ -123,14 +123,12 @@ delta=io.delta:delta-spark_4.2_2.13:4.4.0
 java_options="-Dlog4j2.configurationFile=file:$root/conf/log4j2.properties"
 quiet="-Xlog:cds=off -Xlog:cds+dynamic=off"
 
-# Leaves an archive of the classes that jobs load (class-data sharing), so that later starts find them parsed.
+# Makes $1 an archive of the classes that jobs load (class-data sharing), so that later starts find them parsed.
 archive_classes() {
-  local archive=$1
-  SPARK_LOCAL_IP=127.0.0.1 SPARK_SUBMIT_OPTS="$java_options -XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit=$archive.new.$$ $quiet" \
+  SPARK_LOCAL_IP=127.0.0.1 SPARK_SUBMIT_OPTS="$java_options -XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit=$1 $quiet" \
     "$SPARK_HOME/bin/spark-submit" --properties-file "$root/conf/local.conf" --driver-class-path "$cache/jars/*" \
     "$root/conf/load_classes.py" >"$cache/load_classes.log" 2>&1 ||
     stop "a first small job failed; $cache/load_classes.log tells why."
-  mv -f "$archive.new.$$" "$archive"
 }
 
 # Everything that the first start leaves for later ones: Delta's jars, Numba's compiled kernels, Java's classes.
@@ -143,10 +141,9 @@ prepare_starts() {
     kernels=$!
   fi
   resolve_delta "$delta"
-  [ -s "$archive" ] || archive_classes "$archive"
-  if [ -n "$kernels" ]; then
-    wait "$kernels" || stop "the kernels could not be compiled; $cache/compile_kernels.log tells why."
-  fi
+  [ -s "$archive" ] || archive_classes "$archive.new.$$"
+  [ -z "$kernels" ] || wait "$kernels" || stop "the kernels could not be compiled; $cache/compile_kernels.log tells why."
+  [ -s "$archive" ] || mv -f "$archive.new.$$" "$archive"
   java_options="$java_options -XX:SharedArchiveFile=$archive $quiet"
 }
 
