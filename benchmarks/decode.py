@@ -9,15 +9,16 @@ Writes decode.json.
 
 import argparse
 import os
-import subprocess
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 
 import numpy as np
 
+from benchmarks.java_process import JavaProcess
 from benchmarks.report import FOLDER, write
 from schemas.store import gather
 from schemas.store.commitlog_walk import Records, scan
@@ -26,7 +27,6 @@ from schemas.store.record_layout import PHYSICAL_OFFSET
 from schemas.store.segments import Segment, segments
 from tests.captures import capture
 
-JAVA = Path(__file__).parent / "java"
 WITH_BODY = [name for name in COLUMNS if name != "body_crc_computed"]
 WITHOUT_BODY = [name for name in WITH_BODY if name != "body"]
 
@@ -63,26 +63,12 @@ class RocketMQ:
     """A Java process that decodes the file once for each line it is told: ``true`` with bodies, ``false`` without."""
 
     def __init__(self, segment: Segment):
-        options = {"text": True, "check": True, "capture_output": True, "cwd": JAVA}
-        resolve = ["mvn", "-q", "dependency:build-classpath", "-Dmdep.outputFile=/dev/stdout"]
-        path = subprocess.run(resolve, **options).stdout.strip()  # type: ignore[call-overload]
-        command = ["java", "-Xmx2g", "-cp", path, "DecodeBench.java", segment.path]
-        self._process = subprocess.Popen(
-            command,
-            cwd=JAVA,
-            text=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+        self._process = JavaProcess("DecodeBench.java", segment.path, options=("-Xmx2g",))
 
     def decode(self, body: bool) -> tuple[int, float]:
         """Messages decoded, and seconds."""
-        assert self._process.stdin
-        assert self._process.stdout
-        print(str(body).lower(), file=self._process.stdin, flush=True)
-        messages, nanoseconds = self._process.stdout.readline().split()
-        return int(messages), int(nanoseconds) / 1e9
+        messages, nanoseconds = self._process.ask(str(body).lower())
+        return messages, nanoseconds / 1e9
 
 
 def compare(rounds: int, sides: dict[str, Callable[[], tuple[int, float]]]) -> dict[str, float]:
@@ -114,8 +100,8 @@ def main() -> None:
             speeds = compare(
                 options.rounds,
                 {
-                    "MessageDecoder": lambda body=body: rocketmq.decode(body),  # type: ignore[misc]
-                    "mqsieve": lambda columns=columns: ours(segment, columns),  # type: ignore[misc]
+                    "MessageDecoder": partial(rocketmq.decode, body),
+                    "mqsieve": partial(ours, segment, columns),
                 },
             )
             results[name] = speeds | {"ratio": round(speeds["mqsieve"] / speeds["MessageDecoder"], 2)}
