@@ -24,5 +24,5 @@ with tempfile.TemporaryDirectory() as folder:
     commit = QUARANTINE.last_commit(spark, warehouse)
     entry = run_ledger.Entry("r", "j", "b", {}, "i", {}, {"quarantine": commit.version}, commit.rows)
     run_ledger.record(spark, warehouse, [entry])
-    run_ledger.last_inputs(spark, warehouse, "b")
+    run_ledger.last_runs(spark, warehouse, "b")
 spark.range(1).mapInArrow(same, "id bigint").collect()

@@ -21,7 +21,7 @@ from jobs.filter_hooks import (
 )
 from jobs.run import Run, Step
 from jobs.summary import print_steps
-from schemas import deliveries, local_files, subscriptions
+from schemas import deliveries, local_files
 from schemas.consumequeue import CONSUMEQUEUE, log_end
 from schemas.deliveries import BLOCK_TYPES, DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
@@ -36,12 +36,9 @@ def deliver(run: Run, hooks: Sequence[FilterHook] = ()) -> Step:
     """
 
     def work() -> tuple[Table, ...]:
-        for table in (DELIVERY_BLOCKS, DELIVERY_STATS):
-            table.create(run.spark, run.warehouse)
         of_broker = f"broker_name = {sql_text(run.broker.broker_name)}"
         entries = CONSUMEQUEUE.read(run.spark, run.warehouse)
-        history = subscriptions.rows(run.spark, run.warehouse)
-        in_force = in_force_at_the_end(history, lambda: log_end(entries.where(of_broker)), run.broker)
+        in_force = in_force_at_the_end(run.history, lambda: log_end(entries.where(of_broker)), run.broker)
         filters = message_filters(in_force, run.broker)
         check_groups(hooks, filters)
         kernel = DeliveryBlocks(compiled(filters, run.broker), of_groups(hooks))

@@ -20,7 +20,6 @@ from filtering.subscriptions.history import SubscriptionRow
 from jobs import application
 from jobs.run import Run, Step
 from jobs.summary import print_steps
-from schemas import subscriptions
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE, ENTRY_TYPES
 from schemas.subscriptions import SUBSCRIPTIONS
@@ -31,11 +30,9 @@ def dispatch(run: Run) -> Step:
     """Gives every message of the broker its entry, with the bit map over the groups of its time."""
 
     def work() -> tuple[Table, ...]:
-        CONSUMEQUEUE.create(run.spark, run.warehouse)
         of_broker = f"broker_name = {sql_text(run.broker.broker_name)}"
         messages = COMMITLOG.read(run.spark, run.warehouse).where(of_broker)
-        history = subscriptions.rows(run.spark, run.warehouse)
-        CONSUMEQUEUE.overwrite(entries(messages, history, run.broker), run.warehouse, of_broker)
+        CONSUMEQUEUE.overwrite(entries(messages, run.history, run.broker), run.warehouse, of_broker)
         return (CONSUMEQUEUE,)
 
     return run.step("dispatch", (run.broker,), (COMMITLOG, SUBSCRIPTIONS), work)

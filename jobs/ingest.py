@@ -59,8 +59,6 @@ def _add(run: Run, messages: DataFrame) -> tuple[Table, ...]:
         messages = messages.join(there, ["broker_name", "commitlog_offset"], "left_anti")
         if messages.isEmpty():
             return ()
-    else:
-        COMMITLOG.create(run.spark, run.warehouse)
     COMMITLOG.append(messages, run.warehouse)
     return (COMMITLOG,)
 

@@ -17,7 +17,6 @@ from filtering.replay.stage_flags import ENTRY_COLUMNS, FLAG_TYPES, StageFlags
 from filtering.subscriptions.in_force import in_force_at_the_end
 from jobs import application
 from jobs.run import Run
-from schemas import subscriptions
 from schemas.consumequeue import CONSUMEQUEUE, log_end
 
 SHOWN = 20
@@ -27,8 +26,7 @@ def pulls_of(run: Run, group: str, topic: str, begin_offset: int | None, batch: 
     """By queue: the pulls as the broker is, and as they would be without bit maps, from an offset (None: the first)."""
     of_broker = CONSUMEQUEUE.read(run.spark, run.warehouse).where(F.col("broker_name") == run.broker.broker_name)
     entries = of_broker.where(F.col("topic") == topic)
-    history = subscriptions.rows(run.spark, run.warehouse)
-    in_force = in_force_at_the_end(history, lambda: log_end(of_broker), run.broker)
+    in_force = in_force_at_the_end(run.history, lambda: log_end(of_broker), run.broker)
     wanted = [row for row in in_force if (row.consumer_group, row.topic) == (group, topic)]
     if not wanted:
         raise application.UsageError(f"{group} has no subscription to {topic}; export subscriptions lists them")

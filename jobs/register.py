@@ -32,6 +32,7 @@ def register(run: Run, file: SubscriptionFile) -> Step:
     def work() -> tuple[Table, ...]:
         history = subscription_history(file.events.events, run.broker)
         subscriptions.replace(run.spark, run.warehouse, history)
+        run.history = history
         rejected = [
             (run.broker.broker_name, file.name, each.line, each.reason, each.text.encode())
             for each in file.events.rejected

@@ -18,9 +18,10 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from filtering.broker_config import BrokerConfig
+from filtering.subscriptions.history import SubscriptionRow
 from jobs import application
 from jobs.session import spark_session
-from schemas import run_ledger
+from schemas import run_ledger, subscriptions
 from schemas.table import Commit, Table
 from schemas.warehouse import Warehouse
 
@@ -83,7 +84,8 @@ class Run:
             if version < 0:
                 raise application.NotYetWritten(self.warehouse, name)
         fingerprint = hashlib.sha256(repr((inputs, sorted(versions.items()))).encode()).hexdigest()
-        if self._last_inputs.get(job) == fingerprint:
+        last = self._last_runs.get(job)
+        if last is not None and last.inputs == fingerprint:
             step = Step(job, None, time.monotonic() - begun)
         else:
             with _no_garbage_collection():
@@ -92,6 +94,7 @@ class Run:
             outputs = {table.name: commit.version for table, commit in written.items()}
             rows = sum(commit.rows for commit in written.values())
             broker = self.broker.broker_name, self.broker.changed
+            self._last_runs[job] = run_ledger.LastRun(self.started, fingerprint)
             self._done.append(run_ledger.Entry(self.started, job, *broker, fingerprint, versions, outputs, rows))
             step = Step(job, rows, time.monotonic() - begun, tuple(outputs))
         self.steps.append(step)
@@ -107,8 +110,17 @@ class Run:
             return dict(zip(tables, commits, strict=True))
 
     @cached_property
-    def _last_inputs(self) -> dict[str, str]:
-        return run_ledger.last_inputs(self.spark, self.warehouse, self.broker.broker_name)
+    def history(self) -> list[SubscriptionRow]:
+        """The whole history of subscriptions."""
+        return subscriptions.rows(self.spark, self.warehouse)
+
+    def last_run(self, job: str) -> str | None:
+        """When the run started that did a job's work last; None where there is none."""
+        return self._last_runs[job].run if job in self._last_runs else None
+
+    @cached_property
+    def _last_runs(self) -> dict[str, run_ledger.LastRun]:
+        return run_ledger.last_runs(self.spark, self.warehouse, self.broker.broker_name)
 
     @staticmethod
     def _tell(text: str) -> None:

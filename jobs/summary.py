@@ -15,7 +15,7 @@ from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.in_force import in_force_at_the_end
 from jobs.lost_messages import counts, inconsistencies, losses_of, lost_messages, told
 from jobs.run import Run
-from schemas import message_log, subscriptions
+from schemas import message_log
 from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.quarantine import QUARANTINE
@@ -43,14 +43,13 @@ QUARANTINE_LINES = 20
 
 def print_summary(run: Run, options: argparse.Namespace) -> None:
     """Per group what each filter passed, then what needs attention, then where everything is."""
-    history = subscriptions.rows(run.spark, run.warehouse)
     messages = COMMITLOG.read(run.spark, run.warehouse).where(f"broker_name = {sql_text(run.broker.broker_name)}")
     (log,) = messages.agg(
         F.count("*").alias("messages"),
         F.max("store_timestamp").alias("end"),
         F.count_if(F.col("body_crc") != F.col("body_crc_computed")).alias("damaged_bodies"),
     ).collect()
-    in_force = in_force_at_the_end(history, lambda: log["end"] or 0, run.broker)
+    in_force = in_force_at_the_end(run.history, lambda: log["end"] or 0, run.broker)
     _print_groups(run, {(row.consumer_group, row.topic): row.expression or "*" for row in in_force})
     if not log["messages"]:
         print(f"no message: nothing in {options.store} could be decoded")
@@ -64,10 +63,11 @@ def print_summary(run: Run, options: argparse.Namespace) -> None:
 
 def _print_groups(run: Run, expressions: dict[tuple[str, str], str]) -> None:
     """``expressions`` by group and topic."""
-    stats = DELIVERY_STATS.read(run.spark, run.warehouse).where(F.col("broker_name") == run.broker.broker_name)
-    latest = stats.where(F.col("run") == stats.agg(F.max("run")).scalar())
+    of_broker = DELIVERY_STATS.read(run.spark, run.warehouse).where(F.col("broker_name") == run.broker.broker_name)
+    latest = of_broker.where(F.col("run") == run.last_run("deliver"))
     sums = [F.sum(name).alias(name) for name, _ in COLUMNS]
-    rows = latest.groupBy("consumer_group", "topic").agg(*sums).orderBy("topic", "consumer_group").collect()
+    rows = latest.groupBy("consumer_group", "topic").agg(*sums).collect()
+    rows.sort(key=lambda row: (row["topic"], row["consumer_group"]))
     if not rows:
         return
     width = max(len(_short(row["consumer_group"])) for row in rows)

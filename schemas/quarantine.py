@@ -34,10 +34,8 @@ def replace(
     Returns the table, or none where nothing changed.
     """
     now = _keys(rows)
-    if not QUARANTINE.exists(spark, warehouse):
-        QUARANTINE.create(spark, warehouse)
-        if not now:
-            return ()
+    if QUARANTINE.create(spark, warehouse) and not now:
+        return ()
     names = ", ".join(sql_text(name) for name in source_files)
     of_files = f"broker_name = {sql_text(broker_name)} AND source_file IN ({names})"
     if now == _keys(QUARANTINE.read(spark, warehouse).where(of_files)):

@@ -42,13 +42,21 @@ class Entry:
     outcome: str = "done"
 
 
-def last_inputs(spark: SparkSession, warehouse: Warehouse, broker_name: str) -> dict[str, str]:
-    """By job, the fingerprint of what its last finished run read."""
+@dataclass(frozen=True)
+class LastRun:
+    """The last finished run of a job, and the fingerprint of what it read."""
+
+    run: str
+    inputs: str
+
+
+def last_runs(spark: SparkSession, warehouse: Warehouse, broker_name: str) -> dict[str, LastRun]:
+    """By job."""
     if not RUN_LEDGER.exists(spark, warehouse):
         return {}
     done = RUN_LEDGER.read(spark, warehouse).where((F.col("broker_name") == broker_name) & (F.col("outcome") == "done"))
-    last = done.groupBy("job").agg(F.max_by("inputs", "run").alias("inputs"))
-    return {row["job"]: row["inputs"] for row in last.collect()}
+    last = done.groupBy("job").agg(F.max("run").alias("run"), F.max_by("inputs", "run").alias("inputs"))
+    return {row["job"]: LastRun(row["run"], row["inputs"]) for row in last.collect()}
 
 
 def broker_configs(spark: SparkSession, warehouse: Warehouse) -> list[BrokerConfig]:
@@ -61,6 +69,5 @@ def broker_configs(spark: SparkSession, warehouse: Warehouse) -> list[BrokerConf
 
 def record(spark: SparkSession, warehouse: Warehouse, entries: Sequence[Entry]) -> None:
     """Adds what jobs did."""
-    RUN_LEDGER.create(spark, warehouse)
     rows = [tuple(vars(entry).values()) for entry in entries]
-    RUN_LEDGER.append(spark.createDataFrame(rows, RUN_LEDGER.schema(spark, warehouse)), warehouse)
+    RUN_LEDGER.append(spark.createDataFrame(rows, RUN_LEDGER.schema()), warehouse)

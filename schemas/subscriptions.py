@@ -50,8 +50,7 @@ def rows(spark: SparkSession, warehouse: Warehouse) -> list[SubscriptionRow]:
 
 def replace(spark: SparkSession, warehouse: Warehouse, history: Sequence[SubscriptionRow]) -> None:
     """Makes ``history`` the whole table."""
-    SUBSCRIPTIONS.create(spark, warehouse)
-    schema = SUBSCRIPTIONS.schema(spark, warehouse)
+    schema = SUBSCRIPTIONS.schema()
     values = [tuple(_plain(getattr(row, name)) for name in schema.names) for row in history]
     SUBSCRIPTIONS.overwrite(spark.createDataFrame(values, schema), warehouse)
 

@@ -37,10 +37,10 @@ class Table:
     constraints: dict[str, str] = field(default_factory=dict)
     statistics_on: tuple[str, ...] = ()
 
-    def create(self, spark: SparkSession, warehouse: Warehouse) -> None:
-        """Makes the table unless it is there."""
+    def create(self, spark: SparkSession, warehouse: Warehouse) -> bool:
+        """Makes the table unless it is there; tells whether it did."""
         if self.exists(spark, warehouse):
-            return
+            return False
         properties = EVERY_TABLE | {f"delta.constraints.{name}": check for name, check in self.constraints.items()}
         if self.statistics_on:
             properties["delta.dataSkippingStatsColumns"] = ",".join(self.statistics_on)
@@ -52,6 +52,7 @@ class Table:
             f"CREATE TABLE IF NOT EXISTS {warehouse.identifier(self.name)} ({self.columns}) USING delta "
             f"{layout} COMMENT {sql_text(self.comment)} TBLPROPERTIES ({listed})"
         )
+        return True
 
     def exists(self, spark: SparkSession, warehouse: Warehouse) -> bool:
         if warehouse.in_catalog:
@@ -61,8 +62,9 @@ class Table:
     def read(self, spark: SparkSession, warehouse: Warehouse) -> DataFrame:
         return spark.table(warehouse.identifier(self.name))
 
-    def schema(self, spark: SparkSession, warehouse: Warehouse) -> StructType:
-        return self.read(spark, warehouse).schema
+    def schema(self) -> StructType:
+        """For rows made in Python; of a table without generated columns."""
+        return StructType.fromDDL(self.columns)
 
     def last_commit(self, spark: SparkSession, warehouse: Warehouse) -> Commit:
         """Version -1 where there is no table."""
@@ -72,10 +74,15 @@ class Table:
         return Commit(int(last["version"]), int((last["operationMetrics"] or {}).get("numOutputRows", 0)))
 
     def append(self, rows: DataFrame, warehouse: Warehouse) -> None:
+        """Adds rows; makes the table unless it is there."""
+        self.create(rows.sparkSession, warehouse)
         self._save(rows.write.mode("append"), warehouse)
 
     def overwrite(self, rows: DataFrame, warehouse: Warehouse, where: str | None = None) -> None:
-        """Replaces the rows that ``where`` selects, or all, in one commit."""
+        """Replaces the rows that ``where`` selects, or all, in one commit; makes the table unless it is there."""
+        is_new = self.create(rows.sparkSession, warehouse)
+        if is_new and warehouse.has_one_writer:
+            return self._save(rows.write.mode("append"), warehouse)
         writer = rows.write.mode("overwrite")
         self._save(writer if where is None else writer.option("replaceWhere", where), warehouse)
 

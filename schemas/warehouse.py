@@ -45,6 +45,11 @@ class Warehouse:
         path = f"{self.location}/{table}".replace("`", "``")
         return f"delta.`{path}`"
 
+    @property
+    def has_one_writer(self) -> bool:
+        """Whether ``writing`` keeps other runs out: a folder on this machine."""
+        return not self.in_catalog and _SCHEME.match(self.location) is None
+
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Holds the warehouse for one run.
@@ -52,7 +57,7 @@ class Warehouse:
         Delta on a local disk is safe in one JVM only: two that commit at once can lose a commit.
         Raises WarehouseBusy if another run holds it, WarehouseUnusable if it is no folder to write to.
         """
-        if self.in_catalog or _SCHEME.match(self.location):
+        if not self.has_one_writer:
             yield
             return
         with self._lock() as lock:
