@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from jobs.session import spark_session
 from schemas import quarantine, run_ledger
+from schemas.python_rows import data_frame
 from schemas.quarantine import QUARANTINE
 from schemas.warehouse import Warehouse
 
@@ -18,7 +19,8 @@ def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 spark = spark_session("mqsieve first use")
 with tempfile.TemporaryDirectory() as folder:
     warehouse = Warehouse.at(folder)
-    row = spark.createDataFrame([("b", "f", 0, "r", b"")], quarantine.ROW_TYPES)
+    damage = {"broker_name": "b", "source_file": "f", "offset": 0, "reason": "r", "bytes": b""}
+    row = data_frame(spark, [damage], quarantine.ROW_TYPES)
     quarantine.replace(spark, warehouse, "b", ["f"], row)
     quarantine.replace(spark, warehouse, "b", ["f"], row.where("offset > 0"))
     commit = QUARANTINE.last_commit(spark, warehouse)

@@ -17,6 +17,7 @@ from jobs.lost_messages import counts, inconsistencies, losses_of, lost_messages
 from jobs.register import add_subscriptions
 from jobs.run import Run
 from schemas.consumequeue import CONSUMEQUEUE
+from schemas.python_rows import data_frame
 
 
 def _time(milliseconds: int | None) -> str:
@@ -40,16 +41,17 @@ def _print(intervals: Sequence[SubscriptionInForce], all_losses: Sequence[Loss],
 
 
 def _write(output: Path, lost: DataFrame, all_losses: Sequence[Loss], run: Run) -> None:
-    of_losses = run.spark.createDataFrame(
+    of_losses = data_frame(
+        run.spark,
         [
-            (
-                i,
-                loss.interval.consumer_group,
-                list(loss.clients),
-                loss.interval.valid_from,
-                loss.interval.valid_to,
-                loss.in_force is not None,
-            )
+            {
+                "loss": i,
+                "consumer_group": loss.interval.consumer_group,
+                "clients": loss.clients,
+                "valid_from": loss.interval.valid_from,
+                "valid_to": loss.interval.valid_to,
+                "lost": loss.in_force is not None,
+            }
             for i, loss in enumerate(all_losses)
         ],
         "loss int, consumer_group string, clients array<string>, valid_from bigint, valid_to bigint, lost boolean",

@@ -13,6 +13,7 @@ from jobs import application
 from jobs.run import Run, Step
 from jobs.summary import print_steps
 from schemas import quarantine, subscriptions
+from schemas.python_rows import data_frame
 from schemas.subscriptions import SUBSCRIPTIONS
 from schemas.table import Table
 
@@ -34,10 +35,16 @@ def register(run: Run, file: SubscriptionFile) -> Step:
         subscriptions.replace(run.spark, run.warehouse, history)
         run.history = history
         rejected = [
-            (run.broker.broker_name, file.name, each.line, each.reason, each.text.encode())
+            {
+                "broker_name": run.broker.broker_name,
+                "source_file": file.name,
+                "offset": each.line,
+                "reason": each.reason,
+                "bytes": each.text.encode(),
+            }
             for each in file.events.rejected
         ]
-        lines = run.spark.createDataFrame(rejected, quarantine.ROW_TYPES)
+        lines = data_frame(run.spark, rejected, quarantine.ROW_TYPES)
         quarantined = quarantine.replace(run.spark, run.warehouse, run.broker.broker_name, [file.name], lines)
         return SUBSCRIPTIONS, *quarantined
 

@@ -64,7 +64,7 @@ def print_summary(run: Run, options: argparse.Namespace) -> None:
 def _print_groups(run: Run, expressions: dict[tuple[str, str], str]) -> None:
     """``expressions`` by group and topic."""
     of_broker = DELIVERY_STATS.read(run.spark, run.warehouse).where(F.col("broker_name") == run.broker.broker_name)
-    latest = of_broker.where(F.col("run") == run.last_run("deliver"))
+    latest = of_broker.where(F.col("run") == F.lit(run.last_run("deliver")))
     sums = [F.sum(name).alias(name) for name, _ in COLUMNS]
     rows = latest.groupBy("consumer_group", "topic").agg(*sums).collect()
     rows.sort(key=lambda row: (row["topic"], row["consumer_group"]))

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from jobs import application
 from jobs.run import Run
 from schemas.consumequeue import CONSUMEQUEUE
+from schemas.python_rows import data_frame
 from schemas.store.queue_verification import QueueFiles, differences
 
 ENTRY_COLUMNS = (
@@ -47,12 +48,17 @@ def verify(run: Run, store: Path) -> DataFrame:
             "it was made with, or run ./spark-submit.sh nightly first"
         )
     unknown = [
-        (queue.parent.name, int(queue.name), kind, None, "no message of the log belongs to this queue")
+        {
+            "topic": queue.parent.name,
+            "queue_id": int(queue.name),
+            "file": kind,
+            "reason": "no message of the log belongs to this queue",
+        }
         for kind in ("consumequeue", "consumequeue_ext")
         for queue in sorted((store / kind).glob("*/*"))
         if queue.name.isdecimal() and (queue.parent.name, int(queue.name)) not in known
     ]
-    return with_entries.union(run.spark.createDataFrame(unknown, DIFFERENCE_TYPES))
+    return with_entries.union(data_frame(run.spark, unknown, DIFFERENCE_TYPES))
 
 
 def _comparison(store: Path, file_size: int, extension_size: int | None) -> Callable[[pa.Table], pa.Table]:

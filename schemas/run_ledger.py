@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from filtering.broker_config import BrokerConfig
+from schemas.python_rows import data_frame
 from schemas.table import Table
 from schemas.warehouse import Warehouse
 
@@ -69,5 +70,4 @@ def broker_configs(spark: SparkSession, warehouse: Warehouse) -> list[BrokerConf
 
 def record(spark: SparkSession, warehouse: Warehouse, entries: Sequence[Entry]) -> None:
     """Adds what jobs did."""
-    rows = [tuple(vars(entry).values()) for entry in entries]
-    RUN_LEDGER.append(spark.createDataFrame(rows, RUN_LEDGER.schema()), warehouse)
+    RUN_LEDGER.append(data_frame(spark, [vars(entry) for entry in entries], RUN_LEDGER.columns), warehouse)

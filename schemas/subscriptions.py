@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from filtering.subscriptions.history import SubscriptionRow
+from schemas.python_rows import data_frame
 from schemas.table import Table
 from schemas.warehouse import Warehouse
 
@@ -50,14 +51,10 @@ def rows(spark: SparkSession, warehouse: Warehouse) -> list[SubscriptionRow]:
 
 def replace(spark: SparkSession, warehouse: Warehouse, history: Sequence[SubscriptionRow]) -> None:
     """Makes ``history`` the whole table."""
-    schema = SUBSCRIPTIONS.schema()
-    values = [tuple(_plain(getattr(row, name)) for name in schema.names) for row in history]
-    SUBSCRIPTIONS.overwrite(spark.createDataFrame(values, schema), warehouse)
+    names = [field.name for field in fields(SubscriptionRow)]
+    rows = [{name: getattr(row, name) for name in names} for row in history]
+    SUBSCRIPTIONS.overwrite(data_frame(spark, rows, SUBSCRIPTIONS.columns), warehouse)
 
 
 def _hashable(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

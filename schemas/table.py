@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
-from pyspark.sql.types import StructType
 
 from schemas.warehouse import Warehouse
 
@@ -62,10 +61,6 @@ class Table:
     def read(self, spark: SparkSession, warehouse: Warehouse) -> DataFrame:
         return spark.table(warehouse.identifier(self.name))
 
-    def schema(self) -> StructType:
-        """For rows made in Python; of a table without generated columns."""
-        return StructType.fromDDL(self.columns)
-
     def last_commit(self, spark: SparkSession, warehouse: Warehouse) -> Commit:
         """Version -1 where there is no table."""
         if not self.exists(spark, warehouse):
@@ -80,11 +75,12 @@ class Table:
 
     def overwrite(self, rows: DataFrame, warehouse: Warehouse, where: str | None = None) -> None:
         """Replaces the rows that ``where`` selects, or all, in one commit; makes the table unless it is there."""
-        is_new = self.create(rows.sparkSession, warehouse)
-        if is_new and warehouse.has_one_writer:
-            return self._save(rows.write.mode("append"), warehouse)
-        writer = rows.write.mode("overwrite")
-        self._save(writer if where is None else writer.option("replaceWhere", where), warehouse)
+        if self.create(rows.sparkSession, warehouse) and warehouse.has_one_writer:
+            writer = rows.write.mode("append")
+        else:
+            writer = rows.write.mode("overwrite")
+            writer = writer if where is None else writer.option("replaceWhere", where)
+        self._save(writer, warehouse)
 
     def _save(self, writer: DataFrameWriter, warehouse: Warehouse) -> None:
         if warehouse.in_catalog:
