@@ -122,6 +122,8 @@ delta=io.delta:delta-spark_4.2_2.13:4.4.0
 
 java_options="-Dlog4j2.configurationFile=file:$root/conf/log4j2.properties"
 quiet="-Xlog:cds=off -Xlog:cds+dynamic=off"
+# Java's second compiler waits until code has run ten times as often as it would: at the start it takes a core from the job.
+patient="-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 
 # Makes $1 an archive of the classes that jobs load (class-data sharing), so that later starts find them parsed.
 archive_classes() {
@@ -144,7 +146,7 @@ prepare_starts() {
   [ -s "$archive" ] || archive_classes "$archive.new.$$"
   [ -z "$kernels" ] || wait "$kernels" || stop "the kernels could not be compiled; $cache/compile_kernels.log tells why."
   [ -s "$archive" ] || mv -f "$archive.new.$$" "$archive"
-  java_options="$java_options -XX:SharedArchiveFile=$archive $quiet"
+  java_options="$java_options $patient -XX:SharedArchiveFile=$archive $quiet"
 }
 
 local_java() {

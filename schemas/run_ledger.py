@@ -56,16 +56,17 @@ def last_runs(spark: SparkSession, warehouse: Warehouse, broker_name: str) -> di
     if not RUN_LEDGER.exists(spark, warehouse):
         return {}
     done = RUN_LEDGER.read(spark, warehouse).where((F.col("broker_name") == broker_name) & (F.col("outcome") == "done"))
-    last = done.groupBy("job").agg(F.max("run").alias("run"), F.max_by("inputs", "run").alias("inputs"))
-    return {row["job"]: LastRun(row["run"], row["inputs"]) for row in last.collect()}
+    rows = sorted(done.select("run", "job", "inputs").collect())
+    return {job: LastRun(run, inputs) for run, job, inputs in rows}
 
 
 def broker_configs(spark: SparkSession, warehouse: Warehouse) -> list[BrokerConfig]:
     """The switches that the last run of each broker replayed."""
     if not RUN_LEDGER.exists(spark, warehouse):
         return []
-    last = RUN_LEDGER.read(spark, warehouse).groupBy("broker_name").agg(F.max_by("broker_config", "run"))
-    return [BrokerConfig.of(switches) for _, switches in last.orderBy("broker_name").collect()]
+    rows = RUN_LEDGER.read(spark, warehouse).select("run", "broker_name", "broker_config").collect()
+    last = {name: switches for _, name, switches in sorted(rows, key=lambda row: row["run"])}
+    return [BrokerConfig.of(last[name]) for name in sorted(last)]
 
 
 def record(spark: SparkSession, warehouse: Warehouse, entries: Sequence[Entry]) -> None:
