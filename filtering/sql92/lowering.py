@@ -20,7 +20,6 @@ from filtering.predicate import (
     TRUE,
     Comparison,
     IsPresent,
-    IsTrueText,
     Not,
     Predicate,
     TextContains,
@@ -28,14 +27,13 @@ from filtering.predicate import (
     TextIn,
     TextStartsWith,
 )
-from filtering.sql92 import chains, comparisons
+from filtering.sql92 import chains, comparisons, equality, nulls
 from filtering.sql92.evaluate import SEARCHES
-from filtering.sql92.nodes import NotFound, Number, inside
+from filtering.sql92.nodes import NotFound, inside
 from filtering.sql92.normal_form import NormalForm
-from filtering.sql92.operands import Boolean, Nothing, Operand, Property, Value, operand
-from filtering.sql92.outcome import Outcome
+from filtering.sql92.operands import Operand, Property, Value, operand
+from filtering.sql92.outcome import Lowered, Outcome
 
-Lowered: TypeAlias = Generator[tuple[exp.Expr, Outcome], Predicate, Predicate]
 _Part: TypeAlias = Callable[[Outcome], Lowered]
 
 _COMPARISONS: dict[type[exp.Expr], Comparison] = {
@@ -144,7 +142,7 @@ class Lowering:
     def _searched(self, node: exp.Expr, wanted: bool, outcome: Outcome) -> Lowered:
         text: str = node.expression.this
         searched = operand(node.this)
-        failing = (yield from self._error(searched)) if text else FALSE
+        failing = (yield from nulls.fails(searched)) if text else FALSE
         if outcome is Outcome.ERROR:
             return failing
         true: Predicate = FALSE
@@ -173,95 +171,16 @@ class Lowering:
             return comparisons.ordered(self._form, left, comparison, right, outcome)
         if outcome is not Outcome.ERROR:
             return FALSE
-        left_fails = yield from self._error(left)
-        right_fails = yield from self._error(right)
-        left_is_there = yield from self._is_not_null(left)
+        left_fails = yield from nulls.fails(left)
+        right_fails = yield from nulls.fails(right)
+        left_is_there = yield from nulls.is_not_null(self._form, left)
         return self._form.any_of([left_fails, self._form.all_of([left_is_there, right_fails])])
 
     def _equality(self, node: exp.Expr, outcome: Outcome) -> Lowered:
-        """Both sides are evaluated: two NULLs are equal, NULL on the left only is NULL, on the right FALSE."""
-        form, left, right = self._form, operand(node.this), operand(node.expression)
-        met = yield from self._met(left, right, outcome)
-        if outcome is Outcome.ERROR:
-            return form.any_of([(yield from self._error(left)), (yield from self._error(right)), met])
-        left_side = self._is_null(left) if outcome is Outcome.TRUE else self._is_not_null(left)
-        unmet = form.all_of([(yield from left_side), (yield from self._is_null(right))])
-        return form.any_of([met, unmet])
+        return (yield from equality.equal(self._form, operand(node.this), operand(node.expression), outcome))
 
     def _inequality(self, node: exp.NEQ, outcome: Outcome) -> Lowered:
         return (yield from self._equality(node, outcome.negated))
-
-    def _met(self, left: Operand, right: Operand, outcome: Outcome) -> Lowered:
-        """Two values that are not NULL, compared by =."""
-        match left, right:
-            case Property(), Property():
-                return comparisons.properties_equal(self._form, left.name, right.name, outcome)
-            case (Property() as named, Value() as literal) | (Value() as literal, Property() as named):
-                return comparisons.property_equals(self._form, named.name, literal.value, outcome)
-            case Value(), Value():
-                return comparisons.values_equal(left, right, outcome)
-            case Boolean(), Value(Number()):
-                return (yield from self._is_not_null(left)) if outcome is Outcome.FALSE else FALSE
-            case Boolean(), (Property() | Value()):
-                there = [(yield from self._is_not_null(left)), (yield from self._is_not_null(right))]
-                return self._form.all_of(there) if outcome is Outcome.ERROR else FALSE
-            case Value(Number()), Boolean():
-                return (yield from self._is_not_null(right)) if outcome is Outcome.FALSE else FALSE
-            case ((Property() | Value() | Boolean()), Boolean()) if outcome is not Outcome.ERROR:
-                true, false = yield from self._as_boolean(left)
-                same, other = outcome, outcome.negated
-                return self._form.any_of(
-                    [
-                        self._form.all_of([true, (yield right.node, same)]),
-                        self._form.all_of([false, (yield right.node, other)]),
-                    ]
-                )
-        return FALSE
-
-    def _as_boolean(
-        self, value: Property | Value | Boolean
-    ) -> Generator[tuple[exp.Expr, Outcome], Predicate, tuple[Predicate, Predicate]]:
-        """Where the value on the left of a boolean is true, and where it is false."""
-        match value:
-            case Property(name):
-                return IsTrueText(name), self._form.all_of([IsPresent(name), Not(IsTrueText(name))])
-            case Value(value=text):
-                assert isinstance(text, str)
-                return (TRUE, FALSE) if text.lower() == "true" else (FALSE, TRUE)
-            case Boolean(node):
-                return (yield node, Outcome.TRUE), (yield node, Outcome.FALSE)
-
-    def _is_null(self, value: Operand) -> Lowered:
-        match value:
-            case Property():
-                return Not(IsPresent(value.name))
-            case Value():
-                return FALSE
-            case Boolean():
-                there = yield from self._is_not_null(value)
-                return self._form.negation(self._form.any_of([there, (yield value.node, Outcome.ERROR)]))
-            case Nothing():
-                return self._form.negation((yield from self._error(value)))
-
-    def _is_not_null(self, value: Operand) -> Lowered:
-        match value:
-            case Property():
-                return IsPresent(value.name)
-            case Value():
-                return TRUE
-            case Boolean():
-                return self._form.any_of([(yield value.node, Outcome.TRUE), (yield value.node, Outcome.FALSE)])
-            case Nothing():
-                return FALSE
-
-    def _error(self, value: Operand) -> Lowered:
-        match value:
-            case Boolean():
-                return (yield value.node, Outcome.ERROR)
-            case Nothing(exp.Expr() as evaluated):
-                return (yield evaluated, Outcome.ERROR)
-            case _:
-                return FALSE
 
 
 def _parts(node: exp.And | exp.Or) -> list[exp.Expr]:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from enum import Enum, auto
+from typing import TypeAlias
+
+from sqlglot import exp
+
+from filtering.predicate import Predicate
 
 
 class Outcome(Enum):
@@ -17,3 +23,6 @@ class Outcome(Enum):
 
 
 _NEGATED = {Outcome.TRUE: Outcome.FALSE, Outcome.FALSE: Outcome.TRUE, Outcome.ERROR: Outcome.ERROR}
+
+Lowered: TypeAlias = Generator[tuple[exp.Expr, Outcome], Predicate, Predicate]
+"""Where a node comes to an outcome, while it is found out: yields the nodes and outcomes of which it must know that."""

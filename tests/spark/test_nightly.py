@@ -8,9 +8,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from filtering.broker_config import BrokerConfig
+from filtering.subscriptions.history import subscription_history
+from filtering.subscriptions.sources import parse_subscriptions
 from jobs import application, nightly
 from jobs.export import NAMES, rows_of
-from schemas import deliveries
+from schemas import deliveries, subscriptions
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delivery_stats import DELIVERY_STATS
@@ -41,6 +44,15 @@ def test_commitlog_holds_every_field_of_every_message(spark: SparkSession, repla
     }
     assert made == expected
     assert QUARANTINE.read(spark, replayed(name)).count() == 0
+
+
+@pytest.mark.parametrize("name", UNDAMAGED)
+def test_subscriptions_read_back_as_they_were_replayed(spark: SparkSession, replayed: Any, name: str) -> None:
+    events = parse_subscriptions((capture(name) / "subscription_events.jsonl").read_text(encoding="utf-8")).events
+    broker = BrokerConfig.from_properties((capture(name) / "broker.conf").read_text(encoding="latin-1"))
+    read = subscriptions.rows(spark, replayed(name))
+    read.sort(key=lambda row: (row.consumer_group, row.topic, row.valid_from))
+    assert read == subscription_history(events, broker)
 
 
 @pytest.mark.parametrize("name", UNDAMAGED)
