@@ -20,9 +20,7 @@ spark = spark_session("mqsieve first use")
 with tempfile.TemporaryDirectory() as folder:
     warehouse = Warehouse.at(folder)
     damage = {"broker_name": "b", "source_file": "f", "offset": 0, "reason": "r", "bytes": b""}
-    row = data_frame(spark, [damage], quarantine.ROW_TYPES)
-    quarantine.replace(spark, warehouse, "b", ["f"], row)
-    quarantine.replace(spark, warehouse, "b", ["f"], row.where("offset > 0"))
+    quarantine.replace(spark, warehouse, "b", ["f"], data_frame(spark, [damage], quarantine.ROW_TYPES))
     commit = QUARANTINE.last_commit(spark, warehouse)
     entry = run_ledger.Entry("r", "j", "b", {}, "i", {}, {"quarantine": commit.version}, commit.rows)
     run_ledger.record(spark, warehouse, [entry])
