@@ -55,5 +55,4 @@ def messages(spark: SparkSession, count: int, seed: int) -> DataFrame:
 
 def write(spark: SparkSession, warehouse: Warehouse, count: int, seed: int = 1) -> None:
     """A warehouse whose commitlog holds ``count`` messages."""
-    COMMITLOG.create(spark, warehouse)
     COMMITLOG.append(messages(spark, count, seed), warehouse)

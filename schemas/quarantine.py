@@ -34,11 +34,11 @@ def replace(
     Returns the table, or none where nothing changed.
     """
     now = _keys(rows)
-    if QUARANTINE.create(spark, warehouse) and not now:
-        return ()
+    is_new = QUARANTINE.create(spark, warehouse)
     names = ", ".join(sql_text(name) for name in source_files)
     of_files = f"broker_name = {sql_text(broker_name)} AND source_file IN ({names})"
-    if now == _keys(QUARANTINE.read(spark, warehouse).where(of_files)):
+    before = set() if is_new else _keys(QUARANTINE.read(spark, warehouse).where(of_files))
+    if now == before:
         return ()
     QUARANTINE.overwrite(rows, warehouse, of_files)
     return (QUARANTINE,)

@@ -40,20 +40,19 @@ SUBSCRIPTIONS = Table(
     """,
 )
 
+_NAMES = [field.name for field in fields(SubscriptionRow)]
+
 
 def rows(spark: SparkSession, warehouse: Warehouse) -> list[SubscriptionRow]:
     """The whole history, in memory."""
-    names = [field.name for field in fields(SubscriptionRow)]
-    return [
-        SubscriptionRow(*map(_hashable, row)) for row in SUBSCRIPTIONS.read(spark, warehouse).select(*names).collect()
-    ]
+    stored = SUBSCRIPTIONS.read(spark, warehouse).select(*_NAMES).collect()
+    return [SubscriptionRow(*map(_hashable, row)) for row in stored]
 
 
 def replace(spark: SparkSession, warehouse: Warehouse, history: Sequence[SubscriptionRow]) -> None:
     """Makes ``history`` the whole table."""
-    names = [field.name for field in fields(SubscriptionRow)]
-    rows = [{name: getattr(row, name) for name in names} for row in history]
-    SUBSCRIPTIONS.overwrite(data_frame(spark, rows, SUBSCRIPTIONS.columns), warehouse)
+    states = [{name: getattr(row, name) for name in _NAMES} for row in history]
+    SUBSCRIPTIONS.overwrite(data_frame(spark, states, SUBSCRIPTIONS.columns), warehouse)
 
 
 def _hashable(value: Any) -> Any:
