@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.workload import CHANNELS, COLORS, LEVELS, MISSING, REGIONS
 from schemas.commitlog import COMMITLOG
-from schemas.warehouse import Warehouse
+from schemas.delta.warehouse import Warehouse
 
 BROKER, TOPIC, QUEUES = "broker-a", "OrderEvents", 8
 FIRST_STORE_TIMESTAMP = 1_790_000_000_000

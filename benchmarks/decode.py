@@ -20,11 +20,11 @@ import numpy as np
 
 from benchmarks.java_process import JavaProcess
 from benchmarks.report import FOLDER, write
-from schemas.store import gather
-from schemas.store.commitlog_walk import Records, scan
-from schemas.store.message_decoder import COLUMNS, decode
-from schemas.store.record_layout import PHYSICAL_OFFSET
-from schemas.store.segments import Segment, segments
+from schemas.rocketmq_store import gather
+from schemas.rocketmq_store.commitlog_walk import Records, scan
+from schemas.rocketmq_store.message_decoder import COLUMNS, decode
+from schemas.rocketmq_store.record_layout import PHYSICAL_OFFSET
+from schemas.rocketmq_store.segments import Segment, segments
 from tests.captures import capture
 
 WITH_BODY = [name for name in COLUMNS if name != "body_crc_computed"]

@@ -39,17 +39,17 @@ from benchmarks.peak_memory import peak_memory
 from benchmarks.report import FOLDER, draw_speeds, write
 from filtering import sql92
 from filtering.broker_config import BrokerConfig
-from filtering.replay.delivery_blocks import ENTRY_COLUMNS
+from filtering.delivery.delivery_blocks import ENTRY_COLUMNS
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.sources import parse_subscriptions
+from jobs.cli.session import spark_session
 from jobs.deliver import deliver
 from jobs.dispatch import dispatch
 from jobs.run import Run
-from jobs.session import spark_session
 from schemas import deliveries, subscriptions
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.warehouse import Warehouse
+from schemas.delta.warehouse import Warehouse
 
 CHECKED_MESSAGES = 1_000
 EVALUATIONS = {"RocketMQ": 5e6, "Catalyst": 2e7, "row UDF": 3e5}

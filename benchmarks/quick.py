@@ -15,8 +15,8 @@ from benchmarks import workload
 from benchmarks.deliver import generate, new_run, subscribe
 from filtering.matcher import Matcher
 from filtering.sql92 import compile
+from jobs.cli.session import spark_session
 from jobs.deliver import deliver
-from jobs.session import spark_session
 
 MESSAGES, BATCH, GROUPS = 500_000, 16_384, 1_000
 

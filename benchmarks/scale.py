@@ -22,8 +22,8 @@ from benchmarks import workload
 from benchmarks.deliver import generate, new_run, subscribe
 from benchmarks.peak_memory import peak_memory
 from benchmarks.report import FOLDER, write
+from jobs.cli.session import spark_session
 from jobs.deliver import deliver
-from jobs.session import spark_session
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.report import FOLDER, write
 from filtering import sql92
-from jobs.session import spark_session
+from jobs.cli.session import spark_session
 
 MESSAGES = """map(
     'UNIQ_KEY', hex(id * 7919), 'TAGS', 'TagA',

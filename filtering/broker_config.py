@@ -6,20 +6,30 @@ MixAll.properties2Object.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
-import yaml
-
 from filtering.bloom_filter import BloomFilter
 from filtering.java.numbers import parse_long
 from filtering.java.properties import parse_properties
 from filtering.tags_code import parse_delay_levels
+from filtering.yaml_input import InvalidYaml, load
 
 CONSUME_QUEUE_UNIT = 20
+MOST_CONSUMERS = 1_000_000
+"""A filter bit map for more groups would take a megabyte a message."""
+BROKER_KEYS = frozenset(
+    {
+        "brokerClusterName", "brokerId", "brokerIP1", "brokerIP2", "brokerRole", "listenPort", "namesrvAddr",
+        "storePathRootDir", "storePathCommitLog", "deleteWhen", "fileReservedTime", "flushDiskType",
+        "autoCreateTopicEnable", "autoCreateSubscriptionGroup", "defaultTopicQueueNums",
+    }
+)  # fmt: skip
+"""Keys that most files have, and that filtering does not depend on."""
 
 
 class InvalidBrokerConfig(ValueError):
@@ -57,6 +67,10 @@ class BrokerConfig:
             value = getattr(self, field.name)
             if field.name.startswith("mapped_file_size") and value < 1:
                 raise InvalidBrokerConfig(f"{_key(field.name)}={value}: a file size must be 1 or more")
+        if self.expect_consumer_num_use_filter > MOST_CONSUMERS:
+            raise InvalidBrokerConfig(
+                f"expectConsumerNumUseFilter={self.expect_consumer_num_use_filter}: more than {MOST_CONSUMERS:,}"
+            )
         try:
             _ = self.bloom_filter
         except ValueError as error:
@@ -92,7 +106,7 @@ class BrokerConfig:
         would keep its default, or take anything but ``true`` as false, without a word.
         """
         try:
-            return cls.of(parse_properties(text))
+            return cls.of_file(parse_properties(text))
         except InvalidBrokerConfig:
             raise
         except ValueError as error:
@@ -102,14 +116,26 @@ class BrokerConfig:
     def from_yaml(cls, text: str) -> BrokerConfig:
         """From a YAML mapping with the keys of a ``broker.conf``. Raises InvalidBrokerConfig."""
         try:
-            document = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise InvalidBrokerConfig(f"not YAML: {error}") from error
+            document = load(text)
+        except InvalidYaml as error:
+            raise InvalidBrokerConfig(f"line {error.line}: {error}") from error
         if document is None:
             document = {}
-        if not isinstance(document, dict):
+        if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
             raise InvalidBrokerConfig("a broker configuration in YAML must be a mapping such as brokerName: broker-a")
-        return cls.of(document)
+        return cls.of_file(document)
+
+    @classmethod
+    def of_file(cls, values: Mapping[str, str]) -> BrokerConfig:
+        """From the keys and values of a file. Raises InvalidBrokerConfig, also where it has no key of a broker.conf."""
+        known = {_key(field.name) for field in fields(cls)}
+        if values and not known.intersection(values) and not BROKER_KEYS.intersection(values):
+            raise InvalidBrokerConfig("no line of it is a switch of a broker.conf, such as brokerName=broker-a")
+        for key in values:
+            meant = difflib.get_close_matches(key, known, 1, 0.9)
+            if key not in known and meant:
+                raise InvalidBrokerConfig(f"{key} is not known; did you mean {meant[0]}?")
+        return cls.of(values)
 
     @property
     def changed(self) -> dict[str, str]:

@@ -6,13 +6,15 @@ Source: ConsumerFilterManager and its FilterDataMapByTopic.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NotRequired, TypedDict
 
 from filtering.bloom_filter import BloomFilter
+from filtering.consumer_filter_data import ConsumerFilterData, compile_filter
+from filtering.sql92 import Expressions
 from filtering.subscription_data import TAG, is_tag_type
-from filtering.subscriptions.consumer_filter_data import ConsumerFilterData, compile_error
 
 DAY = 86_400_000
 _LOADED_DEAD_SINCE = 30_000
@@ -59,10 +61,15 @@ class ConsumerFilterManager:
     :meth:`BloomFilter.create_by_fn` refuses.
     """
 
-    def __init__(self, f: int, n: int, filter_data_clean_time_span: int = DAY) -> None:
+    def __init__(
+        self, f: int, n: int, filter_data_clean_time_span: int = DAY, expressions: Expressions | None = None
+    ) -> None:
+        """``expressions``: what compiles the filters; shared with others that compile the same texts."""
         self.bloom_filter = BloomFilter.create_by_fn(f, n)
         self._clean_time_span = filter_data_clean_time_span
+        self._expressions = expressions or Expressions()
         self._by_topic: dict[str, dict[str, ConsumerFilterData]] = {}
+        self._topics_of: defaultdict[str, set[str]] = defaultdict(set)
 
     def register(self, group: str, subscriptions: Iterable[Subscription], now: int) -> None:
         """All that ``group`` subscribes to now; its filters on other topics die."""
@@ -70,7 +77,7 @@ class ConsumerFilterManager:
         for each in subscriptions:
             topics.add(each["topic"])
             self.register_topic(each["topic"], group, each["expression"], each["type"], each["version"], now)
-        for topic in self._by_topic.keys() - topics:
+        for topic in self._topics_of[group] - topics:
             self.unregister_topic(topic, group, now)
 
     def register_topic(
@@ -100,17 +107,19 @@ class ConsumerFilterManager:
         ):
             groups[group] = replace(old, client_version=version, dead_time=None if old.is_dead else old.dead_time)
             return True
-        if compile_error(expression_type, expression) is not None:
+        compiled = compile_filter(expression_type, expression, self._expressions)
+        if isinstance(compiled, str):
             groups.pop(group, None)
             return False
+        self._topics_of[group].add(topic)
         groups[group] = ConsumerFilterData(
-            group, topic, expression, expression_type or "", version, now, None, bit_pos, self.bloom_filter.m
+            group, topic, expression, expression_type or "", version, now, None, bit_pos, self.bloom_filter.m, compiled
         )
         return True
 
     def unregister(self, group: str, now: int) -> None:
         """The last consumer of ``group`` left: all its filters die."""
-        for topic in self._by_topic:
+        for topic in self._topics_of[group]:
             self.unregister_topic(topic, group, now)
 
     def unregister_topic(self, topic: str, group: str, now: int) -> None:
@@ -190,7 +199,8 @@ class ConsumerFilterManager:
             topics = json.loads(text)["filterDataByTopic"]
             by_topic = {
                 topic: {
-                    group: ConsumerFilterData.from_json(entry) for group, entry in groups["groupFilterData"].items()
+                    group: ConsumerFilterData.from_json(entry, self._expressions)
+                    for group, entry in groups["groupFilterData"].items()
                 }
                 for topic, groups in topics.items()
             }
@@ -203,4 +213,7 @@ class ConsumerFilterManager:
                 if data.dead_time is None:
                     groups[group] = replace(data, dead_time=max(now - _LOADED_DEAD_SINCE, data.born_time))
         self._by_topic = by_topic
+        for topic, groups in by_topic.items():
+            for group in groups:
+                self._topics_of[group].add(topic)
         return True

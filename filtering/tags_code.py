@@ -10,9 +10,11 @@ import re
 import struct
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filtering.java.hashes import string_hashes
 from filtering.java.numbers import parse_int
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -34,13 +36,10 @@ def tags_code(tags: str | None) -> int:
 
 
 def tags_codes(tags: pa.Array | pa.ChunkedArray) -> pa.Int64Array:
-    """:func:`tags_code` of strings (or dictionary-encoded ones), evaluated once per distinct tag."""
+    """:func:`tags_code` of strings, dictionary-encoded or not."""
     if isinstance(tags, pa.ChunkedArray):
         tags = tags.combine_chunks()
-    if not pa.types.is_dictionary(tags.type):
-        tags = pc.dictionary_encode(tags)
-    codes = pa.array([tags_code(tag) for tag in tags.dictionary.to_pylist()], pa.int64())
-    return pc.fill_null(codes.take(tags.indices), 0)
+    return pa.array(string_hashes(tags.cast(pa.string())).astype(np.int64))
 
 
 def parse_delay_levels(message_delay_level: str) -> tuple[int, ...]:

@@ -1,68 +1,69 @@
-"""export: a table as JSON lines, one object a row, binary as lower-case hex."""
+"""export: a table, or some of it, as JSON lines, CSV or Parquet."""
 
 from __future__ import annotations
 
-import json
-from datetime import date
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession
+from jobs.cli import application, options
+from jobs.cli.application import Parser
 
-from jobs import application
-from jobs.session import spark_session
-from schemas import deliveries
-from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
-from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.delivery_stats import DELIVERY_STATS
-from schemas.quarantine import QUARANTINE
-from schemas.run_ledger import RUN_LEDGER
-from schemas.subscriptions import SUBSCRIPTIONS
-from schemas.warehouse import Warehouse
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-TABLES = {
-    table.name: table for table in (COMMITLOG, QUARANTINE, SUBSCRIPTIONS, CONSUMEQUEUE, DELIVERY_STATS, RUN_LEDGER)
-}
-NAMES = (*TABLES, "deliveries")
+NAMES = (
+    "commitlog", "consumequeue", "delivery_stats", "consumer_offsets", "current_offsets", "queue_progress",
+    "subscriptions", "subscription_events", "quarantine", "run_ledger", "deliveries",
+)  # fmt: skip
+FORMATS = ("jsonl", "csv", "parquet")
+EXAMPLES = (
+    "deliveries --warehouse /data/mqsieve --output deliveries.jsonl",
+    "commitlog --topic OrderEvents --columns keys,msg_id,properties --output - --warehouse /data/mqsieve",
+)
 
 
-def rows_of(spark: SparkSession, warehouse: Warehouse, name: str) -> DataFrame:
-    """The rows of a table, deliveries as one row a pair. Raises NotYetWritten where nothing was written yet."""
-    table = DELIVERY_BLOCKS if name == "deliveries" else TABLES[name]
-    if not table.exists(spark, warehouse):
-        raise application.NotYetWritten(warehouse, name)
-    return deliveries.read(spark, warehouse) if name == "deliveries" else table.read(spark, warehouse)
-
-
-def write_json_lines(rows: DataFrame, output: Path) -> int:
-    """Writes rows through this process, a partition at a time; returns how many."""
-    written = 0
-    with output.open("w", encoding="utf-8") as file:
-        for row in rows.toLocalIterator(prefetchPartitions=True):
-            file.write(json.dumps(row.asDict(recursive=True), ensure_ascii=False, default=_json) + "\n")
-            written += 1
-    return written
-
-
-def _json(value: Any) -> str:
-    if isinstance(value, (bytes, bytearray)):
-        return bytes(value).hex()
-    if isinstance(value, date):
-        return value.isoformat()
-    raise TypeError(f"no JSON for {type(value).__name__}")
+def parser() -> Parser:
+    parser = Parser("export", __doc__, EXAMPLES)
+    parser.add_argument("table", choices=NAMES, metavar="TABLE", help=", ".join(NAMES))
+    options.add_warehouse(parser)
+    parser.add_argument("--broker", metavar="NAME", help="only rows of this broker")
+    parser.add_argument("--group", action="append", metavar="NAME", help="only rows of this consumer group; repeatable")
+    parser.add_argument("--topic", action="append", metavar="NAME", help="only rows of this topic; repeatable")
+    parser.add_argument("--columns", type=_names, metavar="A,B", help="only these columns, in this order")
+    parser.add_argument(
+        "--format", choices=FORMATS, help="jsonl (binary as hex), csv or parquet; default: as the file is called"
+    )
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the file to write; - is stdout")
+    return parser
 
 
 def main(arguments: list[str]) -> None:
-    parser = application.parser("export", __doc__)
-    parser.add_argument("table", choices=NAMES, metavar="TABLE", help=", ".join(NAMES))
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the .jsonl file to write")
-    options = parser.parse_args(arguments)
-    if not options.output.parent.is_dir():
-        raise application.UsageError(f"the folder {options.output.parent} does not exist: make it first")
-    rows = rows_of(spark_session("mqsieve export"), Warehouse.at(options.warehouse), options.table)
-    written = write_json_lines(rows, options.output)
-    print(f"{options.table}: {written:,} rows in {options.output}")
+    chosen = parser().parse_args(arguments)
+    from jobs.cli.batch_writers import write_batches
+    from jobs.cli.json_lines import output_file
+    from schemas.answers.export import Selection, batches_of
+    from schemas.ledger_check import open_warehouse
+
+    warehouse = options.warehouse_of(chosen.warehouse)
+    open_warehouse(warehouse)
+    selection = Selection(chosen.broker, chosen.group, chosen.topic, chosen.columns)
+    batches = batches_of(warehouse, chosen.table, selection)
+    kind = chosen.format or (chosen.output.suffix[1:] if chosen.output.suffix[1:] in FORMATS else "jsonl")
+    first = next(batches, None)
+    with output_file(chosen.output) as file:
+        written = write_batches(kind, file, [] if first is None else _chain(first, batches))
+    print(f"{chosen.table}: {written:,} rows in {chosen.output}", file=sys.stderr)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _chain(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
 
 
 if __name__ == "__main__":

@@ -1,30 +1,26 @@
 """nightly: a broker's store and its subscriptions, all the way to who got which message."""
 
-from __future__ import annotations
+from jobs.cli import application
+from jobs.cli.application import Parser
+from jobs.cli.night_options import night_parser
+from jobs.night.stages import ALL_STAGES
 
-from jobs import application
-from jobs.deliver import deliver
-from jobs.dispatch import dispatch
-from jobs.filter_hooks import add_filter_hooks, read_filter_hooks
-from jobs.ingest import add_source, ingest
-from jobs.register import add_subscriptions, register
-from jobs.run import Run
-from jobs.summary import print_summary
+STAGES = ALL_STAGES
+EXAMPLES = (
+    "--store /backup/broker-a/store --subscriptions events.jsonl --warehouse /data/mqsieve",
+    "--brokers brokers.yaml --warehouse /data/mqsieve --strict",
+)
+
+
+def parser() -> Parser:
+    return night_parser("nightly", __doc__, STAGES, EXAMPLES)
 
 
 def main(arguments: list[str]) -> None:
-    parser = application.broker_parser("nightly", __doc__)
-    add_source(parser)
-    add_subscriptions(parser)
-    add_filter_hooks(parser)
-    options = parser.parse_args(arguments)
-    hooks = read_filter_hooks(options.filter_hooks)
-    with Run.start("nightly", options) as run:
-        ingest(run, options.store)
-        register(run, options.subscriptions)
-        dispatch(run)
-        deliver(run, hooks)
-        print_summary(run, options)
+    options = parser().parse_args(arguments)
+    from jobs.cli.night_job import run_job
+
+    run_job("nightly", STAGES, options)
 
 
 if __name__ == "__main__":

@@ -1,41 +1,97 @@
-"""The messages of a broker's commitlog, one row a message, as stored."""
+"""The messages of a broker's commitlog, one row a message, as stored.
 
-from schemas.table import Table
+Readers see what :func:`read` gives. The files keep less: what follows from something else is left out, and the
+properties are cut into columns. ``property_names`` lists the names of a message's topic, joined by U+0001, and
+``property_0`` … have the values in that order. Columns with one kind of value take half the room of a text with
+all of them, and a filter reads only those of the properties that it names. What has no column of its own is in
+``more_properties``, in RocketMQ's own form: name U+0001 value U+0002 name …
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from schemas.delta.table import Table, column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from schemas.delta.warehouse import Warehouse
+
+PROPERTY_COLUMNS = 24
+"""Columns for properties other than those in NAMED_PROPERTIES."""
+NAMED_PROPERTIES = {"TAGS": "tags", "KEYS": "keys", "UNIQ_KEY": "uniq_key"}
+"""Properties that most messages have, and their columns."""
+SLOTS = tuple(f"property_{i}" for i in range(PROPERTY_COLUMNS))
+NAME_SEPARATOR = "\u0001"
+IPV6_STORE_HOST = 0x20
 
 COMMITLOG = Table(
     "commitlog",
     "The messages of brokers' commitlogs, as stored. Key: broker_name, commitlog_offset.",
-    """
-    broker_name STRING NOT NULL COMMENT 'brokerName of broker.conf',
-    commitlog_offset BIGINT NOT NULL COMMENT 'physical offset of the record, bytes from the start of the log',
-    topic STRING NOT NULL,
-    queue_id INT NOT NULL,
-    queue_offset BIGINT NOT NULL COMMENT 'index in the consume queue',
-    store_size INT NOT NULL COMMENT 'bytes of the whole record',
-    msg_id STRING COMMENT 'upper-case hex of store host, port and physical offset',
-    tags STRING COMMENT 'property TAGS',
-    keys STRING COMMENT 'property KEYS',
-    properties MAP<STRING, STRING> COMMENT 'null where the record has none',
-    born_timestamp BIGINT COMMENT 'ms since the epoch, producer clock',
-    store_timestamp BIGINT NOT NULL COMMENT 'ms since the epoch, broker clock',
-    sys_flag INT COMMENT '0x1 compressed, 0x700 kind, 0xC transaction, 0x10 IPv6 born host, 0x20 IPv6 store host',
-    flag INT,
-    body_crc INT COMMENT 'crc32 of the stored body & 0x7fffffff, as the record claims',
-    reconsume_times INT,
-    prepared_transaction_offset BIGINT,
-    born_host STRING,
-    store_host STRING,
-    magic_code INT COMMENT 'V1 -626843481, V2 -626843477',
-    body_length INT COMMENT 'bytes of the body as stored',
-    body_crc_computed INT COMMENT 'crc32 of the body as it is; differs from body_crc where it is damaged',
-    body BINARY COMMENT 'as stored: compressed if sys_flag says so',
-    store_date DATE
-        GENERATED ALWAYS AS (date_add(DATE'1970-01-01', CAST(store_timestamp DIV 86400000 AS INT)))
-        COMMENT 'day of store_timestamp, UTC'
-    """,
-    cluster_by=("broker_name", "topic", "store_date"),
-    constraints={"offset_not_negative": "commitlog_offset >= 0", "size_positive": "store_size > 0"},
-    statistics_on=(
-        "broker_name", "commitlog_offset", "topic", "queue_id", "queue_offset", "store_timestamp", "store_date",
+    pa.schema(
+        [
+            column("broker_name", pa.string(), "brokerName of broker.conf", nullable=False),
+            column("commitlog_offset", pa.int64(), "physical offset of the record in the log, bytes", nullable=False),
+            column("topic", pa.string(), nullable=False),
+            column("queue_id", pa.int32(), nullable=False),
+            column("queue_offset", pa.int64(), "index in the consume queue", nullable=False),
+            column("store_size", pa.int32(), "bytes of the whole record", nullable=False),
+            column("tags", pa.string(), "property TAGS"),
+            column("keys", pa.string(), "property KEYS"),
+            column("uniq_key", pa.string(), "property UNIQ_KEY, which RocketMQ's clients call the message id"),
+            column("property_names", pa.string(), "of property_0 …, joined by U+0001; null: the record has none"),
+            *(column(name, pa.string()) for name in SLOTS),
+            column("more_properties", pa.string(), "the others: name U+0001 value U+0002 name …"),
+            column("born_timestamp", pa.int64(), "ms since the epoch, producer clock"),
+            column("store_timestamp", pa.int64(), "ms since the epoch, broker clock", nullable=False),
+            column(
+                "sys_flag",
+                pa.int32(),
+                "0x1 compressed, 0x700 kind, 0xC transaction, 0x10 IPv6 born host, 0x20 IPv6 store host",
+            ),
+            column("flag", pa.int32()),
+            column("body_crc", pa.int32(), "as the record claims; null where it is that of the body in this row"),
+            column("reconsume_times", pa.int32()),
+            column("prepared_transaction_offset", pa.int64()),
+            column("born_host", pa.string()),
+            column("store_host", pa.string()),
+            column("msg_id_host", pa.string(), "how msg_id begins: store host and port in upper-case hex"),
+            column("msg_id", pa.string(), "of a message from elsewhere; null where it follows from the row"),
+            column("magic_code", pa.int32(), "V1 -626843481, V2 -626843477"),
+            column("body_length", pa.int32(), "bytes of the body as stored"),
+            column("body_is_damaged", pa.bool_(), "crc32 of the body is not body_crc"),
+            column("body", pa.binary(), "as stored: compressed if sys_flag says so; null where it was not kept"),
+            column("store_date", pa.date32(), "day of store_timestamp, UTC"),
+            column("run", pa.string(), "the run that read the message", nullable=False),
+        ]
     ),
+    constraints={"offset_not_negative": "commitlog_offset >= 0", "size_positive": "store_size > 0"},
+    statistics_on=("commitlog_offset", "topic", "queue_offset", "store_timestamp", "run"),
+    dictionary=(
+        "topic", "queue_id", "store_size", "tags", "keys", "property_names", *SLOTS, "sys_flag", "flag",
+        "reconsume_times", "prepared_transaction_offset", "born_host", "store_host", "msg_id_host", "magic_code",
+        "body_length", "body_is_damaged", "store_date", "run",
+    ),
+    delta=("commitlog_offset", "queue_offset", "born_timestamp", "store_timestamp"),
 )  # fmt: skip
+
+
+VIEW = (
+    "broker_name", "commitlog_offset", "topic", "queue_id", "queue_offset", "store_size", "msg_id", "tags", "keys",
+    "properties", "born_timestamp", "store_timestamp", "sys_flag", "flag", "body_crc", "reconsume_times",
+    "prepared_transaction_offset", "born_host", "store_host", "magic_code", "body_length", "body_is_damaged", "body",
+    "uniq_key", "store_date", "run",
+)  # fmt: skip
+"""The columns that readers see: those of the files, but for the ones that properties are cut into, and instead of them
+``msg_id`` (upper-case hex of store host, port and physical offset), ``properties`` (map of strings, null where the
+record has none) and ``body_crc`` as the record claims it."""
+
+
+def read(spark: SparkSession, warehouse: Warehouse) -> DataFrame:
+    """The messages as a DataFrame, with the columns of VIEW."""
+    from schemas.spark_views import messages
+
+    return messages(warehouse.read(spark, COMMITLOG))

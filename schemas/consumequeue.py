@@ -1,43 +1,40 @@
-"""The consume queue entries that the broker derives from its commitlog, and what filters read at a pull."""
+"""The consume queue entries that the broker derives from its commitlog, and the filter bit maps beside them."""
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from __future__ import annotations
 
-from schemas.table import Table
+import pyarrow as pa
 
-ENTRY_TYPES = (
-    "broker_name string, topic string, queue_id int, queue_offset bigint, commitlog_offset bigint, size int, "
-    "tags_code bigint, store_timestamp bigint, filter_bit_map binary, properties map<string, string>"
-)
-"""What dispatch makes; store_date follows from store_timestamp."""
+from schemas.delta.table import Table, column
 
 CONSUMEQUEUE = Table(
     "consumequeue",
     "Consume queue entries with their extension. Key: broker_name, topic, queue_id, queue_offset.",
-    """
-    broker_name STRING NOT NULL,
-    topic STRING NOT NULL,
-    queue_id INT NOT NULL,
-    queue_offset BIGINT NOT NULL,
-    commitlog_offset BIGINT NOT NULL,
-    size INT NOT NULL COMMENT 'bytes of the record in the commitlog',
-    tags_code BIGINT NOT NULL COMMENT 'hash of the tag; in SCHEDULE_TOPIC_XXXX the delivery time in ms',
-    store_timestamp BIGINT NOT NULL COMMENT 'ms since the epoch',
-    filter_bit_map BINARY COMMENT 'Bloom filter over the groups whose expression matched; null without filter data',
-    properties MAP<STRING, STRING> COMMENT 'of the message: what stage 2 and the client read',
-    store_date DATE
-        GENERATED ALWAYS AS (date_add(DATE'1970-01-01', CAST(store_timestamp DIV 86400000 AS INT)))
-        COMMENT 'day of store_timestamp, UTC'
-    """,
-    partition_by=("broker_name",),
-    constraints={"queue_offset_not_negative": "queue_offset >= 0"},
-    statistics_on=(
-        "topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp", "store_date",
+    pa.schema(
+        [
+            column("broker_name", pa.string(), nullable=False),
+            column("topic", pa.string(), nullable=False),
+            column("queue_id", pa.int32(), nullable=False),
+            column("queue_offset", pa.int64(), nullable=False),
+            column("commitlog_offset", pa.int64(), nullable=False),
+            column("size", pa.int32(), "bytes of the record in the commitlog", nullable=False),
+            column(
+                "tags_code",
+                pa.int64(),
+                "hash of the tag; in SCHEDULE_TOPIC_XXXX the delivery time in ms",
+                nullable=False,
+            ),
+            column("store_timestamp", pa.int64(), "ms since the epoch", nullable=False),
+            column(
+                "filter_bit_map",
+                pa.binary(),
+                "Bloom filter over the groups whose expression matched; null without filter data",
+            ),
+            column("store_date", pa.date32(), "day of store_timestamp, UTC"),
+            column("run", pa.string(), "the run that made the entry", nullable=False),
+        ]
     ),
-)  # fmt: skip
-
-
-def log_end(entries: DataFrame) -> int:
-    """When the last message of some rows of consumequeue was stored, in ms; 0 where there is none."""
-    (end,) = entries.agg(F.max("store_timestamp").alias("at")).collect()
-    return end["at"] or 0
+    constraints={"queue_offset_not_negative": "queue_offset >= 0"},
+    statistics_on=("topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp", "run"),
+    dictionary=("topic", "queue_id", "size", "tags_code", "store_date", "run"),
+    delta=("queue_offset", "commitlog_offset", "store_timestamp"),
+)

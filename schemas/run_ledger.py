@@ -1,74 +1,115 @@
-"""Which run made what from what: the memory that makes the same command again a no-op."""
+"""Which run made what from what: a warehouse holds what its ledger says.
+
+The ledger's row is the last commit of a run. What a run that died wrote before is not in the ledger's versions:
+readers do not see it, and the next run takes it back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+import pyarrow as pa
 
 from filtering.broker_config import BrokerConfig
-from schemas.python_rows import data_frame
-from schemas.table import Table
-from schemas.warehouse import Warehouse
+from schemas.delta.delta_log import TableState
+from schemas.delta.table import Table, column
+from schemas.delta.warehouse import Warehouse
+
+REPLAY = "replay"
+"""The job whose tables are no facts."""
+VERSION = 2
+"""Of the tables' layout. An older warehouse is made anew from its store."""
+_NUMBERS = pa.map_(pa.string(), pa.int64())
+_TEXTS = pa.map_(pa.string(), pa.string())
 
 RUN_LEDGER = Table(
     "run_ledger",
-    "The jobs that changed a table. Key: run, job.",
-    """
-    run STRING NOT NULL COMMENT 'when the run started, UTC',
-    job STRING NOT NULL,
-    broker_name STRING NOT NULL,
-    broker_config MAP<STRING, STRING> NOT NULL COMMENT 'switches of broker.conf that are not the defaults',
-    inputs STRING NOT NULL COMMENT 'fingerprint of all that the job read',
-    input_versions MAP<STRING, BIGINT> COMMENT 'Delta versions read',
-    output_versions MAP<STRING, BIGINT> COMMENT 'Delta versions written',
-    rows BIGINT NOT NULL COMMENT 'rows written',
-    outcome STRING NOT NULL
-    """,
+    "The runs that changed a table. Key: run, broker_name, job.",
+    pa.schema(
+        [
+            column("run", pa.string(), "when the run started, UTC; later runs have greater ones", nullable=False),
+            column("broker_name", pa.string(), nullable=False),
+            column("job", pa.string(), nullable=False),
+            column("outcome", pa.string(), nullable=False),
+            column("layout", pa.int32(), "version of the tables' layout", nullable=False),
+            column("broker_config", _TEXTS, "switches of broker.conf that are not the defaults"),
+            column("inputs", _TEXTS, "what the run read, by kind"),
+            column("input_versions", _NUMBERS, "Delta versions read"),
+            column("output_versions", _NUMBERS, "Delta versions of all tables after the run"),
+            column("table_rows", _NUMBERS, "rows of all tables after the run"),
+            column("table_digests", _TEXTS, "digests of all tables' lists of files after the run"),
+            column("rows", _NUMBERS, "rows that the run added, by table"),
+            column("log_start", pa.int64(), "physical offset at which the broker's log began"),
+            column("ingested_to", pa.int64(), "physical offset up to which the log is in commitlog"),
+            column("dispatched_to", pa.int64(), "physical offset up to which messages have their entries"),
+            column("delivered_to", pa.int64(), "physical offset up to which new messages were filtered"),
+            column("unsettled", pa.string(), "fingerprint of the bytes behind ingested_to, which may still change"),
+            column("as_of", pa.int64(), "ms since the epoch up to which the warehouse tells what happened"),
+            column("remarks", pa.list_(pa.string()), "what the run told besides numbers"),
+        ]
+    ),
+    partition_by=(),
+    statistics_on=("run",),
 )
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
+    """A row of the ledger. Offsets are physical, in bytes; ``as_of`` in ms."""
+
     run: str
-    job: str
     broker_name: str
-    broker_config: dict[str, str]
-    inputs: str
-    input_versions: dict[str, int]
-    output_versions: dict[str, int]
-    rows: int
+    job: str
+    broker_config: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    input_versions: Mapping[str, int] = field(default_factory=dict)
+    tables: Mapping[str, TableState] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
+    log_start: int | None = None
+    ingested_to: int | None = None
+    dispatched_to: int | None = None
+    delivered_to: int | None = None
+    unsettled: str | None = None
+    as_of: int | None = None
+    remarks: tuple[str, ...] = ()
     outcome: str = "done"
+    layout: int = VERSION
+
+    @property
+    def broker(self) -> BrokerConfig:
+        """The switches that the run replayed."""
+        return BrokerConfig.of({**self.broker_config, "brokerName": self.broker_name})
+
+    def table_row(self) -> dict[str, Any]:
+        """As a row of the table."""
+        row = {name: getattr(self, name) for name in RUN_LEDGER.schema.names if hasattr(self, name)}
+        for name in ("broker_config", "inputs", "input_versions", "rows"):
+            row[name] = list(row[name].items())
+        return row | {
+            "remarks": list(self.remarks),
+            "output_versions": [(name, state.version) for name, state in self.tables.items()],
+            "table_rows": [(name, state.rows) for name, state in self.tables.items()],
+            "table_digests": [(name, state.digest) for name, state in self.tables.items()],
+        }
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> LedgerEntry:
+        """The reverse of :meth:`table_row`."""
+        values = {name: row[name] for name in cls.__dataclass_fields__ if name in row}
+        for name in ("broker_config", "inputs", "input_versions", "rows"):
+            values[name] = dict(row[name] or ())
+        rows, digests = dict(row["table_rows"] or ()), dict(row["table_digests"] or ())
+        tables = {
+            name: TableState(version, rows[name], digests[name]) for name, version in row["output_versions"] or ()
+        }
+        return cls(**values | {"tables": tables, "remarks": tuple(row["remarks"] or ())})
 
 
-@dataclass(frozen=True)
-class LastRun:
-    """The last finished run of a job, and the fingerprint of what it read."""
-
-    run: str
-    inputs: str
-
-
-def last_runs(spark: SparkSession, warehouse: Warehouse, broker_name: str) -> dict[str, LastRun]:
-    """By job."""
-    if not RUN_LEDGER.exists(spark, warehouse):
-        return {}
-    done = RUN_LEDGER.read(spark, warehouse).where((F.col("broker_name") == broker_name) & (F.col("outcome") == "done"))
-    rows = sorted(done.select("run", "job", "inputs").collect())
-    return {job: LastRun(run, inputs) for run, job, inputs in rows}
-
-
-def broker_configs(spark: SparkSession, warehouse: Warehouse) -> list[BrokerConfig]:
-    """The switches that the last run of each broker replayed."""
-    if not RUN_LEDGER.exists(spark, warehouse):
+def read_ledger(warehouse: Warehouse) -> list[LedgerEntry]:
+    """All entries, in the order of the runs. Raises TableDamaged."""
+    if not warehouse.exists(RUN_LEDGER):
         return []
-    rows = RUN_LEDGER.read(spark, warehouse).select("run", "broker_name", "broker_config").collect()
-    last = {name: switches for _, name, switches in sorted(rows, key=lambda row: row["run"])}
-    return [BrokerConfig.of(last[name]) for name in sorted(last)]
-
-
-def record(spark: SparkSession, warehouse: Warehouse, entries: Sequence[Entry]) -> None:
-    """Adds what jobs did."""
-    RUN_LEDGER.append(data_frame(spark, [vars(entry) for entry in entries], RUN_LEDGER.columns), warehouse)
+    entries = [LedgerEntry.of_row(row) for row in warehouse.rows(RUN_LEDGER).to_pylist()]
+    return sorted(entries, key=lambda entry: entry.run)

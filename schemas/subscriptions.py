@@ -1,59 +1,81 @@
-"""The history of subscriptions: what was in force at any instant."""
+"""The history of subscriptions: what was in force at any instant, and the events that made it so."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Iterable
 from typing import Any
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
 
+from filtering.subscriptions.event_lines import event_line
+from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow
-from schemas.python_rows import data_frame
-from schemas.table import Table
-from schemas.warehouse import Warehouse
+from schemas.delta.table import Table, column
 
 SUBSCRIPTIONS = Table(
     "subscriptions",
-    "One row a state of a group's subscription to a topic. Key: consumer_group, topic, valid_from.",
-    """
-    consumer_group STRING NOT NULL,
-    topic STRING NOT NULL,
-    valid_from BIGINT NOT NULL COMMENT 'ms since the epoch, inclusive',
-    valid_to BIGINT COMMENT 'ms since the epoch, exclusive; null: still in force',
-    expression STRING COMMENT 'of the subscription that pulls use',
-    expression_type STRING COMMENT 'TAG or SQL92',
-    sub_version BIGINT,
-    tags_set ARRAY<STRING>,
-    code_set ARRAY<INT>,
-    registered BOOLEAN COMMENT 'false after the group unregistered: its last subscription stays visible',
-    sent_with_pull BOOLEAN COMMENT 'true: every pull brings this subscription, which uses no bit map',
-    class_filter_mode BOOLEAN COMMENT 'true: subscribes by filter class, and takes every message',
-    filter_expression STRING COMMENT 'of the ConsumerFilterData, which may outlive the subscription',
-    filter_version BIGINT,
-    born_time BIGINT COMMENT 'of the ConsumerFilterData, ms since the epoch',
-    dead_time BIGINT COMMENT 'of the ConsumerFilterData; null while alive',
-    bit_pos ARRAY<INT> COMMENT 'positions in the filter bit map',
-    bit_num INT COMMENT 'bits of the filter bit map',
-    predicate STRING COMMENT 'Spark SQL over a column properties, true exactly where the broker delivers',
-    compile_error STRING COMMENT 'why the broker refuses the expression'
-    """,
+    "One row a state of a group's subscription to a topic. Key: broker_name, consumer_group, topic, valid_from.",
+    pa.schema(
+        [
+            column("broker_name", pa.string(), nullable=False),
+            column("consumer_group", pa.string(), nullable=False),
+            column("topic", pa.string(), nullable=False),
+            column("valid_from", pa.int64(), "ms since the epoch, inclusive", nullable=False),
+            column("valid_to", pa.int64(), "ms since the epoch, exclusive; null: still in force"),
+            column("expression", pa.string(), "of the subscription that pulls use"),
+            column("expression_type", pa.string(), "TAG or SQL92"),
+            column("sub_version", pa.int64()),
+            column("tags_set", pa.list_(pa.string())),
+            column("code_set", pa.list_(pa.int32())),
+            column("registered", pa.bool_(), "false after the group left: its last subscription stays visible"),
+            column("is_consuming", pa.bool_(), "the group is there and pulls"),
+            column("sent_with_pull", pa.bool_(), "every pull brings this subscription, which uses no bit map"),
+            column("class_filter_mode", pa.bool_(), "subscribes by filter class, and takes every message"),
+            column("filter_expression", pa.string(), "of the ConsumerFilterData, which may outlive the subscription"),
+            column("filter_version", pa.int64()),
+            column("born_time", pa.int64(), "of the ConsumerFilterData, ms since the epoch"),
+            column("dead_time", pa.int64(), "of the ConsumerFilterData; null while alive"),
+            column("bit_pos", pa.list_(pa.int32()), "positions in the filter bit map"),
+            column("bit_num", pa.int32(), "bits of the filter bit map"),
+            column("predicate", pa.string(), "Spark SQL over a column properties, true where the broker delivers"),
+            column("compile_error", pa.string(), "why the broker refuses the expression"),
+        ]
+    ),
+    dictionary=("topic", "expression_type"),
 )
 
-_NAMES = [field.name for field in fields(SubscriptionRow)]
+SUBSCRIPTION_EVENTS = Table(
+    "subscription_events",
+    "The subscription events that were applied, in order. Key: broker_name, number.",
+    pa.schema(
+        [
+            column("broker_name", pa.string(), nullable=False),
+            column("number", pa.int64(), "from 0, in order of time", nullable=False),
+            column("at", pa.int64(), "ms since the epoch", nullable=False),
+            column("event", pa.string(), "the event as a JSON line", nullable=False),
+            column("run", pa.string(), "the run that applied it first", nullable=False),
+        ]
+    ),
+    statistics_on=("number", "at", "run"),
+    dictionary=("run",),
+    delta=("number", "at"),
+)
 
 
-def rows(spark: SparkSession, warehouse: Warehouse) -> list[SubscriptionRow]:
-    """The whole history, in memory."""
-    stored = SUBSCRIPTIONS.read(spark, warehouse).select(*_NAMES).collect()
-    return [SubscriptionRow(*map(_hashable, row)) for row in stored]
+def table_row(row: SubscriptionRow) -> dict[str, Any]:
+    """A state of a subscription as a row of the table."""
+    names = [
+        "consumer_group", "topic", "valid_from", "valid_to", "expression", "expression_type", "sub_version",
+        "tags_set", "code_set", "registered", "is_consuming", "sent_with_pull", "class_filter_mode",
+        "filter_expression", "filter_version", "born_time", "dead_time", "bit_pos", "bit_num", "compile_error",
+    ]  # fmt: skip
+    compiled = row.compiled.expression
+    return {name: getattr(row, name) for name in names} | {"predicate": compiled and compiled.spark_predicate()}
 
 
-def replace(spark: SparkSession, warehouse: Warehouse, history: Sequence[SubscriptionRow]) -> None:
-    """Makes ``history`` the whole table."""
-    states = [{name: getattr(row, name) for name in _NAMES} for row in history]
-    SUBSCRIPTIONS.overwrite(data_frame(spark, states, SUBSCRIPTIONS.columns), warehouse)
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def event_rows(events: Iterable[SubscriptionEvent], first_number: int, run: str) -> list[dict[str, Any]]:
+    """Events as rows of subscription_events."""
+    return [
+        {"number": number, "at": event.at, "event": event_line(event), "run": run}
+        for number, event in enumerate(events, start=first_number)
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from filtering.matcher import kernels, leaves
 from filtering.matcher.axes import TextAxis
+from filtering.matcher.column import Column
 from filtering.matcher.columns import columns
 from filtering.matcher.matches import Matches
 from filtering.matcher.program import compile_program
@@ -44,8 +45,11 @@ class Matcher:
         properties). ``tags_code``: the consume queue entry's tags code (int64; null never matches); without
         it no message has one. Raises TypeError for other types.
         """
-        rows, program = len(properties), self._program
-        of = columns(properties, self.properties)
+        return self.match_columns(columns(properties, self.properties), len(properties), tags_code)
+
+    def match_columns(self, of: Mapping[str, Column], rows: int, tags_code: pa.Int64Array | None = None) -> Matches:
+        """As match, of ``rows`` messages whose properties are already columns, by name."""
+        program = self._program
         classes = np.empty((len(program.axes), rows), np.int32)
         for i, (axis, index) in enumerate(zip(program.axes, self._ready(), strict=True)):
             if isinstance(axis, TextAxis):

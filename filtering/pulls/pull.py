@@ -31,20 +31,35 @@ def pull_refusal(row: SubscriptionRow | None, sub_version: int, config: BrokerCo
     sent with the pull is refused only where it does not parse: a wrong SQL92 expression is not found
     out, and lets every message pass.
     """
-    if row is not None and row.sent_with_pull:
+    if row is None or not (row.registered or row.sent_with_pull):
+        return ResponseCode.SUBSCRIPTION_NOT_EXIST
+    return _refusal(row, sub_version, row.filter_version, config)
+
+
+def refusal(row: SubscriptionRow, config: BrokerConfig) -> ResponseCode | None:
+    """Why the broker refuses the pulls of a subscription in force, were its group there."""
+    filter_version = row.filter_version
+    if not row.registered and not row.sent_with_pull and row.compile_error is None:
+        # Coming back, the group registers anew: its filter data is there again unless it does not compile.
+        filter_version = filter_version or row.sub_version
+    return _refusal(row, row.sub_version, filter_version, config)
+
+
+def _refusal(
+    row: SubscriptionRow, sub_version: int, filter_version: int | None, config: BrokerConfig
+) -> ResponseCode | None:
+    if row.sent_with_pull:
         if not row.expression and not is_tag_type(row.expression_type):
             return ResponseCode.SUBSCRIPTION_PARSE_FAILED
         if row.compile_error is not None and is_tag_type(row.expression_type):
             return ResponseCode.SUBSCRIPTION_PARSE_FAILED
         return _unsupported(row, config)
-    if row is None or not row.registered:
-        return ResponseCode.SUBSCRIPTION_NOT_EXIST
     if row.sub_version < sub_version:
         return ResponseCode.SUBSCRIPTION_NOT_LATEST
     if not is_tag_type(row.expression_type):
-        if row.filter_version is None:
+        if filter_version is None:
             return ResponseCode.FILTER_DATA_NOT_EXIST
-        if row.filter_version < sub_version:
+        if filter_version < sub_version:
             return ResponseCode.FILTER_DATA_NOT_LATEST
     return _unsupported(row, config)
 

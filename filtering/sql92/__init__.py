@@ -1,8 +1,16 @@
 """SQL92 message filters, exactly as a RocketMQ broker has them. docs/FILTERS.md is the specification."""
 
-from filtering.sql92.compiled import CompiledExpression, compile
+from filtering.sql92.compiled import CompiledExpression, Expressions, compile
 from filtering.sql92.dialect import RocketMQ
 from filtering.sql92.errors import EvaluationError, InvalidExpression
 from filtering.sql92.linter import Finding
 
-__all__ = ["CompiledExpression", "EvaluationError", "Finding", "InvalidExpression", "RocketMQ", "compile"]
+__all__ = [
+    "CompiledExpression",
+    "EvaluationError",
+    "Expressions",
+    "Finding",
+    "InvalidExpression",
+    "RocketMQ",
+    "compile",
+]

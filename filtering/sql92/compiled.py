@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from sqlglot import exp
 
 from filtering.predicate import Predicate
+from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.evaluate import evaluate
 from filtering.sql92.grammar import parse
 from filtering.sql92.lexer import tokenize
@@ -16,8 +17,6 @@ from filtering.sql92.lowering import Lowering
 from filtering.sql92.outcome import Outcome
 from filtering.sql92.spark_leaves import Column
 from filtering.sql92.spark_sql import spark_sql
-
-_REMEMBERED = 16_384
 
 
 class CompiledExpression:
@@ -69,18 +68,35 @@ class CompiledExpression:
         return compile, (self.expression,)
 
 
-def _in_map(properties: str) -> Column:
-    return lambda name: f"{properties}['{name}']"
+class Expressions:
+    """Compiles each distinct text once, for all that share this object."""
+
+    def __init__(self) -> None:
+        self._compiled: dict[str, CompiledExpression | InvalidExpression] = {}
+
+    def compile(self, expression: str) -> CompiledExpression | InvalidExpression:
+        """The compiled expression, or, where the broker refuses it, the reason."""
+        known = self._compiled.get(expression)
+        if known is None:
+            try:
+                known = compile(expression)
+            except InvalidExpression as error:
+                known = error
+            self._compiled[expression] = known
+        return known
 
 
-def _alone(columns: Mapping[str, str]) -> Column:
-    return lambda name: columns.get(name, "CAST(NULL AS STRING)")
-
-
-@lru_cache(_REMEMBERED)
 def compile(expression: str) -> CompiledExpression:
     """Compile an SQL92 expression as the broker does when it is subscribed (FilterFactory, SqlFilter).
 
     Raises InvalidExpression where the broker refuses it.
     """
     return CompiledExpression(expression)
+
+
+def _in_map(properties: str) -> Column:
+    return lambda name: f"{properties}['{name}']"
+
+
+def _alone(columns: Mapping[str, str]) -> Column:
+    return lambda name: columns.get(name, "CAST(NULL AS STRING)")

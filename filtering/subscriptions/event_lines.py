@@ -1,14 +1,17 @@
 """Subscription events as JSON lines: one event a line, in any order.
 
     {"at": 1795237513466, "op": "register", "group": "cg_paid", "topic": "OrderEvents",
-     "type": "SQL92", "expression": "price > 5", "sub_version": 1795237493517}
+     "type": "SQL92", "expression": "price > 5", "sub_version": 1795237493517, "consume_from": "first"}
     {"at": 1795237514608, "op": "pull_subscription", …as register…}
     {"at": 1795237522243, "op": "unregister", "group": "cg_paid", "topic": "OrderEvents"}
     {"at": 1795237530000, "op": "heartbeat", "group": "cg_paid", "client_id": "10.0.0.7@4711",
      "subscriptions": [{"topic": "OrderEvents", "type": "TAG", "expression": "paid", "sub_version": 7}]}
+    {"at": 1795237540000, "op": "reset_offset", "group": "cg_paid", "topic": "OrderEvents",
+     "queue_id": 2, "offset": 140}
 
 ``topic`` of an unregister may be absent (all topics), and ``client_id`` may tell which client
-registers or unregisters. A missing ``type`` is TAG, a missing ``sub_version`` the time of the event.
+registers or unregisters. A missing ``type`` is TAG, a missing ``sub_version`` the time of the event, a missing
+``consume_from`` is ``last``, as in RocketMQ's client.
 A client stays until it unregisters. A broker also forgets one whose connection closed, or that was
 silent for channelExpiredTimeout, 120 s (ConsumerManager): where that happened, add an unregister.
 ``"class_filter_mode": true`` marks a subscription by filter class, which takes every message.
@@ -24,12 +27,14 @@ from filtering.consumer_filter_manager import Subscription
 from filtering.subscription_data import TAG
 from filtering.subscriptions.events import (
     UNVERSIONED,
+    ConsumeFrom,
     InvalidSubscriptionEvent,
     Operation,
     SubscriptionEvent,
     SubscriptionEvents,
     in_order,
 )
+from filtering.subscriptions.json_fields import LONGEST_LINE, parse_json, text_field, whole_number
 
 
 def parse_event_lines(text: str) -> SubscriptionEvents:
@@ -39,58 +44,93 @@ def parse_event_lines(text: str) -> SubscriptionEvents:
         if not line.strip():
             continue
         try:
-            events.append(_event(json.loads(line)))
-        except json.JSONDecodeError as error:
-            rejected.append(InvalidSubscriptionEvent(number, line, f"not JSON: {error}"))
+            events.append(parse_event(line))
         except ValueError as error:
-            rejected.append(InvalidSubscriptionEvent(number, line, str(error)))
+            rejected.append(InvalidSubscriptionEvent(number, line[:LONGEST_LINE], str(error)))
     return SubscriptionEvents(in_order(events), tuple(rejected))
 
 
-def _event(row: Any) -> SubscriptionEvent:
+def parse_event(line: str) -> SubscriptionEvent:
+    """One event. Raises ValueError with the reason where the line is none."""
+    row = parse_json(line)
     if not isinstance(row, dict):
         raise ValueError("an event must be a JSON object")
     operations = [operation.value for operation in Operation]
     if row.get("op") not in operations:
         raise ValueError(f"op must be one of {', '.join(operations)}, not {row.get('op')!r}")
     operation = Operation(row["op"])
-    at = _whole_number(row, "at")
+    at = whole_number(row, "at")
     if at is None:
         raise ValueError("at is missing; write the time in milliseconds")
+    resets = operation is Operation.RESET_OFFSET
+    has_topic = resets or (operation is Operation.UNREGISTER and "topic" in row)
+    return SubscriptionEvent(
+        at=at,
+        operation=operation,
+        group=text_field(row, "group"),
+        subscriptions=_subscriptions(row, operation),
+        topic=text_field(row, "topic") if has_topic else None,
+        client_id=text_field(row, "client_id") if "client_id" in row else None,
+        consume_from=_consume_from(row),
+        queue_id=_offset(row, "queue_id") if resets else None,
+        queue_offset=_offset(row, "offset") if resets else None,
+    )
+
+
+def event_line(event: SubscriptionEvent) -> str:
+    """The line that :func:`parse_event` reads as this event."""
+    row: dict[str, Any] = {"at": event.at, "op": event.operation.value, "group": event.group}
+    if event.topic is not None:
+        row["topic"] = event.topic
+    if event.client_id is not None:
+        row["client_id"] = event.client_id
+    if event.consume_from is not ConsumeFrom.LAST:
+        row["consume_from"] = event.consume_from.value
+    if event.operation is Operation.RESET_OFFSET:
+        row |= {"queue_id": event.queue_id, "offset": event.queue_offset}
+    listed = [_subscription_fields(each) for each in event.subscriptions]
+    if event.operation is Operation.HEARTBEAT:
+        row["subscriptions"] = listed
+    for fields in listed if event.operation is not Operation.HEARTBEAT else ():
+        row |= fields
+    return json.dumps(row, ensure_ascii=False)
+
+
+def _subscription_fields(subscription: Subscription) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "topic": subscription["topic"],
+        "type": subscription["type"],
+        "expression": subscription["expression"],
+        "sub_version": subscription["version"],
+    }
+    if subscription.get("class_filter_mode"):
+        fields["class_filter_mode"] = True
+    return fields
+
+
+def _subscriptions(row: Mapping[str, Any], operation: Operation) -> tuple[Subscription, ...]:
+    if operation in (Operation.UNREGISTER, Operation.RESET_OFFSET):
+        return ()
     if operation is Operation.HEARTBEAT:
         listed = row.get("subscriptions")
         if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
             raise ValueError("subscriptions of a heartbeat must be a list of objects with topic and expression")
-        subscriptions = tuple(_subscription(each) for each in listed)
-    elif operation is Operation.UNREGISTER:
-        subscriptions = ()
-    else:
-        subscriptions = (_subscription(row),)
-        if operation is Operation.PULL_SUBSCRIPTION and "class_filter_mode" in subscriptions[0]:
-            raise ValueError("a client in class_filter_mode sends no subscription with its pulls; register it")
-    return SubscriptionEvent(
-        at=at,
-        operation=operation,
-        group=_text(row, "group"),
-        subscriptions=subscriptions,
-        topic=_text(row, "topic") if operation is Operation.UNREGISTER and "topic" in row else None,
-        client_id=_text(row, "client_id") if "client_id" in row else None,
-    )
+        return tuple(_subscription(each) for each in listed)
+    subscription = _subscription(row)
+    if operation is Operation.PULL_SUBSCRIPTION and "class_filter_mode" in subscription:
+        raise ValueError("a client in class_filter_mode sends no subscription with its pulls; register it")
+    return (subscription,)
 
 
 def _subscription(row: Mapping[str, Any]) -> Subscription:
-    expression, expression_type = row.get("expression"), row.get("type")
-    if not isinstance(expression, str | None):
-        raise ValueError(f"expression must be a text, not {expression!r}")
-    if not isinstance(expression_type, str | None):
-        raise ValueError(f"type must be a text such as TAG or SQL92, not {expression_type!r}")
-    version = _whole_number(row, "sub_version")
+    version = whole_number(row, "sub_version")
     class_filter_mode = row.get("class_filter_mode", False)
     if not isinstance(class_filter_mode, bool):
         raise ValueError(f"class_filter_mode must be true or false, not {class_filter_mode!r}")
+    expression_type = _optional_text(row, "type")
     subscription = Subscription(
-        topic=_text(row, "topic"),
-        expression=expression,
+        topic=text_field(row, "topic"),
+        expression=_optional_text(row, "expression"),
         type=TAG if expression_type is None else expression_type,
         version=UNVERSIONED if version is None else version,
     )
@@ -99,15 +139,19 @@ def _subscription(row: Mapping[str, Any]) -> Subscription:
     return subscription
 
 
-def _text(row: Mapping[str, Any], key: str) -> str:
-    value = row.get(key)
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{key} must be a text, not {value!r}")
+def _consume_from(row: Mapping[str, Any]) -> ConsumeFrom:
+    value = row.get("consume_from", ConsumeFrom.LAST.value)
+    if value not in ("first", "last"):
+        raise ValueError(f"consume_from must be first or last, not {value!r}")
+    return ConsumeFrom(value)
+
+
+def _offset(row: Mapping[str, Any], key: str) -> int:
+    value = whole_number(row, key)
+    if value is None or value < 0:
+        raise ValueError(f"{key} of a reset_offset must be 0 or more, not {value!r}")
     return value
 
 
-def _whole_number(row: Mapping[str, Any], key: str) -> int | None:
-    value = row.get(key)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-        raise ValueError(f"{key} must be a whole number, not {value!r}")
-    return value
+def _optional_text(row: Mapping[str, Any], key: str) -> str | None:
+    return None if row.get(key) is None else text_field(row, key, may_be_empty=True)

@@ -22,15 +22,25 @@ class Operation(Enum):
     """The group, one topic of it, or one client of it, leaves."""
     PULL_SUBSCRIPTION = "pull_subscription"
     """From now on the group, registered or not, sends this subscription with every pull of the topic."""
+    RESET_OFFSET = "reset_offset"
+    """An operator sets the group's offset in one queue: it consumes again from there, or skips what lies between."""
+
+
+class ConsumeFrom(Enum):
+    """Where a group begins in a queue in which it has no offset yet (ConsumeFromWhere)."""
+
+    FIRST = "first"
+    LAST = "last"
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionEvent:
     """``at`` is in milliseconds: messages stored then or later are filtered so.
 
-    ``subscriptions`` is one for a register or a pull_subscription, the whole list for a heartbeat,
-    none for an unregister, where ``topic`` None means all topics of the group. ``client_id`` is known
-    where clients are told apart.
+    ``subscriptions`` is one for a register or a pull_subscription, the whole list for a heartbeat, and empty for
+    the others. ``topic`` None means all topics of the group in an unregister. ``client_id`` is known where clients
+    are told apart. ``consume_from`` is what the clients ask for at their first start. ``queue_id`` and
+    ``queue_offset`` belong to a reset_offset.
     """
 
     at: int
@@ -39,6 +49,9 @@ class SubscriptionEvent:
     subscriptions: tuple[Subscription, ...] = ()
     topic: str | None = None
     client_id: str | None = None
+    consume_from: ConsumeFrom = ConsumeFrom.LAST
+    queue_id: int | None = None
+    queue_offset: int | None = None
 
 
 class InvalidSubscriptionEvent(ValueError):
@@ -53,10 +66,15 @@ class InvalidSubscriptionEvent(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionEvents:
-    """``events`` by time, those of the same time as in the file; ``rejected`` is what was no event."""
+    """``events`` by time, those of the same time as in the file; ``rejected`` is what was no event.
+
+    A snapshot tells what is subscribed at one time, and not what happened before: see
+    :mod:`filtering.subscriptions.snapshots`.
+    """
 
     events: tuple[SubscriptionEvent, ...]
     rejected: tuple[InvalidSubscriptionEvent, ...]
+    is_snapshot: bool = False
 
 
 UNVERSIONED = -1

@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from filtering.broker_config import BrokerConfig
+from filtering.consumer_filter_data import ConsumerFilterData
 from filtering.consumer_filter_manager import ConsumerFilterManager, Subscription, expression_type
+from filtering.consumer_group_info import ConsumerGroupInfo
+from filtering.sql92 import Expressions
 from filtering.subscription_data import SUB_ALL, is_tag_type
-from filtering.subscriptions.compiled_subscription import compile_subscription
-from filtering.subscriptions.consumer_filter_data import ConsumerFilterData
-from filtering.subscriptions.consumer_group_info import ConsumerGroupInfo
+from filtering.subscriptions.compiled_subscription import CompiledSubscription, compile_subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 
 Key = tuple[str, str]
@@ -24,15 +25,12 @@ class SubscriptionRow:
 
     Times are milliseconds; ``valid_to`` None means still in force. ``expression`` is what a pull is
     answered with: the subscription sent with the pull (``sent_with_pull``, which uses no bit map), the
-    registered one, or, where the group has left (not ``registered``), the last it had. ``tags_set``
-    and ``code_set``, sorted, are those of a TAG subscription; ``predicate`` is Spark SQL for an SQL92
-    one; ``compile_error`` says why the broker refuses the expression. A TAG subscription in
-    ``class_filter_mode`` has the name of a class for an expression, and no tags.
+    registered one, or, where the group has left (not ``registered``), the last it had. A TAG subscription in
+    ``class_filter_mode`` has the name of a class for an expression, and no tags. ``is_consuming`` tells that
+    the group is there and pulls.
 
-    ``filter_expression``, ``filter_version``, ``born_time``, ``dead_time`` (None while alive),
-    ``bit_pos`` and ``bit_num`` are the ConsumerFilterData in the broker's registry, None where it has
-    none. It decides what the bit maps hold, outlives a change of the subscription to TAG, and stays
-    while dead until it is cleaned.
+    ``filter_data`` is the ConsumerFilterData in the broker's registry, None where it has none. It decides what
+    the bit maps hold, outlives a change of the subscription to TAG, and stays while dead until it is cleaned.
     """
 
     consumer_group: str
@@ -44,26 +42,65 @@ class SubscriptionRow:
     sub_version: int
     registered: bool
     sent_with_pull: bool
+    is_consuming: bool
     class_filter_mode: bool
-    tags_set: tuple[str, ...] | None
-    code_set: tuple[int, ...] | None
-    predicate: str | None
-    compile_error: str | None
-    filter_expression: str | None
-    filter_version: int | None
-    born_time: int | None
-    dead_time: int | None
-    bit_pos: tuple[int, ...] | None
-    bit_num: int | None
+    compiled: CompiledSubscription
+    filter_data: ConsumerFilterData | None
+
+    @property
+    def tags_set(self) -> tuple[str, ...] | None:
+        """The tags, sorted, of a TAG subscription."""
+        return self.compiled.tags_set
+
+    @property
+    def code_set(self) -> tuple[int, ...] | None:
+        """The tags' hash codes, sorted, of a TAG subscription."""
+        return self.compiled.code_set
+
+    @property
+    def compile_error(self) -> str | None:
+        """Why the broker refuses the expression."""
+        return self.compiled.compile_error
+
+    @property
+    def filter_expression(self) -> str | None:
+        return self.filter_data.expression if self.filter_data else None
+
+    @property
+    def filter_version(self) -> int | None:
+        return self.filter_data.client_version if self.filter_data else None
+
+    @property
+    def born_time(self) -> int | None:
+        """Of the ConsumerFilterData, ms."""
+        return self.filter_data.born_time if self.filter_data else None
+
+    @property
+    def dead_time(self) -> int | None:
+        """Of the ConsumerFilterData, ms; None while it is alive."""
+        return self.filter_data.dead_time if self.filter_data else None
+
+    @property
+    def bit_pos(self) -> tuple[int, ...] | None:
+        """The positions of the group and topic in the filter bit map."""
+        return self.filter_data.bit_pos if self.filter_data else None
+
+    @property
+    def bit_num(self) -> int | None:
+        """The bits of the filter bit map."""
+        return self.filter_data.bit_num if self.filter_data else None
 
 
-def subscription_history(events: Iterable[SubscriptionEvent], config: BrokerConfig) -> list[SubscriptionRow]:
+def subscription_history(
+    events: Iterable[SubscriptionEvent], config: BrokerConfig, expressions: Expressions | None = None
+) -> list[SubscriptionRow]:
     """One row a state of a (group, topic) between changes, ordered by group, topic and time.
 
     ``events`` are in order of time. Of changes in one millisecond the last state counts. A dead
     filter's row ends when it becomes due for cleaning, which a broker does within the next 10 s.
+    ``expressions``: what compiles the filters; shared with others that compile the same texts.
     """
-    replay = _Replay(config)
+    replay = _Replay(config, expressions or Expressions())
     for event in events:
         replay.apply(event)
     replay.run_until(None)
@@ -71,16 +108,19 @@ def subscription_history(events: Iterable[SubscriptionEvent], config: BrokerConf
 
 
 class _Replay:
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, expressions: Expressions) -> None:
+        self._expressions = expressions
         self._filters = ConsumerFilterManager(
             config.max_error_rate_of_bloom_filter,
             config.expect_consumer_num_use_filter,
             config.filter_data_clean_time_span,
+            expressions,
         )
         self._groups: dict[str, ConsumerGroupInfo] = {}
         self._clients: defaultdict[str, set[str]] = defaultdict(set)
         self._last_known: dict[Key, Subscription] = {}
         self._pulled: dict[Key, Subscription] = {}
+        self._pulling: set[Key] = set()
         self._topics: defaultdict[str, set[str]] = defaultdict(set)
         self._due: list[tuple[int, str, str]] = []
         self._rows: defaultdict[Key, list[SubscriptionRow]] = defaultdict(list)
@@ -88,16 +128,22 @@ class _Replay:
     def apply(self, event: SubscriptionEvent) -> None:
         self.run_until(event.at)
         group, now = event.group, event.at
-        for each in event.subscriptions:
-            self._topics[group].add(each["topic"])
+        topics = {each["topic"] for each in event.subscriptions}
+        self._topics[group] |= topics
+        if event.operation is Operation.RESET_OFFSET:
+            return
         if event.operation is Operation.PULL_SUBSCRIPTION:
             (subscription,) = event.subscriptions
             self._pulled[group, subscription["topic"]] = subscription
+            self._pulling.add((group, subscription["topic"]))
         elif event.operation is Operation.UNREGISTER:
             self._unregister(event)
+            topics = self._topics[group] if event.topic is None else {event.topic}
         else:
             self._register(event)
-        for topic in self._topics[group]:
+            if event.operation is Operation.HEARTBEAT:
+                topics = self._topics[group]
+        for topic in topics:
             self._record(group, topic, now)
             cleaned_at = self._filters.cleaned_at(self._filters.get(topic, group))
             if cleaned_at is not None:
@@ -117,8 +163,9 @@ class _Replay:
             self._filters.register_topic(
                 each["topic"], group, each["expression"], each["type"], each["version"], event.at
             )
-        for topic, subscription in info.subscriptions.items():
-            self._last_known[group, topic] = subscription
+        for each in event.subscriptions:
+            if each["topic"] in info.subscriptions:
+                self._last_known[group, each["topic"]] = info.subscriptions[each["topic"]]
 
     def _unregister(self, event: SubscriptionEvent) -> None:
         group = event.group
@@ -129,7 +176,10 @@ class _Replay:
         if event.topic is None:
             self._groups.pop(group, None)
             self._filters.unregister(group, event.at)
-        elif group in self._groups:
+            self._pulling -= {(group, topic) for topic in self._topics[group]}
+            return
+        self._pulling.discard((group, event.topic))
+        if group in self._groups:
             self._groups[group].subscriptions.pop(event.topic, None)
             self._filters.unregister_topic(event.topic, group, event.at)
 
@@ -148,8 +198,23 @@ class _Replay:
         subscription = pulled or registered or self._last_known.get(key)
         if subscription is None:
             return
-        row = _row(
-            group, subscription, now, registered is not None, pulled is not None, self._filters.get(topic, group)
+        type_ = expression_type(subscription)
+        class_filter_mode = subscription.get("class_filter_mode", False)
+        tags = SUB_ALL if class_filter_mode and is_tag_type(type_) else subscription["expression"]
+        row = SubscriptionRow(
+            consumer_group=group,
+            topic=topic,
+            valid_from=now,
+            valid_to=None,
+            expression=subscription["expression"],
+            expression_type=type_,
+            sub_version=subscription["version"],
+            registered=registered is not None,
+            sent_with_pull=pulled is not None,
+            is_consuming=registered is not None or key in self._pulling,
+            class_filter_mode=class_filter_mode,
+            compiled=compile_subscription(topic, tags, type_, self._expressions),
+            filter_data=self._filters.get(topic, group),
         )
         rows = self._rows[key]
         if rows and rows[-1].valid_from == now:
@@ -163,40 +228,3 @@ class _Replay:
 
     def rows(self) -> list[SubscriptionRow]:
         return [row for key in sorted(self._rows) for row in self._rows[key]]
-
-
-def _row(
-    group: str,
-    subscription: Subscription,
-    now: int,
-    registered: bool,
-    sent_with_pull: bool,
-    data: ConsumerFilterData | None,
-) -> SubscriptionRow:
-    expression = subscription["expression"]
-    class_filter_mode = subscription.get("class_filter_mode", False)
-    type_ = expression_type(subscription)
-    tags = SUB_ALL if class_filter_mode and is_tag_type(type_) else expression
-    compiled = compile_subscription(subscription["topic"], tags, type_)
-    return SubscriptionRow(
-        consumer_group=group,
-        topic=subscription["topic"],
-        valid_from=now,
-        valid_to=None,
-        expression=expression,
-        expression_type=type_,
-        sub_version=subscription["version"],
-        registered=registered,
-        sent_with_pull=sent_with_pull,
-        class_filter_mode=class_filter_mode,
-        tags_set=compiled.tags_set,
-        code_set=compiled.code_set,
-        predicate=compiled.predicate,
-        compile_error=compiled.compile_error,
-        filter_expression=data.expression if data else None,
-        filter_version=data.client_version if data else None,
-        born_time=data.born_time if data else None,
-        dead_time=data.dead_time if data else None,
-        bit_pos=data.bit_pos if data else None,
-        bit_num=data.bit_num if data else None,
-    )

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from filtering.consumer_filter_manager import Subscription, expression_type
-from filtering.subscriptions.consumer_group_info import ConsumerGroupInfo
+from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 
 _Says = tuple[str, str, bool]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from filtering.consumer_filter_manager import Subscription
@@ -15,7 +16,12 @@ from filtering.subscriptions.events import (
     SubscriptionEvents,
     in_order,
 )
+from filtering.subscriptions.json_fields import parse_json, text_field, whole_number
 from filtering.subscriptions.yaml_list import parse_yaml
+
+LARGEST_FILE = 256 << 20
+"""Characters of the largest consumerFilter.json that is read."""
+_CONSUMER_FILTER = re.compile(r'\s*\{\s*"filterDataByTopic"')
 
 
 def parse_subscriptions(text: str) -> SubscriptionEvents:
@@ -24,43 +30,76 @@ def parse_subscriptions(text: str) -> SubscriptionEvents:
     Never raises: what cannot be read is among ``.rejected``, and the rest among ``.events``.
     """
     text = text.removeprefix("\ufeff")
-    if re.match(r'\s*\{\s*"filterDataByTopic"', text):
+    if is_consumer_filter(text):
         return parse_consumer_filter(text)
     if text.lstrip().startswith("{"):
         return parse_event_lines(text)
     return parse_yaml(text)
 
 
+def is_consumer_filter(text: str) -> bool:
+    """Whether a text begins as RocketMQ's consumerFilter.json, which tells of SQL92 subscriptions only."""
+    return _CONSUMER_FILTER.match(text) is not None
+
+
 def parse_consumer_filter(text: str) -> SubscriptionEvents:
     """What a consumerFilter.json tells: each filter registered at its birth, and dead since its death."""
     try:
-        topics = json.loads(text)["filterDataByTopic"]
-        entries = [(group, entry) for topic in topics.values() for group, entry in topic["groupFilterData"].items()]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = f"not a consumerFilter.json of RocketMQ: {error!r}"
-        return SubscriptionEvents((), (InvalidSubscriptionEvent(1, text, reason),))
+        entries = list(_entries(parse_json(text, LARGEST_FILE)))
+    except ValueError as error:
+        reason = f"not a consumerFilter.json of RocketMQ: {error}"
+        return SubscriptionEvents((), (InvalidSubscriptionEvent(1, text[:1000], reason),))
     events: list[SubscriptionEvent] = []
     rejected = []
+    lines: dict[str, int] = {}
     for group, entry in entries:
         try:
             events.extend(_filter_events(entry))
-        except (KeyError, TypeError, ValueError) as error:
-            line = text[: text.find(json.dumps(group, ensure_ascii=False))].count("\n") + 1
+        except ValueError as error:
+            lines = lines or _lines_of_names(text)
             reason = f"the filter of {group} lacks a field or has a bad one: {error}"
-            rejected.append(InvalidSubscriptionEvent(line, json.dumps(entry, ensure_ascii=False), reason))
-    return SubscriptionEvents(in_order(events), tuple(rejected))
+            rejected.append(InvalidSubscriptionEvent(lines.get(group, 1), json.dumps(entry)[:10_000], reason))
+    return SubscriptionEvents(in_order(events), tuple(rejected), is_snapshot=bool(events))
 
 
-def _filter_events(entry: dict[str, Any]) -> list[SubscriptionEvent]:
-    group, topic = entry["consumerGroup"], entry["topic"]
-    born_time, dead_time = int(entry["bornTime"]), int(entry["deadTime"])
+def _entries(document: Any) -> Iterator[tuple[str, Any]]:
+    for topic in _mapping(document, "filterDataByTopic").values():
+        yield from _mapping(topic, "groupFilterData").items()
+
+
+def _mapping(row: Any, key: str) -> dict[str, Any]:
+    value = row.get(key) if isinstance(row, dict) else None
+    if not isinstance(value, dict):
+        raise ValueError(f"{key} must be an object")
+    return value
+
+
+def _filter_events(entry: Any) -> list[SubscriptionEvent]:
+    if not isinstance(entry, dict):
+        raise ValueError("it must be an object")
+    group, topic = text_field(entry, "consumerGroup"), text_field(entry, "topic")
+    times = {key: whole_number(entry, key) for key in ("bornTime", "deadTime", "clientVersion")}
+    for key, value in times.items():
+        if value is None:
+            raise ValueError(f"{key} is missing")
+    born_time, dead_time, version = (value or 0 for value in times.values())
     subscription = Subscription(
         topic=topic,
-        expression=entry["expression"],
-        type=entry["expressionType"],
-        version=int(entry["clientVersion"]),
+        expression=text_field(entry, "expression"),
+        type=text_field(entry, "expressionType"),
+        version=version,
     )
     events = [SubscriptionEvent(born_time, Operation.REGISTER, group, (subscription,))]
     if dead_time >= born_time:
         events.append(SubscriptionEvent(dead_time, Operation.UNREGISTER, group, topic=topic))
     return events
+
+
+def _lines_of_names(text: str) -> dict[str, int]:
+    """The first line on which each JSON key stands."""
+    lines: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        match = re.match(r'\s*("(?:[^"\\]|\\.)*")\s*:', line)
+        if match:
+            lines.setdefault(json.loads(match[1]), number)
+    return lines

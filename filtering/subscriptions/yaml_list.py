@@ -8,9 +8,11 @@
       sql: price > 50.0
       at: 2026-11-21T06:00:00Z
 
-``at`` is when it takes effect, in milliseconds or as an ISO time (UTC unless it says otherwise);
-without it the subscription was there before every message. ``namespace: shop`` is the client's
-namespace: its group and topic are those of the broker, ``shop%cg_paid`` and ``shop%OrderEvents``.
+``at`` is when it takes effect, in milliseconds or as an ISO time (UTC unless it says otherwise). A list without
+any ``at`` is a snapshot: what it says holds from the end of the night before, or, in a first night, was there
+before every message; a group or topic that a later snapshot leaves out has left. ``consume_from`` is where the
+group begins in a queue in which it has no offset, ``last`` unless it says ``first``. ``namespace: shop`` is the
+client's namespace: its group and topic are those of the broker, ``shop%cg_paid`` and ``shop%OrderEvents``.
 ``class_filter_mode: true`` marks a subscription by filter class, which takes every message.
 """
 
@@ -25,6 +27,7 @@ from filtering.consumer_filter_manager import Subscription
 from filtering.subscription_data import SQL92, TAG
 from filtering.subscriptions.events import (
     UNVERSIONED,
+    ConsumeFrom,
     InvalidSubscriptionEvent,
     Operation,
     SubscriptionEvent,
@@ -32,33 +35,31 @@ from filtering.subscriptions.events import (
     in_order,
 )
 from filtering.subscriptions.namespace import wrap_namespace
+from filtering.yaml_input import InvalidYaml, compose
 
-_KEYS = ("group", "topic", "tag", "sql", "at", "namespace", "class_filter_mode")
+_KEYS = ("group", "topic", "tag", "sql", "at", "consume_from", "namespace", "class_filter_mode")
 
 
 def parse_yaml(text: str) -> SubscriptionEvents:
     """Every entry that is a subscription, the others among the rejected; all of it where it is no YAML list."""
-    events, rejected = [], []
+    events, rejected, timed = [], [], False
     try:
-        # BaseLoader leaves every scalar a text: a tag 007 stays 007, and no stays no
-        loader = yaml.BaseLoader(text)
-        document = loader.get_single_node()
-        if document is None:
-            return SubscriptionEvents((), ())
-        if not isinstance(document, yaml.SequenceNode):
-            return _all_rejected(1, text, "not a list; start each subscription with a dash, as in - group: cg_paid")
-        for node in document.value:
-            try:
-                events.append(_event(loader.construct_object(node, deep=True)))
-            except ValueError as error:
-                entry = text[node.start_mark.index : node.end_mark.index].rstrip()
-                rejected.append(InvalidSubscriptionEvent(node.start_mark.line + 1, entry, str(error)))
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        return _all_rejected(line, text, f"not YAML: {error.problem}")
-    except yaml.YAMLError as error:
-        return _all_rejected(1, text, f"not YAML: {error}")
-    return SubscriptionEvents(in_order(events), tuple(rejected))
+        loader, document = compose(text)
+    except InvalidYaml as error:
+        return _all_rejected(error.line, text, str(error))
+    if document is None:
+        return SubscriptionEvents((), ())
+    if not isinstance(document, yaml.SequenceNode):
+        return _all_rejected(1, text, "not a list; start each subscription with a dash, as in - group: cg_paid")
+    for node in document.value:
+        try:
+            entry = loader.construct_object(node, deep=True)
+            events.append(_event(entry))
+            timed |= "at" in entry
+        except (ValueError, yaml.YAMLError) as error:
+            source = text[node.start_mark.index : node.end_mark.index].rstrip()
+            rejected.append(InvalidSubscriptionEvent(node.start_mark.line + 1, source, str(error)))
+    return SubscriptionEvents(in_order(events), tuple(rejected), is_snapshot=bool(events) and not timed)
 
 
 def _all_rejected(line: int, text: str, reason: str) -> SubscriptionEvents:
@@ -79,6 +80,9 @@ def _event(entry: object) -> SubscriptionEvent:
     if ("tag" in entry) == ("sql" in entry):
         raise ValueError("a subscription needs either tag: or sql:, and not both")
     class_filter_mode = entry.get("class_filter_mode", "false")
+    consume_from = entry.get("consume_from", "last")
+    if consume_from not in ("first", "last"):
+        raise ValueError(f"consume_from: must be first or last, not {consume_from!r}")
     if class_filter_mode not in ("true", "false"):
         raise ValueError(f"class_filter_mode: must be true or false, not {class_filter_mode!r}")
     namespace = entry.get("namespace", "")
@@ -91,7 +95,13 @@ def _event(entry: object) -> SubscriptionEvent:
     if class_filter_mode == "true":
         subscription["class_filter_mode"] = True
     group = wrap_namespace(namespace, entry["group"])
-    return SubscriptionEvent(_milliseconds(entry.get("at", "0")), Operation.REGISTER, group, (subscription,))
+    return SubscriptionEvent(
+        _milliseconds(entry.get("at", "0")),
+        Operation.REGISTER,
+        group,
+        (subscription,),
+        consume_from=ConsumeFrom(consume_from),
+    )
 
 
 def _milliseconds(text: str) -> int:

@@ -1,49 +1,78 @@
-"""Readers see one row a pair, however the messages of a run are kept."""
+"""Readers see one row a pair, however the messages of a block are kept."""
 
 from collections import defaultdict
-from datetime import date
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from schemas import deliveries
-from schemas.deliveries import BLOCK_TYPES
+from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.delivery_pairs import pairs_of
+from schemas.spark_views import pairs
 
-pytestmark = pytest.mark.spark
+MESSAGES = 1 << 16
 KEPT = {
-    "few": {"messages": 5, "positions": [0 | 1 << 16 | 2 << 32 | 8 << 48, 9], "bits": None},
+    "few": {"messages": 5, "positions": [0, 1, 2, 8, 9], "bits": None},
     "far": {"messages": 1, "positions": [65535], "bits": None},
     "none": {"messages": 0, "positions": [], "bits": None},
     "many": {"messages": 4, "positions": None, "bits": [0b1000000001 | -(1 << 63), *[0] * 1022, -(1 << 63)]},
-    "all": {"messages": 1 << 16, "positions": None, "bits": None},
+    "all": {"messages": MESSAGES, "positions": None, "bits": None},
 }
-MESSAGES = 1 << 16
 EXPECTED = {"few": [0, 1, 2, 8, 9], "far": [65535], "none": [], "many": [0, 9, 63, 65535], "all": range(MESSAGES)}
 
 
-def test_every_way_to_keep_a_run(spark: SparkSession) -> None:
+def block(kept: dict[str, dict[str, object]], messages: int) -> pa.Table:
     matches = [
-        {"consumer_group": [name, f"{name}, too"], "outcome": "DELIVERED", **kept} for name, kept in KEPT.items()
+        {
+            "outcome": "DELIVERED",
+            **how,
+            "recipients": [
+                {"consumer_group": name, "subscription_from": 7, "available_at": None},
+                {"consumer_group": f"{name}, too", "subscription_from": 8, "available_at": 9},
+            ],
+        }
+        for name, how in kept.items()
     ]
-    row = ("b", "T", 3, date(2026, 11, 21), 100, MESSAGES, [1000 + 50 * i for i in range(MESSAGES)], matches, [])
+    row = {
+        "topic": "T", "first_store_timestamp": 50, "last_store_timestamp": 50 + messages, "messages": messages,
+        "queue_id": [3] * messages, "queue_offset": [100 + i for i in range(messages)],
+        "commitlog_offset": [1000 + 50 * i for i in range(messages)],
+        "store_timestamp": [50 + i for i in range(messages)], "matches": matches, "run": "r",
+    }  # fmt: skip
+    return pa.Table.from_batches([DELIVERY_BLOCKS.rows_batch([row])])
+
+
+def by_spark(spark: SparkSession, blocks: pa.Table) -> dict[str, list[tuple[object, ...]]]:
+    with_broker = blocks.append_column("broker_name", pa.array(["b"] * len(blocks)))
     found: dict[str, list[tuple[object, ...]]] = defaultdict(list)
-    for group, *pair in deliveries.pairs(spark.createDataFrame([row], BLOCK_TYPES)).collect():
-        found[group].append(tuple(pair))
+    for row in pairs(spark.createDataFrame(with_broker)).collect():
+        found[row["consumer_group"]].append(
+            (row["queue_offset"], row["commitlog_offset"], row["available_at"], row["subscription_from"])
+        )
+    return found
+
+
+def by_arrow(blocks: pa.Table) -> dict[str, list[tuple[object, ...]]]:
+    found: dict[str, list[tuple[object, ...]]] = defaultdict(list)
+    for batch in pairs_of(blocks):
+        for row in batch.to_pylist():
+            found[row["consumer_group"]].append(
+                (row["queue_offset"], row["commitlog_offset"], row["available_at"], row["subscription_from"])
+            )
+    return found
+
+
+@pytest.mark.parametrize("reader", ["spark", "arrow"])
+def test_every_way_to_keep_a_block(spark: SparkSession, reader: str) -> None:
+    blocks = block(KEPT, MESSAGES)
+    found = by_spark(spark, blocks) if reader == "spark" else by_arrow(blocks)
     for name, positions in EXPECTED.items():
-        pairs = [("b", "T", 3, 100 + i, 1000 + 50 * i, "DELIVERED") for i in positions]
-        assert sorted(found[name]) == sorted(found[f"{name}, too"]) == pairs
+        assert sorted(found[name]) == [(100 + i, 1000 + 50 * i, 50 + i, 7) for i in positions]
+        assert sorted(found[f"{name}, too"]) == [(100 + i, 1000 + 50 * i, 9, 8) for i in positions]
 
 
-def test_a_run_of_odd_length(spark: SparkSession) -> None:
-    every = {"consumer_group": ["all"], "outcome": "DELIVERED", "messages": 70, "positions": None, "bits": None}
-    row = ("b", "T", 3, date(2026, 11, 21), 100, 70, list(range(70)), [every], [])
-    assert deliveries.pairs(spark.createDataFrame([row], BLOCK_TYPES)).count() == 70
-
-
-def test_a_filter_on_the_group_comes_before_its_messages_are_spread_out(
-    spark: SparkSession, capsys: pytest.CaptureFixture[str]
-) -> None:
-    deliveries.pairs(spark.createDataFrame([], BLOCK_TYPES)).where("consumer_group = 'few'").explain("extended")
-    plan = capsys.readouterr().out.split("== Optimized Logical Plan ==")[1]
-    of_group = plan.index("Filter (isnotnull(consumer_group")
-    assert plan.index("Generate posexplode") < of_group < plan.index("Generate explode(match"), plan
+@pytest.mark.parametrize("reader", ["spark", "arrow"])
+def test_a_block_of_odd_length(spark: SparkSession, reader: str) -> None:
+    blocks = block({"all": {"messages": 70, "positions": None, "bits": None}}, 70)
+    found = by_spark(spark, blocks) if reader == "spark" else by_arrow(blocks)
+    assert len(found["all"]) == 70

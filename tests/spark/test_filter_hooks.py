@@ -1,22 +1,20 @@
 """deliver with the filter hooks of clients."""
 
-import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
-from filtering.replay.message_filter import MessageFilter
-from jobs import application, deliver
-from jobs.filter_hooks import FilterHook, check_groups, read_filter_hooks, with_answers
-from schemas import deliveries
+from jobs import nightly
+from jobs.night.hooks import FilterHook, check_groups, read_filter_hooks, with_answers
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delivery_stats import DELIVERY_STATS
-from schemas.warehouse import Warehouse
-from tests.captures import capture, rows
+from schemas.delta.warehouse import Warehouse
+from schemas.errors import UsageError
+from tests.captures import rows
+from tests.nights.commands import arguments, rows_of
 
 Replayed = Callable[[str], Warehouse]
 HOOKS = """
@@ -29,26 +27,14 @@ HOOKS = """
 """
 
 
-@pytest.fixture
-def warehouse(replayed: Replayed, tmp_path: Path) -> Warehouse:
-    """A warehouse of its own, since deliver writes."""
-    shutil.copytree(replayed("small").location, tmp_path / "warehouse")
-    return Warehouse.at(str(tmp_path / "warehouse"))
-
-
-def run_with(warehouse: Warehouse, hooks: str) -> None:
-    file = Path(warehouse.location).parent / "hooks.yaml"
-    file.write_text(hooks)
-    conf = capture("small") / "broker.conf"
-    deliver.main(["--warehouse", warehouse.location, "--broker-config", str(conf), "--filter-hooks", str(file)])
-
-
-def test_what_hooks_drop_is_told_apart(
-    spark: SparkSession, warehouse: Warehouse, capsys: pytest.CaptureFixture[str]
+def test_what_hooks_drop_is_counted_and_listed(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_with(warehouse, HOOKS)
+    (tmp_path / "hooks.yaml").write_text(HOOKS)
+    given = arguments("small", tmp_path / "w", "--filter-hooks", tmp_path / "hooks.yaml")
+    nightly.main(given)
     got: dict[tuple[str, str], dict[str, set[tuple[int, int]]]] = {}
-    for row in deliveries.read(spark, warehouse).collect():
+    for row in rows_of(tmp_path / "w", "deliveries"):
         outcomes = got.setdefault((row["consumer_group"], row["topic"]), {})
         outcomes.setdefault(row["outcome"], set()).add((row["queue_id"], row["queue_offset"]))
     properties = {
@@ -73,18 +59,18 @@ def test_what_hooks_drop_is_told_apart(
             assert outcomes.get("DELIVERED", set()) == delivered
             assert outcomes.get("DROPPED_BY_HOOK", set()) == passed - delivered
             assert outcomes.get("DROPPED_BY_CLIENT", set()) == set(map(tuple, row["broker"])) - passed
-    stats = DELIVERY_STATS.read(spark, warehouse)
-    latest = stats.where(F.col("run") == stats.agg(F.max("run")).scalar()).groupBy("consumer_group", "topic")
-    counted = {
-        (row["consumer_group"], row["topic"]): tuple(row[2:])
-        for row in latest.agg(F.sum("delivered"), F.sum("dropped_by_hook"), F.sum("hash_collisions")).collect()
-    }
+    counted: dict[tuple[str, str], Counter[str]] = {}
+    for row in rows_of(tmp_path / "w", "delivery_stats"):
+        of_group = counted.setdefault((row["consumer_group"], row["topic"]), Counter())
+        of_group.update({name: row[name] for name in ("delivered", "dropped_by_hook", "hash_collisions")})
     for key, outcomes in got.items():
-        names = ("DELIVERED", "DROPPED_BY_HOOK", "DROPPED_BY_CLIENT")
-        assert counted[key] == tuple(len(outcomes.get(name, ())) for name in names), key
-    capsys.readouterr()
-    run_with(warehouse, HOOKS)
-    assert "nothing new" in capsys.readouterr().out
+        names = {"DELIVERED": "delivered", "DROPPED_BY_HOOK": "dropped_by_hook", "DROPPED_BY_CLIENT": "hash_collisions"}
+        assert {name: len(outcomes.get(name, ())) for name in names} == {
+            name: counted[key][column] for name, column in names.items()
+        }, key
+    assert "hook drops" in capsys.readouterr().out
+    nightly.main(given)
+    assert "There was nothing new" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -95,15 +81,15 @@ def test_what_hooks_drop_is_told_apart(
         ("- {group: g, topic: T, predicate: a, function: b}", "either predicate: or function:"),
         ("- {group: g, topic: T, predicates: a}", "either predicate: or function:"),
         ("group: g", "is not a list"),
-        ("- [", "is not YAML"),
+        ("- [", "not YAML"),
         ("- {group: g, topic: T, function: 'no.such:thing'}", "no function no.such:thing: No module named 'no'"),
         ("- {group: g, topic: T, function: 'tests.spark.example_hooks:odd'}", "has no attribute 'odd'; write module:"),
-        ("- {group: g, topic: T, function: 'tests.spark.example_hooks:NOT_A_FUNCTION'}", "is no function"),
+        ("- {group: g, topic: T, function: 'tests.spark.example_hooks:NOT_A_FUNCTION'}", "is not a function"),
     ],
 )
 def test_an_entry_that_is_no_hook(tmp_path: Path, hook: str, message: str) -> None:
     (tmp_path / "hooks.yaml").write_text(hook)
-    with pytest.raises(application.UsageError, match=message):
+    with pytest.raises(UsageError, match=message):
         read_filter_hooks(tmp_path / "hooks.yaml")
 
 
@@ -112,19 +98,19 @@ def test_an_entry_that_is_no_hook(tmp_path: Path, hook: str, message: str) -> No
     [
         ("queue_id >", "cg_all_taglab on TagLab: queue_id >: .*Syntax error"),
         ("body = 5", "body = 5: .*`body` cannot be resolved"),
-        ("queue_id + 1", "is no condition but of type int"),
+        ("queue_id + 1", "is not a condition but of type int"),
     ],
 )
 def test_a_predicate_that_is_none(spark: SparkSession, replayed: Replayed, predicate: str, message: str) -> None:
     hook = FilterHook("cg_all_taglab", "TagLab", predicate, None)
-    with pytest.raises(application.UsageError, match=message):
-        with_answers(CONSUMEQUEUE.read(spark, replayed("small")), [hook])
+    with pytest.raises(UsageError, match=message):
+        with_answers(replayed("small").read(spark, CONSUMEQUEUE), [hook])
 
 
 def test_a_group_without_a_subscription() -> None:
     hook = FilterHook("cg_nobody", "TagLab", "true", None)
-    with pytest.raises(application.UsageError, match="cg_nobody on TagLab: the group has no subscription"):
-        check_groups([hook], [MessageFilter("cg_nobody", "OrderEvents")])
+    with pytest.raises(UsageError, match="cg_nobody on TagLab: the group has no subscription"):
+        check_groups([hook], [("cg_nobody", "OrderEvents")])
 
 
 def test_a_changed_hook_is_another_input(tmp_path: Path) -> None:

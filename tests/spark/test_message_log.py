@@ -13,15 +13,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs import export, ingest, nightly
-from schemas import deliveries, message_log
-from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
-from schemas.quarantine import QUARANTINE
-from schemas.store.segments import CommitLogError
-from schemas.warehouse import Warehouse
+from schemas.commitlog import read as read_messages
+from schemas.delta.warehouse import Warehouse
+from schemas.messages import message_log
+from schemas.rocketmq_store.segments import CommitLogError
 from tests.captures import capture, rows
-from tests.spark.conftest import arguments
-from tests.spark.test_nightly import MESSAGE_FIELDS
+from tests.nights.commands import arguments, differing, without_runs
+from tests.nights.test_captures import MESSAGE_FIELDS
 
 
 def night_on(log: Path, warehouse: Path) -> Warehouse:
@@ -31,37 +29,50 @@ def night_on(log: Path, warehouse: Path) -> Warehouse:
     return Warehouse.at(str(warehouse))
 
 
-def contents(table: DataFrame, *without: str) -> set[str]:
-    return {json.dumps(row.asDict(), sort_keys=True, default=repr) for row in table.drop(*without).collect()}
-
-
 def test_json_lines_make_the_tables_of_the_store(
     spark: SparkSession, replayed: Callable[[str], Warehouse], tmp_path: Path
 ) -> None:
     """The lines are what RocketMQ's own decoder said of the store."""
-    told = [row for row in rows("small", "messages") if not row.get("blank")]
-    lines = [{ours: row[theirs] for ours, theirs in MESSAGE_FIELDS.items()} for row in told]
+    messages = [row for row in rows("small", "messages") if not row.get("blank")]
+    lines = [{ours: row[theirs] for ours, theirs in MESSAGE_FIELDS.items()} for row in messages]
     (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    made, store = night_on(tmp_path / "log.jsonl", tmp_path / "w"), replayed("small")
-    assert contents(COMMITLOG.read(spark, made), "body") == contents(COMMITLOG.read(spark, store), "body")
-    assert contents(CONSUMEQUEUE.read(spark, made)) == contents(CONSUMEQUEUE.read(spark, store))
-    assert contents(deliveries.read(spark, made)) == contents(deliveries.read(spark, store))
-    assert QUARANTINE.read(spark, made).count() == 0
+    made, store = without_runs(night_on(tmp_path / "log.jsonl", tmp_path / "w")), without_runs(replayed("small"))
+    assert differing(made, {name: store[name] for name in ("consumequeue", "subscriptions")}) == []
+    assert made["deliveries"] == store["deliveries"]
+    assert not made["quarantine"]
 
 
 def test_parquet_and_an_export_make_the_commitlog_of_the_store(
     spark: SparkSession, replayed: Callable[[str], Warehouse], tmp_path: Path
 ) -> None:
-    table = COMMITLOG.read(spark, replayed("small"))
-    pq.write_table(table.toArrow(), tmp_path / "log.parquet", row_group_size=100)
-    export.write_json_lines(table, tmp_path / "log.jsonl")
+    warehouse = replayed("small")
+    pq.write_table(read_messages(spark, warehouse).toArrow(), tmp_path / "log.parquet", row_group_size=100)
+    export.main(["commitlog", "--warehouse", warehouse.location, "--output", str(tmp_path / "log.jsonl")])
     for log in ("log.parquet", "log.jsonl"):
-        warehouse = tmp_path / log.replace(".", "_")
+        made = tmp_path / log.replace(".", "_")
         broker = ("--broker-config", str(capture("small") / "broker.conf"))
-        ingest.main(["--store", str(tmp_path / log), "--warehouse", str(warehouse), *broker])
-        made = Warehouse.at(str(warehouse))
-        assert contents(COMMITLOG.read(spark, made)) == contents(table)
-        assert QUARANTINE.read(spark, made).count() == 0
+        ingest.main(["--store", str(tmp_path / log), "--warehouse", str(made), *broker])
+        found, expected = without_runs(made), without_runs(warehouse)
+        assert differing(found, {"commitlog": expected["commitlog"]}) == []
+        assert not found["quarantine"]
+
+
+def test_the_same_log_again_is_nothing_new_and_a_longer_one_adds_its_messages(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.jsonl"
+    lines = [json.dumps(GOOD | {"commitlog_offset": i, "queue_offset": i}) for i in range(5)]
+    log.write_text("\n".join(lines[:3]))
+    (tmp_path / "s.yaml").write_text("- {group: cg, topic: OrderEvents, tag: '*', consume_from: first}\n")
+    given = ["--store", str(log), "--subscriptions", str(tmp_path / "s.yaml"), "--warehouse", str(tmp_path / "w")]
+    nightly.main(given)
+    capsys.readouterr()
+    nightly.main(given)
+    assert "There was nothing new" in capsys.readouterr().out
+    log.write_text("\n".join(lines))
+    nightly.main(given)
+    delivered = without_runs(tmp_path / "w")["deliveries"]
+    assert sorted(json.loads(text)["queue_offset"] for text in delivered) == [0, 1, 2, 3, 4]
 
 
 GOOD: dict[str, Any] = {
@@ -123,6 +134,17 @@ def test_a_row_that_is_no_message_is_quarantined_too(spark: SparkSession, tmp_pa
     assert [(row["commitlog_offset"], row["queue_id"], row["tags"]) for row in messages.collect()] == [
         (0, 0, "a"), (7, 1, "c"),
     ]  # fmt: skip
+
+
+def test_times_of_a_parquet_log_may_be_timestamps(spark: SparkSession, tmp_path: Path) -> None:
+    time = GOOD["store_timestamp"]
+    for unit, value in (("ms", time), ("us", time * 1000), ("s", time // 1000)):
+        columns = {name: [value] for name, value in GOOD.items()}
+        columns["store_timestamp"] = pa.array([value], pa.timestamp(unit))
+        pq.write_table(pa.table(columns), tmp_path / "log.parquet")
+        messages, _ = message_log.read(spark, tmp_path / "log.parquet", "broker-a")
+        (row,) = messages.collect()
+        assert row["store_timestamp"] == (time if unit != "s" else time // 1000 * 1000)
 
 
 def test_columns_that_cannot_be_read_are_named(tmp_path: Path) -> None:

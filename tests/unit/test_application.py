@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
-from jobs import application
-from schemas.warehouse import WarehouseBusy
+from jobs.cli import application
+from jobs.cli.exit_code import CheckFailed
+from schemas.errors import UsageError, WarehouseBusy
 
 SPARK = """An error occurred while calling o1216.save.
 : org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/w/x. SQLSTATE: 58030
@@ -27,15 +28,16 @@ AttributeError: no such thing
 """
 FAILURES: list[tuple[BaseException | None, int, str]] = [
     (None, 0, ""),
-    (application.UsageError("give a folder"), 2, "mqsieve: give a folder\n"),
-    (ValueError("bad\n  value"), 2, "mqsieve: bad value\n"),
+    (UsageError("give a folder"), 2, "mqsieve: give a folder\n"),
+    (UsageError("bad\n  value"), 2, "mqsieve: bad value\n"),
+    (ValueError("a bug"), 1, "mqsieve: failed: a bug (-v shows all)\n"),
     (
         FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/x"),
         2,
         "mqsieve: /x: no such file or directory; check the path\n",
     ),
     (IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), "/x"), 2, "mqsieve: /x: is a directory; give a file\n"),
-    (application.Differences("3 differences"), 3, "mqsieve: 3 differences\n"),
+    (CheckFailed("3 differences"), 3, "mqsieve: 3 differences\n"),
     (WarehouseBusy("another run is writing"), 4, "mqsieve: another run is writing\n"),
     (
         RuntimeError("[DELTA_CONCURRENT_APPEND] ConcurrentAppendException\n\tat x"),
@@ -48,8 +50,8 @@ FAILURES: list[tuple[BaseException | None, int, str]] = [
     (RuntimeError(), 1, "mqsieve: failed: RuntimeError (-v shows all)\n"),
     (
         KeyboardInterrupt(),
-        1,
-        "mqsieve: interrupted; nothing half-done is visible, run the same command again\n",
+        130,
+        "mqsieve: interrupted: no table is half written; the same command again goes on\n",
     ),
 ]
 

@@ -11,7 +11,7 @@ import pytest
 
 import benchmarks.__main__
 from filtering.subscriptions.sources import parse_subscriptions
-from jobs import application
+from jobs.cli.exit_code import ExitCode
 from jobs.export import NAMES
 
 PROJECT = Path(__file__).parents[2]
@@ -93,6 +93,6 @@ def test_the_exit_codes() -> None:
     codes = re.search(r"Exit codes: (.*?)\.\n", README, re.DOTALL)
     assert codes is not None
     assert re.findall(r"(\d) (done|failed|usage|a blocking|another)", codes[1]) == [
-        (str(application.DONE), "done"), (str(application.FAILED), "failed"), (str(application.USAGE), "usage"),
-        (str(application.AUDIT_FAILED), "a blocking"), (str(application.LOST_RACE), "another"),
+        (f"{ExitCode.DONE}", "done"), (f"{ExitCode.FAILED}", "failed"), (f"{ExitCode.USAGE}", "usage"),
+        (f"{ExitCode.CHECK_FAILED}", "a blocking"), (f"{ExitCode.LOST_RACE}", "another"),
     ]  # fmt: skip

@@ -1,8 +1,9 @@
-"""spark-submit.sh on machines that lack something: one line that says what to install. No JVM is started."""
+"""spark-submit.sh on machines that lack something: one line that says what to install."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[2]
+JOBS = sorted(file.stem for file in (PROJECT / "jobs").glob("[a-z]*.py"))
 TOOLS = (
+    "basename",
     "bash",
     "cat",
     "cksum",
@@ -27,7 +30,6 @@ TOOLS = (
     "tee",
     "tr",
 )
-JAVA_17 = "echo 'openjdk version \"17.0.19\" 2026-04-21' >&2"
 
 
 class Machine:
@@ -35,9 +37,8 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self.project = folder / "my project"
-        (self.project / "jobs").mkdir(parents=True)
-        (self.project / "jobs" / "nightly.py").touch()
-        for name in ("spark-submit.sh", "setup.cfg"):
+        for name in ("spark-submit.sh", "setup.cfg", "conf/environment.sh", *(f"jobs/{job}.py" for job in JOBS)):
+            (self.project / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(PROJECT / name, self.project / name)
         self.bin = folder / "bin"
         self.bin.mkdir()
@@ -65,38 +66,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_no_java(machine: Machine) -> None:
-    code, out, error = machine.run("nightly")
-    assert (code, out) == (2, "")
-    assert error == (
-        "mqsieve: Java 17 or newer is needed and none was found: install one "
-        "(e.g. apt-get install openjdk-17-jre-headless) or set JAVA_HOME.\n"
-    )
-    assert machine.run("nightly", JAVA_HOME="/nowhere") == (2, "", error)
-
-
-@pytest.mark.parametrize(
-    ("told", "version"),
-    [("11.0.27", "11"), ("1.8.0_452", "8"), ("9-ea", "9"), ("", "unknown")],
-)
-def test_an_old_java(machine: Machine, told: str, version: str) -> None:
-    machine.install("java", f"echo 'openjdk version \"{told}\" 2026-04-21' >&2")
-    assert machine.run("nightly") == (
-        2, "", f"mqsieve: Java 17 or newer is needed, but java is version {version}: "
-        "install Java 17 or set JAVA_HOME to it.\n",
-    )  # fmt: skip
-
-
-def test_java_home_comes_first(machine: Machine) -> None:
-    machine.install("java", "echo 'openjdk version \"11.0.27\"' >&2")
-    home = machine.bin.parent / "jdk"
-    (home / "bin").mkdir(parents=True)
-    machine.install("java17", JAVA_17).rename(home / "bin" / "java")
-    assert "Python 3.11" in machine.run("nightly", JAVA_HOME=str(home))[2]
-
-
 def test_no_python(machine: Machine) -> None:
-    machine.install("java", JAVA_17)
     told = (
         "mqsieve: Python 3.11 or newer is needed and none was found: install one "
         "(e.g. apt-get install python3.11 python3.11-venv).\n"
@@ -108,7 +78,6 @@ def test_no_python(machine: Machine) -> None:
 
 
 def test_a_python_that_makes_no_virtual_environment(machine: Machine) -> None:
-    machine.install("java", JAVA_17)
     machine.install("python3.12", '[ "$1" = -c ]')
     code, out, error = machine.run("nightly")
     assert (code, out) == (2, "")
@@ -119,7 +88,6 @@ def test_a_python_that_makes_no_virtual_environment(machine: Machine) -> None:
 
 
 def test_another_spark(machine: Machine) -> None:
-    machine.install("java", JAVA_17)
     machine.install("python3.12", 'case "$*" in *"-m venv"*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;; esac')
     assert machine.run("nightly", SPARK_HOME="/opt/spark-3.5")[::2] == (
         2, "mqsieve: first use: installing Python packages into .venv (about a minute)\n"
@@ -128,7 +96,7 @@ def test_another_spark(machine: Machine) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("job", ["nigthly", "../nightly", "Nightly", "run"])
+@pytest.mark.parametrize("job", ["nigthly", "../nightly", "Nightly", "run", "cli", "__init__"])
 def test_no_such_job(machine: Machine, job: str) -> None:
     code, out, error = machine.run(job)
     assert (code, out) == (2, "")
@@ -136,16 +104,27 @@ def test_no_such_job(machine: Machine, job: str) -> None:
     assert error.endswith("; ./spark-submit.sh --help lists them.\n")
 
 
-def test_help_lists_every_job(machine: Machine) -> None:
+def test_a_misspelt_job_is_suggested() -> None:
+    ended = subprocess.run([PROJECT / "spark-submit.sh", "nigthly"], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert "did you mean nightly?" in ended.stderr
+
+
+@pytest.mark.parametrize("option", ["--master", "--conf", "--jars"])
+def test_an_option_without_its_value(machine: Machine, option: str) -> None:
+    expected = f"mqsieve: {option} needs a value; ./spark-submit.sh --help tells more.\n"
+    assert machine.run("nightly", option) == (2, "", expected)
+    assert machine.run("nightly", option, "--store", "x") == (2, "", expected)
+
+
+def test_help_lists_every_job_with_what_it_does(machine: Machine) -> None:
     code, out, error = machine.run("--help")
     assert (code, error) == (0, "")
-    jobs = out.partition("run a job: ")[2].partition("\n")[0].split(", ")
-    assert set(jobs) >= {file.stem.replace("_", "-") for file in (PROJECT / "jobs").glob("*.py") if is_job(file)}
+    listed = dict(re.findall(r"^  ([a-z-]+) +(\S.*)$", out.partition("jobs:\n")[2], re.MULTILINE))
+    assert sorted(listed) == [job.replace("_", "-") for job in JOBS]
+    for job, purpose in listed.items():
+        assert f": {purpose}" in (PROJECT / "jobs" / f"{job.replace('-', '_')}.py").read_text("utf-8").split("\n")[0]
     assert machine.run() == (2, "", out)
-
-
-def is_job(file: Path) -> bool:
-    return "application.run(main)" in file.read_text(encoding="utf-8")
 
 
 def test_it_is_executable() -> None:

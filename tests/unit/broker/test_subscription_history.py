@@ -125,14 +125,14 @@ def test_a_changed_expression_is_born_again() -> None:
     first, second = history(register(1_000, "qty > 1"), register(2_000, "qty > 2"))
     assert (first.valid_from, first.valid_to, first.born_time) == (1_000, 2_000, 1_000)
     assert (second.valid_from, second.valid_to, second.born_time) == (2_000, None, 2_000)
-    assert second.predicate
+    assert second.compiled.expression
     assert second.filter_expression == "qty > 2"
 
 
 def test_a_filter_outlives_its_change_to_tags() -> None:
     _, row = history(register(1_000, "qty > 1"), register(2_000, "paid", type="TAG"))
     assert (row.expression, row.tags_set) == ("paid", ("paid",))
-    assert (row.filter_expression, row.dead_time, row.predicate) == ("qty > 1", None, None)
+    assert (row.filter_expression, row.dead_time, row.compiled.expression) == ("qty > 1", None, None)
 
 
 def test_a_dead_filter_stays_until_it_is_cleaned() -> None:

@@ -177,7 +177,7 @@ def test_an_empty_file_has_no_events() -> None:
     [
         ({"op": "subscribe"}, "op must be one of register, heartbeat"),
         ({"at": None}, "at is missing"),
-        ({"at": "now"}, "at must be a whole number, not 'now'"),
+        ({"at": "now"}, "at must be a whole number of 64 bits, not 'now'"),
         ({"at": True}, "at must be a whole number"),
         ({"group": ""}, "group must be a text"),
         ({"topic": 7}, "topic must be a text, not 7"),

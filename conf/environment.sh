@@ -1,0 +1,51 @@
+# shellcheck shell=bash
+# What spark-submit.sh runs in: the virtual environment .venv, and Spark. Sets venv, cache and SPARK_HOME.
+venv=$root/.venv
+cache=$root/.cache
+
+stop() {
+  printf 'mqsieve: %s\n' "$1" >&2
+  exit 2
+}
+
+find_python() {
+  local python
+  for python in python3.13 python3.12 python3.11 python3; do
+    if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      echo "$python"
+      return
+    fi
+  done
+  stop "Python 3.11 or newer is needed and none was found: install one (e.g. apt-get install python3.11 python3.11-venv)."
+}
+
+# Leaves .venv with the packages that are pinned in setup.cfg, and those of the extra named $1, if any.
+make_venv() {
+  local extra=${1:-} stamp=$venv/installed${1:+-$1} wanted python
+  wanted=$(cksum <"$root/setup.cfg")
+  [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
+  mkdir -p "$cache"
+  exec 9>"$cache/lock"
+  command -v flock >/dev/null && flock 9
+  if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+    python=$(find_python)
+    echo "mqsieve: first use: installing Python packages into .venv (about a minute)" >&2
+    [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" >&2 ||
+      stop "$python cannot make a virtual environment: install its venv module (e.g. apt-get install python3-venv)."
+    "$venv/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --editable "$root${extra:+[$extra]}" >&2 ||
+      stop "pip could not install the packages (its message is above); check the network, or PIP_INDEX_URL."
+    echo "$wanted" | tee "$venv/installed" >"$stamp"
+  fi
+  exec 9>&-
+}
+
+# The Spark in .venv, or the one that the caller names.
+find_spark() {
+  if [ -z "${SPARK_HOME:-}" ]; then
+    SPARK_HOME=$(echo "$venv"/lib/python3*/site-packages/pyspark)
+  else
+    ls "$SPARK_HOME"/jars/spark-core_2.13-4.2.*.jar >/dev/null 2>&1 ||
+      stop "SPARK_HOME ($SPARK_HOME) is not Spark 4.2: unset it to use the Spark in .venv, or point it to a Spark 4.2."
+  fi
+  export SPARK_HOME
+}

@@ -1,1 +1,0 @@
-"""Nothing to run: spark-submit resolves its --packages before it comes here."""

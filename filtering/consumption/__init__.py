@@ -1,0 +1,1 @@
+"""Which subscription filters a message, and when a group can pull it (docs/FILTERS.md, Consumption)."""

@@ -1,0 +1,82 @@
+"""Which client of a group reads which queue, and checks tags with a subscription of its own.
+
+Source: AllocateMessageQueueAveragely, PullAPIWrapper.processPullResult. The broker filters for all clients of a
+group by the one subscription in force; a client then compares each message's tag with the tags that it subscribed
+to itself. So clients with different tags lose messages, queue by queue.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from filtering.predicate import TRUE, Predicate, TextIn
+from filtering.subscription_data import TAG, build_subscription_data
+from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.inconsistency import ClientSubscription, SubscriptionInForce, subscriptions_in_force
+
+FOREVER = 2**63 - 1
+TAGS_PROPERTY = "TAGS"
+
+
+@dataclass(frozen=True)
+class ClientTags:
+    """From ``valid_from`` up to ``valid_to`` (ms) clients of a group check different tags.
+
+    ``by_queue`` gives the check of the client that reads each queue, None where that client does not subscribe to
+    the topic, so that nobody reads the queue.
+    """
+
+    valid_from: int
+    valid_to: int
+    by_queue: Mapping[int, Predicate | None]
+
+
+def allocate_averagely(queue_ids: Sequence[int], clients: Sequence[str]) -> dict[int, str]:
+    """The client of each queue: queues and clients in order, each client gets a run of neighbours."""
+    ordered, readers = sorted(queue_ids), sorted(clients)
+    size, rest = divmod(len(ordered), len(readers))
+    allocated: dict[int, str] = {}
+    start = 0
+    for index, client in enumerate(readers):
+        count = size + (1 if index < rest else 0)
+        allocated |= dict.fromkeys(ordered[start : start + count], client)
+        start += count
+    return allocated
+
+
+def client_tags(
+    events: Iterable[SubscriptionEvent], queue_ids: Mapping[str, frozenset[int]]
+) -> dict[tuple[str, str], list[ClientTags]]:
+    """By group and topic, the times at which clients checked different tags, as far as events have client ids."""
+    events = list(events)
+    with_clients = {event.group for event in events if event.client_id is not None}
+    found: defaultdict[tuple[str, str], list[ClientTags]] = defaultdict(list)
+    for state in subscriptions_in_force(event for event in events if event.group in with_clients):
+        queues = queue_ids.get(state.topic)
+        if not state.is_consistent and state.expression_type == TAG and queues:
+            valid_to = FOREVER if state.valid_to is None else state.valid_to
+            found[state.consumer_group, state.topic].append(
+                ClientTags(state.valid_from, valid_to, _by_queue(state, queues))
+            )
+    return dict(found)
+
+
+def _by_queue(state: SubscriptionInForce, queue_ids: Iterable[int]) -> dict[int, Predicate | None]:
+    checks: dict[str, Predicate | None] = dict.fromkeys(state.absent)
+    checks |= dict.fromkeys(state.agreeing, _check(state.topic, state.expression))
+    checks |= {client.client_id: _check_of(state.topic, client) for client in state.overruled}
+    return {queue_id: checks[client] for queue_id, client in allocate_averagely(list(queue_ids), list(checks)).items()}
+
+
+def _check_of(topic: str, client: ClientSubscription) -> Predicate:
+    return _check(topic, client.expression) if client.expression_type == TAG else TRUE
+
+
+def _check(topic: str, expression: str | None) -> Predicate:
+    try:
+        tags = build_subscription_data(topic, expression).tags_set
+    except ValueError:
+        return TRUE
+    return TextIn(TAGS_PROPERTY, tags) if tags else TRUE

@@ -1,0 +1,104 @@
+"""What is known of consumer offsets: from the broker's snapshot, and from what earlier nights told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+Key = tuple[str, str]
+"""A consumer group and a topic."""
+Offsets = Mapping[int, int]
+"""Queue offsets by queue id."""
+OffsetRange = tuple[int, int]
+"""Queue offsets, the second exclusive."""
+Int64s = npt.NDArray[np.int64]
+UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class BrokerOffsets:
+    """What a snapshot of a broker's store tells of its queues and consumers.
+
+    ``committed`` are the groups' offsets (config/consumerOffset.json), as of ``committed_at`` (ms; None: not known).
+    ``min_offsets``: by topic, the first entry that is still there. ``queue_ids``: by topic, all its queues.
+    ``stored_at`` gives the store time (ms) of the entry at a topic, queue and offset, None where there is none.
+    ``is_whole``: the log still begins with its first message, which matters where the queues are not known.
+    """
+
+    committed: Mapping[Key, Offsets] = field(default_factory=dict)
+    committed_at: int | None = None
+    min_offsets: Mapping[str, Offsets] = field(default_factory=dict)
+    queue_ids: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    stored_at: Callable[[str, int, int], int | None] = lambda topic, queue_id, offset: None
+    is_whole: bool = True
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        return self.min_offsets.get(topic, {}).get(queue_id, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class TopicOffsets:
+    """The queues of one topic, and how far its groups are told there.
+
+    ``ends`` (queues): the offset after the last entry. ``told_to`` (groups x queues): the offset up to which
+    deliveries are told; ``committed``: the broker's own; UNKNOWN where there is none.
+    """
+
+    queue_ids: Sequence[int]
+    ends: Int64s
+    groups: Mapping[str, int]
+    told_to: Int64s
+    committed: Int64s
+
+    @classmethod
+    def empty(cls, ends: Offsets, groups: Iterable[str]) -> TopicOffsets:
+        """Queues in order of their ids, and groups of which nothing is known."""
+        queue_ids = sorted(ends)
+        numbered = {group: i for i, group in enumerate(groups)}
+        unknown = np.full((2, len(numbered), len(queue_ids)), UNKNOWN, np.int64)
+        return cls(queue_ids, np.array([ends[each] for each in queue_ids], np.int64), numbered, *unknown)
+
+    def extended(self, ends: Offsets, groups: Iterable[str]) -> TopicOffsets:
+        """The same with more queues and groups; ``ends`` has all queues, those of before too."""
+        wider = TopicOffsets.empty(ends, dict.fromkeys([*self.groups, *groups]))
+        columns = np.searchsorted(wider.queue_ids, self.queue_ids)
+        rows = np.arange(len(self.groups))
+        wider.told_to[np.ix_(rows, columns)] = self.told_to
+        wider.committed[np.ix_(rows, columns)] = self.committed
+        return wider
+
+    @cached_property
+    def columns(self) -> dict[int, int]:
+        """The column of each queue."""
+        return {queue_id: column for column, queue_id in enumerate(self.queue_ids)}
+
+
+@dataclass(frozen=True)
+class OffsetsSoFar:
+    """Up to where deliveries are told when a night begins: after ``as_of`` (ms), None in a first night."""
+
+    as_of: int | None = None
+    topics: Mapping[str, TopicOffsets] = field(default_factory=dict)
+
+    def of(self, key: Key) -> dict[int, int]:
+        """Up to where a group's deliveries are told, by queue id."""
+        group, topic = key
+        offsets = self.topics.get(topic)
+        if offsets is None or group not in offsets.groups:
+            return {}
+        told = offsets.told_to[offsets.groups[group]].tolist()
+        return {queue_id: offset for queue_id, offset in zip(offsets.queue_ids, told, strict=True) if offset >= 0}
+
+    def behind(self, key: Key) -> dict[int, OffsetRange]:
+        """The entries by queue id that the group had not pulled yet."""
+        group, topic = key
+        offsets = self.topics.get(topic)
+        if offsets is None or group not in offsets.groups:
+            return {}
+        told = offsets.told_to[offsets.groups[group]]
+        behind = np.flatnonzero((told >= 0) & (told < offsets.ends)).tolist()
+        return {offsets.queue_ids[i]: (int(told[i]), int(offsets.ends[i])) for i in behind}

@@ -1,0 +1,118 @@
+"""Packed bits, 64 messages a word, and filter bit maps turned on their side.
+
+A *plane* holds one bit position of the bit maps of many messages: bit i of word i // 64 is
+message i's. Bits past the last message are zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from numba import njit
+
+Words = npt.NDArray[np.uint64]
+Octets = npt.NDArray[np.uint8]
+_BYTE = np.uint64(0xFF)
+_SWAPS = (
+    (np.uint64(7), np.uint64(0x00AA00AA00AA00AA)),
+    (np.uint64(14), np.uint64(0x0000CCCC0000CCCC)),
+    (np.uint64(28), np.uint64(0x00000000F0F0F0F0)),
+)
+
+
+def words(rows: int) -> int:
+    """Words for ``rows`` bits."""
+    return (rows + 63) // 64
+
+
+def pack(flags: npt.NDArray[np.bool_]) -> Words:
+    """Bits, shape (…, rows), to words, shape (…, words(rows))."""
+    octets = np.packbits(flags, axis=-1, bitorder="little")
+    padding = words(flags.shape[-1]) * 8 - octets.shape[-1]
+    widths = [(0, 0)] * (octets.ndim - 1) + [(0, padding)]
+    return np.ascontiguousarray(np.pad(octets, widths)).view(np.uint64)
+
+
+def unpack(packed: Words, rows: int) -> npt.NDArray[np.bool_]:
+    """Words, shape (…, words(rows)), to bits, shape (…, rows)."""
+    return np.unpackbits(packed.view(np.uint8), axis=-1, count=rows, bitorder="little").view(bool)
+
+
+def to_bit_maps(planes: Words, present: npt.NDArray[np.bool_]) -> pa.BinaryArray:
+    """Planes, shape (bit_num, words), to one binary of bit_num / 8 bytes a message; null where not present."""
+    rows, width = len(present), planes.shape[0] // 8
+    octets = np.empty((words(rows) * 64, width), np.uint8)
+    _transpose(planes, octets)
+    kept = octets[:rows] if present.all() else octets[:rows][present]
+    offsets = np.append(0, np.cumsum(present, dtype=np.int32) * width).astype(np.int32)
+    validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(kept))]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers)
+
+
+def from_bit_maps(bit_maps: pa.Array, bit_num: int) -> tuple[Words, npt.NDArray[np.bool_]]:
+    """Bit maps (binary, nulls and other lengths allowed) to planes of shape (bit_num, words), and which were read.
+
+    A null bit map or one of another length leaves zeros and is not read.
+    """
+    rows, width = len(bit_maps), bit_num // 8
+    planes = np.zeros((bit_num, words(rows)), np.uint64)
+    if bit_maps.null_count == rows:
+        return planes, np.zeros(rows, bool)
+    offsets = np.frombuffer(bit_maps.buffers()[1], np.int32, rows + 1, bit_maps.offset * 4)
+    readable = np.asarray(bit_maps.is_valid()) & (np.diff(offsets) == width)
+    octets = np.zeros((words(rows) * 64, width), np.uint8)
+    if readable.any():
+        stored = np.frombuffer(bit_maps.buffers()[2], np.uint8)
+        octets[:rows][readable] = stored[offsets[:-1][readable][:, None] + np.arange(width)]
+    _transpose_back(octets, planes)
+    return planes, readable
+
+
+@njit(cache=True)
+def fill_planes(bits: Words, predicates: Any, masks: Words, mask_of: Any, bit_pos: Any, planes: Words) -> None:
+    """Sets, for each filter, the positions ``bit_pos`` of the messages that its predicate matches."""
+    for i in range(len(predicates)):
+        matched, mask = bits[predicates[i]], masks[mask_of[i]]
+        for position in bit_pos[i]:
+            plane = planes[position]
+            for word in range(len(plane)):
+                plane[word] |= matched[word] & mask[word]
+
+
+@njit(cache=True)
+def _transpose(planes: Words, octets: Octets) -> None:
+    for word in range(planes.shape[1]):
+        for byte in range(planes.shape[0] // 8):
+            for group in range(8):
+                square = np.uint64(0)
+                for i in range(8):
+                    square |= ((planes[8 * byte + i, word] >> np.uint64(8 * group)) & _BYTE) << np.uint64(8 * i)
+                square = _transposed(square)
+                for i in range(8):
+                    octets[64 * word + 8 * group + i, byte] = np.uint8(square >> np.uint64(8 * i))
+
+
+@njit(cache=True)
+def _transpose_back(octets: Octets, planes: Words) -> None:
+    for word in range(planes.shape[1]):
+        for byte in range(planes.shape[0] // 8):
+            for group in range(8):
+                square = np.uint64(0)
+                for i in range(8):
+                    square |= np.uint64(octets[64 * word + 8 * group + i, byte]) << np.uint64(8 * i)
+                square = _transposed(square)
+                for i in range(8):
+                    planes[8 * byte + i, word] |= ((square >> np.uint64(8 * i)) & _BYTE) << np.uint64(8 * group)
+
+
+@njit(cache=True)
+def _transposed(square: np.uint64) -> np.uint64:
+    """An 8 x 8 matrix of bits, a byte a row, with rows and columns exchanged (Warren, Hacker's Delight, 7-3)."""
+    for shift, kept in _SWAPS:
+        swapped = (square ^ (square >> shift)) & kept
+        square = square ^ swapped ^ (swapped << shift)
+    return square

@@ -1,0 +1,41 @@
+"""Which filters set which bits of the filter bit maps, and when.
+
+Source: org.apache.rocketmq.broker.filter.CommitLogDispatcherCalcBitMap.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from filtering.broker_config import BrokerConfig
+from filtering.predicate import Predicate
+from filtering.subscriptions.history import SubscriptionRow
+
+FOREVER = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class FilterDataInForce:
+    """A ConsumerFilterData and the store times (ms, end exclusive) at which the broker held it, dead or alive."""
+
+    predicate: Predicate
+    bit_pos: tuple[int, ...]
+    valid_from: int
+    valid_to: int = FOREVER
+
+
+def filter_data_in_force(
+    history: Iterable[SubscriptionRow], broker: BrokerConfig
+) -> dict[str, list[FilterDataInForce]]:
+    """By topic, the filter data that the broker held and when; empty where it computes no bit maps."""
+    if not (broker.enable_calc_filter_bit_map and broker.enable_consume_queue_ext):
+        return {}
+    by_topic: dict[str, list[FilterDataInForce]] = defaultdict(list)
+    for row in history:
+        predicate = row.filter_data.predicate if row.filter_data is not None else None
+        if row.filter_data is not None and predicate is not None:
+            valid_to = FOREVER if row.valid_to is None else row.valid_to
+            by_topic[row.topic].append(FilterDataInForce(predicate, row.filter_data.bit_pos, row.valid_from, valid_to))
+    return dict(by_topic)

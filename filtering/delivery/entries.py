@@ -1,0 +1,48 @@
+"""Consume queue entries of one topic, with what the filters read of their messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from filtering.matcher.column import Column
+
+TRANSACTION_FLAGS = 0xC
+WITHOUT_ENTRY = (0x4, 0xC)
+"""Prepared and rolled back messages, by their sysFlag, get no consume queue entry (CommitLogDispatcherBuildConsumeQueue)."""
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """n entries of one topic, ordered by queue and queue offset.
+
+    Arrays have n elements. ``store_timestamp`` is in ms. ``properties`` has the messages' properties by name, at
+    least those that some filter reads. ``bit_maps`` (binary, null without one) are the filter bit maps; None:
+    they are still to be calculated. ``rows``: the same entries as filter hooks see them, None where there are none.
+    """
+
+    topic: str
+    queue_id: Int32s
+    queue_offset: Int64s
+    commitlog_offset: Int64s
+    size: Int32s
+    tags_code: Int64s
+    store_timestamp: Int64s
+    properties: Mapping[str, Column]
+    bit_maps: pa.BinaryArray | None = None
+    rows: pa.RecordBatch | None = None
+
+    def __len__(self) -> int:
+        return len(self.queue_id)
+
+    def queue_bounds(self) -> tuple[Int32s, Int64s]:
+        """The queue ids, and where each begins: queue i has the entries bounds[i] … bounds[i + 1]."""
+        starts = np.append(0, np.flatnonzero(np.diff(self.queue_id)) + 1) if len(self) else np.empty(0, np.int64)
+        return self.queue_id[starts], np.append(starts, len(self)).astype(np.int64)

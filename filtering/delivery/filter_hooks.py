@@ -1,0 +1,85 @@
+"""What a client's own filter hooks drop of the messages that passed its tag check.
+
+Source: PullAPIWrapper.processPullResult and executeHook, FilterMessageHook. Unlike there, a hook that
+fails stops the run: RocketMQ would log it and keep the messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from filtering.delivery import bit_planes
+from filtering.delivery.match_sets import MatchSet, MatchSets
+
+ENTRY_COLUMNS = (
+    "topic", "queue_id", "queue_offset", "commitlog_offset", "size", "tags_code", "store_timestamp", "filter_bit_map",
+    "properties",
+)  # fmt: skip
+"""What a hook sees of an entry: its columns in consumequeue, and its message's properties (map of strings)."""
+
+Hook = Callable[[pa.RecordBatch], pa.BooleanArray]
+"""Which of some entries the client keeps; null is no."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """The hook whose answers came with the entries, as a boolean column."""
+
+    name: str
+
+    def __call__(self, entries: pa.RecordBatch) -> pa.BooleanArray:
+        return entries[self.name]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A hook of the user's, called with ENTRY_COLUMNS. Raises ValueError on any other answer."""
+
+    name: str
+    call: Hook
+
+    def __call__(self, entries: pa.RecordBatch) -> pa.BooleanArray:
+        kept = self.call(entries.select(list(ENTRY_COLUMNS)))
+        if not isinstance(kept, pa.BooleanArray) or len(kept) != entries.num_rows:
+            raise ValueError(
+                f"the filter hook {self.name} must return a BooleanArray of {entries.num_rows} values, one a message"
+            )
+        return kept
+
+
+def after_hooks(
+    delivered: MatchSets, hooks: Mapping[int, Sequence[Hook]], entries: pa.RecordBatch
+) -> tuple[MatchSets, MatchSets]:
+    """What is delivered, and what is dropped, where window i has ``hooks[i]``, which all have to keep a message."""
+    kept_sets: list[MatchSet] = []
+    dropped_sets: list[MatchSet] = []
+    for shared in delivered:
+        unhooked = tuple(i for i in shared.windows if i not in hooks)
+        if unhooked:
+            kept_sets.append(replace(shared, windows=unhooked))
+        of_hooks: dict[tuple[Hook, ...], list[int]] = {}
+        for i in shared.windows:
+            if i in hooks:
+                of_hooks.setdefault(tuple(hooks[i]), []).append(i)
+        positions = shared.positions
+        for chain, windows in of_hooks.items():
+            kept = _kept(chain, entries if shared.count == shared.rows else entries.take(pa.array(positions)))
+            for chosen, into in ((kept, kept_sets), (~kept, dropped_sets)):
+                if chosen.any():
+                    flags = np.zeros(shared.rows, bool)
+                    flags[positions] = chosen
+                    into.append(MatchSet(tuple(windows), bit_planes.pack(flags), int(chosen.sum()), shared.rows))
+    return MatchSets.of(kept_sets, entries.num_rows), MatchSets.of(dropped_sets, entries.num_rows)
+
+
+def _kept(hooks: Sequence[Hook], entries: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """Each hook sees all of the entries."""
+    kept = np.ones(entries.num_rows, bool)
+    for hook in hooks:
+        kept &= hook(entries).fill_null(False).to_numpy(zero_copy_only=False)
+    return kept

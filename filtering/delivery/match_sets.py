@@ -1,0 +1,71 @@
+"""Which windows got which entries of a block, kept once for all windows that got the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from filtering.delivery import bit_planes
+from filtering.delivery.bit_planes import Words
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class MatchSet:
+    """Windows (by number) that got the same ``count`` entries of a block of ``rows``, as packed bits."""
+
+    windows: tuple[int, ...]
+    bits: Words
+    count: int
+    rows: int
+
+    @property
+    def positions(self) -> npt.NDArray[np.int32]:
+        """Which entries of the block, ascending."""
+        return np.flatnonzero(bit_planes.unpack(self.bits, self.rows)).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class MatchSets:
+    """Many MatchSets of one block of ``rows`` entries, in columns.
+
+    Set s has the windows ``windows[starts[s]:starts[s + 1]]``, at least one, and those ``counts[s]`` entries whose
+    bits are set in ``bits[chosen[s]]``.
+    """
+
+    windows: Int64s
+    starts: Int64s
+    bits: Words
+    chosen: Int64s
+    counts: Int64s
+    rows: int
+
+    @classmethod
+    def of(cls, sets: Sequence[MatchSet], rows: int) -> MatchSets:
+        return cls(
+            np.array([i for each in sets for i in each.windows], np.int64),
+            np.cumsum([0, *(len(each.windows) for each in sets)]),
+            np.array([each.bits for each in sets], np.uint64).reshape(len(sets), bit_planes.words(rows)),
+            np.arange(len(sets)),
+            np.array([each.count for each in sets], np.int64),
+            rows,
+        )
+
+    @classmethod
+    def shared(cls, windows: Int64s, chosen: Int64s, bits: Words, counts: Int64s, rows: int) -> MatchSets:
+        """Window windows[i] got what row chosen[i] of ``bits`` says, which has ``counts`` bits set."""
+        order = np.argsort(chosen, kind="stable")
+        distinct, starts = np.unique(chosen[order], return_index=True)
+        return cls(windows[order], np.append(starts, len(windows)), bits, distinct, counts[distinct], rows)
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def __iter__(self) -> Iterator[MatchSet]:
+        of_sets = np.split(self.windows, self.starts[1:-1]) if len(self) else []
+        for windows, chosen, count in zip(of_sets, self.chosen, self.counts.tolist(), strict=True):
+            yield MatchSet(tuple(windows.tolist()), self.bits[chosen], count, self.rows)

@@ -1,0 +1,298 @@
+"""All filters of one topic, compiled: the bit maps of its entries, and which group gets which message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from filtering.delivery import bit_planes, window_loops
+from filtering.delivery.bit_planes import Words
+from filtering.delivery.calc_bit_map import FilterDataInForce
+from filtering.delivery.entries import Entries, Int32s, Int64s
+from filtering.delivery.match_sets import MatchSets
+from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
+from filtering.delivery.window_loops import EVERYTHING, NOTHING
+from filtering.matcher import Matcher
+from filtering.matcher.matches import Matches
+from filtering.predicate import TRUE, Predicate
+
+ROWS_AT_ONCE = 256
+"""Rows of bits that the windows of a block write before they are taken away."""
+MaskKey = tuple[int, int, tuple[tuple[int, OffsetRange], ...], bool]
+"""Store times (the second exclusive), offset ranges by queue id, and whether other queues have no entries."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What the filters did with n entries of w windows in q queues.
+
+    ``bit_maps``: the filter bit maps (binary, null without filter data), None where they were given.
+    ``scanned`` (masks x queues): the entries that each mask lets a window decide; window i has mask ``mask_of[i]``.
+    ``counts`` (windows x queues x window_loops.COUNTS); ``uncertain`` (changes x queues).
+    """
+
+    bit_maps: pa.BinaryArray | None
+    delivered: MatchSets
+    dropped_by_client: MatchSets
+    queue_ids: Int32s
+    mask_of: Int32s
+    scanned: Int64s
+    counts: Int64s
+    uncertain: Int64s
+
+
+class TopicFilters:
+    """Picklable, so that Spark can send it to its workers. Windows have numbers in the order given."""
+
+    def __init__(
+        self,
+        bit_num: int,
+        filter_data: Sequence[FilterDataInForce] = (),
+        windows: Sequence[PullWindow] = (),
+        changes: Sequence[UncertainChange] = (),
+    ) -> None:
+        """``bit_num``: bits of a filter bit map as the broker is configured; others are not used."""
+        self.windows = len(windows)
+        self._bit_num = bit_num
+        roles = [_roles(window) for window in windows]
+        wanted = [predicate for role in roles for predicate in role]
+        wanted += [data.predicate for data in filter_data]
+        wanted += [predicate for change in changes for predicate in (change.before, change.after)]
+        predicates = list(dict.fromkeys([TRUE, *wanted]))
+        number = {predicate: i for i, predicate in enumerate(predicates)}
+        self._matcher = Matcher(predicates)
+        self._masks: dict[MaskKey, int] = {}
+        born_times = sorted({window.message_filter.born_time for window in windows if window.message_filter.bit_pos})
+        self._born_times = np.array(born_times, np.int64)
+        life_of = {born_time: i for i, born_time in enumerate(born_times)}
+        table = [
+            (
+                *(number[predicate] for predicate in role),
+                self._mask(_mask_key(window)),
+                life_of[window.message_filter.born_time] if window.message_filter.bit_pos else -1,
+            )
+            for role, window in zip(roles, windows, strict=True)
+        ]
+        self._windows = np.array(table, np.int32).reshape(-1, 6)
+        self._bit_pos = _positions([window.message_filter.bit_pos for window in windows])
+        self._filter_predicates = np.array([number[data.predicate] for data in filter_data], np.int32)
+        self._filter_masks = np.array(
+            [self._mask((data.valid_from, data.valid_to, (), False)) for data in filter_data], np.int32
+        )
+        self._filter_bit_pos = _positions([data.bit_pos for data in filter_data])
+        self._changes = np.array(
+            [
+                (
+                    number[change.before],
+                    number[change.after],
+                    self._mask((change.stored_from, change.stored_to, (), False)),
+                )
+                for change in changes
+            ],
+            np.int32,
+        ).reshape(-1, 3)
+
+    @property
+    def properties(self) -> tuple[str, ...]:
+        """The message properties that some filter reads."""
+        return self._matcher.properties
+
+    def run(self, entries: Entries) -> Outcome:
+        """What happens to each entry."""
+        matches = self._matcher.match_columns(entries.properties, len(entries), pa.array(entries.tags_code))
+        queue_ids, bounds = entries.queue_bounds()
+        masks = self._fill_masks(entries, queue_ids, bounds)
+        if entries.bit_maps is None:
+            planes, readable = self._calc_planes(matches.bits, masks, len(entries))
+            bit_maps = bit_planes.to_bit_maps(planes, readable) if self._has_filter_data else None
+        else:
+            planes, readable = bit_planes.from_bit_maps(entries.bit_maps, self._bit_num)
+            bit_maps = None
+        lives = self._fill_lives(entries.store_timestamp, readable)
+        counts = np.zeros((self.windows, len(queue_ids), len(window_loops.COUNTS)), np.int64)
+        received, dropped = self._filter(matches.bits, planes, lives, masks, bounds, counts)
+        return Outcome(
+            bit_maps,
+            self._delivered(matches, counts, received),
+            _sets(dropped, len(entries)),
+            queue_ids,
+            self._windows[:, window_loops.MASK],
+            np.array([_counts(mask, bounds) for mask in masks.rows], np.int64)[masks.row_of],
+            counts,
+            self._uncertain(matches.bits, masks, bounds),
+        )
+
+    def stage1(self, entries: Entries) -> Words:
+        """Which entries pass on the consume queue alone: packed bits, shape (windows, words)."""
+        if entries.bit_maps is None:
+            raise ValueError("stage 1 needs the entries' filter bit maps")
+        bits = self._matcher.match_columns({}, len(entries), pa.array(entries.tags_code)).bits
+        planes, readable = bit_planes.from_bit_maps(entries.bit_maps, self._bit_num)
+        lives = self._fill_lives(entries.store_timestamp, readable)
+        passed = bits[self._windows[:, window_loops.TAGS]]
+        for i, (window, positions) in enumerate(zip(self._windows, self._bit_pos, strict=True)):
+            life = window[window_loops.LIFE]
+            if life >= 0:
+                passed[i] &= np.bitwise_and.reduce(planes[positions], axis=0) | ~lives.rows[lives.row_of[life]]
+        return passed
+
+    @property
+    def _has_filter_data(self) -> bool:
+        return len(self._filter_predicates) > 0
+
+    def _mask(self, key: MaskKey) -> int:
+        return self._masks.setdefault(key, len(self._masks))
+
+    def _fill_masks(self, entries: Entries, queue_ids: Int32s, bounds: Int64s) -> _Flags:
+        """The entries that each mask selects. Most masks select all entries of a block, or none."""
+        first, last = int(entries.store_timestamp.min()), int(entries.store_timestamp.max())
+        flags = _Flags(len(self._masks), np.ones(len(entries), bool))
+        for number, (stored_from, stored_to, offsets, only_listed) in enumerate(self._masks):
+            if stored_to <= first or last < stored_from:
+                flags.row_of[number] = NOTHING
+            elif offsets or only_listed or first < stored_from or stored_to <= last:
+                of_queue = dict(offsets)
+                missing = (0, 0) if only_listed else (BEGINNING, FOREVER)
+                ranges = [of_queue.get(queue_id, missing) for queue_id in queue_ids.tolist()]
+                low, high = np.ascontiguousarray(np.array(ranges, np.int64).reshape(-1, 2).T)
+                window_loops.fill_mask(
+                    entries.store_timestamp, entries.queue_offset, bounds, stored_from, stored_to, low, high,
+                    flags.add(number),
+                )  # fmt: skip
+        return flags
+
+    def _fill_lives(self, store_timestamps: Int64s, readable: npt.NDArray[np.bool_]) -> _Flags:
+        """The entries whose bit map decides for a filter born at each of the born times: they were stored later."""
+        first, last = int(store_timestamps.min()), int(store_timestamps.max())
+        flags = _Flags(len(self._born_times), readable)
+        for number, born_time in enumerate(self._born_times.tolist()):
+            if last <= born_time:
+                flags.row_of[number] = NOTHING
+            elif first <= born_time:
+                flags.add(number)[:] = bit_planes.pack((store_timestamps > born_time) & readable)
+        return flags
+
+    def _calc_planes(self, bits: Words, masks: _Flags, rows: int) -> tuple[Words, npt.NDArray[np.bool_]]:
+        """The planes of the bit maps, and which entries have one: those stored while the topic had filter data."""
+        planes = np.zeros((self._bit_num, bits.shape[1]), np.uint64)
+        if not self._has_filter_data:
+            return planes, np.zeros(rows, bool)
+        mask_of = masks.row_of[self._filter_masks]
+        bit_planes.fill_planes(bits, self._filter_predicates, masks.rows, mask_of, self._filter_bit_pos, planes)
+        present = np.bitwise_or.reduce(masks.rows[np.unique(mask_of)], axis=0)
+        return planes, bit_planes.unpack(present, rows)
+
+    def _filter(
+        self, bits: Words, planes: Words, lives: _Flags, masks: _Flags, bounds: Int64s, counts: Int64s
+    ) -> tuple[list[tuple[Int32s, Words]], list[tuple[Int32s, Words]]]:
+        """What each window received, where that is not all that its expression matches; what its client dropped."""
+        received: list[tuple[Int32s, Words]] = []
+        dropped: list[tuple[Int32s, Words]] = []
+        windows = self._windows.copy()
+        windows[:, window_loops.MASK] = masks.row_of[windows[:, window_loops.MASK]]
+        with_life = windows[:, window_loops.LIFE] >= 0
+        windows[with_life, window_loops.LIFE] = lives.row_of[windows[with_life, window_loops.LIFE]]
+        done = 0
+        while done < self.windows:
+            own, lost = (np.empty((ROWS_AT_ONCE, bits.shape[1]), np.uint64) for _ in range(2))
+            own_of, lost_of = np.empty(ROWS_AT_ONCE, np.int32), np.empty(ROWS_AT_ONCE, np.int32)
+            done, owned, losing = window_loops.filter_windows(
+                windows, done, bits, planes, self._bit_pos, lives.rows, masks.rows, bounds, counts,
+                own, own_of, lost, lost_of,
+            )  # fmt: skip
+            received.append((own_of[:owned], own[:owned]))
+            dropped.append((lost_of[:losing], lost[:losing]))
+        return received, dropped
+
+    def _delivered(self, matches: Matches, counts: Int64s, received: list[tuple[Int32s, Words]]) -> MatchSets:
+        """Most windows received just what their expression matches; some share what they received otherwise."""
+        delivered = counts[:, :, window_loops.COUNTS.index("delivered")].sum(axis=1)
+        other = _distinct(received)
+        is_other = np.zeros(self.windows, bool)
+        is_other[other.windows] = True
+        plain = np.flatnonzero((delivered > 0) & ~is_other)
+        bits = np.concatenate([matches.bits, other.bits]) if len(other.windows) else matches.bits
+        windows = np.append(plain, other.windows)
+        chosen = np.append(self._windows[plain, window_loops.EXPRESSION], len(matches.bits) + other.chosen)
+        return MatchSets.shared(windows, chosen, bits, np.append(matches.counts(), other.counts), matches.rows)
+
+    def _uncertain(self, bits: Words, masks: _Flags, bounds: Int64s) -> Int64s:
+        found = [
+            _counts((bits[before] ^ bits[after]) & masks.rows[masks.row_of[mask]], bounds)
+            for before, after, mask in self._changes
+        ]
+        return np.array(found, np.int64).reshape(len(self._changes), len(bounds) - 1)
+
+
+class _Flags:
+    """Packed bits for each of many numbers, which mostly share a row: ``rows[row_of[number]]``."""
+
+    def __init__(self, numbers: int, everything: npt.NDArray[np.bool_]) -> None:
+        self.row_of = np.full(numbers, EVERYTHING, np.int32)
+        self._rows = [bit_planes.pack(everything), bit_planes.pack(np.zeros(len(everything), bool))]
+
+    def add(self, number: int) -> Words:
+        """A row of its own for a number, all zeros."""
+        self.row_of[number] = len(self._rows)
+        self._rows.append(np.zeros_like(self._rows[NOTHING]))
+        return self._rows[-1]
+
+    @property
+    def rows(self) -> Words:
+        return np.stack(self._rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Window windows[i] has the distinct row bits[chosen[i]], in which counts[chosen[i]] bits are set."""
+
+    windows: Int64s
+    chosen: Int64s
+    bits: Words
+    counts: Int64s
+
+
+def _distinct(parts: list[tuple[Int32s, Words]]) -> _Rows:
+    windows = np.concatenate([np.empty(0, np.int64), *(of for of, _ in parts)])
+    numbers: dict[bytes, int] = {}
+    chosen, kept = [], []
+    for _, rows in parts:
+        for row in rows:
+            known = len(numbers)
+            number = numbers.setdefault(row.tobytes(), known)
+            if number == known:
+                kept.append(row)
+            chosen.append(number)
+    width = parts[0][1].shape[1] if parts else 0
+    bits = np.array(kept, np.uint64).reshape(len(kept), width)
+    return _Rows(windows, np.array(chosen, np.int64), bits, np.bitwise_count(bits).sum(axis=1, dtype=np.int64))
+
+
+def _sets(parts: list[tuple[Int32s, Words]], rows: int) -> MatchSets:
+    distinct = _distinct(parts)
+    return MatchSets.shared(distinct.windows, distinct.chosen, distinct.bits, distinct.counts, rows)
+
+
+def _roles(window: PullWindow) -> tuple[Predicate, Predicate, Predicate, Predicate]:
+    message_filter = window.message_filter
+    return message_filter.tags, message_filter.expression, message_filter.client_tags, message_filter.failure
+
+
+def _mask_key(window: PullWindow) -> MaskKey:
+    return window.stored_from, window.stored_to, tuple(sorted(window.offsets.items())), window.only_listed
+
+
+def _positions(of_each: Sequence[tuple[int, ...]]) -> Int64s:
+    """A row of bit positions a filter. A filter without any has zeros, which are never looked at."""
+    width = max(map(len, of_each), default=0)
+    return np.array([positions or (0,) * width for positions in of_each], np.int64).reshape(len(of_each), width)
+
+
+def _counts(bits: Words, bounds: Int64s) -> list[int]:
+    """The set bits queue by queue."""
+    spans = zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
+    return [window_loops.count_range(bits, start, end) for start, end in spans]

@@ -1,0 +1,144 @@
+"""The three filters over packed bits, for many pull windows at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Array = npt.NDArray[Any]
+
+COUNTS = ("passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors")
+TAGS, EXPRESSION, CLIENT_TAGS, FAILURE, MASK, LIFE = range(6)
+"""Columns of ``windows``: rows of ``bits``, of ``masks``, and of ``lives`` (-1: the window uses no filter bit map)."""
+EVERYTHING, NOTHING = 0, 1
+"""The first two rows of ``masks`` and ``lives``."""
+
+_FIVES, _THREES = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
+_FIFTEENS, _ONES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+@njit(cache=True, error_model="numpy")
+def count_ones(word: np.uint64) -> np.int64:
+    """The set bits of a word; LLVM makes one instruction of it."""
+    word = word - ((word >> np.uint64(1)) & _FIVES)
+    word = (word & _THREES) + ((word >> np.uint64(2)) & _THREES)
+    word = (word + (word >> np.uint64(4))) & _FIFTEENS
+    return np.int64((word * _ONES) >> np.uint64(56))
+
+
+@njit(cache=True, error_model="numpy")
+def count_range(bits: Array, start: int, end: int) -> int:
+    """The set bits of ``bits`` from position ``start`` up to but not including ``end``."""
+    if start >= end:
+        return 0
+    first, last = start >> 6, (end - 1) >> 6
+    head = _ALL << np.uint64(start & 63)
+    tail = _ALL >> np.uint64(63 - ((end - 1) & 63))
+    if first == last:
+        return int(count_ones(bits[first] & head & tail))
+    ones = count_ones(bits[first] & head) + count_ones(bits[last] & tail)
+    for word in range(first + 1, last):
+        ones += count_ones(bits[word])
+    return int(ones)
+
+
+@njit(cache=True, error_model="numpy")
+def fill_mask(
+    times: Array,
+    queue_offsets: Array,
+    bounds: Array,
+    stored_from: int,
+    stored_to: int,
+    offsets_from: Array,
+    offsets_to: Array,
+    mask: Array,
+) -> None:
+    """Sets the bits of the entries in a time window and, queue by queue, in an offset range. ``mask`` is zero before."""
+    for queue in range(len(bounds) - 1):
+        low, high = offsets_from[queue], offsets_to[queue]
+        for row in range(bounds[queue], bounds[queue + 1]):
+            if stored_from <= times[row] < stored_to and low <= queue_offsets[row] < high:
+                mask[row >> 6] |= np.uint64(1) << np.uint64(row & 63)
+
+
+@njit(cache=True, error_model="numpy")
+def filter_windows(
+    windows: Array,
+    first: int,
+    bits: Array,
+    planes: Array,
+    bit_pos: Array,
+    lives: Array,
+    masks: Array,
+    bounds: Array,
+    counts: Array,
+    received: Array,
+    received_of: Array,
+    dropped: Array,
+    dropped_of: Array,
+) -> tuple[int, int, int]:
+    """Runs the windows from ``first`` on until one of the outputs is full.
+
+    ``bits``: predicates x words; ``planes``: a row for each position of the filter bit map; ``bit_pos``: windows x
+    positions; ``lives``: entries whose bit map decides, for each birth; ``masks``: entries that a window decides.
+    ``counts`` (windows x queues x COUNTS) is filled. What a window received, where that is not all that its
+    expression matches, goes to the next row of ``received``, and the window's number to ``received_of``; what its
+    client dropped, to ``dropped``. Returns the first window that is not done, and the rows used of both.
+    """
+    words = bits.shape[1]
+    stage1, stage2 = np.empty(words, np.uint64), np.empty(words, np.uint64)
+    false_positives, failed = np.empty(words, np.uint64), np.empty(words, np.uint64)
+    own = lost = 0
+    for window in range(first, len(windows)):
+        if own == len(received) or lost == len(dropped):
+            return window, own, lost
+        if windows[window, MASK] == NOTHING:
+            continue
+        tags, expression = bits[windows[window, TAGS]], bits[windows[window, EXPRESSION]]
+        client, failure = bits[windows[window, CLIENT_TAGS]], bits[windows[window, FAILURE]]
+        mask, life = masks[windows[window, MASK]], windows[window, LIFE]
+        result, rest = received[own], dropped[lost]
+        for word in range(words):
+            stage1[word] = tags[word] & mask[word]
+            false_positives[word] = np.uint64(0)
+            failed[word] = failure[word] & mask[word]
+        if life >= 0:
+            for word in range(words):
+                hit = lives[life, word]
+                for position in bit_pos[window]:
+                    hit &= planes[position, word]
+                decided = lives[life, word]
+                passes = stage1[word] & (hit | ~decided)
+                stage1[word] = passes
+                false_positives[word] = passes & decided & ~expression[word]
+        differs = np.uint64(0)
+        drops = np.uint64(0)
+        for word in range(words):
+            returned = stage1[word] & expression[word]
+            stage2[word] = returned
+            result[word] = returned & client[word]
+            rest[word] = returned & ~client[word]
+            differs |= result[word] ^ expression[word]
+            drops |= rest[word]
+        any_received = False
+        for queue in range(len(bounds) - 1):
+            start, end = bounds[queue], bounds[queue + 1]
+            cell = counts[window, queue]
+            cell[0] = count_range(stage1, start, end)
+            cell[1] = count_range(stage2, start, end)
+            cell[2] = count_range(result, start, end)
+            if life >= 0:
+                cell[3] = count_range(false_positives, start, end)
+            cell[4] = count_range(failed, start, end)
+            any_received |= cell[2] > 0
+        if differs and any_received:
+            received_of[own] = window
+            own += 1
+        if drops:
+            dropped_of[lost] = window
+            lost += 1
+    return len(windows), own, lost

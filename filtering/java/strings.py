@@ -1,0 +1,44 @@
+"""Strings as Java decodes them: ``new String(bytes, UTF_8)``, malformed input replaced by U+FFFD."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+# A UTF-16 surrogate in three bytes, or the first two of them, is one malformed piece to Java and several to Python.
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+
+
+def decode_utf8(data: bytes) -> str:
+    """The string that Java makes of ``data``, malformed or not."""
+    return _SURROGATE.sub("\ufffd".encode(), data).decode("utf-8", "replace")
+
+
+def string_array(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> pa.StringArray:
+    """Arrow strings over offsets (rows + 1) and data; malformed ones are replaced as Java does."""
+    array = unchecked_string_array(offsets, data)
+    if is_utf8(offsets, data):
+        return array
+    return pa.array([decode_utf8(text) for text in array.view(pa.binary()).to_pylist()], pa.string())
+
+
+def unchecked_string_array(
+    offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8], missing: npt.NDArray[np.bool_] | None = None
+) -> pa.StringArray:
+    """Arrow strings over offsets (rows + 1) and data, which is UTF-8; null where ``missing``."""
+    validity = None if missing is None or not missing.any() else pa.py_buffer(np.packbits(~missing, bitorder="little"))
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
+
+
+def is_utf8(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> bool:
+    """Whether each string is valid: all of them together are, and none begins inside a character."""
+    try:
+        unchecked_string_array(offsets[[0, -1]], data).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    starts = offsets[offsets < len(data)]
+    return not np.any(data[starts] & 0xC0 == 0x80)

@@ -1,0 +1,48 @@
+"""Fields of JSON that somebody else wrote, with bounds on its size and depth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+LONGEST_LINE = 1 << 20
+"""Characters of the longest line that is read."""
+_GREATEST = 2**63 - 1
+
+
+def parse_json(text: str, longest: int = LONGEST_LINE) -> Any:
+    """The value of a JSON text. Raises ValueError where it is none, longer than ``longest`` or nested too deep."""
+    if len(text) > longest:
+        raise ValueError(f"longer than {longest:,} characters")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("not JSON that can be read: nested too deep") from None
+
+
+def text_field(row: Mapping[str, Any], key: str, may_be_empty: bool = False) -> str:
+    """A text. Raises ValueError where the field is missing, not a text, or not encodable as UTF-8."""
+    value = row.get(key)
+    if not isinstance(value, str) or not (value or may_be_empty):
+        raise ValueError(f"{key} must be a text, not {_short(value)}")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise ValueError(f"{key} holds half of a surrogate pair, which no text has")
+    return value
+
+
+def whole_number(row: Mapping[str, Any], key: str) -> int | None:
+    """A whole number of 64 bits, None where the field is missing. Raises ValueError where it is something else."""
+    value = row.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _GREATEST:
+        raise ValueError(f"{key} must be a whole number of 64 bits, not {_short(value)}")
+    return value
+
+
+def _short(value: Any) -> str:
+    text = repr(value) if not isinstance(value, int) or abs(value) <= _GREATEST else "a longer one"
+    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -1,0 +1,65 @@
+"""YAML that somebody else wrote: lists, mappings and texts only, with bounds on its size and depth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+LARGEST = 64 << 20
+"""Characters of the largest document that is read."""
+DEEPEST = 100
+"""Levels of the deepest document that is read."""
+_NESTING = {
+    yaml.SequenceStartEvent: 1,
+    yaml.MappingStartEvent: 1,
+    yaml.SequenceEndEvent: -1,
+    yaml.MappingEndEvent: -1,
+}
+# BaseLoader leaves every scalar a text: a tag 007 stays 007, and no stays no.
+_Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+
+class InvalidYaml(ValueError):
+    """A document that is not read; ``line`` (from 1) is where it goes wrong."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(reason)
+        self.line = line
+
+
+def compose(text: str) -> tuple[Any, yaml.Node | None]:
+    """The loader, which constructs values of nodes, and the root node, None where the document is empty.
+
+    Raises InvalidYaml, also where there is an alias: a few bytes of those can stand for gigabytes.
+    """
+    if len(text) > LARGEST:
+        raise InvalidYaml(1, f"longer than {LARGEST:,} characters")
+    try:
+        depth = 0
+        for event in yaml.parse(text, Loader=_Loader):
+            if isinstance(event, yaml.AliasEvent):
+                raise InvalidYaml(_line(event), "aliases are not supported: write the value out")
+            depth += _NESTING.get(type(event), 0)
+            if depth > DEEPEST:
+                raise InvalidYaml(_line(event), f"nested more than {DEEPEST} levels deep")
+        loader = _Loader(text)
+        return loader, loader.get_single_node()
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise InvalidYaml(line, f"not YAML: {error.problem}") from None
+    except yaml.YAMLError as error:
+        raise InvalidYaml(1, f"not YAML: {error}") from None
+
+
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 1
+
+
+def load(text: str) -> object:
+    """The document as lists, dictionaries and texts, None where it is empty. Raises InvalidYaml."""
+    loader, node = compose(text)
+    try:
+        return None if node is None else loader.construct_object(node, deep=True)
+    except yaml.YAMLError as error:
+        raise InvalidYaml(1, f"not YAML: {error}") from None

@@ -1,0 +1,128 @@
+"""What every job shares: its command line, its exit code, and one line for whatever goes wrong."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from jobs.cli.exit_code import CheckFailed, ExitCode
+from jobs.cli.suggestion import nearest
+from jobs.cli.text import printable
+from schemas.errors import UsageError, WarehouseBusy
+
+ADVICE: dict[type[OSError], str] = {
+    FileNotFoundError: "check the path",
+    PermissionError: "change its permissions, or run as a user who may",
+    IsADirectoryError: "give a file",
+    NotADirectoryError: "give a folder",
+}
+_CAUSE = re.compile(r"^(?:Caused by: |: )?((?:[\w$]+\.)*[A-Z][\w$]*(?:Error|Exception): .+)$", re.MULTILINE)
+_ARROW_ERROR = re.compile(r"'(.+?)'\. Detail: \[errno \d+\] (.+)")
+_UNRECOGNISED = re.compile(r"unrecognized arguments: (--[\w-]+)")
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with one-line errors, which name the option that was meant, and without abbreviations."""
+
+    def __init__(self, job: str, description: str | None, examples: tuple[str, ...] = ()) -> None:
+        shown = "\n".join(f"  ./spark-submit.sh {job} {example}" for example in examples)
+        super().__init__(
+            prog=f"./spark-submit.sh {job}",
+            description=description,
+            epilog=f"examples:\n{shown}" if shown else None,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        unknown = _UNRECOGNISED.search(message)
+        if unknown:
+            known = [option for action in self._actions for option in action.option_strings]
+            meant = nearest(unknown[1], known)
+            message += f"; did you mean {meant}?" if meant else ""
+        raise UsageError(f"{message}; {self.prog} --help lists the options")
+
+
+def input_file(text: str) -> Path:
+    """The type of an option that names a file to read."""
+    try:
+        with open(text, "rb"):
+            return Path(text)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(describe(error)) from None
+
+
+def describe(error: OSError) -> str:
+    """What is wrong with a file, and what to do."""
+    filename, what = error.filename, error.strerror or str(error)
+    if filename is None and (of_arrow := _ARROW_ERROR.search(what)):
+        filename, what = of_arrow.groups()
+    what = what.lower()
+    advice = next((advice for kind, advice in ADVICE.items() if isinstance(error, kind)), None)
+    return ": ".join(filter(None, (filename, what))) + (f"; {advice}" if advice else "")
+
+
+def run(main: Callable[[list[str]], None]) -> NoReturn:
+    """Runs a job's main and exits with its ExitCode."""
+    _find_stderr()
+    try:
+        main(sys.argv[1:])
+        code = ExitCode.DONE
+    except SystemExit as stop:
+        code = ExitCode(stop.code) if isinstance(stop.code, int) else ExitCode.FAILED
+    except BaseException as error:
+        code = _say(error)
+    with suppress(OSError):
+        sys.stdout.flush()
+    sys.exit(code)
+
+
+def _say(error: BaseException) -> ExitCode:
+    """One line on stderr, and the exit code."""
+    code, message = _code_and_message(error)
+    print("mqsieve:", printable(" ".join(message.split())), file=sys.stderr)
+    if os.environ.get("MQSIEVE_LOG_LEVEL") == "info":
+        sys.excepthook(type(error), error, error.__traceback__)
+    return code
+
+
+def _code_and_message(error: BaseException) -> tuple[ExitCode, str]:
+    match error:
+        case KeyboardInterrupt():
+            return ExitCode.INTERRUPTED, "interrupted: no table is half written; the same command again goes on"
+        case CheckFailed():
+            return ExitCode.CHECK_FAILED, str(error)
+        case WarehouseBusy():
+            return ExitCode.LOST_RACE, str(error)
+        case BrokenPipeError():
+            return ExitCode.FAILED, "the output was closed"
+        case OSError() if isinstance(error, tuple(ADVICE)):
+            return ExitCode.USAGE, describe(error)
+        case UsageError():
+            return ExitCode.USAGE, str(error)
+        case OSError() if error.strerror:
+            return ExitCode.FAILED, f"failed: {describe(error)}"
+    if "Concurrent" in type(error).__name__ or "DELTA_CONCURRENT" in str(error):
+        return ExitCode.LOST_RACE, "another writer committed first: run the same command again"
+    return ExitCode.FAILED, f"failed: {_cause(error)} (-v shows all)"
+
+
+def _cause(error: BaseException) -> str:
+    """The line that names what went wrong first: an error of Spark quotes whole stack traces."""
+    text = str(error).strip() or type(error).__name__
+    causes = _CAUSE.findall(text)
+    return str(causes[-1]) if causes else text.splitlines()[0]
+
+
+def _find_stderr() -> None:
+    """spark-submit merges what a Python job writes to stderr into its stdout; spark-submit.sh tells the real one."""
+    real = os.environ.get("MQSIEVE_STDERR")
+    if real is not None:
+        with suppress(OSError):
+            os.dup2(os.open(real, os.O_WRONLY | os.O_APPEND), sys.stderr.fileno())

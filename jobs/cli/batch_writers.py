@@ -1,0 +1,59 @@
+"""Rows as JSON lines, CSV or Parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from jobs.cli.json_lines import as_json, json_rows
+
+
+def write_batches(kind: str, file: BinaryIO, batches: Iterable[pa.RecordBatch]) -> int:
+    """Writes rows as jsonl, csv or parquet. Returns how many."""
+    if kind == "parquet":
+        return _write_parquet(file, batches)
+    written = 0
+    for batch in batches:
+        lines = json_rows([batch]) if kind == "jsonl" else _csv_rows(batch, with_titles=written == 0)
+        for line in lines:
+            file.write(line.encode("utf-8", "surrogatepass") + b"\n")
+        written += batch.num_rows
+    return written
+
+
+def _csv_rows(batch: pa.RecordBatch, with_titles: bool) -> Iterator[str]:
+    if with_titles:
+        yield _csv_row(batch.schema.names)
+    for row in batch.to_pylist(maps_as_pydicts="strict"):
+        yield _csv_row([_cell(value) for value in row.values()])
+
+
+def _csv_row(cells: list[Any]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(cells)
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """A value of a CSV cell: maps and lists as JSON, binary as hex."""
+    if isinstance(value, (dict, list)):
+        return json.dumps(value, ensure_ascii=False, default=as_json)
+    return value if value is None or isinstance(value, (str, int, bool)) else as_json(value)
+
+
+def _write_parquet(file: BinaryIO, batches: Iterable[pa.RecordBatch]) -> int:
+    writer: pq.ParquetWriter | None = None
+    written = 0
+    for batch in batches:
+        writer = writer or pq.ParquetWriter(file, batch.schema, compression="zstd")
+        writer.write_batch(batch)
+        written += batch.num_rows
+    if writer is not None:
+        writer.close()
+    return written

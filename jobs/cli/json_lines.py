@@ -1,0 +1,66 @@
+"""Rows as JSON lines, and files that appear only when they are complete."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import date
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from schemas.errors import UsageError
+
+ROWS_AT_ONCE = 1 << 13
+STDOUT = Path("-")
+
+
+def json_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
+    """One object a row; binary is lower-case hex, a map an object, a date ISO 8601."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, ROWS_AT_ONCE):
+            for row in batch.slice(start, ROWS_AT_ONCE).to_pylist(maps_as_pydicts="strict"):
+                yield json.dumps(row, ensure_ascii=False, default=as_json)
+
+
+def as_json(value: Any) -> str:
+    """What JSON has no type for, as a text."""
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).hex()
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"no JSON for {type(value).__name__}")
+
+
+def write_lines(output: Path, lines: Iterable[str]) -> int:
+    """Writes lines to a file, or to stdout where it is ``-``. Returns how many."""
+    written = 0
+    with output_file(output) as file:
+        for line in lines:
+            file.write(line.encode("utf-8", "surrogatepass") + b"\n")
+            written += 1
+    return written
+
+
+@contextmanager
+def output_file(output: Path) -> Iterator[BinaryIO]:
+    """A file to write, which takes the place of an older one only when all of it is written. ``-`` is stdout."""
+    if output == STDOUT:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    if not output.absolute().parent.is_dir():
+        raise UsageError(f"the folder {output.parent} does not exist: make it first")
+    beside = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        with beside.open("wb") as file:
+            yield file
+        beside.replace(output)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise

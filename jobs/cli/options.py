@@ -1,0 +1,145 @@
+"""Options that several jobs have, and what they stand for.
+
+Imports that take long are inside the functions: they come after the command line was checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobs.cli.application import Parser, describe, input_file
+from schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from filtering.broker_config import BrokerConfig
+    from jobs.night.subscription_file import SubscriptionFile
+    from schemas.answers.facts import BrokerFacts
+    from schemas.delta.warehouse import Warehouse
+    from schemas.spark_tasks import Session
+    from schemas.storage import Storage
+
+SUBSCRIPTIONS_HELP = (
+    "subscriptions: event lines, a consumerFilter.json, or a YAML list (docs/SUBSCRIPTIONS.md); several files count "
+    "together"
+)
+
+
+def add_warehouse(parser: Parser) -> None:
+    parser.add_argument("--warehouse", required=True, metavar="DIR", help="folder of the tables, or catalog.schema")
+
+
+def add_answer(parser: Parser) -> None:
+    """The options of a job that answers from the tables of one broker."""
+    add_warehouse(parser)
+    parser.add_argument("--broker", metavar="NAME", help="brokerName, where the warehouse holds several brokers")
+
+
+def add_json(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="answer as JSON (docs/JSON.md)")
+
+
+def add_broker_config(parser: Parser) -> None:
+    parser.add_argument("--broker-config", type=input_file, metavar="FILE", help="the broker's broker.conf, or YAML")
+
+
+def add_store(parser: Parser, required: bool = True) -> None:
+    parser.add_argument(
+        "--store",
+        action="append",
+        required=required,
+        metavar="DIR",
+        help="a broker's store folder, or a message log: JSON lines (.jsonl) or Parquet; give it again for each "
+        "snapshot of the broker: they are nights, in this order",
+    )
+
+
+def add_subscriptions(parser: Parser, default: str, required: bool = False) -> None:
+    """``default``: what happens without the option."""
+    parser.add_argument(
+        "--subscriptions",
+        type=input_file,
+        action="append",
+        required=required,
+        metavar="FILE",
+        help=f"{SUBSCRIPTIONS_HELP}; default: {default}",
+    )
+
+
+def warehouse_of(text: str) -> Warehouse:
+    """The warehouse that an option names."""
+    from schemas.delta.warehouse import Warehouse, catalog_warehouse, is_catalog_name
+
+    return catalog_warehouse(session_of()(), text) if is_catalog_name(text) else Warehouse.at(text)
+
+
+def session_of() -> Session:
+    """Makes the Spark session of a job when it is needed."""
+    from jobs.cli.session import spark_session
+
+    return partial(spark_session, "mqsieve")
+
+
+def facts_of(options: argparse.Namespace) -> BrokerFacts:
+    """What the tables hold of the broker that the options name. Raises UsageError."""
+    from filtering.broker_config import BrokerConfig
+    from jobs.night.broker import read_broker_config
+    from schemas.answers.facts import open_facts
+    from schemas.ledger_check import open_warehouse
+
+    name = options.broker
+    config = getattr(options, "broker_config", None)
+    warehouse = warehouse_of(options.warehouse)
+    if name is None and config is not None:
+        name = read_broker_config(config).broker_name
+        known = {entry.broker_name for entry in open_warehouse(warehouse)}
+        if name == BrokerConfig().broker_name and name not in known and len(known) == 1:
+            (name,) = known
+    return open_facts(warehouse, name)
+
+
+def broker_config_of(options: argparse.Namespace, facts: BrokerFacts) -> BrokerConfig:
+    """The switches of --broker-config, or those of the last run."""
+    from jobs.night.broker import read_broker_config
+
+    if options.broker_config is None:
+        return facts.broker
+    return replace(read_broker_config(options.broker_config), broker_name=facts.name)
+
+
+def store_of(text: str) -> Storage:
+    """What --store names. Raises UsageError where it cannot be read."""
+    from jobs.night.snapshot import StoreSnapshot
+    from schemas.messages.message_log import files, is_message_log
+    from schemas.storage import Storage
+
+    storage = Storage.at(text)
+    try:
+        if storage.is_local and is_message_log(Path(storage.root)):
+            for file in files(Path(storage.root)):
+                with file.open("rb"):
+                    pass
+        else:
+            StoreSnapshot(storage).check()
+    except OSError as error:
+        raise UsageError(f"--store: {describe(error)}") from None
+    return storage
+
+
+def subscriptions_of(paths: list[Path] | None) -> SubscriptionFile | None:
+    """The subscriptions in some files. Raises UsageError where a file has something, and nothing that can be used."""
+    from jobs.night.subscription_file import read_subscriptions, together
+
+    files = []
+    for path in paths or ():
+        file = read_subscriptions(path.name, path.read_bytes())
+        if file.events.rejected and not file.events.events:
+            first = file.events.rejected[0]
+            raise UsageError(
+                f"{path} has no subscription (line {first.line}: {first.reason}); see conf/subscriptions.example.yaml"
+            )
+        files.append(file)
+    return together(files)

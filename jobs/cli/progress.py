@@ -1,0 +1,37 @@
+"""What a long run shows while it works: on a terminal what it does now, in a log a line for what is done."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from types import TracebackType
+
+from jobs.cli.text import printable
+from jobs.night.run import NightReport
+
+
+class Progress:
+    """One night."""
+
+    def __init__(self, broker_name: str) -> None:
+        self._name = printable(broker_name)
+        self._begun = time.monotonic()
+        self._on_terminal = os.environ.get("MQSIEVE_TERMINAL") == "1"
+
+    def __enter__(self) -> Progress:
+        if self._on_terminal:
+            sys.stderr.write(f"\r\033[K{self._name} …")
+            sys.stderr.flush()
+        return self
+
+    def end(self, report: NightReport) -> None:
+        """A line: the time, what was done, and how fast."""
+        seconds = time.monotonic() - self._begun
+        messages = report.rows.get("commitlog", 0)
+        done = f"{messages:,} messages, {messages / max(seconds, 0.001):,.0f}/s" if report.entry else "nothing new"
+        clear = "\r\033[K" if self._on_terminal else ""
+        sys.stderr.write(f"{clear}{time.strftime('%H:%M:%S')} {self._name}: {done} ({seconds:.1f} s)\n")
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        sys.stderr.flush()

@@ -1,0 +1,91 @@
+"""The Spark session of a job, a notebook or the tests."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from jobs.cli.delta_jars import PROJECT, delta_jars
+from schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST_JAVA = 17
+_JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+def spark_session(app_name: str) -> SparkSession:
+    """The session there is, or a new one.
+
+    A platform (Spark Connect, a managed notebook) or spark-submit brings its own settings; a plain Python process
+    gets those of conf/local.conf, and Delta's jars. Raises UsageError where Java is missing.
+    """
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    if "PYSPARK_GATEWAY_PORT" not in os.environ and "SPARK_REMOTE" not in os.environ:
+        _check_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*_local_options(), "pyspark-shell"])
+        with _stderr_of_java():
+            return SparkSession.builder.appName(app_name).getOrCreate()
+    return SparkSession.builder.appName(app_name).getOrCreate()
+
+
+@contextmanager
+def _stderr_of_java() -> Iterator[None]:
+    """What Java and its Python workers write to stderr goes to .cache/spark.log, unless the user wants to see it."""
+    if os.environ.get("MQSIEVE_LOG_LEVEL") == "info":
+        yield
+        return
+    sys.stderr.flush()
+    shown = os.dup(2)
+    try:
+        with (PROJECT / ".cache" / "spark.log").open("w") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        os.dup2(shown, 2)
+        os.close(shown)
+
+
+def _local_options() -> list[str]:
+    """spark-submit's options for one machine: ours, then those that the user gave to spark-submit.sh."""
+    log_settings = (PROJECT / "conf" / "log4j2.properties").as_uri()
+    given = os.environ.get("MQSIEVE_SPARK_OPTIONS", "").splitlines()
+    ours = [
+        "--driver-class-path", os.pathsep.join(map(str, delta_jars())),
+        "--driver-java-options", f"-Dlog4j2.configurationFile={log_settings}",
+        "--conf", f"spark.sql.warehouse.dir={PROJECT / '.cache' / 'spark-warehouse'}",
+    ]  # fmt: skip
+    if "--properties-file" not in given:
+        ours += ["--properties-file", str(PROJECT / "conf" / "local.conf")]
+    return [*ours, *(option for option in given if option)]
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(f"{home}/bin/java" if home else "java")
+    if java is None:
+        raise UsageError(
+            f"this needs Spark, and Spark needs Java {OLDEST_JAVA} or newer, which was not found: install it "
+            f"(e.g. apt-get install openjdk-{OLDEST_JAVA}-jre-headless) or set JAVA_HOME"
+        )
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = _JAVA_VERSION.search(told)
+    if version is None or int(version[1]) < OLDEST_JAVA:
+        raise UsageError(
+            f"this needs Spark, and Spark needs Java {OLDEST_JAVA} or newer, but {java} is version "
+            f"{version[1] if version else 'unknown'}: install Java {OLDEST_JAVA} or set JAVA_HOME to it"
+        )

@@ -1,0 +1,17 @@
+"""The known name that is nearest to a misspelt one. spark-submit.sh runs this file by itself: NAME FILE…"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """None where no name is near."""
+    return next(iter(difflib.get_close_matches(name, list(known), 1)), None)
+
+
+if __name__ == "__main__":
+    print(nearest(sys.argv[1], (Path(file).stem.replace("_", "-") for file in sys.argv[2:])) or "")

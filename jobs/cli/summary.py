@@ -1,0 +1,146 @@
+"""What a person reads at the end of a night."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from jobs.cli.text import count, one_line, print_table, printable, short
+from jobs.night.run import NightReport, Run
+from schemas.answers.facts import BrokerFacts, open_facts
+from schemas.answers.inconsistency import inconsistent_groups
+from schemas.answers.night_summary import GroupCounts, night_summary
+from schemas.quarantine import QUARANTINE
+from schemas.rocketmq_store.recovery import Recovery, recovery
+
+COLUMNS = (
+    ("scanned", "scanned"),
+    ("passed_stage1", "stage 1"),
+    ("passed_stage2", "stage 2"),
+    ("delivered", "delivered"),
+    ("hash_collisions", "client drops"),
+    ("dropped_by_hook", "hook drops"),
+    ("bit_map_false_positives", "false pos."),
+    ("evaluation_errors", "errors"),
+    ("uncertain", "uncertain"),
+    ("repeated", "repeated"),
+    ("lost", "lost"),
+    ("pending", "pending"),
+)
+ALWAYS_SHOWN = frozenset({"scanned", "passed_stage1", "passed_stage2", "delivered", "pending"})
+LEGEND = {
+    "scanned": "scanned: entries that the group pulled past",
+    "passed_stage1": "stage 1: passed on the consume queue entry",
+    "passed_stage2": "stage 2: passed on the message, and returned by the broker",
+    "delivered": "delivered: passed the client's tag check and hooks, too (before → now)",
+    "hash_collisions": "client drops: stopped by the client's tag check",
+    "bit_map_false_positives": "false pos.: passed stage 1 by the filter bit map, not stage 2",
+    "evaluation_errors": "errors: the expression fails on the message, which is no match",
+    "uncertain": "uncertain: stored just before an expression changed; either may have filtered them",
+    "repeated": "repeated: pulled again after an offset reset",
+    "lost": "lost: deleted by the broker before the group pulled them",
+    "pending": "pending: stored, and not pulled yet",
+}
+WIDTH = 118
+
+
+def print_summary(run: Run, report: NightReport) -> list[str]:
+    """Prints what each group got, what needs attention, and where the tables are. Returns the lines of attention."""
+    facts = open_facts(run.warehouse, report.broker.name)
+    summary = night_summary(facts)
+    _print_groups(summary.groups)
+    attention = [*summary.attention, *_inconsistent(facts, run)]
+    if report.outcome is not None:
+        attention += _damage(report)
+    for line in [*attention, *summary.notes]:
+        print(printable(line))
+    if attention or summary.notes:
+        print()
+    print_steps(run, report)
+    return attention
+
+
+def print_steps(run: Run, report: NightReport) -> None:
+    """Prints the switches that were replayed, what was written, and where."""
+    config = report.broker.config
+    bit_map = "on" if config.enable_calc_filter_bit_map and config.enable_consume_queue_ext else "off"
+    sql92 = "on" if config.enable_property_filter else "off"
+    print(f"broker {short(report.broker.name)}: property filter {sql92}, filter bit map {bit_map}")
+    print(f"  ({printable(report.broker.source)})")
+    if report.entry is None:
+        print(f"There was nothing new: no table changed ({report.seconds:.1f} s).")
+    else:
+        wrote = ", ".join(f"{rows:,} in {table}" for table, rows in report.rows.items()) or "none"
+        print(f"  {report.seconds:.1f} s; rows added: {wrote}")
+    location = printable(run.warehouse.location)
+    print(f"The tables are in {location}; to write one as JSON lines:")
+    print(f"  ./spark-submit.sh export deliveries --warehouse {location} --output deliveries.jsonl")
+
+
+def _print_groups(groups: Sequence[GroupCounts]) -> None:
+    if not groups:
+        return
+    columns = [
+        (name, title) for name, title in COLUMNS if name in ALWAYS_SHOWN or any(group.counts[name] for group in groups)
+    ]
+    _print_legend([LEGEND[name] for name, _ in columns if name in LEGEND])
+    for topic, of_topic in groupby(groups, key=lambda group: group.topic):
+        print(f"\n{short(topic)}")
+        rows = [
+            [short(group.consumer_group), *(_cell(group, name) for name, _ in columns), one_line(group.expression)]
+            for group in of_topic
+        ]
+        titles = ["group", *(title for _, title in columns), "filter"]
+        print_table(titles, rows, indent="  ", last_is_text=True)
+    print()
+
+
+def _cell(group: GroupCounts, name: str) -> str:
+    now = group.counts[name]
+    before = group.delivered_before
+    if name == "delivered" and before is not None and before != now:
+        return f"{before:,} → {now:,}"
+    return count(now)
+
+
+def _print_legend(parts: list[str]) -> None:
+    line = ""
+    for part in parts:
+        if line and len(line) + len(part) + 3 > WIDTH:
+            print(line)
+            line = ""
+        line = f"{line} · {part}" if line else part
+    print(line)
+
+
+def _inconsistent(facts: BrokerFacts, run: Run) -> list[str]:
+    """The groups whose clients disagree about a topic, as they last did."""
+    return [
+        f"inconsistent: {group.consumer_group} on {group.topic}: {group.last_state}; "
+        f"{group.lost:,} messages lost to overruled clients"
+        for group in inconsistent_groups(facts, run.session)
+    ]
+
+
+def _damage(report: NightReport) -> list[str]:
+    """What could not be decoded, or is not what was stored, and what the broker itself would make of it."""
+    lines = []
+    damaged = report.outcome.result.damaged_bodies if report.outcome else 0
+    if damaged:
+        lines.append(f"damaged: {damaged:,} messages whose body is not the one that was stored (crc32); kept")
+    snapshot = report.inputs.snapshot
+    if snapshot is not None and (damaged or report.rows.get(QUARANTINE.name)):
+        config = report.broker.config
+        size = config.mapped_file_size_commit_log if report.broker.is_given else None
+        lines += _recovery_lines(recovery(snapshot.storage, size))
+    return lines
+
+
+def _recovery_lines(would: Recovery) -> list[str]:
+    if would.refused is not None:
+        return [f"the broker itself would not start on this store: {would.refused}"]
+    ends = {"a clean shutdown": would.end_after_clean_shutdown or 0, "a crash": would.end_after_crash or 0}
+    return [
+        f"the broker itself, restarted after {after}, would end its log at offset {end:,}"
+        for after, end in ends.items()
+    ]

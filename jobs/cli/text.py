@@ -1,0 +1,62 @@
+"""Text for a terminal: names that somebody else chose, counts, times, and tables."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import unicodedata
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+LONGEST_NAME = 40
+NARROWEST = 20
+
+
+def printable(text: str) -> str:
+    """The text with control characters, which could rule a terminal, written as escapes."""
+    return "".join(
+        character if character == "\t" or unicodedata.category(character)[0] != "C" else f"\\x{ord(character):02x}"
+        for character in text
+    )
+
+
+def short(text: str, longest: int = LONGEST_NAME) -> str:
+    """The beginning and the end of a text that is too long, printable."""
+    text = printable(text)
+    return text if len(text) <= longest else f"{text[: longest // 2 - 1]}…{text[-longest // 2 :]}"
+
+
+def one_line(expression: str | None) -> str:
+    """An expression without line breaks; everything is ``*``."""
+    return printable(" ".join((expression or "*").split()))
+
+
+def count(number: int) -> str:
+    """``12,345``; nothing is a dash."""
+    return f"{number:,}" if number else "-"
+
+
+def time(milliseconds: int | None) -> str:
+    """An instant, UTC, to the millisecond; None is now."""
+    if milliseconds is None:
+        return "now"
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")[:-6]
+
+
+def print_table(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, indent: str = "", last_is_text: bool = False
+) -> None:
+    """Aligned columns: the first ``left`` to the left, the others to the right, a last text cut to the terminal."""
+    columns = len(titles)
+    widths = [max(len(row[i]) for row in [titles, *rows]) for i in range(columns)]
+    room = shutil.get_terminal_size((160, 24)).columns if sys.stdout.isatty() else 0
+    used = len(indent) + sum(widths[:-1]) + 2 * (columns - 1)
+    for row in [titles, *rows]:
+        cells = []
+        for i, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            if last_is_text and i == columns - 1:
+                longest = max(NARROWEST, room - used)
+                cells.append(cell if not room or len(cell) <= longest else f"{cell[: longest - 1]}…")
+            else:
+                cells.append(f"{cell:<{width}}" if i < left else f"{cell:>{width}}")
+        print((indent + "  ".join(cells)).rstrip())

@@ -1,0 +1,99 @@
+"""Which broker a run replays, with which switches, and how that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from filtering.broker_config import BrokerConfig, InvalidBrokerConfig
+from jobs.night.snapshot import StoreSnapshot
+from schemas.errors import UsageError
+from schemas.rocketmq_store.consume_queue_ext import has_extension
+from schemas.run_ledger import LedgerEntry
+
+DEFAULT_NAME = BrokerConfig().broker_name
+FACTS_DEPEND_ON = (
+    "enable_property_filter", "enable_calc_filter_bit_map", "enable_consume_queue_ext", "filter_support_retry",
+    "max_error_rate_of_bloom_filter", "expect_consumer_num_use_filter", "filter_data_clean_time_span",
+    "message_delay_level",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Broker:
+    """``source`` tells where the switches come from; ``is_given``: from a file of the user's."""
+
+    config: BrokerConfig
+    source: str
+    is_given: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.config.broker_name
+
+
+def read_broker_config(file: Path) -> BrokerConfig:
+    """A broker.conf, or the same in YAML. Raises UsageError."""
+    try:
+        if file.suffix in (".yaml", ".yml"):
+            return BrokerConfig.from_yaml(file.read_text(encoding="utf-8"))
+        return BrokerConfig.from_properties(file.read_text(encoding="latin-1"))  # as Java reads properties
+    except (InvalidBrokerConfig, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: {error}") from None
+
+
+def broker_of(
+    config_file: Path | None,
+    snapshot: StoreSnapshot | None,
+    last: Mapping[str, LedgerEntry],
+    name: str | None = None,
+    reads_messages: bool = True,
+) -> Broker:
+    """The broker of a run. ``last``: by broker name, the last entry of the ledger. ``name``: as the user says.
+
+    ``reads_messages``: the run brings messages, which must not be taken for another broker's.
+
+    Without a file the switches are those of the broker's last run, or, in a first one, the property filter counts as
+    on, and the bit map as on where the store has a consume queue extension. Raises UsageError where it cannot be
+    told which broker is meant.
+    """
+    given = read_broker_config(config_file) if config_file is not None else None
+    if name is None and given is not None and given.broker_name != DEFAULT_NAME:
+        name = given.broker_name
+    name = name or (snapshot.broker_name if snapshot is not None else None)
+    if name is None and len(last) == 1:
+        (only,) = last
+        if reads_messages and only != DEFAULT_NAME:
+            raise UsageError(
+                f"which broker is this? Neither --broker-config nor the store tells its brokerName, and the warehouse "
+                f"knows {only}: give a --broker-config with brokerName={only} to go on with it, or with another name"
+            )
+        name = only
+    if name is None and len(last) > 1:
+        raise UsageError(f"the warehouse holds the brokers {', '.join(last)}: say which with --broker-config")
+    name = name or DEFAULT_NAME
+    if given is not None:
+        return Broker(replace(given, broker_name=name), str(config_file), is_given=True)
+    if name in last:
+        return Broker(last[name].broker, "no --broker-config: as in the last run")
+    bit_map = snapshot is not None and has_extension(snapshot.storage)
+    since = f", since {snapshot.storage.root} has {'a' if bit_map else 'no'} consumequeue_ext" if snapshot else ""
+    config = BrokerConfig(
+        broker_name=name,
+        enable_property_filter=True,
+        enable_consume_queue_ext=bit_map,
+        enable_calc_filter_bit_map=bit_map,
+    )
+    switch = "on" if bit_map else "off"
+    counts = f"the property filter counts as on, the bit map as {switch}"
+    return Broker(config, f"no --broker-config: {counts}{since}")
+
+
+def changed_switches(before: BrokerConfig, now: BrokerConfig) -> Sequence[str]:
+    """What a user reads of the switches that facts depend on, and that are not as in the last run."""
+    return [
+        f"{name} {getattr(before, name)} is now {getattr(now, name)}"
+        for name in FACTS_DEPEND_ON
+        if getattr(before, name) != getattr(now, name)
+    ]

@@ -1,0 +1,67 @@
+"""The list of brokers whose nights are told in one run.
+
+    - name: broker-a
+      store: /backup/broker-a/store
+      config: /backup/broker-a/broker.conf
+      subscriptions: /backup/events.jsonl
+    - store: [/backup/broker-b/monday/store, /backup/broker-b/tuesday/store]
+
+``store`` is one snapshot, or several in order. ``name`` and ``config`` may be left out where the store tells its
+brokerName, ``subscriptions`` where --subscriptions gives those of all brokers. Paths are relative to the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from filtering.yaml_input import InvalidYaml, load
+from jobs.night.subscription_file import SubscriptionFile, read_subscriptions
+from schemas.errors import UsageError
+from schemas.storage import Storage
+
+_KEYS = ("name", "store", "config", "subscriptions")
+
+
+@dataclass(frozen=True)
+class BrokerEntry:
+    """One broker: its snapshots, in order, its broker.conf, and its subscriptions, None where the store tells them."""
+
+    name: str | None
+    stores: tuple[Storage, ...]
+    config: Path | None
+    subscriptions: SubscriptionFile | None
+
+
+def read_brokers(file: Path, shared: SubscriptionFile | None) -> list[BrokerEntry]:
+    """``shared``: the subscriptions of all brokers that have none of their own. Raises UsageError."""
+    try:
+        document = load(file.read_text(encoding="utf-8", errors="replace"))
+    except InvalidYaml as error:
+        raise UsageError(f"{file}, line {error.line}: {error}") from None
+    if not isinstance(document, list) or not document:
+        raise UsageError(f"{file} is not a list of brokers; start each with a dash, as in - store: /backup/a/store")
+    return [_entry(entry, f"{file}, broker {number}", file.parent, shared) for number, entry in enumerate(document, 1)]
+
+
+def _entry(entry: object, where: str, folder: Path, shared: SubscriptionFile | None) -> BrokerEntry:
+    if not isinstance(entry, dict) or not set(entry) <= set(_KEYS):
+        raise UsageError(f"{where}: a broker has {', '.join(_KEYS)}")
+    stores = entry.get("store")
+    stores = [stores] if isinstance(stores, str) else stores
+    if not isinstance(stores, list) or not stores or not all(isinstance(each, str) for each in stores):
+        raise UsageError(f"{where}: store: is missing; it is a folder, or a list of them")
+    texts = {key: entry.get(key) for key in ("name", "config", "subscriptions")}
+    for key, value in texts.items():
+        if value is not None and not isinstance(value, str):
+            raise UsageError(f"{where}: {key}: must be a text")
+    subscriptions = shared
+    if texts["subscriptions"]:
+        path = folder / texts["subscriptions"]
+        subscriptions = read_subscriptions(path.name, path.read_bytes())
+    config = folder / texts["config"] if texts["config"] else None
+    return BrokerEntry(texts["name"], tuple(_storage(each, folder) for each in stores), config, subscriptions)
+
+
+def _storage(text: str, folder: Path) -> Storage:
+    return Storage.at(text if "://" in text else str(folder / Path(text).expanduser()))

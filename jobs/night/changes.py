@@ -1,0 +1,110 @@
+"""What a run will commit: files that workers wrote, rows made by the driver, and files that go."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from schemas.delta.data_files import DataFile, DataFileWriter
+from schemas.delta.delta_log import StoredFile, parse_stats
+from schemas.delta.table import Table
+from schemas.delta.table_rows import Where, without
+from schemas.delta.warehouse import Warehouse
+
+
+@dataclass
+class Changes:
+    """The files of a broker's tables as they will be when the run commits, and what leads there."""
+
+    warehouse: Warehouse
+    broker_name: str
+    run: str
+    _added: defaultdict[str, list[DataFile]] = field(default_factory=lambda: defaultdict(list))
+    _removed: defaultdict[str, list[StoredFile]] = field(default_factory=lambda: defaultdict(list))
+    _touched: dict[str, Table] = field(default_factory=dict)
+
+    def files(self, table: Table) -> list[StoredFile]:
+        """The broker's files of a table, with what the run adds and without what it removes."""
+        gone = {file.path for file in self._removed[table.name]}
+        there = [file for file in self._committed(table) if file.path not in gone]
+        return there + [parse_stats(file, self._broker_of(table)) for file in self._added[table.name]]
+
+    def add_files(self, table: Table, files: Iterable[DataFile]) -> None:
+        found = list(files)
+        if found:
+            self._touched[table.name] = table
+            self._added[table.name] += found
+
+    def add_rows(self, table: Table, batches: Sequence[pa.RecordBatch]) -> None:
+        """Rows that the driver made."""
+        if sum(batch.num_rows for batch in batches):
+            self.add_files(table, self._write(table, batches))
+
+    def replace_rows(self, table: Table, batches: Sequence[pa.RecordBatch]) -> None:
+        """Makes the rows all that the table has of the broker."""
+        self._remove(table, self.files(table))
+        self.add_rows(table, batches)
+
+    def delete_rows(self, table: Table, where: Where, may_have: Iterable[StoredFile]) -> None:
+        """Removes rows. ``may_have``: the files that may have some of them."""
+        for file in may_have:
+            storage = self.warehouse.log(table).storage
+            rows = self.warehouse.rows(table, files=[file])
+            kept = without(rows, where)
+            if len(kept) < len(rows):
+                self._remove(table, [file])
+                if len(kept):
+                    writer = DataFileWriter(table, storage)
+                    writer.write(kept.to_batches())
+                    self.add_files(table, writer.close())
+
+    def rows(self, table: Table) -> int:
+        """How many rows the run adds."""
+        return sum(file.rows for file in self._added[table.name])
+
+    @property
+    def tables(self) -> list[Table]:
+        """The tables that change."""
+        return list(self._touched.values())
+
+    def create_missing(self, tables: Iterable[Table]) -> None:
+        """Creates tables that do not exist yet, so that workers can write into their folders."""
+        for table in tables:
+            log = self.warehouse.log(table)
+            if not log.exists:
+                log.storage.make()
+                log.create()
+                self._touched[table.name] = table
+
+    def commit(self) -> None:
+        """Each table in one commit."""
+        for name, table in self._touched.items():
+            if self._added[name] or self._removed[name]:
+                self.warehouse.log(table).commit(
+                    self._added[name], self._removed[name], self._broker_of(table), self.run
+                )
+
+    def _write(self, table: Table, batches: Sequence[pa.RecordBatch]) -> list[DataFile]:
+        self.create_missing([table])
+        writer = DataFileWriter(table, self.warehouse.log(table).storage)
+        writer.write(batches)
+        return writer.close()
+
+    def _remove(self, table: Table, files: Iterable[StoredFile]) -> None:
+        """A file that this run added is forgotten; another goes with the commit."""
+        for file in files:
+            self._touched[table.name] = table
+            added = [each for each in self._added[table.name] if each.path == file.path]
+            if added:
+                self._added[table.name].remove(added[0])
+            else:
+                self._removed[table.name].append(file)
+
+    def _committed(self, table: Table) -> list[StoredFile]:
+        return self.warehouse.files(table, self.broker_name)
+
+    def _broker_of(self, table: Table) -> str | None:
+        return self.broker_name if table.partition_by else None

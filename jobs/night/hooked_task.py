@@ -1,0 +1,82 @@
+"""Entries that Spark read, filtered by a worker, where clients have filter hooks: those may be Spark SQL."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+
+from filtering.delivery.entries import Entries
+from filtering.matcher.columns import columns
+from jobs.night.changes import Changes
+from jobs.night.hooks import FilterHook, with_answers
+from jobs.night.work import Result, Work
+from jobs.night.writer import NightWriter
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.delta.table import Table
+from schemas.spark_views import with_properties
+from schemas.storage import spark_path
+
+
+def hooked_entries(
+    spark: SparkSession, changes: Changes, offsets: tuple[int, int], first_run: str | None, hooks: Sequence[FilterHook]
+) -> DataFrame:
+    """Entries with physical offsets in a range, stored by a run or a later one, and the hooks' answers to them."""
+    messages = with_properties(_read(spark, COMMITLOG, changes, first_run)).select("commitlog_offset", "properties")
+    entries = _read(spark, CONSUMEQUEUE, changes, first_run).drop("run", "store_date")
+    within = entries.where(entries["commitlog_offset"].between(offsets[0], offsets[1] - 1))
+    return with_answers(within.join(messages, "commitlog_offset"), hooks)
+
+
+def filter_hooked(entries: DataFrame, work: Work) -> Result:
+    """Filters the entries, and writes files of the tables in ``work``."""
+    written = entries.mapInArrow(_Worker(work), "result binary").toArrow()
+    total = Result()
+    for result in written["result"].to_pylist():
+        total.add(pickle.loads(result))  # pickled by this program's own workers
+    return total
+
+
+def _read(spark: SparkSession, table: Table, changes: Changes, first_run: str | None) -> DataFrame:
+    files = [
+        file for file in changes.files(table) if first_run is None or file.greatest.get("run", first_run) >= first_run
+    ]
+    folder = spark_path(changes.warehouse.log(table).storage)
+    schema = changes.warehouse.read(spark, table).drop("broker_name").schema
+    return spark.read.schema(schema).parquet(*(f"{folder}/{file.path}" for file in files))
+
+
+@dataclass(frozen=True)
+class _Worker:
+    work: Work
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writer = NightWriter(self.work)
+        for batch in batches:
+            for topic in pc.unique(batch["topic"]).to_pylist():
+                if topic in self.work.topics:
+                    of_topic = batch.filter(pc.equal(batch["topic"], topic))
+                    writer.filter(_entries(topic, of_topic, self.work.topics[topic].filters.properties))
+        yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(writer.close())]})
+
+
+def _entries(topic: str, rows: pa.RecordBatch, names: tuple[str, ...]) -> Entries:
+    order = pc.sort_indices(rows, sort_keys=[("queue_id", "ascending"), ("queue_offset", "ascending")])
+    rows = rows.take(order)
+    arrays = {
+        name: rows[name].to_numpy()
+        for name in ("queue_id", "queue_offset", "commitlog_offset", "size", "tags_code", "store_timestamp")
+    }
+    return Entries(
+        topic=topic,
+        **{name: np.ascontiguousarray(array) for name, array in arrays.items()},
+        properties=columns(rows["properties"], names),
+        bit_maps=rows["filter_bit_map"],
+        rows=rows,
+    )

@@ -1,0 +1,141 @@
+"""The filter hooks of clients, as a user lists them.
+
+    - group: cg_paid_orders
+      topic: OrderEvents
+      predicate: properties['region'] = 'hangzhou'   # Spark SQL over an entry and its message's properties
+    - group: cg_all_orders
+      topic: OrderEvents
+      function: my_hooks:large_orders   # RecordBatch of ENTRY_COLUMNS -> BooleanArray
+
+A hook sees what passed the client's tag check; what it is not true for is DROPPED_BY_HOOK. Of
+several hooks of one group and topic all have to keep a message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType
+
+from filtering.delivery.filter_hooks import ENTRY_COLUMNS, Column, Function, Hook
+from filtering.yaml_input import InvalidYaml, load
+from schemas.errors import UsageError
+
+KEYS = ("group", "topic", "predicate", "function")
+
+
+@dataclass(frozen=True)
+class FilterHook:
+    """One entry of the file; ``code`` is a digest of the file that a function is in, empty for a predicate."""
+
+    consumer_group: str
+    topic: str
+    predicate: str | None
+    function: Function | None
+    code: str = ""
+
+    @property
+    def text(self) -> str:
+        """What the hook does, for the ledger."""
+        what = self.predicate or (self.function and self.function.name, self.code)
+        return repr((self.consumer_group, self.topic, what))
+
+
+def read_filter_hooks(file: Path | None) -> tuple[FilterHook, ...]:
+    """The hooks listed in ``file``. Raises UsageError where an entry is none."""
+    if file is None:
+        return ()
+    try:
+        entries = load(file.read_text(encoding="utf-8", errors="replace")) or []
+    except InvalidYaml as error:
+        raise UsageError(f"{file}, line {error.line}: {error}") from None
+    if not isinstance(entries, list):
+        raise UsageError(f"{file} is not a list; start each hook with a dash, as in - group: cg_paid")
+    return tuple(_hook(entry, f"{file}, hook {number}") for number, entry in enumerate(entries, start=1))
+
+
+def _hook(entry: object, where: str) -> FilterHook:
+    is_hook = isinstance(entry, dict) and all(key in KEYS and isinstance(text, str) for key, text in entry.items())
+    if not isinstance(entry, dict) or not is_hook or ("predicate" in entry) == ("function" in entry):
+        raise UsageError(f"{where}: a hook has group:, topic: and either predicate: or function:")
+    for key in ("group", "topic"):
+        if key not in entry:
+            raise UsageError(f"{where}: {key}: is missing")
+    if "predicate" in entry:
+        return FilterHook(entry["group"], entry["topic"], entry["predicate"], None)
+    module_name, _, name = entry["function"].partition(":")
+    try:
+        module = importlib.import_module(module_name)
+        function = getattr(module, name)
+        code = Path(inspect.getfile(module)).read_bytes()
+    except Exception as error:  # importing runs the user's code
+        raise UsageError(
+            f"{where}: no function {entry['function']}: {error}; write module:name, and put its folder in PYTHONPATH"
+        ) from None
+    if not callable(function):
+        raise UsageError(f"{where}: {entry['function']} is not a function")
+    hook = Function(entry["function"], function)
+    return FilterHook(entry["group"], entry["topic"], None, hook, hashlib.sha256(code).hexdigest())
+
+
+def check_groups(hooks: Iterable[FilterHook], known: Iterable[tuple[str, str]]) -> None:
+    """Raises UsageError where a hook is of a group and topic that nobody ever subscribed so. ``known``: those."""
+    there = set(known)
+    for hook in hooks:
+        if (hook.consumer_group, hook.topic) not in there:
+            raise UsageError(
+                f"filter hook of {hook.consumer_group} on {hook.topic}: the group has no subscription to the topic; "
+                "export subscriptions lists them"
+            )
+
+
+def with_answers(entries: DataFrame, hooks: Sequence[FilterHook]) -> DataFrame:
+    """``entries``, ENTRY_COLUMNS of them, with a boolean column for each distinct predicate of a topic.
+
+    Raises UsageError where a predicate is none.
+    """
+    for hook in hooks:
+        if hook.predicate is not None:
+            _check(entries, hook)
+    return entries.select(*ENTRY_COLUMNS, *(_answer(*key).alias(name) for key, name in _names(hooks).items()))
+
+
+def of_groups(hooks: Sequence[FilterHook]) -> Mapping[tuple[str, str], Sequence[Hook]]:
+    """By group and topic, the hooks over the rows of :func:`with_answers`."""
+    names = _names(hooks)
+    found: dict[tuple[str, str], list[Hook]] = defaultdict(list)
+    for hook in hooks:
+        answer = hook.function if hook.predicate is None else Column(names[hook.topic, hook.predicate])
+        if answer is not None:
+            found[hook.consumer_group, hook.topic].append(answer)
+    return found
+
+
+def _names(hooks: Iterable[FilterHook]) -> dict[tuple[str, str], str]:
+    distinct = dict.fromkeys((hook.topic, hook.predicate) for hook in hooks if hook.predicate is not None)
+    return {key: f"hook_{i}" for i, key in enumerate(distinct)}
+
+
+def _answer(topic: str, predicate: str) -> SparkColumn:
+    """Asked on the topic's entries alone: a cast that others' properties fail is no error."""
+    return F.when(F.col("topic") == topic, F.expr(predicate))
+
+
+def _check(entries: DataFrame, hook: FilterHook) -> None:
+    whose = f"filter hook of {hook.consumer_group} on {hook.topic}: {hook.predicate}"
+    try:
+        kind = entries.select(F.expr(hook.predicate or "")).schema[0].dataType
+    except AnalysisException as error:
+        raise UsageError(f"{whose}: {(error.getMessage() or str(error)).strip().splitlines()[0]}") from None
+    if not isinstance(kind, BooleanType):
+        raise UsageError(f"{whose}: is not a condition but of type {kind.simpleString()}")

@@ -1,0 +1,220 @@
+"""A broker's log beside what is stored of it: is it the same, and was it repaired?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.night.log_task import LogRange
+from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
+from schemas.delta.delta_log import StoredFile
+from schemas.delta.table_rows import one_of, sorted_by, within
+from schemas.delta.warehouse import Warehouse
+from schemas.quarantine import QUARANTINE
+from schemas.rocketmq_store.commitlog_walk import Records, Walk
+from schemas.rocketmq_store.crc import crc_of
+from schemas.rocketmq_store.message_decoder import decode
+from schemas.rocketmq_store.property_columns import parse
+from schemas.rocketmq_store.segments import Segment
+
+SEAM_BYTES = 1 << 16
+"""The end of what is stored, of this size and at least one message, is compared in all that messages hold."""
+COMPARED_DAMAGE = 64 << 20
+"""Bytes of damage that are looked at again every night; a log with more is not looked at again behind them."""
+_HEADER = (
+    "commitlog_offset", "topic", "queue_id", "queue_offset", "store_size", "born_timestamp", "store_timestamp",
+    "sys_flag", "body_length", "tags", "keys",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LogSegments:
+    """The segments of a log, and for each the physical offset after its last byte that is not zero."""
+
+    segments: Sequence[Segment]
+    ends: Sequence[int]
+
+    @property
+    def start(self) -> int:
+        return self.segments[0].offset
+
+    def at(self, offset: int) -> tuple[Segment, int] | None:
+        """The segment that has a physical offset, and its end."""
+        pairs = zip(self.segments, self.ends, strict=True)
+        return next(((segment, end) for segment, end in pairs if segment.offset <= offset < segment.end), None)
+
+    def record(self, offset: int) -> Records | None:
+        """The record that begins at a physical offset; None where there is none."""
+        found = self.at(offset)
+        if found is None:
+            return None
+        segment, end = found
+        walk = Walk(segment, offset, offset + 1, end, chunk_bytes=1 << 12)
+        first = next(iter(walk), None)
+        return first if isinstance(first, Records) else None
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes of one segment, fewer at its end."""
+        found = self.at(offset)
+        if found is None:
+            return b""
+        with found[0].open() as file:
+            return file.read(offset - found[0].offset, length).tobytes()
+
+    def range(self, start: int, stop: int) -> LogRange:
+        """A range of one segment that lies before the end of the log."""
+        found = self.at(start)
+        assert found is not None
+        return LogRange(found[0], start, min(stop, found[0].end), max(found[1], stop))
+
+
+class LogComparison:
+    """``end``: the physical offset up to which the log of ``broker_name`` is stored in a warehouse."""
+
+    def __init__(self, log: LogSegments, broker_name: str, end: int, warehouse: Warehouse) -> None:
+        self._log = log
+        self._end = end
+        self._broker_name = broker_name
+        self._warehouse = warehouse
+
+    @cached_property
+    def _files(self) -> list[StoredFile]:
+        files = self._warehouse.files(COMMITLOG, self._broker_name)
+        return sorted(files, key=lambda file: file.least["commitlog_offset"])
+
+    @property
+    def first_stored(self) -> int:
+        """The physical offset of the first message that is stored."""
+        return self._files[0].least["commitlog_offset"] if self._files else self._end
+
+    def first_difference(self) -> int | None:
+        """The physical offset of the first stored message that the log does not hold; None where it holds all.
+
+        What the broker deleted is not looked at.
+        """
+        there = [file for file in self._files if file.greatest["commitlog_offset"] >= self._log.start]
+        if not there or (self._end <= self._log.segments[-1].end and self._ends_the_same(there[-1])):
+            return None
+        low, high = 0, len(there)
+        while low < high:  # files before `low` begin as the log does, those from `high` on do not
+            middle = (low + high) // 2
+            if self._begins_the_same(there[middle]):
+                low = middle + 1
+            else:
+                high = middle
+        if low == 0:
+            return int(there[0].least["commitlog_offset"])
+        differing = self._difference_in(there[low - 1])
+        if differing is None and low < len(there):
+            return int(there[low].least["commitlog_offset"])
+        return differing
+
+    def mended(self) -> list[LogRange]:
+        """The messages that were read with a damaged body, and have their own in the log now."""
+        files = [file for file in self._files if file.greatest.get("body_is_damaged", True)]
+        columns = ["commitlog_offset", "store_size"]
+        rows = self._warehouse.rows(COMMITLOG, columns, [one_of("body_is_damaged", [True])], files)
+        ranges = []
+        for offset, size in zip(*(rows[name].to_pylist() for name in columns), strict=True):
+            record = self._log.record(offset)
+            if record is not None:
+                claimed, computed = decode(record, ["body_crc", "body_crc_computed"]).columns
+                if claimed.equals(computed):
+                    ranges.append(self._log.range(offset, offset + size))
+        return ranges
+
+    def _ends_the_same(self, file: StoredFile) -> bool:
+        last = file.greatest["commitlog_offset"]
+        columns = [*_HEADER, "uniq_key", "property_names", *SLOTS, "more_properties", "body_crc", "body"]
+        near = [within("commitlog_offset", max(self._log.start, last - SEAM_BYTES))]
+        rows = self._warehouse.rows(COMMITLOG, columns, near, [file])
+        return all(self._is_in_log(row) for row in rows.to_pylist())
+
+    def _is_in_log(self, row: dict[str, Any]) -> bool:
+        """Whether the log holds a message as it is stored, in all that it holds."""
+        record = self._log.record(row["commitlog_offset"])
+        if record is None:
+            return False
+        (found,) = decode(record, [*_HEADER, "properties", "body_crc"]).to_pylist(maps_as_pydicts="strict")
+        crc = crc_of(row["body"] or b"") if row["body_crc"] is None else row["body_crc"]
+        same = all(found[name] == row[name] for name in _HEADER)
+        return same and found["properties"] == properties_of(row) and found["body_crc"] == crc
+
+    def _begins_the_same(self, file: StoredFile) -> bool:
+        first = max(file.least["commitlog_offset"], self._log.start)
+        near = [within("commitlog_offset", first, first + SEAM_BYTES)]
+        rows = sorted_by(self._warehouse.rows(COMMITLOG, _HEADER, near, [file]), "commitlog_offset").slice(0, 1)
+        record = self._log.record(rows["commitlog_offset"][0].as_py()) if len(rows) else None
+        return record is not None and decode(record, _HEADER).to_pylist() == rows.to_pylist()
+
+    def _difference_in(self, file: StoredFile) -> int | None:
+        """The physical offset of the first message of a file that the log does not hold."""
+        stored = sorted_by(self._warehouse.rows(COMMITLOG, _HEADER, files=[file]), "commitlog_offset")
+        offsets = stored["commitlog_offset"].to_numpy()
+        position = int(np.searchsorted(offsets, self._log.start))
+        for batch in self._decoded(offsets[position:]):
+            expected = stored.slice(position, len(batch)).combine_chunks()
+            if len(expected) < len(batch):
+                batch = batch.slice(0, len(expected))
+            different = np.zeros(len(expected), bool)
+            for name in _HEADER:
+                same = pc.equal(expected[name], batch[name]).fill_null(False).to_numpy()
+                both_null = pc.and_(expected[name].is_null(), batch[name].is_null()).to_numpy()
+                different |= ~(same | both_null)
+            if different.any():
+                return int(offsets[position + int(different.argmax())])
+            position += len(expected)
+        return int(offsets[position]) if position < len(offsets) else None
+
+    def _decoded(self, offsets: Any) -> Iterator[pa.RecordBatch]:
+        """The messages of the log from the first of some offsets on, until one lies elsewhere."""
+        at = 0
+        while at < len(offsets):
+            found = self._log.at(int(offsets[at]))
+            if found is None:
+                return
+            segment, end = found
+            for piece in Walk(segment, int(offsets[at]), segment.end, end):
+                if isinstance(piece, Records):
+                    yield decode(piece, _HEADER)
+                    at += len(piece)
+            at = max(at, int(np.searchsorted(offsets, segment.end)))
+
+    def repaired(self) -> list[LogRange]:
+        """Runs of quarantined pieces of the log in which some byte is another now."""
+        files = self._warehouse.files(QUARANTINE, self._broker_name)
+        of_log = [within("offset", self._log.start, self._end)]
+        rows = self._warehouse.rows(QUARANTINE, ["source_file", "offset", "bytes"], of_log, files).to_pylist()
+        pieces = sorted((row["offset"], row["bytes"]) for row in rows if is_segment_name(row["source_file"]))
+        ranges: list[LogRange] = []
+        begin, end, compared, differs = -1, -1, 0, False
+        for offset, data in [*pieces, (-1, b"")]:
+            if offset != end:
+                if differs:
+                    ranges.append(self._log.range(begin, end))
+                begin, differs = offset, False
+            end = offset + len(data)
+            if compared < COMPARED_DAMAGE:
+                differs |= self._log.read(offset, len(data)) != data
+                compared += len(data)
+        return ranges
+
+
+def properties_of(row: dict[str, Any]) -> dict[str, str] | None:
+    """The properties of a row of commitlog; None where the record has none."""
+    if row["property_names"] is None:
+        return None
+    found = dict(zip(row["property_names"].split(NAME_SEPARATOR), (row[slot] for slot in SLOTS), strict=False))
+    found |= {name: row[column] for name, column in NAMED_PROPERTIES.items()}
+    found |= parse(row["more_properties"] or "")
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def is_segment_name(text: str) -> bool:
+    return len(text) == 20 and text.isdecimal()

@@ -1,0 +1,142 @@
+"""What of a broker's log a night reads: what no night has read, and what is not as an earlier night read it.
+
+A log is known by its content. Segments are preallocated at their full size and written through memory maps, so
+neither size nor time need change when messages are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from jobs.night.log_comparison import COMPARED_DAMAGE, LogComparison, LogSegments
+from jobs.night.log_task import LogRange, RangeResult
+from schemas.delta.warehouse import Warehouse
+from schemas.errors import UsageError
+from schemas.rocketmq_store.commitlog_walk import data_end
+from schemas.rocketmq_store.log_end import fingerprint
+from schemas.rocketmq_store.message_decoder import decode
+from schemas.rocketmq_store.segments import Segment
+
+RANGE_BYTES = 128 << 20
+
+
+@dataclass(frozen=True)
+class ReadSoFar:
+    """What earlier nights read of a broker's log: up to the physical offset ``end``.
+
+    ``unsettled`` is the fingerprint of the bytes that followed, which could still change; None without any.
+    ``queue_ends``: by topic and queue id, the offset after the last entry.
+    """
+
+    broker_name: str
+    end: int
+    unsettled: str | None
+    queue_ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LogPlan:
+    """``ranges`` are to be read, in order.
+
+    ``repaired`` lie before what is read already: there was damage, and now there is something else. ``mended`` hold
+    one message each that was read with a damaged body, and has its own now. ``cut``: from this
+    offset on, what was read is no more in the log; 0: the log is another one. ``deleted``: the offsets of bytes that
+    the broker deleted before any night read them.
+    """
+
+    log: LogSegments
+    ranges: Sequence[LogRange] = ()
+    repaired: Sequence[LogRange] = ()
+    mended: Sequence[LogRange] = ()
+    cut: int | None = None
+    deleted: tuple[int, int] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes to be read."""
+        parts = [*self.ranges, *self.repaired, *self.mended]
+        return sum(min(part.stop, part.data_end) - part.start for part in parts)
+
+
+def plan_log(segments: Sequence[Segment], so_far: ReadSoFar | None, warehouse: Warehouse, new_epoch: bool) -> LogPlan:
+    """Raises UsageError where the log is another one than that of the broker in the warehouse."""
+    log = _with_data(segments, 0 if so_far is None else so_far.end)
+    if so_far is None:
+        return LogPlan(log, _ranges(log, log.start, None))
+    comparison = LogComparison(log, so_far.broker_name, so_far.end, warehouse)
+    cut = comparison.first_difference()
+    if cut is not None:
+        if cut > max(log.start, comparison.first_stored):
+            return LogPlan(log, _ranges(log, cut, None), cut=cut)
+        if new_epoch:
+            return LogPlan(log, _ranges(log, log.start, None), cut=0)
+        raise _another_log(so_far.broker_name)
+    deleted = (so_far.end, log.start) if so_far.end < log.start else None
+    if deleted is not None and _goes_back(log, so_far.queue_ends):
+        if new_epoch:
+            return LogPlan(log, _ranges(log, log.start, None), cut=0)
+        raise _another_log(so_far.broker_name)
+    ranges = _ranges(log, max(so_far.end, log.start), so_far.unsettled)
+    is_unchanged = so_far.unsettled is not None and unsettled(log, so_far.end) == so_far.unsettled
+    if is_unchanged and log.record(so_far.end) is None:
+        ranges = []  # the same damage as the night before, and nothing behind it
+    return LogPlan(log, ranges, comparison.repaired(), comparison.mended(), deleted=deleted)
+
+
+def _another_log(broker_name: str) -> UsageError:
+    return UsageError(
+        f"the store holds another log than the one of broker {broker_name} in the warehouse. Give another brokerName "
+        "(in --broker-config) or another --warehouse; if the broker was wiped and started anew, add --new-epoch, which "
+        "replaces all rows of it"
+    )
+
+
+def _goes_back(log: LogSegments, queue_ends: Mapping[tuple[str, int], int]) -> bool:
+    """Whether the first messages of a log have queue offsets that another log's messages have already."""
+    first = log.record(log.start)
+    if first is None:
+        return False
+    messages = decode(first, ["topic", "queue_id", "queue_offset"]).to_pylist()
+    return any(row["queue_offset"] < queue_ends.get((row["topic"], row["queue_id"]), 0) for row in messages)
+
+
+def unsettled(log: LogSegments, offset: int) -> str | None:
+    """The fingerprint of the log's bytes from an offset of its last segment on; None where only zeros follow."""
+    if not log.segments[-1].offset <= offset < log.ends[-1]:
+        return None
+    return fingerprint(log.read(offset, min(log.ends[-1] - offset, COMPARED_DAMAGE)))
+
+
+def gap(results: Sequence[RangeResult], ranges: Sequence[LogRange]) -> int | None:
+    """The first range that does not begin where the one before it ended; None where all do."""
+    for i in range(1, len(ranges)):
+        part, first, reached = ranges[i], results[i].first, results[i - 1].reached
+        if part.synchronise and (reached < min(part.stop, part.data_end) if first is None else first != reached):
+            return i
+    return None
+
+
+def merged(before: LogRange, after: LogRange) -> LogRange:
+    """Two neighbours as one range."""
+    return replace(before, stop=after.stop, ends_log=after.ends_log, seen=after.seen)
+
+
+def _with_data(segments: Sequence[Segment], read_to: int) -> LogSegments:
+    """The segments up to the last one with data. What was read already is not looked through for its end."""
+    ends = [segment.end if segment.end <= read_to else data_end(segment) for segment in segments]
+    last = max((i for i, end in enumerate(ends) if end > segments[i].offset), default=0)
+    return LogSegments(segments[: last + 1], ends[: last + 1])
+
+
+def _ranges(log: LogSegments, begin: int, seen: str | None) -> list[LogRange]:
+    """Ranges of about RANGE_BYTES from ``begin`` to the end of the log."""
+    ranges = []
+    for segment, end in zip(log.segments, log.ends, strict=True):
+        start = first = max(begin, segment.offset)
+        while start < end:
+            stop = start + RANGE_BYTES if start + RANGE_BYTES * 3 // 2 < end else end
+            ends_log = segment is log.segments[-1] and stop == end
+            ranges.append(LogRange(segment, start, stop, end, start > first, ends_log, seen if ends_log else None))
+            start = stop
+    return ranges

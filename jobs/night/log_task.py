@@ -1,0 +1,82 @@
+"""A range of a broker's log, read by a worker: from bytes to rows of all tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jobs.night.work import Result, Work
+from jobs.night.writer import NightWriter
+from schemas.messages.bodies import Bodies
+from schemas.messages.commitlog_rows import CommitlogRows
+from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk
+from schemas.rocketmq_store.log_end import is_unfinished
+from schemas.rocketmq_store.segments import Segment
+from schemas.storage import Storage
+
+DAMAGE_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class LogRange:
+    """The physical offsets of a segment from ``start`` up to ``stop``.
+
+    ``data_end`` is where the zeros begin that end the segment. With ``synchronise``, ``start`` need not be where a
+    record begins. With ``ends_log`` nothing follows in the log: a last record that may not be complete is left to
+    the next night, unless it has the fingerprint ``seen`` of the night before.
+    """
+
+    segment: Segment
+    start: int
+    stop: int
+    data_end: int
+    synchronise: bool = False
+    ends_log: bool = False
+    seen: str | None = None
+
+
+@dataclass(frozen=True)
+class RangeResult:
+    """What a worker made of a range. ``first`` and ``reached`` are as in Walk.
+
+    ``settled`` is the physical offset from which the next night reads: before ``reached`` where the log ends in
+    bytes that may still change.
+    """
+
+    first: int | None
+    reached: int
+    settled: int
+    result: Result
+
+
+def read_range(part: LogRange, store: Storage, work: Work, bodies: Bodies) -> RangeResult:
+    """Reads a range, and writes files of the tables in ``work``."""
+    writer = NightWriter(work)
+    rows = CommitlogRows(work.run, bodies, work.wanted())
+    walk = Walk(part.segment, part.start, part.stop, part.data_end, part.synchronise)
+    unsettled: int | None = None
+    damage: list[Damage] = []
+    for piece in walk:
+        if isinstance(piece, Damage):
+            unsettled = piece.offset if unsettled is None else unsettled
+            damage.append(piece)
+            if len(damage) == DAMAGE_AT_ONCE:
+                _quarantine(writer, damage)
+            continue
+        unsettled = None
+        records: Records = piece
+        at_the_end = part.ends_log and walk.reached >= part.data_end < part.segment.end
+        if at_the_end and is_unfinished(piece, part.data_end, store, part.seen):
+            records = piece.first(len(piece) - 1)
+            unsettled = piece.offset + int(piece.at("start")[-1])
+        if len(records):
+            batch, messages = rows.rows(records)
+            writer.add(messages, batch)
+    _quarantine(writer, damage)
+    settled = walk.reached if unsettled is None or not part.ends_log else unsettled
+    return RangeResult(walk.first, walk.reached, settled, writer.close())
+
+
+def _quarantine(writer: NightWriter, damage: list[Damage]) -> None:
+    if damage:
+        writer.quarantine([vars(piece) for piece in damage])
+        damage.clear()

@@ -1,0 +1,98 @@
+"""A message log, JSON lines or Parquet, as new messages of a night."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.night.changes import Changes
+from schemas.commitlog import COMMITLOG
+from schemas.delta.data_files import DataFile, DataFileWriter
+from schemas.delta.table import Table
+from schemas.delta.table_rows import one_of
+from schemas.messages import message_log
+from schemas.messages.mapped_rows import MappedRows
+from schemas.quarantine import QUARANTINE
+from schemas.storage import Storage
+
+Encode = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+def ingest_message_log(source: Path, changes: Changes, spark: SparkSession) -> tuple[int, int] | None:
+    """Adds the messages that commitlog does not have, and quarantines what is none.
+
+    Returns the physical offsets of the new messages, the second exclusive; None without any.
+    """
+    changes.create_missing([COMMITLOG, QUARANTINE])
+    messages, rejected = message_log.read(spark, source, changes.broker_name)
+    there = changes.warehouse.rows(COMMITLOG, ["commitlog_offset"], files=changes.files(COMMITLOG))
+    known = np.sort(there["commitlog_offset"].to_numpy())
+    files = _write(messages.drop("broker_name"), COMMITLOG, changes, _NewRows(changes.run, known))
+    names = [file.name for file in message_log.files(source)]
+    changes.delete_rows(QUARANTINE, [one_of("source_file", names)], changes.files(QUARANTINE))
+    changes.add_files(QUARANTINE, _write(rejected.drop("broker_name"), QUARANTINE, changes, _RejectedRows(changes.run)))
+    changes.add_files(COMMITLOG, files)
+    added = [file for file in changes.files(COMMITLOG) if file.path in {each.path for each in files}]
+    if not added:
+        return None
+    return (
+        min(file.least["commitlog_offset"] for file in added),
+        max(file.greatest["commitlog_offset"] for file in added) + 1,
+    )
+
+
+@dataclass(frozen=True)
+class _NewRows:
+    run: str
+    known: NDArray[np.int64]
+
+    def encoder(self) -> Encode:
+        rows = MappedRows(self.run)
+
+        def encode(batch: pa.RecordBatch) -> pa.RecordBatch:
+            is_new = ~np.isin(batch["commitlog_offset"].to_numpy(), self.known)
+            return rows.rows(batch.filter(pa.array(is_new)))
+
+        return encode
+
+
+@dataclass(frozen=True)
+class _RejectedRows:
+    run: str
+
+    def encoder(self) -> Encode:
+        def encode(batch: pa.RecordBatch) -> pa.RecordBatch:
+            columns = {name: batch[name] for name in batch.schema.names}
+            return QUARANTINE.batch(columns | {"run": pa.repeat(self.run, batch.num_rows)}, batch.num_rows)
+
+        return encode
+
+
+def _write(rows: DataFrame, table: Table, changes: Changes, encoding: _NewRows | _RejectedRows) -> list[DataFile]:
+    """The files that workers made of some rows."""
+    writer = _Writer(table, changes.warehouse.log(table).storage, encoding)
+    written = rows.mapInArrow(writer, "files binary").toArrow()
+    # The files were pickled by this program's own workers.
+    return [file for files in written["files"].to_pylist() for file in pickle.loads(files)]
+
+
+@dataclass(frozen=True)
+class _Writer:
+    table: Table
+    storage: Storage
+    encoding: _NewRows | _RejectedRows
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        encode = self.encoding.encoder()
+        file = DataFileWriter(self.table, self.storage)
+        for batch in batches:
+            if batch.num_rows and (rows := encode(batch)).num_rows:
+                file.write([rows])
+        yield pa.RecordBatch.from_pydict({"files": [pickle.dumps(file.close())]})

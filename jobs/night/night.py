@@ -1,0 +1,318 @@
+"""One night: its plan, the work of its tasks, and the rows that follow from both."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from filtering.broker_config import BrokerConfig
+from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
+from filtering.consumption.plan import GroupNight, NightPlan, plan_night
+from filtering.delivery.calc_bit_map import FilterDataInForce, filter_data_in_force
+from filtering.delivery.pull_window import BEGINNING, PullWindow, UncertainChange
+from filtering.sql92 import Expressions
+from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from jobs.night.changes import Changes
+from jobs.night.hooked_task import filter_hooked, hooked_entries
+from jobs.night.hooks import FilterHook, check_groups, of_groups
+from jobs.night.log_plan import LogPlan, gap, merged
+from jobs.night.log_task import read_range
+from jobs.night.progress_rows import Part, ProgressRows, progress_rows
+from jobs.night.stages import Stage
+from jobs.night.state import BrokerState, offset_batches
+from jobs.night.stored_task import read_stored
+from jobs.night.work import NO_INSTANTS, Result, TopicWork, Work
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.current_offsets import CURRENT_OFFSETS
+from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.delivery_stats import DELIVERY_STATS
+from schemas.delta.table import Table
+from schemas.messages.bodies import Bodies
+from schemas.messages.stored_entries import WHOLE_LOG, StoredRange, stored_ranges
+from schemas.quarantine import QUARANTINE
+from schemas.queue_progress import QUEUE_PROGRESS
+from schemas.spark_tasks import Session, run_tasks
+from schemas.storage import Storage
+
+OfTopic = TypeVar("OfTopic", PullWindow, UncertainChange)
+CLOCK_SLACK = 86_400_000
+"""ms: messages may bear earlier times than those of the night before, as far as this: clocks are set back."""
+WRITTEN_BY_TASKS = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE)
+
+
+@dataclass(frozen=True)
+class NewMessages:
+    """The messages of a night: bytes of a log, ``stored`` ones without entries, or ``undelivered`` ones with entries.
+
+    Ranges are physical offsets, the second exclusive. ``stored_in``: only those that a run stored.
+    """
+
+    log: LogPlan | None = None
+    store: Storage | None = None
+    bodies: Bodies = Bodies.KEEP
+    stored: tuple[int, int] | None = None
+    stored_in: str | None = None
+    undelivered: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class NightOutcome:
+    """``settled`` is the physical offset from which the next night reads, None without a log."""
+
+    plan: NightPlan
+    rows: ProgressRows
+    result: Result
+    settled: int | None
+
+
+@dataclass
+class Night:
+    """``events`` are all up to the end of the night, ``as_of`` (ms)."""
+
+    run_id: str
+    broker: BrokerConfig
+    state: BrokerState
+    events: Sequence[SubscriptionEvent]
+    offsets: BrokerOffsets
+    new: NewMessages
+    changes: Changes
+    expressions: Expressions
+    session: Session
+    as_of: int
+    stages: frozenset[Stage] = frozenset(Stage)
+    hooks: Sequence[FilterHook] = ()
+    history: list[SubscriptionRow] = field(init=False)
+
+    def run(self) -> NightOutcome:
+        """Filters what became available, and adds the rows to ``changes``."""
+        self.history = subscription_history(self.events, self.broker, self.expressions)
+        self.changes.create_missing(WRITTEN_BY_TASKS)
+        plan = NightPlan((), (), (), ())
+        if Stage.DELIVER in self.stages:
+            plan = plan_night(self.history, self.events, self.state.offsets, self.offsets, self.broker)
+        if self.hooks:
+            check_groups(self.hooks, [group.key for group in plan.groups])
+        instants = _instants(plan.groups)
+        backlog = self._backlog(plan)
+        if self.hooks:
+            new, settled = self._new_with_hooks(plan, instants)
+        else:
+            new, settled = self._new(plan, instants)
+        parts = [part for part in (new, backlog, self._repaired()) if part is not None]
+        names = self.run_id, self.broker.broker_name
+        rows = progress_rows(
+            self.state.topics, plan.groups, self.offsets, parts, new.result.queues, instants, self.as_of, names
+        )
+        self._add_progress(rows)
+        total = Result()
+        for part in parts:
+            total.add_totals(part.result)
+        return NightOutcome(plan, rows, total, settled)
+
+    def _add_progress(self, rows: ProgressRows) -> None:
+        if Stage.DELIVER in self.stages:
+            self.changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
+            self.changes.add_rows(DELIVERY_STATS, rows.stats.drop_columns(["broker_name"]).to_batches())
+        self.changes.add_rows(QUEUE_PROGRESS, [rows.progress])
+        self.changes.replace_rows(CURRENT_OFFSETS, offset_batches(rows.topics, self.run_id))
+
+    def _new(self, plan: NightPlan, instants: Mapping[str, NDArray[np.int64]]) -> tuple[Part, int | None]:
+        """Filters the new messages, as their entries are made."""
+        windows, changes = _by_topic([*plan.online, *plan.backlog]), _by_topic(plan.changes)
+        filter_data = self._filter_data()
+        topics = {
+            topic: TopicWork.of(
+                self.broker,
+                filter_data.get(topic, ()),
+                windows.get(topic, ()),
+                changes.get(topic, ()),
+                instants.get(topic, NO_INSTANTS),
+            )
+            for topic in windows.keys() | filter_data.keys() | instants.keys()
+        }
+        result, settled = self._read_new(topics)
+        return Part(windows, changes, result), settled
+
+    def _new_with_hooks(self, plan: NightPlan, instants: Mapping[str, NDArray[np.int64]]) -> tuple[Part, int | None]:
+        """Makes the new entries, and then filters them together with what the hooks answer."""
+        windows, changes = _by_topic([*plan.online, *plan.backlog]), _by_topic(plan.changes)
+        filter_data = self._filter_data()
+        topics = {
+            topic: TopicWork.of(self.broker, filter_data.get(topic, ()), instants=instants.get(topic, NO_INSTANTS))
+            for topic in filter_data.keys() | instants.keys()
+        }
+        before = {file.path for file in self.changes.files(CONSUMEQUEUE)}
+        result, settled = self._read_new(topics)
+        new = [file for file in self.changes.files(CONSUMEQUEUE) if file.path not in before]
+        ranges = [(file.least["commitlog_offset"], file.greatest["commitlog_offset"] + 1) for file in new]
+        if self.new.undelivered is not None:
+            ranges.append(self.new.undelivered)
+        if ranges:
+            offsets = min(low for low, _ in ranges), max(high for _, high in ranges)
+            delivered = self._filter_hooked(offsets, None, windows, changes)
+            delivered.queues = result.queues
+            delivered.messages, delivered.damaged_bodies = result.messages, result.damaged_bodies
+            result = delivered
+        return Part(windows, changes, result), settled
+
+    def _read_new(self, topics: Mapping[str, TopicWork]) -> tuple[Result, int | None]:
+        """``topics``: the work by topic. Returns what came of it, and the offset from which the next night reads."""
+        total, settled = Result(), None
+        dispatches = Stage.DISPATCH in self.stages
+        if self.new.log is not None and self.new.store is not None:
+            tables = WRITTEN_BY_TASKS if dispatches else (COMMITLOG, QUARANTINE)
+            settled = self._read_log(self.new.log, self.new.store, self._task(tables, topics), total)
+        if self.new.stored is not None and dispatches:
+            ranges = stored_ranges(self.changes.files, self.new.stored, self.new.stored_in, with_entries=False)
+            total.add(self._read_stored(ranges, self._task((CONSUMEQUEUE, DELIVERY_BLOCKS), topics)))
+        if self.new.undelivered is not None and Stage.DELIVER in self.stages:
+            ranges = stored_ranges(self.changes.files, self.new.undelivered)
+            total.add(self._read_stored(ranges, self._task((DELIVERY_BLOCKS,), topics)))
+        self._add_files(total)
+        return total, settled
+
+    def _read_log(self, log: LogPlan, store: Storage, work: Work, total: Result) -> int | None:
+        read = partial(read_range, store=store, work=work, bodies=self.new.bodies)
+        ranges = list(log.ranges)
+        results = run_tasks(ranges, read, log.size, self.session)
+        while (at := gap(results, ranges)) is not None:
+            # A record of the range before lay across the border, and something in it looked like a record.
+            ranges[at - 1 : at + 1] = [merged(ranges[at - 1], ranges[at])]
+            results[at - 1 : at + 1] = [read(ranges[at - 1])]
+        for each in results:
+            total.add(each.result)
+        rows_only = replace(work, tables=self._folders((COMMITLOG,)), topics={})
+        for part in log.mended:
+            total.add(read_range(part, store, rows_only, self.new.bodies).result)
+        return results[-1].settled if results else None
+
+    def _repaired(self) -> Part | None:
+        """Filters messages that were damaged when their night read them: as that night would have."""
+        log, store = self.new.log, self.new.store
+        if log is None or store is None or not log.repaired:
+            return None
+        always = plan_night(self.history, self.events, OffsetsSoFar(), self.offsets, self.broker)
+        windows, data = _by_topic(always.online), filter_data_in_force(self.history, self.broker)
+        topics = {
+            topic: TopicWork.of(self.broker, data.get(topic, ()), windows.get(topic, ()))
+            for topic in windows.keys() | data.keys()
+        }
+        total = Result()
+        for part in log.repaired:
+            total.add(read_range(part, store, self._task(WRITTEN_BY_TASKS, topics), self.new.bodies).result)
+        self._add_files(total)
+        return Part(windows, {}, total)
+
+    def _backlog(self, plan: NightPlan) -> Part | None:
+        """Filters the messages of earlier nights that groups get late."""
+        first_run = _first_run_of_backlog(plan, self.state)
+        if first_run is None:
+            return None
+        windows = _by_topic(plan.backlog)
+        as_of = self.state.as_of
+        changes = {
+            topic: [change for change in of_topic if as_of is not None and change.stored_from <= as_of]
+            for topic, of_topic in _by_topic(plan.changes).items()
+        }
+        if self.hooks:
+            return Part(windows, changes, self._filter_hooked(WHOLE_LOG, first_run, windows, changes))
+        topics = {
+            topic: TopicWork.of(self.broker, (), windows.get(topic, ()), changes.get(topic, ()))
+            for topic in windows.keys() | changes.keys()
+        }
+        ranges = stored_ranges(self.changes.files, WHOLE_LOG, first_run)
+        result = self._read_stored(ranges, self._task((DELIVERY_BLOCKS,), topics))
+        self._add_files(result)
+        return Part(windows, changes, result)
+
+    def _read_stored(self, ranges: Sequence[StoredRange], work: Work) -> Result:
+        commitlog, consumequeue = self._folders((COMMITLOG, CONSUMEQUEUE)).values()
+        read = partial(read_stored, commitlog=commitlog, consumequeue=consumequeue, work=work)
+        sizes = {file.path: file.size for file in self.changes.files(COMMITLOG)}
+        size = sum(sizes[path] for part in ranges for path in part.message_files)
+        total = Result()
+        for result in run_tasks(ranges, read, size, self.session):
+            total.add(result)
+        return total
+
+    def _filter_hooked(
+        self,
+        offsets: tuple[int, int],
+        first_run: str | None,
+        windows: Mapping[str, Sequence[PullWindow]],
+        changes: Mapping[str, Sequence[UncertainChange]],
+    ) -> Result:
+        """Filters stored entries with physical offsets in a range, read by a run or a later one."""
+        hooks = of_groups(self.hooks)
+        topics = {
+            topic: TopicWork.of(self.broker, (), windows.get(topic, ()), changes.get(topic, ()), hooks=hooks)
+            for topic in windows.keys() | changes.keys()
+        }
+        entries = hooked_entries(self.session(), self.changes, offsets, first_run, self.hooks)
+        result = filter_hooked(entries, self._task((DELIVERY_BLOCKS,), topics))
+        self._add_files(result)
+        return result
+
+    def _filter_data(self) -> dict[str, list[FilterDataInForce]]:
+        """The filter data that new messages may have met. The oldest of it holds for whatever is older still."""
+        as_of = self.state.as_of
+        oldest = BEGINNING if as_of is None else as_of - CLOCK_SLACK
+        found: defaultdict[str, list[FilterDataInForce]] = defaultdict(list)
+        for topic, of_topic in filter_data_in_force(self.history, self.broker).items():
+            for data in of_topic:
+                if data.valid_to > oldest:
+                    valid_from = BEGINNING if as_of is not None and data.valid_from <= oldest else data.valid_from
+                    found[topic].append(replace(data, valid_from=valid_from))
+        return found
+
+    def _task(self, tables: Iterable[Table], topics: Mapping[str, TopicWork]) -> Work:
+        return Work(self.run_id, self._folders(tables), topics, self.broker.delay_levels)
+
+    def _folders(self, tables: Iterable[Table]) -> dict[str, Storage]:
+        return {table.name: self.changes.warehouse.log(table).storage for table in tables}
+
+    def _add_files(self, result: Result) -> None:
+        for table in WRITTEN_BY_TASKS:
+            self.changes.add_files(table, result.files[table.name])
+
+
+def _by_topic(items: Iterable[OfTopic]) -> dict[str, list[OfTopic]]:
+    found: defaultdict[str, list[OfTopic]] = defaultdict(list)
+    for item in items:
+        found[item.topic].append(item)
+    return dict(found)
+
+
+def _instants(groups: Iterable[GroupNight]) -> dict[str, NDArray[np.int64]]:
+    """By topic, the times (ms) at which groups left."""
+    found: defaultdict[str, set[int]] = defaultdict(set)
+    for group in groups:
+        if group.left_at is not None:
+            found[group.key[1]].add(group.left_at)
+    return {topic: np.array(sorted(times), np.int64) for topic, times in found.items()}
+
+
+def _first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
+    """The run from which on stored messages are filtered again; None where none are."""
+    runs = []
+    for window in plan.backlog:
+        offsets = state.topics.get(window.topic)
+        if offsets is None:
+            continue
+        for queue_id, end in zip(offsets.queue_ids, offsets.ends.tolist(), strict=True):
+            nothing = (0, 0) if window.only_listed else WHOLE_LOG
+            low, high = window.offsets.get(queue_id, nothing)
+            if low < min(end, high) and (run := state.first_run_with(window.topic, queue_id, low)):
+                runs.append(run)
+    if state.last is not None and any(change.stored_from <= (state.as_of or 0) for change in plan.changes):
+        runs.append(state.last.run)
+    return min(runs, default=None)

@@ -1,0 +1,124 @@
+"""What a night reads, and what that means: nothing is new, or some nights must be redone, or the user must decide."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from jobs.night.broker import Broker, changed_switches
+from jobs.night.events import NightEvents, iso_time
+from jobs.night.hooks import FilterHook
+from jobs.night.log_plan import LogPlan
+from jobs.night.night import NewMessages
+from jobs.night.snapshot import StoreSnapshot
+from jobs.night.stages import ALL_STAGES, Stage
+from jobs.night.state import BrokerState
+from jobs.night.subscription_file import SubscriptionFile
+from schemas.errors import UsageError
+from schemas.messages.bodies import Bodies
+from schemas.messages.message_log import files as message_log_files
+
+_COMPARED_INPUTS = ("offsets", "subscriptions", "messages", "mqsieve")
+
+
+@dataclass(frozen=True)
+class NightOptions:
+    """What a user asks of a night. ``redo_from`` is in ms since the epoch."""
+
+    bodies: Bodies = Bodies.KEEP
+    new_epoch: bool = False
+    redo_from: int | None = None
+    stages: frozenset[Stage] = ALL_STAGES
+    hooks: tuple[FilterHook, ...] = ()
+
+
+@dataclass(frozen=True)
+class NightInputs:
+    """A snapshot of a store or a message log, and subscriptions. All are None for a night without new messages."""
+
+    snapshot: StoreSnapshot | None
+    subscriptions: SubscriptionFile | None
+    message_log: Path | None = None
+
+    def fingerprints(self, options: NightOptions) -> dict[str, str]:
+        """What the ledger keeps of the inputs, by kind."""
+        found = {"mqsieve": version("mqsieve"), "hooks": "; ".join(hook.text for hook in options.hooks)}
+        if self.message_log is not None:
+            files = message_log_files(self.message_log)
+            listed = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+            found["messages"] = hashlib.sha256(repr(listed).encode()).hexdigest()
+        if self.snapshot is not None:
+            found |= {"store": self.snapshot.storage.root, "offsets": self.snapshot.fingerprint}
+            if self.snapshot.offsets.committed_at is not None:
+                found["committed_at"] = str(self.snapshot.offsets.committed_at)
+        if self.subscriptions is not None:
+            found["subscriptions"] = self.subscriptions.digest
+            if self.subscriptions.events.is_snapshot:
+                found["history"] = "begins with a snapshot of subscriptions"
+        return found
+
+
+def is_nothing_new(
+    state: BrokerState,
+    plan: LogPlan | None,
+    events: NightEvents,
+    redo_from: int | None,
+    fingerprints: Mapping[str, str],
+    broker: Broker,
+    stages: frozenset[Stage],
+) -> bool:
+    """Whether a night would change no table."""
+    last = state.last
+    if last is None or redo_from is not None or events.new or broker.config != last.broker:
+        return False
+    if plan is not None and (plan.ranges or plan.repaired or plan.mended or plan.cut is not None):
+        return False
+    if Stage.DISPATCH in stages and last.dispatched_to != last.ingested_to:
+        return False
+    if Stage.DELIVER in stages and last.delivered_to != last.dispatched_to:
+        return False
+    if "messages" in fingerprints and "messages" not in last.inputs:
+        return False
+    before = {name: value for name, value in last.inputs.items() if name in _COMPARED_INPUTS}
+    return all(fingerprints.get(name, value) == value for name, value in before.items())
+
+
+def redo_instant(state: BrokerState, broker: Broker, events: NightEvents, options: NightOptions) -> int | None:
+    """The instant (ms) from which nights are redone, None where none is.
+
+    Raises UsageError where earlier nights would come out differently and the user has not said what to do.
+    """
+    given = options.redo_from
+    last = state.last
+    if last is None or last.as_of is None:
+        return None
+    if events.late_from is not None and (given is None or given > events.late_from):
+        raise UsageError(
+            f"the subscriptions differ from those of earlier nights from {iso_time(events.late_from)} on, which changes "
+            f"earlier deliveries: add --redo-from {events.late_from} to redo the nights from there on, or give the "
+            "earlier subscriptions"
+        )
+    changed = changed_switches(last.broker, broker.config)
+    if changed and given is None:
+        raise UsageError(
+            f"the broker's switches are not those of the last run ({'; '.join(changed)}): add --redo-from 0 if they "
+            f"always were as they are now, or --redo-from {last.as_of + 1} if they changed after the last night"
+        )
+    return given
+
+
+def new_messages(
+    inputs: NightInputs, plan: LogPlan | None, state: BrokerState, rest: tuple[int, int] | None, bodies: Bodies
+) -> NewMessages:
+    """The messages of a night. ``rest``: stored messages that a redo leaves to it, physical offsets."""
+    last = state.last
+    if rest is None and last is not None and (last.dispatched_to or 0) < (last.ingested_to or 0):
+        rest = last.dispatched_to or 0, last.ingested_to or 0
+    undelivered = None
+    if last is not None and (last.delivered_to or 0) < (last.dispatched_to or 0):
+        undelivered = last.delivered_to or 0, last.dispatched_to or 0
+    store = inputs.snapshot.storage if inputs.snapshot is not None else None
+    return NewMessages(plan, store, bodies, rest, undelivered=undelivered)

@@ -1,0 +1,205 @@
+"""How far each group got in a night: rows of consumer_offsets, delivery_stats and queue_progress."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from filtering.consumption.offsets import UNKNOWN, BrokerOffsets, TopicOffsets
+from filtering.consumption.plan import GroupNight
+from filtering.delivery import window_loops
+from filtering.delivery.pull_window import PullWindow, UncertainChange
+from jobs.night.work import QueueProgress, Result
+from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.delivery_stats import COUNTS, DELIVERY_STATS
+from schemas.queue_progress import QUEUE_PROGRESS
+
+Int64s = NDArray[np.int64]
+_OF_FILTERS = ("passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors")
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What workers counted, with the windows and changes that they had, by topic and in their order."""
+
+    windows: Mapping[str, Sequence[PullWindow]]
+    changes: Mapping[str, Sequence[UncertainChange]]
+    result: Result
+
+
+@dataclass(frozen=True, eq=False)
+class ProgressRows:
+    """Rows of three tables, and what the next night begins with. ``stats`` has all of this night's counts."""
+
+    offsets: Sequence[pa.RecordBatch]
+    stats: pa.Table
+    progress: pa.RecordBatch
+    topics: dict[str, TopicOffsets]
+
+
+def progress_rows(
+    before: Mapping[str, TopicOffsets],
+    groups: Sequence[GroupNight],
+    broker: BrokerOffsets,
+    parts: Sequence[Part],
+    queues: Mapping[tuple[str, int], QueueProgress],
+    instants: Mapping[str, Int64s],
+    as_of: int,
+    names: tuple[str, str],
+) -> ProgressRows:
+    """``before``: the offsets when the night began. ``queues``: the new entries. ``instants``: as the workers had them.
+
+    ``names``: the run and the broker.
+    """
+    run, broker_name = names
+    by_topic: defaultdict[str, list[GroupNight]] = defaultdict(list)
+    for group in groups:
+        by_topic[group.key[1]].append(group)
+    of_queues: defaultdict[str, dict[int, QueueProgress]] = defaultdict(dict)
+    for (topic, queue_id), progress in queues.items():
+        of_queues[topic][queue_id] = progress
+    topics: dict[str, TopicOffsets] = dict(before)
+    offsets, stats = [], []
+    for topic in sorted(by_topic.keys() | of_queues.keys()):
+        old = before.get(topic) or TopicOffsets.empty({}, ())
+        seen = of_queues[topic]
+        ends = dict(zip(old.queue_ids, old.ends.tolist(), strict=True))
+        ends |= {queue_id: max(progress.end, ends.get(queue_id, 0)) for queue_id, progress in seen.items()}
+        new = old.extended(ends, [group.key[0] for group in by_topic[topic]])
+        told_before, committed_before = new.told_to.copy(), new.committed.copy()
+        counts = _counts(topic, new, parts)
+        for group in by_topic[topic]:
+            _advance(group, old, new, broker, seen, instants.get(topic, np.empty(0, np.int64)))
+            _count_lost(group, new, counts)
+        topics[topic] = new
+        changed = (new.told_to != told_before) | (new.committed != committed_before)
+        offsets.append(_offset_rows(topic, new, changed, as_of, run))
+        stored = np.array([seen[queue_id].entries if queue_id in seen else 0 for queue_id in new.queue_ids], np.int64)
+        stats.append(_stat_rows(topic, new, told_before, counts, stored, (run, broker_name)))
+    progress_rows = [
+        {
+            "topic": topic, "queue_id": queue_id, "from_offset": progress.first, "to_offset": progress.end,
+            "entries": progress.entries, "run": run,
+        }
+        for (topic, queue_id), progress in sorted(queues.items())
+    ]  # fmt: skip
+    return ProgressRows(
+        offsets,
+        pa.concat_tables([DELIVERY_STATS.schema.empty_table(), *stats]),
+        QUEUE_PROGRESS.rows_batch(progress_rows),
+        topics,
+    )
+
+
+def _advance(
+    group: GroupNight,
+    old: TopicOffsets,
+    new: TopicOffsets,
+    broker: BrokerOffsets,
+    seen: Mapping[int, QueueProgress],
+    instants: Int64s,
+) -> None:
+    """Writes to ``new`` up to where the group is told after the night, and what the broker knows that it consumed."""
+    row = new.groups[group.key[0]]
+    if group.is_consuming:
+        new.told_to[row] = new.ends
+    elif group.left_at is not None:
+        at = int(np.searchsorted(instants, group.left_at))
+        before_it_left = np.array([seen[each].ends[at] if each in seen else 0 for each in new.queue_ids], np.int64)
+        new.told_to[row] = np.maximum(before_it_left, _old_ends(old, new))
+    else:
+        new.told_to[row] = np.where(new.told_to[row] == UNKNOWN, 0, new.told_to[row])
+    for queue_id, offset in group.told_to.items():
+        if (column := new.columns.get(queue_id)) is not None:
+            new.told_to[row, column] = min(offset, new.ends[column])
+    for queue_id, offset in broker.committed.get(group.key, {}).items():
+        if (column := new.columns.get(queue_id)) is not None:
+            new.committed[row, column] = offset
+
+
+def _old_ends(old: TopicOffsets, new: TopicOffsets) -> Int64s:
+    ends = np.zeros(len(new.queue_ids), np.int64)
+    ends[np.searchsorted(new.queue_ids, old.queue_ids)] = old.ends
+    return ends
+
+
+def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[str, Int64s]:
+    """By name of COUNTS, groups x queues, of what the filters counted."""
+    shape = len(offsets.groups), len(offsets.queue_ids)
+    counts = {name: np.zeros(shape, np.int64) for name in COUNTS}
+    for part in parts:
+        counted = part.result.counts.get(topic)
+        if counted is None:
+            continue
+        of_window = np.array(
+            [offsets.groups[window.consumer_group] for window in part.windows.get(topic, ())], np.int64
+        )
+        of_change = np.array(
+            [offsets.groups[change.consumer_group] for change in part.changes.get(topic, ())], np.int64
+        )
+        for queue_id, (scanned, of_filters, uncertain) in counted.by_queue.items():
+            column = offsets.columns[queue_id]
+            np.add.at(counts["scanned"][:, column], of_window, scanned)
+            for name in _OF_FILTERS:
+                np.add.at(counts[name][:, column], of_window, of_filters[:, window_loops.COUNTS.index(name)])
+            np.add.at(counts["dropped_by_hook"][:, column], of_window, of_filters[:, len(window_loops.COUNTS)])
+            np.add.at(counts["uncertain"][:, column], of_change, uncertain)
+    counts["hash_collisions"] = counts["passed_stage2"] - counts["delivered"] - counts["dropped_by_hook"]
+    return counts
+
+
+def _count_lost(group: GroupNight, offsets: TopicOffsets, counts: Mapping[str, Int64s]) -> None:
+    row = offsets.groups[group.key[0]]
+    for queue_id, lost in group.lost.items():
+        if (column := offsets.columns.get(queue_id)) is not None:
+            counts["lost"][row, column] = lost
+
+
+def _offset_rows(topic: str, offsets: TopicOffsets, changed: NDArray[np.bool_], as_of: int, run: str) -> pa.RecordBatch:
+    rows, columns = np.nonzero(changed)
+    count = len(rows)
+    committed = offsets.committed[rows, columns]
+    told_to = offsets.told_to[rows, columns]
+    values = {
+        "consumer_group": pa.array(list(offsets.groups), pa.string()).take(pa.array(rows)),
+        "topic": pa.repeat(topic, count),
+        "queue_id": pa.array(np.array(offsets.queue_ids, np.int32)[columns]),
+        "as_of": pa.repeat(pa.scalar(as_of, pa.int64()), count),
+        "told_to": pa.array(told_to, mask=told_to == UNKNOWN),
+        "committed": pa.array(committed, mask=committed == UNKNOWN),
+        "run": pa.repeat(run, count),
+    }
+    return CONSUMER_OFFSETS.batch(values, count)
+
+
+def _stat_rows(
+    topic: str,
+    offsets: TopicOffsets,
+    told_before: Int64s,
+    counts: dict[str, Int64s],
+    stored: Int64s,
+    names: tuple[str, str],
+) -> pa.Table:
+    """Every entry up to ``told_to`` was filtered, lost or skipped. What was filtered again is repeated."""
+    counts["stored"][:] = stored
+    counts["pending"] = offsets.ends - np.maximum(offsets.told_to, 0)
+    advanced = np.maximum(offsets.told_to, 0) - np.maximum(told_before, 0)
+    rest = advanced - counts["scanned"] - counts["lost"]
+    counts["skipped"], counts["repeated"] = np.maximum(rest, 0), np.maximum(-rest, 0)
+    shown = [counts[name] for name in ("scanned", "lost", "skipped", "repeated", "stored", "pending", "uncertain")]
+    rows, columns = np.nonzero(np.sum(shown, axis=0))
+    run, broker_name = names
+    values = [
+        pa.repeat(run, len(rows)),
+        pa.repeat(broker_name, len(rows)),
+        pa.array(list(offsets.groups), pa.string()).take(pa.array(rows)),
+        pa.repeat(topic, len(rows)),
+        pa.array(np.array(offsets.queue_ids, np.int32)[columns]),
+        *(pa.array(counts[name][rows, columns]) for name in COUNTS),
+    ]
+    return pa.Table.from_arrays(values, schema=DELIVERY_STATS.schema)

@@ -1,0 +1,173 @@
+"""Earlier nights that run again: after a corrected history, or where the broker cut its log."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow.compute as pc
+
+from filtering.consumption.offsets import BrokerOffsets, Key
+from jobs.night.changes import Changes
+from jobs.night.log_comparison import is_segment_name
+from jobs.night.state import BrokerState, read_state_before
+from schemas.commitlog import COMMITLOG
+from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.delta.table_rows import one_of, sorted_by, within
+from schemas.quarantine import QUARANTINE
+from schemas.run_ledger import LedgerEntry
+from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
+from schemas.tables import DERIVED_TABLES
+
+Offsets = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class PastNight:
+    """An earlier night that runs again. ``stored``: the physical offsets of its messages, the second exclusive."""
+
+    entry: LedgerEntry
+    stored: Offsets
+    offsets: BrokerOffsets
+
+
+@dataclass(frozen=True)
+class Redo:
+    """``state`` is that before the first of ``nights``; ``rest`` are stored messages that the new night filters, too."""
+
+    state: BrokerState
+    nights: Sequence[PastNight] = ()
+    rest: Offsets | None = None
+
+
+def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, changes: Changes) -> Redo:
+    """Removes the rows that earlier nights will make again. ``cut``: the log differs from this physical offset on; 0: it is another one.
+
+    ``redo_from``: an instant (ms).
+    """
+    if cut is None and redo_from is None:
+        return Redo(state)
+    if cut == 0:
+        for table in (COMMITLOG, QUARANTINE, SUBSCRIPTIONS, SUBSCRIPTION_EVENTS, *DERIVED_TABLES):
+            changes.replace_rows(table, [])
+        return Redo(BrokerState(()))
+    entries = list(state.entries)
+    count = len(entries)
+    cut_at = next((i for i, each in enumerate(entries) if cut is not None and (each.ingested_to or 0) > cut), count)
+    redo_at = next(
+        (i for i, each in enumerate(entries) if redo_from is not None and (each.as_of or 0) >= redo_from), count
+    )
+    first = min(cut_at, redo_at)
+    if first == count:
+        return Redo(state)
+    before = read_state_before(changes.warehouse, entries, entries[first].run)
+    past = list(_past_nights(entries, range(first, cut_at), changes))
+    for table in DERIVED_TABLES:
+        changes.delete_rows(table, [within("run", entries[first].run)], changes.files(table))
+    rest = None
+    if cut is not None:
+        _cut_log(cut, changes)
+        rest = _dispatched_to(entries, cut_at), cut
+    return Redo(before, past, rest)
+
+
+def _dispatched_to(entries: Sequence[LedgerEntry], index: int) -> int:
+    """The physical offset up to which the runs before an index made entries."""
+    return entries[index - 1].dispatched_to or 0 if index else 0
+
+
+def _cut_log(cut: int, changes: Changes) -> None:
+    """Removes the messages and the damage from a physical offset on."""
+    behind = [file for file in changes.files(COMMITLOG) if file.greatest["commitlog_offset"] >= cut]
+    changes.delete_rows(COMMITLOG, [within("commitlog_offset", cut)], behind)
+    delete_log_damage(cut, None, changes)
+
+
+def delete_log_damage(start: int, stop: int | None, changes: Changes) -> None:
+    """Removes what is quarantined of the log from a physical offset on, up to another one or its end."""
+    files = changes.files(QUARANTINE)
+    names = set(changes.warehouse.rows(QUARANTINE, ["source_file"], files=files)["source_file"].to_pylist())
+    segments = [name for name in names if is_segment_name(name)]
+    changes.delete_rows(QUARANTINE, [one_of("source_file", segments), within("offset", start, stop)], files)
+
+
+def _past_nights(entries: Sequence[LedgerEntry], indices: range, changes: Changes) -> Iterator[PastNight]:
+    if not indices:
+        return
+    queues = _StoredQueues(changes)
+    committed = _Committed(changes)
+    for index in indices:
+        entry = entries[index]
+        start, stop = _dispatched_to(entries, index), entry.dispatched_to or 0
+        at = entry.inputs.get("committed_at")
+        min_offsets = queues.min_offsets(entry.log_start or 0, stop)
+        yield PastNight(
+            entry,
+            (start, stop),
+            BrokerOffsets(
+                committed.up_to(entry.run),
+                int(at) if at else None,
+                min_offsets,
+                {topic: frozenset(of_topic) for topic, of_topic in min_offsets.items()},
+                queues.stored_at_before(stop),
+                is_whole=not entry.log_start,
+            ),
+        )
+
+
+class _Committed:
+    """The committed offsets of earlier snapshots."""
+
+    def __init__(self, changes: Changes) -> None:
+        rows = changes.warehouse.rows(CONSUMER_OFFSETS, files=changes.files(CONSUMER_OFFSETS))
+        self._rows = sorted_by(rows.filter(pc.is_valid(rows["committed"])), "run")
+
+    def up_to(self, run: str) -> dict[Key, dict[int, int]]:
+        found: defaultdict[Key, dict[int, int]] = defaultdict(dict)
+        rows = self._rows.filter(pc.less_equal(self._rows["run"], run))
+        names = ("consumer_group", "topic", "queue_id", "committed")
+        for group, topic, queue_id, offset in zip(*(rows[name].to_pylist() for name in names), strict=True):
+            found[group, topic][queue_id] = offset
+        return dict(found)
+
+
+class _StoredQueues:
+    """The queues of a broker as the stored messages tell them."""
+
+    def __init__(self, changes: Changes) -> None:
+        names = ["topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp"]
+        rows = changes.warehouse.rows(COMMITLOG, names, files=changes.files(COMMITLOG))
+        self._queues: dict[tuple[str, int], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        grouped = sorted_by(rows, *names[:3])
+        topics, queue_ids = grouped["topic"].to_pylist(), grouped["queue_id"].to_numpy()
+        arrays = [grouped[name].to_numpy() for name in names[2:]]
+        changed = [
+            i for i in range(len(topics)) if not i or (topics[i], queue_ids[i]) != (topics[i - 1], queue_ids[i - 1])
+        ]
+        for begin, end in zip(changed, [*changed[1:], len(topics)], strict=True):
+            offsets, at, times = (array[begin:end] for array in arrays)
+            self._queues[topics[begin], int(queue_ids[begin])] = offsets, at, times
+
+    def min_offsets(self, log_start: int, log_end: int) -> dict[str, dict[int, int]]:
+        """By topic and queue id, the first entry that was still in the log, which had these physical offsets."""
+        found: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        for (topic, queue_id), (offsets, at, _) in self._queues.items():
+            there = offsets[(at >= log_start) & (at < log_end)]
+            known = offsets[at < log_end]
+            if len(known):
+                found[topic][queue_id] = int(there[0]) if len(there) else int(known[-1]) + 1
+        return dict(found)
+
+    def stored_at_before(self, log_end: int) -> Callable[[str, int, int], int | None]:
+        """What gives the store time of an entry, of those that the log had up to a physical offset."""
+
+        def stored_at(topic: str, queue_id: int, offset: int) -> int | None:
+            offsets, at, times = self._queues.get((topic, queue_id), (np.empty(0), np.empty(0), np.empty(0)))
+            index = int(np.searchsorted(offsets, offset))
+            if index == len(offsets) or offsets[index] != offset or at[index] >= log_end:
+                return None
+            return int(times[index])
+
+        return stored_at

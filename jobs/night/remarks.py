@@ -1,0 +1,69 @@
+"""What a user should know about a night besides numbers, a line each. The ledger keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from filtering.consumption.offsets import BrokerOffsets
+from filtering.subscriptions.history import SubscriptionRow
+from jobs.night.broker import Broker
+from jobs.night.log_plan import LogPlan
+from jobs.night.night import NightOutcome
+
+NAMED = 20
+SYSTEM_GROUPS = frozenset(
+    {"TOOLS_CONSUMER", "SCHEDULE_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "__MONITOR_CONSUMER"}
+)
+SYSTEM_PREFIXES = ("CID_RMQ_SYS_", "CID_SYS_RMQ_", "CID_ONS")
+
+
+def log_remarks(broker: Broker, plan: LogPlan | None) -> list[str]:
+    """What a user should know about the log, a line each."""
+    remarks: list[str] = []
+    if plan is None:
+        return remarks
+    if plan.deleted is not None:
+        start, end = plan.deleted
+        remarks.append(
+            f"the broker deleted {end - start:,} bytes of its log (offsets {start:,} to {end:,}) before any night read "
+            "them: their messages are in no table"
+        )
+    if plan.cut:
+        remarks.append(
+            f"the log differs from offset {plan.cut:,} on from what was read: a broker cuts the end of its log when it "
+            "recovers. The messages from there on, and their deliveries, were replaced"
+        )
+    if plan.cut == 0:
+        remarks.append(f"a new epoch of {broker.name}: all earlier rows of it were replaced")
+    if plan.repaired:
+        remarks.append(f"{len(plan.repaired):,} damaged places of the log are readable now, and were read")
+    if plan.mended:
+        remarks.append(f"{len(plan.mended):,} messages with a damaged body got the right one")
+    return remarks
+
+
+def group_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], offsets: BrokerOffsets) -> Iterator[str]:
+    """Groups that do not keep up, and groups whose subscription nobody gave."""
+    behind = [f"{group.key[0]} on {group.key[1]}" for group in outcome.plan.groups if group.behind]
+    if behind:
+        yield (
+            f"behind: {len(behind)} groups that are online do not keep up, by their committed offsets; what lies beyond "
+            f"these is pending: {_listed(behind)}"
+        )
+    known = {row.consumer_group for row in history}
+    unknown = sorted({group for group, _ in offsets.committed if group not in known and not _is_system(group)})
+    if unknown:
+        yield (
+            f"subscription unknown: {len(unknown)} groups of consumerOffset.json have no subscription here, and were not "
+            f"replayed: {_listed(unknown)}"
+        )
+
+
+def _is_system(group: str) -> bool:
+    """Whether RocketMQ itself consumes so (MixAll.isSysConsumerGroup)."""
+    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_PREFIXES)
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

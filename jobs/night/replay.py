@@ -1,0 +1,187 @@
+"""What every group would get if it read the log today: the subscriptions in force at the end, over all messages."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+
+import numpy as np
+
+from filtering.consumer_filter_manager import Subscription
+from filtering.consumption.offsets import BrokerOffsets
+from filtering.consumption.plan import GroupNight
+from filtering.delivery.message_filter import message_filters
+from filtering.delivery.pull_window import PullWindow
+from filtering.subscriptions.events import Operation, SubscriptionEvent
+from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.in_force import in_force_at_the_end
+from jobs.night.changes import Changes
+from jobs.night.progress_rows import Part, ProgressRows, progress_rows
+from jobs.night.state import offset_batches
+from jobs.night.stored_task import read_stored
+from jobs.night.subscription_file import SubscriptionFile
+from jobs.night.work import QueueProgress, Result, TopicWork, Work
+from schemas.answers.facts import BrokerFacts
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.current_offsets import CURRENT_OFFSETS
+from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.delivery_stats import DELIVERY_STATS
+from schemas.delta.warehouse import Warehouse
+from schemas.errors import UsageError
+from schemas.ledger_check import open_warehouse
+from schemas.messages.stored_entries import stored_ranges
+from schemas.queue_progress import QUEUE_PROGRESS
+from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry
+from schemas.spark_tasks import Session, run_tasks
+from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, table_row
+
+WRITTEN = (
+    DELIVERY_BLOCKS, DELIVERY_STATS, CONSUMER_OFFSETS, CURRENT_OFFSETS, QUEUE_PROGRESS, SUBSCRIPTIONS,
+    SUBSCRIPTION_EVENTS,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ReplayReport:
+    """What a replay found: rows by table, and the messages and deliveries of each group in ``rows``."""
+
+    rows: ProgressRows
+    deliveries: int
+
+
+def check_target(into: Warehouse, source: Warehouse) -> None:
+    """Raises UsageError where the other warehouse holds facts."""
+    if into.storage.root == source.storage.root:
+        raise UsageError("--into is the warehouse itself: give another folder, so that facts and replays stay apart")
+    if any(entry.job != REPLAY for entry in open_warehouse(into)):
+        raise UsageError(f"{into.location} holds what nights found, not a replay: give another folder to --into")
+
+
+def replay(
+    facts: BrokerFacts,
+    subscriptions: SubscriptionFile | None,
+    stored: tuple[int, int],
+    into: Warehouse,
+    session: Session,
+) -> ReplayReport:
+    """Filters all messages stored in a time (ms, the second exclusive), and makes the result all that ``into`` holds.
+
+    ``subscriptions``: those that are not in force in ``facts`` are registered now; without a file nothing changes.
+    """
+    run = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    changes = Changes(into, facts.name, run)
+    events, in_force = _subscriptions(facts, subscriptions)
+    changes.create_missing(WRITTEN)
+    for table in WRITTEN:
+        changes.replace_rows(table, [])
+    windows: defaultdict[str, list[PullWindow]] = defaultdict(list)
+    valid_from = {(row.consumer_group, row.topic): row.valid_from for row in in_force}
+    for each in message_filters(in_force, facts.broker):
+        since = valid_from[each.consumer_group, each.topic]
+        windows[each.topic].append(PullWindow(each, since, *stored, available_at=facts.as_of))
+    topics = {topic: TopicWork.of(facts.broker, (), of_topic) for topic, of_topic in windows.items()}
+    folder = into.log(DELIVERY_BLOCKS).storage
+    work = Work(run, {DELIVERY_BLOCKS.name: folder}, topics, facts.broker.delay_levels)
+    result = _filter(facts, stored, work, session)
+    changes.add_files(DELIVERY_BLOCKS, result.files[DELIVERY_BLOCKS.name])
+    groups = [GroupNight((row.consumer_group, row.topic), is_consuming=True) for row in in_force]
+    rows = progress_rows(
+        {}, groups, BrokerOffsets(), [Part(windows, {}, result)], _queues(facts), {}, facts.as_of, (run, facts.name)
+    )
+    changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
+    changes.add_rows(CURRENT_OFFSETS, offset_batches(rows.topics, run))
+    changes.add_rows(DELIVERY_STATS, rows.stats.drop_columns(["broker_name"]).to_batches())
+    changes.add_rows(QUEUE_PROGRESS, [rows.progress])
+    changes.add_rows(SUBSCRIPTIONS, [SUBSCRIPTIONS.rows_batch([table_row(row) for row in in_force])])
+    changes.add_rows(SUBSCRIPTION_EVENTS, [SUBSCRIPTION_EVENTS.rows_batch(event_rows(events, 0, run))])
+    _commit(facts, changes, stored)
+    return ReplayReport(rows, result.deliveries)
+
+
+def _subscriptions(
+    facts: BrokerFacts, file: SubscriptionFile | None
+) -> tuple[Sequence[SubscriptionEvent], list[SubscriptionRow]]:
+    """The events, and the subscriptions in force after the last of them, of the file's groups where there is one."""
+    in_force = _in_force(facts, facts.history)
+    if file is None:
+        return facts.events, in_force
+    known = {(row.consumer_group, row.topic): row for row in in_force}
+    wanted = _in_force(facts, subscription_history(file.events.events, facts.broker, facts.expressions))
+    keys = {(row.consumer_group, row.topic) for row in wanted}
+    # What the file says differently from the warehouse is registered now: no bit map knows of it.
+    changed = [row for row in wanted if _says(row) != _says(known.get((row.consumer_group, row.topic)))]
+    events = (*facts.events, *(_registration(row, facts.as_of + 1) for row in changed))
+    history = subscription_history(events, facts.broker, facts.expressions)
+    return events, [row for row in _in_force(facts, history) if (row.consumer_group, row.topic) in keys]
+
+
+def _in_force(facts: BrokerFacts, history: Sequence[SubscriptionRow]) -> list[SubscriptionRow]:
+    return in_force_at_the_end(history, lambda: facts.as_of, facts.broker)
+
+
+def _says(row: SubscriptionRow | None) -> tuple[object, ...]:
+    if row is None:
+        return ()
+    return row.expression, row.expression_type, row.class_filter_mode, row.registered, row.sent_with_pull
+
+
+def _registration(row: SubscriptionRow, at: int) -> SubscriptionEvent:
+    """The event that makes a subscription the one in force."""
+    operation = Operation.PULL_SUBSCRIPTION if row.sent_with_pull else Operation.REGISTER
+    subscription = Subscription(
+        topic=row.topic,
+        expression=row.expression,
+        type=row.expression_type,
+        version=max(at, row.sub_version),
+        class_filter_mode=row.class_filter_mode,
+    )
+    return SubscriptionEvent(at, operation, row.consumer_group, (subscription,))
+
+
+def _filter(facts: BrokerFacts, stored: tuple[int, int], work: Work, session: Session) -> Result:
+    ranges = stored_ranges(lambda table: facts.warehouse.files(table, facts.name), stored=stored)
+    sizes = {file.path: file.size for file in facts.warehouse.files(COMMITLOG, facts.name)}
+    size = sum(sizes[path] for part in ranges for path in part.message_files)
+    commitlog, consumequeue = (facts.warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
+    read = partial(read_stored, commitlog=commitlog, consumequeue=consumequeue, work=work)
+    total = Result()
+    for result in run_tasks(ranges, read, size, session):
+        total.add(result)
+    return total
+
+
+def _queues(facts: BrokerFacts) -> dict[tuple[str, int], QueueProgress]:
+    """All entries that the queues ever had."""
+    rows = facts.rows(QUEUE_PROGRESS)
+    queues: dict[tuple[str, int], QueueProgress] = {}
+    for row in rows.to_pylist():
+        seen = QueueProgress(row["from_offset"], row["to_offset"], row["entries"], np.empty(0, np.int64))
+        known = queues.setdefault((row["topic"], row["queue_id"]), seen)
+        if known is not seen:
+            known.add(seen)
+    return queues
+
+
+def _commit(facts: BrokerFacts, changes: Changes, stored: tuple[int, int]) -> None:
+    changes.commit()
+    states = {table.name: changes.warehouse.log(table).state() for table in WRITTEN}
+    rows = {table.name: changes.rows(table) for table in WRITTEN if changes.rows(table)}
+    entry = LedgerEntry(
+        changes.run,
+        facts.name,
+        REPLAY,
+        facts.broker.changed,
+        {"warehouse": facts.warehouse.location, "stored_from": str(stored[0]), "stored_to": str(stored[1])},
+        input_versions={name: state.version for name, state in facts.last.tables.items()},
+        tables=states,
+        rows=rows,
+        as_of=facts.as_of,
+    )
+    ledger = Changes(changes.warehouse, facts.name, changes.run)
+    ledger.add_rows(RUN_LEDGER, [RUN_LEDGER.rows_batch([replace(entry).table_row()])])
+    ledger.commit()

@@ -1,0 +1,234 @@
+"""A run: the nights of some brokers, each from what is new to the commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from filtering.consumption.offsets import BrokerOffsets
+from filtering.sql92 import Expressions
+from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from jobs.night.broker import Broker
+from jobs.night.changes import Changes
+from jobs.night.events import NightEvents, merge_events, until
+from jobs.night.ledger_entry import ledger_entry
+from jobs.night.log_plan import LogPlan, ReadSoFar, plan_log
+from jobs.night.message_log import ingest_message_log
+from jobs.night.night import NewMessages, Night, NightOutcome
+from jobs.night.night_inputs import NightInputs, NightOptions, is_nothing_new, new_messages, redo_instant
+from jobs.night.redo import PastNight, delete_log_damage, plan_redo
+from jobs.night.rejected import replace_rejected
+from jobs.night.remarks import group_remarks, log_remarks
+from jobs.night.stages import Stage
+from jobs.night.state import BrokerState, read_state
+from schemas.commitlog import COMMITLOG
+from schemas.delta.table_rows import one_of
+from schemas.delta.warehouse import Warehouse
+from schemas.errors import UsageError
+from schemas.ledger_check import open_warehouse, undo_unfinished_run
+from schemas.quarantine import QUARANTINE
+from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry
+from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, table_row
+from schemas.tables import TABLES
+
+
+@dataclass(frozen=True)
+class NightReport:
+    """What a night did. ``outcome`` is None, and so is ``entry``, where nothing was new."""
+
+    broker: Broker
+    inputs: NightInputs
+    plan: LogPlan | None
+    state_before: BrokerState
+    outcome: NightOutcome | None = None
+    entry: LedgerEntry | None = None
+    history: Sequence[SubscriptionRow] = ()
+    seconds: float = 0.0
+
+    @property
+    def rows(self) -> Mapping[str, int]:
+        """The rows that the night added, by table."""
+        return self.entry.rows if self.entry else {}
+
+
+@dataclass
+class Run:
+    """Nights on one warehouse. ``session`` makes the Spark session when one is needed."""
+
+    warehouse: Warehouse
+    job: str
+    session: Callable[[], SparkSession]
+    expressions: Expressions = field(default_factory=Expressions)
+    entries: list[LedgerEntry] = field(default_factory=list)
+
+    def open(self) -> None:
+        """Checks the tables against the ledger, and undoes what an unfinished run committed. Raises UsageError."""
+        self.entries = open_warehouse(self.warehouse)
+        if any(entry.job == REPLAY for entry in self.entries):
+            raise UsageError(
+                f"{self.warehouse.location} holds a replay, which nights must not add to: give another folder"
+            )
+        undo_unfinished_run(self.warehouse, self.entries, self._next_run())
+
+    @property
+    def last(self) -> dict[str, LedgerEntry]:
+        """The last entry of each broker."""
+        return {entry.broker_name: entry for entry in self.entries}
+
+    def run_night(self, broker: Broker, inputs: NightInputs, options: NightOptions) -> NightReport:
+        """Adds what is new in the inputs to the tables, in one commit a table, the ledger's last. Raises UsageError."""
+        begun = time.monotonic()
+        entries = [entry for entry in self.entries if entry.broker_name == broker.name]
+        state = read_state(self.warehouse, entries)
+        plan = None
+        if inputs.snapshot is not None:
+            plan = plan_log(inputs.snapshot.segments, _read_so_far(state), self.warehouse, options.new_epoch)
+        known = BrokerState(()) if plan is not None and plan.cut == 0 else state
+        events = self._events(broker, known, inputs)
+        redo_from = redo_instant(known, broker, events, options)
+        fingerprints = inputs.fingerprints(options)
+        if is_nothing_new(state, plan, events, redo_from, fingerprints, broker, options.stages):
+            return NightReport(broker, inputs, plan, state, seconds=time.monotonic() - begun)
+        changes = Changes(self.warehouse, broker.name, self._next_run())
+        redo = plan_redo(state, plan.cut if plan else None, redo_from, changes)
+        state_before = redo.state
+        for past in redo.nights:
+            state_before = self._redo_night(broker, past, state_before, events.events, changes)
+        _forget_unsettled(state_before, plan, changes)
+        new = new_messages(inputs, plan, state_before, redo.rest, options.bodies)
+        if inputs.message_log is not None:
+            stored = ingest_message_log(inputs.message_log, changes, self.session())
+            new = replace(new, stored=stored, stored_in=changes.run) if stored is not None else new
+        offsets = inputs.snapshot.offsets if inputs.snapshot is not None else BrokerOffsets()
+        as_of = max(_end_of_night(inputs, events, changes), state_before.as_of or 0)
+        night = Night(
+            changes.run, broker.config, state_before, until(events.events, as_of), offsets, new, changes,
+            self.expressions, self.session, as_of, options.stages, options.hooks,
+        )  # fmt: skip
+        outcome = night.run()
+        history = subscription_history(events.events, broker.config, self.expressions)
+        if Stage.REGISTER in options.stages:
+            is_other_broker = known.last is None or known.last.broker != broker.config
+            _register(events, history, known, inputs, changes, is_other_broker or redo_from is not None)
+        remarks = [*log_remarks(broker, plan), *group_remarks(outcome, history, offsets)]
+        entry = ledger_entry(
+            changes, self.job, broker, fingerprints, state_before, plan, outcome, options.stages, as_of, remarks
+        )
+        entry = self._commit(changes, entry)
+        return NightReport(broker, inputs, plan, state, outcome, entry, history, time.monotonic() - begun)
+
+    def _next_run(self) -> str:
+        """When a run starts, UTC; greater than those of all earlier ones, even where the clock was set back."""
+        now = datetime.now(UTC)
+        if self.entries and self.entries[-1].run >= _iso(now):
+            now = datetime.fromisoformat(self.entries[-1].run) + timedelta(milliseconds=1)
+        return _iso(now)
+
+    def _events(self, broker: Broker, state: BrokerState, inputs: NightInputs) -> NightEvents:
+        file = inputs.subscriptions
+        given = file.events if file is not None else None
+        only = file is not None and file.filters_only
+        return merge_events(state.events, given, only, state.as_of, broker.config, self.expressions)
+
+    def _redo_night(
+        self,
+        broker: Broker,
+        past: PastNight,
+        state: BrokerState,
+        events: Sequence[SubscriptionEvent],
+        changes: Changes,
+    ) -> BrokerState:
+        """Runs an earlier night again, as of its own end and under its own name. Returns the state after it."""
+        as_of = past.entry.as_of or 0
+        stored = past.stored if past.stored[0] < past.stored[1] else None
+        night = Night(
+            past.entry.run, broker.config, state, until(events, as_of), past.offsets, NewMessages(stored=stored),
+            replace(changes, run=past.entry.run), self.expressions, self.session, as_of,
+        )  # fmt: skip
+        rows = night.run().rows
+        progress = pa.concat_tables([state.progress, pa.Table.from_batches([rows.progress])])
+        return BrokerState([*state.entries, past.entry], rows.topics, state.events, lambda: progress)
+
+    def _commit(self, changes: Changes, entry: LedgerEntry) -> LedgerEntry:
+        """Commits each table, and last the ledger."""
+        changes.commit()
+        states = {table.name: self.warehouse.log(table).state() for table in TABLES if self.warehouse.exists(table)}
+        rows = {table.name: changes.rows(table) for table in TABLES if changes.rows(table)}
+        complete = replace(entry, tables=states, rows=rows)
+        ledger = Changes(self.warehouse, entry.broker_name, entry.run)
+        ledger.add_rows(RUN_LEDGER, [RUN_LEDGER.rows_batch([complete.table_row()])])
+        ledger.commit()
+        self.entries.append(complete)
+        return complete
+
+
+def _read_so_far(state: BrokerState) -> ReadSoFar | None:
+    last = state.last
+    if last is None or last.ingested_to is None:
+        return None
+    ends = {
+        (topic, queue_id): end
+        for topic, offsets in state.topics.items()
+        for queue_id, end in zip(offsets.queue_ids, offsets.ends.tolist(), strict=True)
+    }
+    return ReadSoFar(last.broker_name, last.ingested_to, last.unsettled, ends)
+
+
+def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes) -> int:
+    """When the snapshot was taken, ms. Without one: the time of the last message, or of the last event of a message log."""
+    if inputs.snapshot is not None:
+        return inputs.snapshot.taken_at
+    last_stored = max((file.greatest["store_timestamp"] for file in changes.files(COMMITLOG)), default=0)
+    if inputs.message_log is None or not events.events:
+        return last_stored
+    return max(last_stored, events.events[-1].at)
+
+
+def _forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes) -> None:
+    """Removes quarantined bytes that this night reads again, and messages whose bodies were repaired."""
+    last = state.last
+    if plan is None or last is None or not changes.warehouse.exists(QUARANTINE):
+        return
+    if plan.ranges and plan.cut is None:
+        delete_log_damage(last.ingested_to or 0, None, changes)
+    for part in plan.repaired:
+        delete_log_damage(part.start, part.stop, changes)
+    if plan.mended:
+        files = [file for file in changes.files(COMMITLOG) if file.greatest.get("body_is_damaged", True)]
+        offsets = [part.start for part in plan.mended]
+        changes.delete_rows(COMMITLOG, [one_of("commitlog_offset", offsets)], files)
+
+
+def _register(
+    events: NightEvents,
+    history: Sequence[SubscriptionRow],
+    state: BrokerState,
+    inputs: NightInputs,
+    changes: Changes,
+    anew: bool,
+) -> None:
+    """Writes the subscriptions, the events that made them, and the lines that are no events.
+
+    ``anew``: the subscriptions may be other ones although the events are the same.
+    """
+    if inputs.subscriptions is not None:
+        replace_rejected(inputs.subscriptions.name, inputs.subscriptions.events.rejected, changes)
+    if not events.new and events.late_from is None and not anew:
+        return
+    changes.replace_rows(SUBSCRIPTIONS, [SUBSCRIPTIONS.rows_batch([table_row(row) for row in history])])
+    if events.late_from is not None:
+        rows = event_rows(events.events, 0, changes.run)
+        changes.replace_rows(SUBSCRIPTION_EVENTS, [SUBSCRIPTION_EVENTS.rows_batch(rows)])
+    elif events.new:
+        rows = event_rows(events.new, len(state.events), changes.run)
+        changes.add_rows(SUBSCRIPTION_EVENTS, [SUBSCRIPTION_EVENTS.rows_batch(rows)])
+
+
+def _iso(time: datetime) -> str:
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,116 @@
+"""A broker's store folder as a night finds it: its log, its queues, its consumers' offsets, its subscriptions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from filtering.consumption.offsets import BrokerOffsets, Key
+from schemas.rocketmq_store.commitlog_walk import Records, Walk, data_end
+from schemas.rocketmq_store.config_files import broker_name, read_consumer_offsets, read_topics
+from schemas.rocketmq_store.gather import longs
+from schemas.rocketmq_store.log_end import checkpoint
+from schemas.rocketmq_store.queue_index import QueueIndex
+from schemas.rocketmq_store.segments import Segment, segments
+from schemas.storage import Storage
+
+CONSUMER_FILTER = "config/consumerFilter.json"
+LAST_BYTES = 1 << 20
+DAY = 86_400_000
+MOST_IDLE = 366 * DAY
+"""ms: a time in the store that is further behind its last message is not believed."""
+
+
+@dataclass(frozen=True)
+class StoreSnapshot:
+    """``storage`` is a store folder, or the commitlog folder of one."""
+
+    storage: Storage
+
+    @cached_property
+    def segments(self) -> list[Segment]:
+        """Raises CommitLogError where there are none."""
+        return segments(self.storage)
+
+    def check(self) -> None:
+        """Raises CommitLogError where there is no log, OSError where it cannot be read."""
+        for segment in self.segments:
+            with segment.open():
+                pass
+
+    @cached_property
+    def taken_at(self) -> int:
+        """When the snapshot was taken at the earliest, ms: the latest time that something in it bears."""
+        last = self._last_store_timestamp()
+        others = (self.offsets.committed_at or 0, checkpoint(self.storage)[0])
+        return max(last, *(time for time in others if time < last + MOST_IDLE))
+
+    def _last_store_timestamp(self) -> int:
+        """The latest store time of the last messages, without times that a damaged record claims."""
+        for segment in reversed(self.segments):
+            end = data_end(segment)
+            if end > segment.offset:
+                walk = Walk(segment, max(segment.offset, end - LAST_BYTES), segment.end, end, synchronise=True)
+                found = [longs(piece.log, piece.at("store_timestamp")) for piece in walk if isinstance(piece, Records)]
+                if found:
+                    times = np.concatenate(found)
+                    return int(times[times <= np.median(times) + DAY].max())
+        return 0
+
+    @cached_property
+    def broker_name(self) -> str | None:
+        """brokerName, where the store tells it."""
+        return broker_name(read_topics(self.storage))
+
+    @cached_property
+    def consumer_filter(self) -> bytes | None:
+        """The broker's own list of SQL92 subscriptions."""
+        return self.storage.read(CONSUMER_FILTER)
+
+    @cached_property
+    def _committed(self) -> tuple[dict[Key, dict[int, int]], int | None]:
+        return read_consumer_offsets(self.storage) or ({}, None)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the committed offsets: whether consumers went on since the last night."""
+        committed, _ = self._committed
+        text = repr(sorted((key, sorted(queues.items())) for key, queues in committed.items()))
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    @cached_property
+    def offsets(self) -> BrokerOffsets:
+        """What the snapshot tells of queues and consumers."""
+        committed, committed_at = self._committed
+        index, log_start = QueueIndex(self.storage), self.segments[0].offset
+        min_offsets: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        queue_ids: defaultdict[str, set[int]] = defaultdict(set)
+        for topic, queue_id in index.queues:
+            min_offsets[topic][queue_id] = index.min_offset(topic, queue_id, log_start)
+            queue_ids[topic].add(queue_id)
+        for topic, queues in read_topics(self.storage).items():
+            if topic in queue_ids:
+                queue_ids[topic] |= set(range(queues))
+
+        def stored_at(topic: str, queue_id: int, offset: int) -> int | None:
+            entry = index.entry(topic, queue_id, offset)
+            return None if entry is None else self._stored_at(entry.commitlog_offset)
+
+        known = {topic: frozenset(of_topic) for topic, of_topic in queue_ids.items()}
+        return BrokerOffsets(committed, committed_at, min_offsets, known, stored_at, is_whole=log_start == 0)
+
+    def _stored_at(self, commitlog_offset: int) -> int | None:
+        """The store time (ms) of the message at a physical offset; 0 where it was deleted, None where it is damaged."""
+        if commitlog_offset < self.segments[0].offset:
+            return 0
+        for segment in self.segments:
+            if segment.offset <= commitlog_offset < segment.end:
+                walk = Walk(segment, commitlog_offset, commitlog_offset + 1, segment.end, chunk_bytes=1 << 12)
+                piece = next(iter(walk), None)
+                if isinstance(piece, Records):
+                    return int(longs(piece.log, piece.at("store_timestamp"))[0])
+        return None

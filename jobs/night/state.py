@@ -1,0 +1,166 @@
+"""What earlier nights left of one broker: how far its log was read, and how far each group got."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filtering.consumption.offsets import UNKNOWN, OffsetsSoFar, TopicOffsets
+from filtering.subscriptions.event_lines import parse_event
+from filtering.subscriptions.events import SubscriptionEvent
+from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.current_offsets import CURRENT_OFFSETS
+from schemas.delta.aggregates import greatest
+from schemas.delta.table import Table
+from schemas.delta.table_rows import Where, sorted_by, within
+from schemas.delta.warehouse import Warehouse
+from schemas.queue_progress import QUEUE_PROGRESS
+from schemas.run_ledger import LedgerEntry
+from schemas.subscriptions import SUBSCRIPTION_EVENTS
+
+
+@dataclass(frozen=True)
+class BrokerState:
+    """``entries``: the ledger's, of this broker. ``read_progress`` gives rows of queue_progress."""
+
+    entries: Sequence[LedgerEntry]
+    topics: dict[str, TopicOffsets] = field(default_factory=dict)
+    events: tuple[SubscriptionEvent, ...] = ()
+    read_progress: Callable[[], pa.Table] = QUEUE_PROGRESS.file_schema.empty_table
+
+    @property
+    def last(self) -> LedgerEntry | None:
+        return self.entries[-1] if self.entries else None
+
+    @property
+    def as_of(self) -> int | None:
+        """The end of the last night, ms."""
+        return self.last.as_of if self.last else None
+
+    @property
+    def offsets(self) -> OffsetsSoFar:
+        return OffsetsSoFar(self.as_of, self.topics)
+
+    @cached_property
+    def progress(self) -> pa.Table:
+        """Rows of queue_progress in the order of the runs. Only backlogs need them, so they are read on demand."""
+        return sorted_by(self.read_progress(), "run")
+
+    def first_run_with(self, topic: str, queue_id: int, offset: int) -> str | None:
+        """The run that read the entry at a queue offset; None where none did."""
+        ends, runs = self._runs.get((topic, queue_id), ([], []))
+        at = bisect_right(ends, offset)
+        return runs[at] if at < len(runs) else None
+
+    @cached_property
+    def _runs(self) -> dict[tuple[str, int], tuple[list[int], list[str]]]:
+        """By queue: where each run's entries end, and the run."""
+        found: defaultdict[tuple[str, int], tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
+        columns = (self.progress[name].to_pylist() for name in ("topic", "queue_id", "to_offset", "run"))
+        for topic, queue_id, end, run in zip(*columns, strict=True):
+            ends, runs = found[topic, queue_id]
+            ends.append(end)
+            runs.append(run)
+        return found
+
+
+def read_state(warehouse: Warehouse, entries: Sequence[LedgerEntry]) -> BrokerState:
+    """The state after the last of some entries of one broker."""
+    if not entries:
+        return BrokerState(())
+    name = entries[0].broker_name
+    rows = _rows(warehouse, CURRENT_OFFSETS, name)
+    ends = _queue_ends(rows, "queue_end")
+    offsets = rows.filter(pc.is_valid(rows["consumer_group"]))
+    return BrokerState(
+        entries,
+        _topic_offsets(offsets, ends),
+        _read_events(warehouse, name),
+        lambda: _rows(warehouse, QUEUE_PROGRESS, name),
+    )
+
+
+def read_state_before(warehouse: Warehouse, entries: Sequence[LedgerEntry], run: str) -> BrokerState:
+    """The state before a run of a broker, from the history of offsets."""
+    name = entries[0].broker_name
+    earlier = [within("run", below=run)]
+    progress = _rows(warehouse, QUEUE_PROGRESS, name, earlier)
+    offsets = _rows(warehouse, CONSUMER_OFFSETS, name, earlier)
+    return BrokerState(
+        [entry for entry in entries if entry.run < run],
+        _topic_offsets(offsets, _queue_ends(progress, "to_offset")),
+        _read_events(warehouse, name),
+        lambda: progress,
+    )
+
+
+def offset_batches(topics: dict[str, TopicOffsets], run: str) -> list[pa.RecordBatch]:
+    """The offsets as rows of current_offsets, topic by topic."""
+    return [_offset_batch(topic, offsets, run) for topic, offsets in topics.items()]
+
+
+def _offset_batch(topic: str, offsets: TopicOffsets, run: str) -> pa.RecordBatch:
+    queues = len(offsets.queue_ids)
+    groups: list[str | None] = list(offsets.groups) or [None]
+    rows = queues * len(groups)
+    told_to, committed = (array.reshape(-1) for array in (offsets.told_to, offsets.committed))
+    unknown = np.full(rows if not offsets.groups else 0, UNKNOWN, np.int64)
+    told_to, committed = np.append(told_to, unknown), np.append(committed, unknown)
+    columns = {
+        "consumer_group": pa.array(groups, pa.string()).take(pa.array(np.repeat(np.arange(len(groups)), queues))),
+        "topic": pa.repeat(topic, rows),
+        "queue_id": pa.array(np.tile(np.array(offsets.queue_ids, np.int32), len(groups))),
+        "queue_end": pa.array(np.tile(offsets.ends, len(groups))),
+        "told_to": pa.array(told_to, mask=told_to == UNKNOWN),
+        "committed": pa.array(committed, mask=committed == UNKNOWN),
+        "run": pa.repeat(run, rows),
+    }
+    return CURRENT_OFFSETS.batch(columns, rows)
+
+
+def _read_events(warehouse: Warehouse, broker_name: str) -> tuple[SubscriptionEvent, ...]:
+    lines = sorted_by(_rows(warehouse, SUBSCRIPTION_EVENTS, broker_name), "number")["event"].to_pylist()
+    return tuple(parse_event(line) for line in lines)
+
+
+def _queue_ends(rows: pa.Table, column: str) -> dict[str, dict[int, int]]:
+    """By topic and queue id, the greatest value of a column."""
+    ends: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for (topic, queue_id), end in greatest(rows, ["topic", "queue_id"], column).items():
+        ends[topic][queue_id] = end
+    return dict(ends)
+
+
+def _rows(warehouse: Warehouse, table: Table, broker_name: str, where: Where = ()) -> pa.Table:
+    files = warehouse.files(table, broker_name)
+    return warehouse.rows(table, where=where, files=files)
+
+
+def _topic_offsets(rows: pa.Table, ends: dict[str, dict[int, int]]) -> dict[str, TopicOffsets]:
+    """The last row of each group and queue."""
+    rows = sorted_by(rows, "run").combine_chunks()
+    topics = rows["topic"].combine_chunks().dictionary_encode()
+    offsets = {topic: TopicOffsets.empty(of_queues, ()) for topic, of_queues in ends.items()}
+    for code, topic in enumerate(topics.dictionary.to_pylist()):
+        of_topic = rows.filter(pa.array(topics.indices.to_numpy() == code))
+        groups = of_topic["consumer_group"].combine_chunks().dictionary_encode()
+        known = TopicOffsets.empty(ends.get(topic, {}), groups.dictionary.to_pylist())
+        columns = np.searchsorted(known.queue_ids, of_topic["queue_id"].to_numpy())
+        # Of several rows for one place NumPy keeps the last.
+        places = groups.indices.to_numpy(), columns
+        known.told_to[places] = of_topic["told_to"].fill_null(UNKNOWN).to_numpy()
+        known.committed[places] = of_topic["committed"].fill_null(UNKNOWN).to_numpy()
+        offsets[topic] = known
+    return offsets
+
+
+def entries_of(entries: Iterable[LedgerEntry], broker_name: str) -> list[LedgerEntry]:
+    """The ledger's entries of one broker."""
+    return [entry for entry in entries if entry.broker_name == broker_name]

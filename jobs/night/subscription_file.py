@@ -1,0 +1,43 @@
+"""A file of subscriptions, read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from filtering.subscriptions.events import SubscriptionEvents, in_order
+from filtering.subscriptions.sources import is_consumer_filter, parse_subscriptions
+
+
+@dataclass(frozen=True)
+class SubscriptionFile:
+    """``digest`` is of its bytes. ``filters_only``: it is a consumerFilter.json, which tells of SQL92 filters only."""
+
+    name: str
+    digest: str
+    events: SubscriptionEvents
+    filters_only: bool
+
+
+def read_subscriptions(name: str, content: bytes) -> SubscriptionFile:
+    """The subscriptions in the content of a file."""
+    text = content.decode("utf-8", "replace")
+    return SubscriptionFile(
+        name, hashlib.sha256(content).hexdigest(), parse_subscriptions(text), is_consumer_filter(text)
+    )
+
+
+def together(files: Sequence[SubscriptionFile] | None) -> SubscriptionFile | None:
+    """Several files as one. They are a snapshot if all of them are."""
+    if not files:
+        return None
+    if len(files) == 1:
+        return files[0]
+    events = SubscriptionEvents(
+        in_order(event for file in files for event in file.events.events),
+        tuple(line for file in files for line in file.events.rejected),
+        all(file.events.is_snapshot for file in files),
+    )
+    digest = hashlib.sha256("".join(file.digest for file in files).encode()).hexdigest()
+    return SubscriptionFile(files[0].name, digest, events, all(file.filters_only for file in files))

@@ -1,0 +1,144 @@
+"""The work of one task of a night, and what came of it. Both travel between driver and workers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from filtering.broker_config import BrokerConfig
+from filtering.delivery.calc_bit_map import FilterDataInForce
+from filtering.delivery.delivery_blocks import recipients
+from filtering.delivery.filter_hooks import Hook
+from filtering.delivery.pull_window import PullWindow, UncertainChange
+from filtering.delivery.topic_filters import TopicFilters
+from schemas.delta.data_files import DataFile
+from schemas.delta.table import Table
+from schemas.storage import Storage
+
+Int64s = NDArray[np.int64]
+NO_INSTANTS = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class TopicWork:
+    """What is to be done for the entries of one topic. ``recipients``: a RECIPIENT for each window of ``filters``.
+
+    ``instants`` (ms, ascending): times at which it must be known how far each queue went. ``hooks``: the filter hooks
+    of a window's client, by the window's number.
+    """
+
+    filters: TopicFilters
+    recipients: pa.StructArray
+    instants: Int64s
+    hooks: Mapping[int, Sequence[Hook]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        broker: BrokerConfig,
+        filter_data: Sequence[FilterDataInForce] = (),
+        windows: Sequence[PullWindow] = (),
+        changes: Sequence[UncertainChange] = (),
+        instants: Int64s = NO_INSTANTS,
+        hooks: Mapping[tuple[str, str], Sequence[Hook]] | None = None,
+    ) -> TopicWork:
+        """``hooks``: by consumer group and topic."""
+        keys = [(window.consumer_group, window.topic) for window in windows]
+        hooks = hooks or {}
+        return cls(
+            TopicFilters(broker.bloom_filter.m, filter_data, windows, changes),
+            recipients(
+                [window.consumer_group for window in windows],
+                [window.subscription_from for window in windows],
+                [window.available_at for window in windows],
+            ),
+            instants,
+            {number: hooks[key] for number, key in enumerate(keys) if key in hooks},
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What a worker needs to know. ``tables``: the folder of each table, by name; only those are written."""
+
+    run: str
+    tables: Mapping[str, Storage]
+    topics: Mapping[str, TopicWork]
+    delay_levels: tuple[int, ...]
+
+    def wanted(self) -> dict[str, tuple[str, ...]]:
+        """By topic, the properties that filters read."""
+        return {topic: work.filters.properties for topic, work in self.topics.items()}
+
+
+@dataclass
+class QueueProgress:
+    """The entries of one queue that were seen: the first offset, the offset after the last one, and how many.
+
+    ``ends`` are the offsets after the last entry stored before each of the topic's instants, 0 without any.
+    """
+
+    first: int
+    end: int
+    entries: int
+    ends: Int64s
+
+    def add(self, other: QueueProgress) -> None:
+        self.first, self.end = min(self.first, other.first), max(self.end, other.end)
+        self.entries += other.entries
+        self.ends = np.maximum(self.ends, other.ends)
+
+
+@dataclass
+class TopicCounts:
+    """The Outcome counts of one topic, by queue id, added up."""
+
+    by_queue: dict[int, tuple[Int64s, Int64s, Int64s]] = field(default_factory=dict)
+    """By queue id: scanned (windows), counts (windows x COUNTS), uncertain (changes)."""
+
+    def add(self, queue_id: int, scanned: Int64s, counts: Int64s, uncertain: Int64s) -> None:
+        known = self.by_queue.get(queue_id)
+        if known is None:
+            self.by_queue[queue_id] = scanned, counts, uncertain
+        else:
+            for total, more in zip(known, (scanned, counts, uncertain), strict=True):
+                total += more
+
+
+@dataclass
+class Result:
+    """What a worker made. ``files`` and ``rows`` are by table name."""
+
+    files: defaultdict[str, list[DataFile]] = field(default_factory=lambda: defaultdict(list))
+    queues: dict[tuple[str, int], QueueProgress] = field(default_factory=dict)
+    counts: defaultdict[str, TopicCounts] = field(default_factory=lambda: defaultdict(TopicCounts))
+    messages: int = 0
+    damaged_bodies: int = 0
+    deliveries: int = 0
+
+    def rows(self, table: Table) -> int:
+        return sum(file.rows for file in self.files[table.name])
+
+    def add(self, other: Result) -> None:
+        """Adds what another worker made for the same work."""
+        self.add_totals(other)
+        for name, files in other.files.items():
+            self.files[name] += files
+        for queue, progress in other.queues.items():
+            known = self.queues.setdefault(queue, progress)
+            if known is not progress:
+                known.add(progress)
+        for topic, counts in other.counts.items():
+            for queue_id, arrays in counts.by_queue.items():
+                self.counts[topic].add(queue_id, *arrays)
+
+    def add_totals(self, other: Result) -> None:
+        """Adds the numbers that do not depend on windows."""
+        self.messages += other.messages
+        self.damaged_bodies += other.damaged_bodies
+        self.deliveries += other.deliveries

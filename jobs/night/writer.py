@@ -1,0 +1,182 @@
+"""What a worker makes of some messages: rows of commitlog, consumequeue and delivery_blocks, and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_CLIENT, DROPPED_BY_HOOK
+from filtering.delivery.delivery_blocks import block_matches, block_rows
+from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY, Entries
+from filtering.delivery.filter_hooks import after_hooks
+from filtering.delivery.match_sets import MatchSets
+from filtering.delivery.topic_filters import Outcome
+from filtering.delivery.window_loops import COUNTS
+from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, entry_tags_codes, tags_codes
+from jobs.night.work import QueueProgress, Result, TopicWork, Work
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.delta.data_files import DataFileWriter
+from schemas.messages.columns import Messages, concat
+from schemas.messages.commitlog_rows import store_dates
+from schemas.messages.stored_entries import MESSAGES_AT_ONCE
+from schemas.quarantine import QUARANTINE
+
+DELIVERED_COUNT = COUNTS.index("delivered")
+TABLES = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE)
+
+
+class NightWriter:
+    """Collects messages until there are enough to be filtered together, and writes files of the tables."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._writers = {
+            table.name: DataFileWriter(table, work.tables[table.name]) for table in TABLES if table.name in work.tables
+        }
+        self._waiting: list[Messages] = []
+        self._waiting_rows: list[pa.RecordBatch] = []
+        self.result = Result()
+
+    def add(self, messages: Messages, rows: pa.RecordBatch | None = None) -> None:
+        """Messages in the order of the log; ``rows`` are they as rows of commitlog, None where those are there."""
+        self._waiting.append(messages)
+        if rows is not None:
+            self._waiting_rows.append(rows)
+            self.result.damaged_bodies += rows["body_is_damaged"].true_count
+        if sum(map(len, self._waiting)) >= MESSAGES_AT_ONCE:
+            self._flush()
+
+    def quarantine(self, rows: Sequence[Mapping[str, object]]) -> None:
+        """Rows of quarantine, without the run."""
+        self._writers[QUARANTINE.name].write([QUARANTINE.rows_batch([{**row, "run": self._work.run} for row in rows])])
+
+    def filter(self, entries: Entries) -> None:
+        """Entries that are in the table already."""
+        work = self._work.topics.get(entries.topic)
+        if work is not None and len(entries):
+            self._deliver(entries, work, work.filters.run(entries))
+
+    def close(self) -> Result:
+        self._flush()
+        for name, writer in self._writers.items():
+            self.result.files[name] += writer.close()
+        return self.result
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        messages = concat(self._waiting)
+        if self._waiting_rows:
+            self._writers[COMMITLOG.name].write(self._waiting_rows)
+        self._waiting, self._waiting_rows = [], []
+        self.result.messages += len(messages)
+        if CONSUMEQUEUE.name in self._writers:
+            rows = [self._dispatch(entries) for entries in entries_of(messages, self._work)]
+            if rows:
+                self._writers[CONSUMEQUEUE.name].write(rows)
+
+    def _dispatch(self, entries: Entries) -> pa.RecordBatch:
+        """The entries as rows of consumequeue; who gets their messages is written on the way."""
+        work = self._work.topics.get(entries.topic)
+        bit_maps = None
+        if work is not None:
+            outcome = work.filters.run(entries)
+            bit_maps = outcome.bit_maps
+            self._deliver(entries, work, outcome)
+        self._note_queues(entries, work)
+        columns = {
+            "topic": pa.repeat(entries.topic, len(entries)),
+            "queue_id": pa.array(entries.queue_id),
+            "queue_offset": pa.array(entries.queue_offset),
+            "commitlog_offset": pa.array(entries.commitlog_offset),
+            "size": pa.array(entries.size),
+            "tags_code": pa.array(entries.tags_code),
+            "store_timestamp": pa.array(entries.store_timestamp),
+            "store_date": store_dates(entries.store_timestamp),
+            "run": pa.repeat(self._work.run, len(entries)),
+        }
+        if bit_maps is not None:
+            columns["filter_bit_map"] = bit_maps
+        return CONSUMEQUEUE.batch(columns, len(entries))
+
+    def _deliver(self, entries: Entries, work: TopicWork, outcome: Outcome) -> None:
+        delivered, dropped = outcome.delivered, MatchSets.of([], len(entries))
+        if work.hooks and entries.rows is not None:
+            delivered, dropped = after_hooks(delivered, work.hooks, entries.rows)
+        matches = pa.concat_arrays(
+            [
+                block_matches(delivered, DELIVERED, work.recipients),
+                block_matches(outcome.dropped_by_client, DROPPED_BY_CLIENT, work.recipients),
+                block_matches(dropped, DROPPED_BY_HOOK, work.recipients),
+            ]
+        )
+        dropped_by_hook = _count_dropped(dropped, outcome, entries)
+        outcome.counts[:, :, DELIVERED_COUNT] -= dropped_by_hook
+        self.result.deliveries += int(outcome.counts[:, :, DELIVERED_COUNT].sum())
+        for row in block_rows(entries, matches):
+            self._writers[DELIVERY_BLOCKS.name].write(
+                [DELIVERY_BLOCKS.batch(row | {"run": pa.array([self._work.run])}, 1)]
+            )
+        counts = self.result.counts[entries.topic]
+        for i, queue_id in enumerate(outcome.queue_ids.tolist()):
+            counts.add(
+                queue_id,
+                outcome.scanned[outcome.mask_of, i],
+                np.column_stack([outcome.counts[:, i], dropped_by_hook[:, i]]),
+                outcome.uncertain[:, i].copy(),
+            )
+
+    def _note_queues(self, entries: Entries, work: TopicWork | None) -> None:
+        instants = work.instants if work is not None else np.empty(0, np.int64)
+        queue_ids, bounds = entries.queue_bounds()
+        for queue_id, begin, end in zip(queue_ids.tolist(), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            offsets, times = entries.queue_offset[begin:end], entries.store_timestamp[begin:end]
+            ends = [int(offsets[times < instant].max(initial=-1)) + 1 for instant in instants.tolist()]
+            seen = QueueProgress(int(offsets[0]), int(offsets[-1]) + 1, end - begin, np.array(ends, np.int64))
+            known = self.result.queues.setdefault((entries.topic, queue_id), seen)
+            if known is not seen:
+                known.add(seen)
+
+
+def entries_of(messages: Messages, work: Work) -> Iterable[Entries]:
+    """The consume queue entries of messages, topic by topic: those of half transactions and rolled back ones have none."""
+    has_entry = ~np.isin(messages.sys_flag & TRANSACTION_FLAGS, WITHOUT_ENTRY)
+    for topic in sorted(messages.topics):
+        rows = np.flatnonzero(messages.of_topic(topic) & has_entry)
+        rows = rows[np.lexsort((messages.queue_offset[rows], messages.queue_id[rows]))]
+        if not len(rows):
+            continue
+        store_timestamps = messages.store_timestamp[rows]
+        tags = messages.named["TAGS"].take(pa.array(rows))
+        codes = tags_codes(tags)
+        delays = messages.property(DELAY_PROPERTY, rows) if topic == SCHEDULE_TOPIC else None
+        if delays is not None:
+            scheduled = pa.repeat(topic, len(rows)), tags, delays.text_of_each(), pa.array(store_timestamps)
+            codes = entry_tags_codes(*scheduled, work.delay_levels)
+        of_topic = work.topics.get(topic)
+        names = of_topic.filters.properties if of_topic is not None else ()
+        found = {name: messages.property(name, rows) for name in names}
+        yield Entries(
+            topic,
+            messages.queue_id[rows],
+            messages.queue_offset[rows],
+            messages.commitlog_offset[rows],
+            messages.store_size[rows],
+            codes.to_numpy(),
+            store_timestamps,
+            {name: column for name, column in found.items() if column is not None},
+        )
+
+
+def _count_dropped(dropped: MatchSets, outcome: Outcome, entries: Entries) -> NDArray[np.int64]:
+    """Windows x queues: the messages that a hook dropped."""
+    counts = np.zeros(outcome.counts.shape[:2], np.int64)
+    _, bounds = entries.queue_bounds()
+    for each in dropped:
+        counts[list(each.windows)] = np.diff(np.searchsorted(each.positions, bounds))
+    return counts

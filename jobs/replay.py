@@ -1,0 +1,56 @@
+"""replay: what every group would get if it read the whole log today, into a warehouse of its own.
+
+Nights find what happened, each message under the subscription of its time. A replay is the other reading: all stored
+messages under the subscriptions that are in force now, or those of a file.
+"""
+
+from __future__ import annotations
+
+from jobs.cli import application, options
+from jobs.cli.application import Parser
+from jobs.cli.text import printable
+
+EXAMPLES = (
+    "--warehouse /data/mqsieve --into /tmp/replay",
+    "--warehouse /data/mqsieve --subscriptions new.yaml --from 1795237513466 --into /tmp/replay",
+)
+
+
+def parser() -> Parser:
+    parser = Parser("replay", __doc__, EXAMPLES)
+    options.add_answer(parser)
+    options.add_subscriptions(parser, "those in force at the end of the last night")
+    parser.add_argument("--from", dest="stored_from", type=int, metavar="MS", help="only messages stored then or later")
+    parser.add_argument("--to", dest="stored_to", type=int, metavar="MS", help="only messages stored before")
+    parser.add_argument(
+        "--into",
+        required=True,
+        metavar="DIR",
+        help="folder of the warehouse to write; an older replay in it is replaced",
+    )
+    return parser
+
+
+def main(arguments: list[str]) -> None:
+    chosen = parser().parse_args(arguments)
+    from filtering.delivery.pull_window import BEGINNING, FOREVER
+    from jobs.night.replay import check_target, replay
+
+    subscriptions = options.subscriptions_of(chosen.subscriptions)
+    stored = (
+        BEGINNING if chosen.stored_from is None else chosen.stored_from,
+        FOREVER if chosen.stored_to is None else chosen.stored_to,
+    )
+    facts = options.facts_of(chosen)
+    into = options.warehouse_of(chosen.into)
+    check_target(into, facts.warehouse)
+    with into.writing():
+        report = replay(facts, subscriptions, stored, into, options.session_of())
+    print(
+        f"{report.deliveries:,} deliveries; the tables are in {printable(into.location)}; to write one as JSON lines:"
+    )
+    print(f"  ./spark-submit.sh export deliveries --warehouse {printable(into.location)} --output deliveries.jsonl")
+
+
+if __name__ == "__main__":
+    application.run(main)

@@ -1,0 +1,101 @@
+"""Tables as readers see them, batch by batch, without a Spark session."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.commitlog import COMMITLOG, VIEW
+from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.delivery_pairs import PAIRS, pairs_of
+from schemas.delta.delta_log import StoredFile
+from schemas.delta.table import Table
+from schemas.delta.table_rows import filtered, one_of
+from schemas.delta.warehouse import Warehouse
+from schemas.errors import UsageError
+from schemas.messages.message_view import file_columns, view
+from schemas.run_ledger import RUN_LEDGER
+from schemas.tables import TABLES
+
+DELIVERIES = "deliveries"
+EXPORTED = {table.name: table for table in (*TABLES, RUN_LEDGER) if table is not DELIVERY_BLOCKS}
+NAMES = (*EXPORTED, DELIVERIES)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which rows and columns; None: all."""
+
+    broker_name: str | None = None
+    groups: Collection[str] | None = None
+    topics: Collection[str] | None = None
+    columns: Sequence[str] | None = None
+
+
+def columns_of(name: str) -> tuple[str, ...]:
+    """The columns of a table as readers see it."""
+    if name == DELIVERIES:
+        return ("consumer_group", "broker_name", *PAIRS.names[1:])
+    return VIEW if name == COMMITLOG.name else tuple(EXPORTED[name].schema.names)
+
+
+def batches_of(warehouse: Warehouse, name: str, selection: Selection) -> Iterator[pa.RecordBatch]:
+    """The rows of a table, by broker and in the order of the files. Raises UsageError."""
+    known = columns_of(name)
+    columns = list(selection.columns or known)
+    if unknown := [column for column in columns if column not in known]:
+        raise UsageError(f"{name} has no column {', '.join(unknown)}; it has {', '.join(known)}")
+    for kind, given in (("consumer_group", selection.groups), ("topic", selection.topics)):
+        if given is not None and kind not in known:
+            raise UsageError(f"{name} has no {kind} to select by")
+    table = DELIVERY_BLOCKS if name == DELIVERIES else EXPORTED[name]
+    if not warehouse.exists(table):
+        raise UsageError(f"{warehouse.location} has no {name} yet: run ./spark-submit.sh nightly --warehouse … first")
+    for file in sorted(warehouse.log(table).files, key=_order):
+        if selection.broker_name is None or file.broker_name in (None, selection.broker_name):
+            for rows in _rows(warehouse, table, file, selection, columns):
+                yield from rows.select(columns).to_batches()
+
+
+def _order(file: StoredFile) -> tuple[str, int, str]:
+    least = file.least.get("commitlog_offset", file.least.get("first_store_timestamp", 0))
+    return file.broker_name or "", least, str(file.least.get("run", "")) + file.path
+
+
+def _rows(
+    warehouse: Warehouse, table: Table, file: StoredFile, selection: Selection, columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    if selection.topics is not None and not any(file.may_have("topic", topic, topic) for topic in selection.topics):
+        return
+    with warehouse.log(table).storage.file_system.open_input_file(file.path) as source:
+        parquet = pq.ParquetFile(source)
+        for group in range(parquet.metadata.num_row_groups):
+            for rows in _readers_view(parquet, group, table, selection, columns):
+                if table.partition_by and "broker_name" in columns:
+                    rows = rows.append_column("broker_name", pa.repeat(file.broker_name, len(rows)))
+                yield rows
+
+
+def _readers_view(
+    parquet: pq.ParquetFile, group: int, table: Table, selection: Selection, columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    """The rows of a row group as readers see them, without broker_name."""
+    chosen = [name for name in columns if name not in table.partition_by]
+    filters = {"topic": selection.topics, "consumer_group": selection.groups}
+    needed = dict.fromkeys(chosen) | dict.fromkeys(name for name, given in filters.items() if given is not None)
+    if table is DELIVERY_BLOCKS:
+        blocks = _where(parquet.read_row_group(group, use_threads=False), "topic", selection.topics)
+        yield from (pa.Table.from_batches([batch]) for batch in pairs_of(blocks, selection.groups))
+        return
+    of_files = file_columns(list(needed)) if table is COMMITLOG else list(needed)
+    rows = parquet.read_row_group(group, [name for name in of_files if name in table.file_schema.names], False)
+    for name, given in filters.items():
+        rows = _where(rows, name, given)
+    yield view(rows, list(needed)) if table is COMMITLOG else rows
+
+
+def _where(rows: pa.Table, column: str, values: Collection[str] | None) -> pa.Table:
+    return rows if values is None else filtered(rows, [one_of(column, values)])

@@ -1,0 +1,132 @@
+"""What the tables hold of one broker, as questions need it. Nothing here starts Spark."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filtering.broker_config import BrokerConfig
+from filtering.sql92 import Expressions
+from filtering.subscriptions.event_lines import parse_event
+from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.in_force import in_force_at
+from schemas.current_offsets import CURRENT_OFFSETS
+from schemas.delta.table import Table
+from schemas.delta.table_rows import Where, one_of, sorted_by
+from schemas.delta.warehouse import Warehouse
+from schemas.errors import UsageError
+from schemas.ledger_check import open_warehouse
+from schemas.run_ledger import LedgerEntry
+from schemas.subscriptions import SUBSCRIPTION_EVENTS
+
+
+@dataclass(frozen=True)
+class BrokerFacts:
+    """``entries`` are the ledger's of the broker, in order; there is at least one."""
+
+    warehouse: Warehouse
+    entries: Sequence[LedgerEntry]
+    expressions: Expressions = field(default_factory=Expressions)
+
+    @property
+    def last(self) -> LedgerEntry:
+        return self.entries[-1]
+
+    @property
+    def name(self) -> str:
+        return self.last.broker_name
+
+    @cached_property
+    def broker(self) -> BrokerConfig:
+        """The switches that the last run replayed."""
+        return self.last.broker
+
+    @property
+    def history_is_incomplete(self) -> bool:
+        """Whether subscriptions came from a snapshot: what was in force before it is not known."""
+        return "history" in self.last.inputs
+
+    @property
+    def as_of(self) -> int:
+        """The end of the last night, ms."""
+        return self.last.as_of or 0
+
+    def rows(self, table: Table, columns: Sequence[str] | None = None, where: Where = ()) -> pa.Table:
+        """The rows of the broker."""
+        return self.warehouse.rows(table, columns, where, self.warehouse.files(table, self.name))
+
+    def rows_of_runs(self, table: Table, runs: Sequence[str], columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of the broker that some runs added."""
+        files = [
+            file
+            for file in self.warehouse.files(table, self.name)
+            if any(file.may_have("run", run, run) for run in runs)
+        ]
+        return self.warehouse.rows(table, columns, [one_of("run", runs)], files)
+
+    @cached_property
+    def events(self) -> tuple[SubscriptionEvent, ...]:
+        """All subscription events, in order."""
+        lines = sorted_by(self.rows(SUBSCRIPTION_EVENTS, ["number", "event"]), "number")["event"].to_pylist()
+        return tuple(parse_event(line) for line in lines)
+
+    @cached_property
+    def history(self) -> list[SubscriptionRow]:
+        """The history of subscriptions."""
+        return subscription_history(self.events, self.broker, self.expressions)
+
+    def in_force(self, instant: int | None = None) -> list[SubscriptionRow]:
+        """The subscriptions in force at an instant (ms); None: after the last night and the last event."""
+        last = max(self.as_of, self.events[-1].at if self.events else 0)
+        return in_force_at(self.history, last if instant is None else instant)
+
+    def subscriptions_of(self, consumer_group: str) -> list[SubscriptionRow]:
+        """The history of one group. Raises UsageError where the group never subscribed."""
+        found = [row for row in self.history if row.consumer_group == consumer_group]
+        if not found:
+            raise UsageError(
+                f"{consumer_group} has no subscription in {self.warehouse.location}{_near(consumer_group, self.groups)}"
+            )
+        return found
+
+    @cached_property
+    def groups(self) -> list[str]:
+        """The groups that ever subscribed."""
+        return sorted({row.consumer_group for row in self.history})
+
+    @cached_property
+    def offsets(self) -> pa.Table:
+        """The rows of current_offsets."""
+        return self.rows(CURRENT_OFFSETS)
+
+    @cached_property
+    def topics(self) -> list[str]:
+        """The topics that have messages."""
+        return sorted(pc.unique(self.offsets["topic"]).to_pylist())
+
+
+def open_facts(warehouse: Warehouse, broker_name: str | None = None) -> BrokerFacts:
+    """What is known of a broker; without a name, of the only one. Raises UsageError where that is not decided."""
+    by_broker: dict[str, list[LedgerEntry]] = {}
+    for entry in open_warehouse(warehouse):
+        by_broker.setdefault(entry.broker_name, []).append(entry)
+    if not by_broker:
+        raise UsageError(f"{warehouse.location} has no table yet: run ./spark-submit.sh nightly --warehouse … first")
+    if broker_name is None and len(by_broker) > 1:
+        raise UsageError(f"the warehouse holds the brokers {', '.join(by_broker)}: say which with --broker")
+    chosen = broker_name if broker_name is not None else next(iter(by_broker))
+    if chosen not in by_broker:
+        raise UsageError(f"the warehouse has no broker {chosen}; it holds {', '.join(by_broker)}")
+    return BrokerFacts(warehouse, by_broker[chosen])
+
+
+def _near(name: str, known: Sequence[str]) -> str:
+    """What to say of a name that is not known."""
+    near = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {near[0]}?" if near else ""

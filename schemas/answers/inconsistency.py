@@ -1,0 +1,104 @@
+"""Clients of one group that subscribe differently: which subscription wins, and which messages that loses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import pyarrow as pa
+
+from filtering.delivery.lost_messages import LOST, Loss, LostMessages, losses
+from filtering.subscriptions.inconsistency import SubscriptionInForce, subscriptions_in_force
+from schemas.answers.facts import BrokerFacts
+from schemas.delta.table_rows import sorted_by
+from schemas.messages.stored_entries import scan_entries
+from schemas.spark_tasks import Session
+
+
+@dataclass(frozen=True)
+class Disagreements:
+    """``states`` in which clients disagree, what they may lose, and the messages lost (rows of LOST)."""
+
+    states: Sequence[SubscriptionInForce]
+    losses: Sequence[Loss]
+    messages: pa.Table
+
+    def count(self, number: int) -> int:
+        """The messages of the loss with this index."""
+        return int(pa.compute.equal(self.messages["loss"], number).combine_chunks().true_count)
+
+
+@dataclass(frozen=True)
+class InconsistentGroup:
+    """``last_state`` in words, and the messages ``lost`` to overruled clients in all states."""
+
+    consumer_group: str
+    topic: str
+    last_state: str
+    lost: int
+
+
+def knows_clients(facts: BrokerFacts) -> bool:
+    """Whether some event has a client id: without any, clients cannot be told apart."""
+    return any(event.client_id is not None for event in facts.events)
+
+
+def disagreements(facts: BrokerFacts, session: Session) -> Disagreements:
+    """All disagreements of clients of one group, by group, topic and time."""
+    with_clients = {event.group for event in facts.events if event.client_id is not None}
+    all_states = subscriptions_in_force(event for event in facts.events if event.group in with_clients)
+    states = [state for state in all_states if not state.is_consistent]
+    found = losses(states, facts.history, facts.broker) if states else []
+    if not found:
+        return Disagreements(states, (), LOST.empty_table())
+    lost = LostMessages(found, facts.broker.bloom_filter.m)
+    parts = scan_entries(facts.warehouse, facts.name, lost.properties, lost, session)
+    return Disagreements(states, found, pa.concat_tables([LOST.empty_table(), *parts]))
+
+
+def inconsistent_groups(facts: BrokerFacts, session: Session) -> list[InconsistentGroup]:
+    """The groups and topics with disagreements."""
+    found = disagreements(facts, session)
+    groups = []
+    for (group, topic), states in groupby(found.states, lambda state: (state.consumer_group, state.topic)):
+        *_, last = states
+        lost = sum(
+            found.count(number)
+            for number, loss in enumerate(found.losses)
+            if loss.in_force is not None and (loss.own.consumer_group, loss.own.topic) == (group, topic)
+        )
+        groups.append(InconsistentGroup(group, topic, describe(last), lost))
+    return groups
+
+
+def describe(state: SubscriptionInForce) -> str:
+    """Which subscription wins, which clients are overruled, and which do not subscribe to the topic at all."""
+    own = "; ".join(f"{client.client_id} ({_expression(client.expression)})" for client in state.overruled)
+    if state.expression is None:
+        parts = ["no subscription is in force, pulls are refused", f"without effect: {own}"]
+    else:
+        wins = f"{_expression(state.expression)} of {', '.join(state.agreeing) or 'a client that left'} is in force"
+        parts = [wins, f"overruled: {own}"] if own else [wins]
+    if state.absent:
+        parts.append(f"not subscribed: {', '.join(state.absent)}, whose share of the queues nobody reads")
+    return "; ".join(parts)
+
+
+def _expression(expression: str | None) -> str:
+    return " ".join((expression or "*").split())
+
+
+def lost_rows(found: Disagreements) -> pa.Table:
+    """A row a message and loss, by loss and queue offset."""
+    order = ["loss", "topic", "queue_id", "queue_offset"]
+    rows = sorted_by(found.messages, *order)
+    of_rows = [found.losses[number] for number in rows["loss"].to_pylist()]
+    return (
+        rows.drop_columns(["loss"])
+        .append_column("consumer_group", pa.array([loss.interval.consumer_group for loss in of_rows], pa.string()))
+        .append_column("clients", pa.array([list(loss.clients) for loss in of_rows], pa.list_(pa.string())))
+        .append_column("valid_from", pa.array([loss.interval.valid_from for loss in of_rows], pa.int64()))
+        .append_column("valid_to", pa.array([loss.interval.valid_to for loss in of_rows], pa.int64()))
+        .append_column("lost", pa.array([loss.in_force is not None for loss in of_rows], pa.bool_()))
+    )

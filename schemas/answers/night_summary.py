@@ -1,0 +1,141 @@
+"""What one night did for each group, beside the night before, and what needs a person's attention."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from filtering.pulls.pull import refusal
+from filtering.subscriptions.history import SubscriptionRow
+from schemas.answers.facts import BrokerFacts
+from schemas.delivery_stats import COUNTS, DELIVERY_STATS
+from schemas.delta.aggregates import sums
+from schemas.delta.table_rows import sorted_by
+from schemas.quarantine import QUARANTINE
+
+FAILING_SHARE = 0.1
+"""A group whose expression fails on more of its scanned messages is worth a note."""
+SHOWN = 20
+NAMED = 3
+RETRY_PREFIX = "%RETRY%"
+
+
+@dataclass(frozen=True)
+class GroupCounts:
+    """The counts of one group on one topic in a night: those of delivery_stats, summed over its queues.
+
+    ``expression`` is that in force at the end of the night, empty where the group has left without one.
+    ``delivered_before``: the deliveries of the night before, None where that has no row of the group.
+    """
+
+    consumer_group: str
+    topic: str
+    expression: str
+    counts: Mapping[str, int]
+    delivered_before: int | None = None
+
+
+@dataclass(frozen=True)
+class NightSummary:
+    """``groups`` by topic and name. ``attention`` tells what somebody must look at, ``notes`` what is worth a look."""
+
+    run: str
+    groups: Sequence[GroupCounts]
+    attention: Sequence[str]
+    notes: Sequence[str]
+
+
+def night_summary(facts: BrokerFacts) -> NightSummary:
+    """The summary of the broker's last night."""
+    told = [entry.run for entry in facts.entries if entry.rows.get(DELIVERY_STATS.name)]
+    run, before = (told[-1] if told else facts.last.run), (told[-2] if len(told) > 1 else None)
+    counted = facts.rows_of_runs(DELIVERY_STATS, [run] if before is None else [run, before])
+    groups = group_counts(counted, facts.in_force(), run, before)
+    return NightSummary(run, groups, list(_attention(facts, groups)), list(_notes(facts, groups)))
+
+
+def group_counts(
+    stats: pa.Table, in_force: Iterable[SubscriptionRow], run: str, before: str | None
+) -> list[GroupCounts]:
+    """``stats``: rows of delivery_stats of two runs."""
+    expressions = {(row.topic, row.consumer_group): row.expression or "*" for row in in_force}
+    earlier: dict[tuple[str, str], int] = {}
+    found = []
+    for (of_run, topic, group), counts in sums(stats, ["run", "topic", "consumer_group"], COUNTS).items():
+        if of_run == before:
+            earlier[topic, group] = counts["delivered"]
+        elif of_run == run:
+            found.append(((topic, group), counts))
+    return [
+        GroupCounts(group, topic, expressions.get((topic, group), ""), counts, earlier.get((topic, group)))
+        for (topic, group), counts in sorted(found, key=lambda each: each[0])
+    ]
+
+
+def _attention(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:
+    yield from facts.last.remarks
+    in_force = facts.in_force()
+    if not facts.topics:
+        yield "no message: nothing in the store could be decoded"
+    if not in_force:
+        yield "no subscription: nothing can be delivered"
+    for row in in_force:
+        whose = f"{row.consumer_group} on {row.topic}"
+        code = refusal(row, facts.broker)
+        if row.compile_error is not None:
+            yield f"{whose} does not compile: {row.compile_error}"
+        if code is not None and row.is_consuming:
+            yield f"the broker refuses every pull of {whose} with {code.name}"
+    yield from _without_messages(facts, in_force)
+    for group in groups:
+        if group.counts["lost"]:
+            yield (
+                f"{group.consumer_group} on {group.topic} lost {group.counts['lost']:,} entries: the broker deleted "
+                "them before the group pulled them"
+            )
+    yield from _quarantined(facts)
+
+
+def _notes(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:
+    shares = {
+        group.consumer_group: group.counts["evaluation_errors"] / group.counts["scanned"]
+        for group in groups
+        if group.counts["evaluation_errors"] > group.counts["scanned"] * FAILING_SHARE
+    }
+    if shares:
+        worst = sorted(shares, key=lambda name: -shares[name])[:NAMED]
+        named = ", ".join(f"{name} ({shares[name]:.0%})" for name in worst)
+        yield (
+            f"errors: the expressions of {len(shares)} groups fail on more than {FAILING_SHARE:.0%} of their messages, "
+            f"such as {named}; ./spark-submit.sh advise tells why"
+        )
+    findings = sum(
+        bool(row.compiled.expression.findings) for row in facts.in_force() if row.compiled.expression is not None
+    )
+    if findings:
+        yield f"lint: {findings} subscriptions may not mean what they say; ./spark-submit.sh lint tells which"
+
+
+def _without_messages(facts: BrokerFacts, in_force: Iterable[SubscriptionRow]) -> Iterator[str]:
+    """Topics that somebody subscribes to and that have no message: mostly misspelt."""
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for row in in_force:
+        if row.topic not in facts.topics and not row.topic.startswith(RETRY_PREFIX):
+            groups[row.topic].append(row.consumer_group)
+    for topic, names in groups.items() if facts.topics else ():
+        yield f"{topic} has no message, and {len(names)} groups subscribe to it, such as {names[0]}"
+
+
+def _quarantined(facts: BrokerFacts) -> Iterator[str]:
+    rows = sorted_by(facts.rows(QUARANTINE, ["source_file", "offset", "reason"]), "offset").to_pylist()
+    pieces = Counter((row["source_file"], row["reason"]) for row in rows)
+    first = {(row["source_file"], row["reason"]): row["offset"] for row in reversed(rows)}
+    for (file, reason), count in sorted(pieces.items())[:SHOWN]:
+        place = f"{'offset' if file.isdecimal() else 'line'} {first[file, reason]:,}"
+        place = place if count == 1 else f"{count:,} times from {place} on"
+        yield f"quarantined: {file}, {place}: {reason}"
+    if len(pieces) > SHOWN:
+        yield f"quarantined: {len(pieces) - SHOWN:,} more reasons; export quarantine lists all"

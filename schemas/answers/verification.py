@@ -1,0 +1,147 @@
+"""Is the broker's consume queue what its commitlog says? A store is compared with the entries in a warehouse."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from filtering.broker_config import BrokerConfig
+from schemas.answers.facts import BrokerFacts
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.delta.table_rows import sorted_by
+from schemas.errors import UsageError
+from schemas.rocketmq_store.consume_queue import consume_queue_file_size
+from schemas.rocketmq_store.consume_queue_ext import has_extension
+from schemas.rocketmq_store.queue_index import QueueIndex
+from schemas.rocketmq_store.queue_verification import Difference, QueueEntries, QueueVerification
+from schemas.rocketmq_store.segments import segments
+from schemas.storage import Storage
+
+KINDS = ("consumequeue", "consumequeue_ext")
+_COLUMNS = (
+    "topic", "queue_id", "queue_offset", "commitlog_offset", "size", "tags_code", "store_timestamp", "filter_bit_map",
+)  # fmt: skip
+Queue = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """``differences`` by queue. ``newer``: entries on disk of messages that the warehouse does not have yet.
+
+    Without ``knows_bit_maps`` the history of subscriptions is not complete, and bit maps were not compared.
+    """
+
+    differences: list[tuple[Queue, Difference]]
+    newer: int
+    knows_bit_maps: bool
+
+
+def verify(facts: BrokerFacts, store: Storage, broker: BrokerConfig | None) -> Verification:
+    """Compares all files of all queues. One unit of entries is in memory at a time.
+
+    ``broker``: the sizes of files are those of this configuration; None: as on disk.
+    """
+    queues = _Queues(facts, store, broker)
+    for topic, queue_id, entries in _entries(facts):
+        queues.of(topic, queue_id).add(entries)
+    return queues.finish()
+
+
+def _entries(facts: BrokerFacts) -> Iterator[tuple[str, int, QueueEntries]]:
+    """The entries of the warehouse in runs of one queue with consecutive offsets, in the order of each queue."""
+    files = facts.warehouse.files(CONSUMEQUEUE, facts.name)
+    folder = facts.warehouse.log(CONSUMEQUEUE).storage
+    for stored in sorted(files, key=lambda file: file.least["commitlog_offset"]):
+        with folder.file_system.open_input_file(stored.path) as source:
+            file = pq.ParquetFile(source)
+            for group in range(file.metadata.num_row_groups):
+                yield from _runs(file.read_row_group(group, list(_COLUMNS), use_threads=False))
+
+
+def _runs(rows: pa.Table) -> Iterator[tuple[str, int, QueueEntries]]:
+    rows = sorted_by(rows, *_COLUMNS[:3])
+    topics = rows["topic"].combine_chunks().dictionary_encode()
+    codes, queue_ids = topics.indices.to_numpy(), rows["queue_id"].to_numpy()
+    offsets, commitlog_offsets, sizes, tags_codes, times = (rows[name].to_numpy() for name in _COLUMNS[2:7])
+    bit_maps = rows["filter_bit_map"].combine_chunks()
+    breaks = (np.diff(codes) != 0) | (np.diff(queue_ids) != 0) | (np.diff(offsets) != 1)
+    starts = np.append(0, np.flatnonzero(breaks) + 1) if len(offsets) else np.empty(0, np.int64)
+    for begin, end in zip(starts.tolist(), [*starts[1:].tolist(), len(offsets)], strict=True):
+        part = slice(begin, end)
+        yield (
+            topics.dictionary[int(codes[begin])].as_py(),
+            int(queue_ids[begin]),
+            QueueEntries(
+                int(offsets[begin]), commitlog_offsets[part], sizes[part], tags_codes[part], times[part],
+                bit_maps.slice(begin, end - begin),
+            ),
+        )  # fmt: skip
+
+
+class _Queues:
+    def __init__(self, facts: BrokerFacts, store: Storage, broker: BrokerConfig | None) -> None:
+        self._store = store
+        self._file_sizes = _file_sizes(store, facts.broker if broker is None else broker, is_given=broker is not None)
+        self._log_start = segments(store)[0].offset
+        self._has_extension = facts.broker.enable_consume_queue_ext or has_extension(store)
+        self._knows_bit_maps = not facts.history_is_incomplete
+        self._index = QueueIndex(store)
+        self._read_to = facts.last.ingested_to or 0
+        self._known: dict[Queue, QueueVerification] = {}
+
+    def of(self, topic: str, queue_id: int) -> QueueVerification:
+        key = topic, queue_id
+        if key not in self._known:
+            self._known[key] = QueueVerification(
+                self._store, topic, queue_id, self._log_start, *self._file_sizes, self._has_extension,
+                self._knows_bit_maps,
+            )  # fmt: skip
+        return self._known[key]
+
+    def finish(self) -> Verification:
+        newer = sum(queue.finish() for queue in self._known.values())
+        found = [(key, each) for key, queue in self._known.items() for each in queue.differences]
+        unknown = {kind: self._on_disk(kind) - self._known.keys() for kind in KINDS}
+        of_newer = {key: count for key in unknown[KINDS[0]] if (count := self._newer_entries(*key))}
+        newer += sum(of_newer.values())
+        for kind, keys in unknown.items():
+            for key in keys - of_newer.keys():
+                found.append((key, Difference(kind, None, "no message of the log belongs to this queue")))
+        found.sort(
+            key=lambda each: (each[0], each[1].file, -1 if each[1].queue_offset is None else each[1].queue_offset)
+        )
+        return Verification(found, newer, self._knows_bit_maps)
+
+    def _newer_entries(self, topic: str, queue_id: int) -> int:
+        """How many entries a queue has whose messages no night has read yet."""
+        first = self._index.min_offset(topic, queue_id, self._read_to)
+        entry = self._index.entry(topic, queue_id, first)
+        return self._index.end(topic, queue_id) - first if entry is not None else 0
+
+    def _on_disk(self, kind: str) -> set[Queue]:
+        parts = (info.path.split("/") for info in self._store.files(kind, recursive=True))
+        return {(part[1], int(part[2])) for part in parts if len(part) == 4 and part[2].isdecimal()}
+
+
+def _file_sizes(store: Storage, broker: BrokerConfig, is_given: bool) -> tuple[int, int]:
+    """Bytes of the files of the two kinds: as configured, or, unless that ``is_given``, as most of those on disk."""
+    configured = (
+        consume_queue_file_size(broker.mapped_file_size_consume_queue),
+        broker.mapped_file_size_consume_queue_ext,
+    )
+    if is_given:
+        return configured
+    on_disk = (Counter(info.size for info in store.files(kind, recursive=True)).most_common(1) for kind in KINDS)
+    queue, extension = (found[0][0] if found else size for found, size in zip(on_disk, configured, strict=True))
+    return queue, extension
+
+
+def check_store(store: Storage) -> None:
+    """Raises UsageError where a folder has no consume queue."""
+    if not store.files("consumequeue", recursive=True):
+        raise UsageError(f"{store.root} has no consumequeue folder; give a broker's whole store folder")

@@ -1,0 +1,27 @@
+"""How far each group's deliveries are told, and how far the broker knows that it consumed."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from schemas.delta.table import Table, column
+
+CONSUMER_OFFSETS = Table(
+    "consumer_offsets",
+    "Offsets of groups in queues, one row a change. Key: broker_name, consumer_group, topic, queue_id, as_of.",
+    pa.schema(
+        [
+            column("broker_name", pa.string(), nullable=False),
+            column("consumer_group", pa.string(), nullable=False),
+            column("topic", pa.string(), nullable=False),
+            column("queue_id", pa.int32(), nullable=False),
+            column("as_of", pa.int64(), "end of the night, ms since the epoch", nullable=False),
+            column("told_to", pa.int64(), "queue offset up to which deliveries are told; the rest is pending"),
+            column("committed", pa.int64(), "the broker's offset, from config/consumerOffset.json of the snapshot"),
+            column("run", pa.string(), "the run that saw the change", nullable=False),
+        ]
+    ),
+    statistics_on=("as_of", "run"),
+    dictionary=("consumer_group", "topic", "queue_id", "as_of", "run"),
+    delta=("told_to", "committed"),
+)

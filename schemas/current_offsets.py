@@ -1,0 +1,27 @@
+"""Where every group stands in every queue after the last night. The history of it is in consumer_offsets."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from schemas.delta.table import Table, column
+
+CURRENT_OFFSETS = Table(
+    "current_offsets",
+    "Offsets after the last night. Key: broker_name, topic, queue_id, consumer_group.",
+    pa.schema(
+        [
+            column("broker_name", pa.string(), nullable=False),
+            column("consumer_group", pa.string(), "null: the row is of a queue of a topic that no group subscribed to"),
+            column("topic", pa.string(), nullable=False),
+            column("queue_id", pa.int32(), nullable=False),
+            column("queue_end", pa.int64(), "queue offset after the last entry", nullable=False),
+            column("told_to", pa.int64(), "queue offset up to which deliveries are complete; the rest is pending"),
+            column("committed", pa.int64(), "the broker's offset, from config/consumerOffset.json of the snapshot"),
+            column("run", pa.string(), nullable=False),
+        ]
+    ),
+    statistics_on=("topic",),
+    dictionary=("consumer_group", "topic", "queue_id", "run"),
+    delta=("queue_end", "told_to", "committed"),
+)

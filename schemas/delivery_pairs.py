@@ -1,0 +1,76 @@
+"""Rows of delivery_blocks as pairs of message and group, without a Spark session."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+PAIRS = pa.schema(
+    [
+        ("consumer_group", pa.string()),
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("queue_offset", pa.int64()),
+        ("commitlog_offset", pa.int64()),
+        ("outcome", pa.string()),
+        ("available_at", pa.int64()),
+        ("subscription_from", pa.int64()),
+        ("run", pa.string()),
+    ]
+)
+"""The columns of :func:`schemas.deliveries.read`, without broker_name."""
+
+
+def pairs_of(blocks: pa.Table, groups: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """A batch of PAIRS for each row of delivery_blocks. ``groups``: only of these; None: of all."""
+    for row in range(len(blocks)):
+        batch = _pairs({name: blocks[name][row] for name in blocks.column_names}, groups)
+        if batch.num_rows:
+            yield batch
+
+
+def positions_of(match: Any, messages: int) -> NDArray[np.int64]:
+    """Which messages of a block a MATCH holds, ascending."""
+    if match["positions"].is_valid:
+        return np.asarray(match["positions"].values, np.int64)
+    if match["bits"].is_valid:
+        octets = match["bits"].values.to_numpy().view(np.uint8)
+        return np.flatnonzero(np.unpackbits(octets, count=messages, bitorder="little"))
+    return np.arange(messages)
+
+
+def _pairs(block: dict[str, pa.Scalar], groups: Collection[str] | None) -> pa.RecordBatch:
+    messages = block["messages"].as_py()
+    received: list[NDArray[np.int64]] = []
+    columns: dict[str, list[Any]] = {"consumer_group": [], "outcome": [], "subscription_from": [], "available_at": []}
+    for match in block["matches"]:
+        recipients = [
+            each for each in match["recipients"].as_py() if groups is None or each["consumer_group"] in groups
+        ]
+        if not recipients:
+            continue
+        positions = positions_of(match, messages)
+        for recipient in recipients:
+            received.append(positions)
+            columns["outcome"].append(match["outcome"].as_py())
+            for name in ("consumer_group", "subscription_from", "available_at"):
+                columns[name].append(recipient[name])
+    at = np.concatenate([np.empty(0, np.int64), *received])
+    of_pair = pa.array(np.repeat(np.arange(len(received)), [len(each) for each in received]))
+    index = pa.array(at)
+    of_recipient = {
+        "consumer_group": pa.array(columns["consumer_group"], pa.string()),
+        "outcome": pa.array(columns["outcome"], pa.string()),
+        "subscription_from": pa.array(columns["subscription_from"], pa.int64()),
+        "available_at": pa.array(columns["available_at"], pa.int64()),
+    }
+    values = {name: array.take(of_pair) for name, array in of_recipient.items()}
+    values |= {name: block[name].values.take(index) for name in ("queue_id", "queue_offset", "commitlog_offset")}
+    stored = block["store_timestamp"].values.take(index)
+    values["available_at"] = pa.compute.coalesce(values["available_at"], stored)
+    values |= {name: pa.repeat(block[name].as_py(), len(at)) for name in ("topic", "run")}
+    return pa.RecordBatch.from_arrays([values[name] for name in PAIRS.names], schema=PAIRS)

@@ -1,0 +1,95 @@
+"""Parquet files of tables, written by workers. The driver commits them: until then no reader sees them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.delta.table import Table
+from schemas.storage import Storage
+
+SAMPLE = 4096
+"""Values of a column from which it is judged whether a dictionary pays."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file that was written. ``stats`` is what Delta keeps of it, as JSON."""
+
+    path: str
+    size: int
+    rows: int
+    stats: str
+
+
+class DataFileWriter:
+    """Writes one file of ``table`` in the folder of the table, with the first batches; no batch, no file."""
+
+    def __init__(self, table: Table, storage: Storage) -> None:
+        self._table = table
+        self._storage = storage
+        self._path = f"part-{uuid.uuid4()}.parquet"
+        self._sink: pa.NativeFile | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._rows = 0
+
+    def write(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Adds rows as one row group. The batches are of the table's file_schema; strings may be dictionaries."""
+        rows = pa.Table.from_batches(batches)
+        if not rows.num_rows:
+            return
+        if self._writer is None:
+            self._sink = self._storage.file_system.open_output_stream(self._path)
+            self._writer = self._table.writer(self._sink, rows.schema, _with_many_values(self._table, rows))
+        self._writer.write_table(rows, row_group_size=rows.num_rows)
+        self._rows += rows.num_rows
+
+    def close(self) -> list[DataFile]:
+        """The file, in a list that is empty where nothing was written."""
+        if self._writer is None or self._sink is None:
+            return []
+        self._writer.close()
+        size = self._sink.tell()
+        self._sink.close()
+        metadata = self._writer.writer.metadata
+        return [DataFile(self._path, size, self._rows, json.dumps(_stats(metadata)))]
+
+
+def _with_many_values(table: Table, rows: pa.Table) -> frozenset[str]:
+    """The columns of which more than half of the values are distinct: a dictionary of them would be their double."""
+    many = set()
+    for name in table.dictionary:
+        if name in rows.schema.names and pa.types.is_string(rows.schema.field(name).type):
+            sample = rows[name].slice(0, SAMPLE).combine_chunks().drop_null()
+            if len(sample) > SAMPLE // 4 and 2 * len(sample.unique()) > len(sample):
+                many.add(name)
+    return frozenset(many)
+
+
+def _stats(metadata: pq.FileMetaData) -> dict[str, Any]:
+    """The least and greatest values of those columns that have statistics in every row group."""
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for index in range(metadata.num_columns):
+        groups = [metadata.row_group(group).column(index) for group in range(metadata.num_row_groups)]
+        name = groups[0].path_in_schema
+        found = [group.statistics for group in groups]
+        if all(each is not None and each.has_null_count for each in found):
+            nulls[name] = sum(each.null_count for each in found)
+            ranges = [each for each in found if each.has_min_max]
+            if ranges:
+                least[name] = _json(min(each.min for each in ranges))
+                greatest[name] = _json(max(each.max for each in ranges))
+    return {"numRecords": metadata.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def _json(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value

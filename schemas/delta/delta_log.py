@@ -1,0 +1,194 @@
+"""The Delta log of one table: which files it has, and commits of files that workers wrote."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import DeltaError
+from deltalake.exceptions import TableNotFoundError as NotFound
+from deltalake.transaction import AddAction, RemoveAction
+
+from schemas.delta.data_files import DataFile
+from schemas.delta.table import Table
+from schemas.errors import UsageError
+from schemas.storage import Storage
+
+RUN_KEY = "mqsieve.run"
+MAINTENANCE = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "VACUUM", "SET TBLPROPERTIES", "COMPUTE STATS"})
+"""Operations of other programs after which a table's rows are what they were."""
+
+
+class TableDamaged(UsageError):
+    """A table is not what the last run left; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of a table's snapshot. ``least`` and ``greatest`` have the values of columns that Delta knows."""
+
+    path: str
+    size: int
+    rows: int
+    broker_name: str | None
+    least: dict[str, Any] = field(repr=False)
+    greatest: dict[str, Any] = field(repr=False)
+
+    def may_have(self, column: str, low: Any, high: Any) -> bool:
+        """Whether a value from ``low`` to ``high``, both inclusive, may be in the file."""
+        if column not in self.least or column not in self.greatest:
+            return True
+        return bool(self.least[column] <= high and low <= self.greatest[column])
+
+
+@dataclass(frozen=True)
+class TableState:
+    """What a run left of a table: its version, its rows, and a digest of its list of files."""
+
+    version: int
+    rows: int
+    digest: str
+
+
+class DeltaLog:
+    """Opens the table in a folder, or says that there is none."""
+
+    def __init__(self, table: Table, storage: Storage) -> None:
+        self.table = table
+        self.storage = storage
+        self.pinned: int | None = None
+        self._opened: DeltaTable | None = None
+
+    def pin(self, version: int | None) -> None:
+        """Makes readers see a version of the table; None: the last one."""
+        self._forget()
+        self.pinned = version
+
+    @property
+    def exists(self) -> bool:
+        """Raises TableDamaged where there is a log that cannot be read."""
+        if self._opened is None:
+            try:
+                self._opened = DeltaTable(self.storage.root, version=self.pinned)
+            except NotFound:
+                return False
+            except (DeltaError, OSError) as error:
+                reason = str(error).splitlines()[0]
+                raise TableDamaged(f"the Delta log of {self.table.name} cannot be read: {reason}") from None
+        return True
+
+    @property
+    def _table(self) -> DeltaTable:
+        if not self.exists or self._opened is None:
+            raise TableDamaged(f"{self.table.name} is missing")
+        return self._opened
+
+    @property
+    def version(self) -> int:
+        """-1 where there is no table."""
+        return self._table.version() if self.exists else -1
+
+    def create(self) -> None:
+        """Makes the table, empty."""
+        self._opened = DeltaTable.create(
+            self.storage.root,
+            self.table.schema,
+            mode="error",
+            partition_by=list(self.table.partition_by),
+            name=self.table.name,
+            description=self.table.comment,
+            configuration=self.table.properties,
+        )
+        if self.table.constraints:
+            self._opened.alter.add_constraint(dict(self.table.constraints))
+
+    @cached_property
+    def files(self) -> list[StoredFile]:
+        """The files of the table as it is now."""
+        if not self.exists:
+            return []
+        rows = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
+        return [_stored_file(row) for row in rows]
+
+    def state(self) -> TableState:
+        paths = sorted(f"{file.path}:{file.size}" for file in self.files)
+        digest = hashlib.sha256("\n".join(paths).encode()).hexdigest()[:32]
+        return TableState(self.version, sum(file.rows for file in self.files), digest)
+
+    def operations_since(self, version: int) -> list[dict[str, Any]]:
+        """The commits after a version, the last first."""
+        behind = self.version - version
+        return self._table.history(behind) if behind > 0 else []
+
+    def commit(
+        self,
+        added: Sequence[DataFile],
+        removed: Collection[StoredFile],
+        broker_name: str | None,
+        run: str,
+    ) -> None:
+        """Adds and removes files in one commit; the new ones are the broker's where the table is cut by broker."""
+        if not self.exists:
+            self.create()
+        partition = {"broker_name": broker_name} if self.table.partition_by else {}
+        now = int(time.time() * 1000)
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(file.path, file.size, partition, now, True, file.stats) for file in added
+        ]
+        for file in removed:
+            of_file = {"broker_name": file.broker_name} if self.table.partition_by else {}
+            actions.append(RemoveAction(file.path, True, now, file.size, of_file))
+        self._table.create_write_transaction(
+            actions,
+            "append",
+            self.table.schema,
+            list(self.table.partition_by),
+            commit_properties=CommitProperties(custom_metadata={RUN_KEY: run}),
+        )
+        self._forget()
+
+    def restore(self, version: int, run: str) -> None:
+        """Makes the table what it was at a version, in a new commit."""
+        self._table.restore(version, commit_properties=CommitProperties(custom_metadata={RUN_KEY: run}))
+        self._forget()
+
+    def missing_files(self) -> list[StoredFile]:
+        """The files of the table that are not there, or of another size."""
+        there = {info.path: info.size for info in self.storage.files(recursive=True)}
+        return [file for file in self.files if there.get(file.path) != file.size]
+
+    def _forget(self) -> None:
+        self._opened = None
+        self.__dict__.pop("files", None)
+
+
+def _stored_file(row: dict[str, Any]) -> StoredFile:
+    least = {key.removeprefix("min."): value for key, value in row.items() if key.startswith("min.")}
+    greatest = {key.removeprefix("max."): value for key, value in row.items() if key.startswith("max.")}
+    return StoredFile(
+        row["path"],
+        row["size_bytes"],
+        row["num_records"],
+        row.get("partition.broker_name"),
+        {key: value for key, value in least.items() if value is not None},
+        {key: value for key, value in greatest.items() if value is not None},
+    )
+
+
+def run_of(operation: dict[str, Any]) -> str | None:
+    """The mqsieve run that made a commit, None where another program did."""
+    run = operation.get(RUN_KEY)
+    return None if run is None else str(run)
+
+
+def parse_stats(file: DataFile, broker_name: str | None) -> StoredFile:
+    """A file that was written, as it will be read once it is committed."""
+    stats = json.loads(file.stats)
+    return StoredFile(file.path, file.size, file.rows, broker_name, stats["minValues"], stats["maxValues"])

@@ -1,0 +1,83 @@
+"""A Delta table: its columns, and how its files are written.
+
+Workers write the Parquet files themselves with PyArrow, and the driver commits them with deltalake; Spark
+schedules the work and reads the tables (docs/DECISIONS.md tells why).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+EVERY_TABLE = {
+    "delta.enableDeletionVectors": "false",
+    "delta.checkpointInterval": "10",
+}
+"""Without deletion vectors a table's rows are its files' rows, for every reader there is."""
+ROWS_IN_A_ROW_GROUP = 1 << 18
+DICTIONARY_BYTES = 1 << 18
+
+
+def column(name: str, kind: pa.DataType, comment: str = "", nullable: bool = True) -> pa.Field:
+    """A column of a table, with the comment that its readers see."""
+    return pa.field(name, kind, nullable, metadata={"comment": comment} if comment else None)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """``schema`` has all columns; those in ``partition_by`` are not in the files.
+
+    ``constraints`` are CHECKs by name. ``statistics_on``: columns whose least and greatest values readers use to
+    skip files. ``dictionary``: Parquet columns (with paths such as ``matches.list.element.outcome``) with few
+    distinct values; ``delta``: integer ones whose neighbours are close.
+    """
+
+    name: str
+    comment: str
+    schema: pa.Schema
+    partition_by: tuple[str, ...] = ("broker_name",)
+    constraints: Mapping[str, str] = field(default_factory=dict)
+    statistics_on: tuple[str, ...] = ()
+    dictionary: tuple[str, ...] = ()
+    delta: tuple[str, ...] = ()
+
+    @cached_property
+    def file_schema(self) -> pa.Schema:
+        """The columns of the table's files."""
+        return pa.schema([each for each in self.schema if each.name not in self.partition_by])
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The Delta table's own."""
+        return EVERY_TABLE | {"delta.dataSkippingStatsColumns": ",".join(self.statistics_on)}
+
+    def batch(self, columns: Mapping[str, pa.Array], rows: int) -> pa.RecordBatch:
+        """Columns by name as rows of the table's files; a column that is missing is null."""
+        arrays = [
+            columns[each.name] if each.name in columns else pa.nulls(rows, each.type) for each in self.file_schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, names=self.file_schema.names)
+
+    def rows_batch(self, rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+        """Rows made in Python, None where a column is missing, as rows of the table's files."""
+        return pa.RecordBatch.from_pylist(list(rows), schema=self.file_schema)
+
+    def writer(self, sink: pa.NativeFile, schema: pa.Schema, plain: frozenset[str] = frozenset()) -> pq.ParquetWriter:
+        """What writes a file of the table. ``plain``: columns of ``dictionary`` that have many distinct values here."""
+        return pq.ParquetWriter(
+            sink,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=[name for name in self.dictionary if name not in plain],
+            column_encoding=dict.fromkeys(self.delta, "DELTA_BINARY_PACKED"),
+            dictionary_pagesize_limit=DICTIONARY_BYTES,
+            write_statistics=list(self.statistics_on),
+            write_page_checksum=True,
+            store_schema=False,
+        )

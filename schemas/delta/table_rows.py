@@ -1,0 +1,126 @@
+"""Rows of a table read with PyArrow, without a Spark session.
+
+pyarrow.dataset and pyarrow.acero (which ``Table.sort_by`` and ``Table.group_by`` use) would do this, too, but they import
+pandas, which takes longer than most questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from schemas.delta.table import Table
+from schemas.storage import Storage
+
+
+@dataclass(frozen=True)
+class Condition:
+    """On one column: at least ``low``, less than ``below``, and one of ``values``; None: whatever it is."""
+
+    column: str
+    low: Any = None
+    below: Any = None
+    values: Collection[Any] | None = None
+
+    def mask(self, rows: pa.Table) -> pa.BooleanArray:
+        """Which rows it holds for."""
+        column = rows[self.column]
+        mask = pc.is_valid(column)
+        if self.low is not None:
+            mask = pc.and_kleene(mask, pc.greater_equal(column, self.low))
+        if self.below is not None:
+            mask = pc.and_kleene(mask, pc.less(column, self.below))
+        if self.values is not None:
+            wanted = pa.array(list(self.values), column.type)
+            mask = pc.and_kleene(mask, pc.is_in(column, value_set=wanted))
+        return mask.fill_null(False)
+
+    def may_hold(self, least: Any, greatest: Any) -> bool:
+        """Whether it may hold for a row of those whose values lie between two, both inclusive."""
+        return (
+            (self.low is None or greatest >= self.low)
+            and (self.below is None or least < self.below)
+            and (self.values is None or any(least <= value <= greatest for value in self.values))
+        )
+
+
+Where = Sequence[Condition]
+"""All of the conditions hold."""
+
+
+def within(column: str, low: Any = None, below: Any = None) -> Condition:
+    """At least ``low``, and less than ``below``."""
+    return Condition(column, low, below)
+
+
+def one_of(column: str, values: Collection[Any]) -> Condition:
+    return Condition(column, values=values)
+
+
+def read_rows(
+    table: Table,
+    storage: Storage,
+    paths: Sequence[str],
+    columns: Sequence[str] | None = None,
+    where: Where = (),
+) -> pa.Table:
+    """The rows of some files of a table. ``columns``: of the files, None for all."""
+    names = list(table.file_schema.names if columns is None else columns)
+    wanted = pa.schema([table.file_schema.field(name) for name in names])
+    parts = [part for path in paths for part in _read_file(storage, path, names, where)]
+    return pa.concat_tables([wanted.empty_table(), *(part.cast(wanted) for part in parts)])
+
+
+def _read_file(storage: Storage, path: str, names: Sequence[str], where: Where) -> Iterator[pa.Table]:
+    conditions = {condition.column for condition in where}
+    with storage.file_system.open_input_file(path) as source:
+        file = pq.ParquetFile(source)
+        there = set(file.schema_arrow.names)
+        for group in range(file.metadata.num_row_groups):
+            if not may_hold(file.metadata.row_group(group), where):
+                continue
+            rows = file.read_row_group(group, [*dict.fromkeys([*names, *conditions])], use_threads=False)
+            rows = filtered(rows, where)
+            for name in names:
+                if name not in there:
+                    rows = rows.append_column(name, pa.nulls(len(rows)))
+            yield rows.select(names)
+
+
+def may_hold(group: pq.RowGroupMetaData, where: Where) -> bool:
+    """Whether all conditions may hold for some row of a row group, by its statistics."""
+    for index in range(group.num_columns) if where else ():
+        column = group.column(index)
+        statistics = column.statistics
+        if statistics is None or not statistics.has_min_max:
+            continue
+        for condition in where:
+            if column.path_in_schema == condition.column and not condition.may_hold(statistics.min, statistics.max):
+                return False
+    return True
+
+
+def filtered(rows: pa.Table, where: Where) -> pa.Table:
+    """The rows for which all conditions hold."""
+    for condition in where:
+        rows = rows.filter(condition.mask(rows))
+    return rows
+
+
+def without(rows: pa.Table, where: Where) -> pa.Table:
+    """The other rows."""
+    masks = [condition.mask(rows) for condition in where]
+    every = masks[0]
+    for mask in masks[1:]:
+        every = pc.and_(every, mask)
+    return rows.filter(pc.invert(every))
+
+
+def sorted_by(rows: pa.Table, *columns: str) -> pa.Table:
+    """The rows in ascending order of some columns, stable."""
+    return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in columns]))

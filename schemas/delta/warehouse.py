@@ -1,0 +1,125 @@
+"""Where the tables are: a folder of Delta tables, of this machine or an object store, or a schema of a catalog."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING
+
+import pyarrow as pa
+
+from schemas.delta.delta_log import DeltaLog, StoredFile
+from schemas.delta.table import Table
+from schemas.delta.table_rows import Where, read_rows
+from schemas.errors import WarehouseBusy, WarehouseUnusable
+from schemas.storage import Storage, spark_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_CATALOG_NAME = re.compile(r"\w+\.\w+")
+FILE_MODE = 0o660
+
+
+@dataclass
+class Warehouse:
+    """``storage`` is the folder with a folder for each table.
+
+    ``catalog`` is ``catalog.schema`` where the tables are known to a catalog, too; their folders are then in that of
+    the schema. Readers see the tables as the last run left them.
+    """
+
+    storage: Storage
+    catalog: str | None = None
+    _logs: dict[str, DeltaLog] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, text: str) -> Warehouse:
+        """The warehouse in a folder: a path or a URI."""
+        return cls(Storage.at(text))
+
+    @property
+    def location(self) -> str:
+        """What a user calls it."""
+        return self.catalog or self.storage.root
+
+    def log(self, table: Table) -> DeltaLog:
+        """The Delta log of a table."""
+        if table.name not in self._logs:
+            self._logs[table.name] = DeltaLog(table, self.storage.child(table.name))
+        return self._logs[table.name]
+
+    def exists(self, table: Table) -> bool:
+        return self.log(table).exists
+
+    def files(self, table: Table, broker_name: str) -> list[StoredFile]:
+        """The files of a table with rows of a broker. A table that is not there has none."""
+        files = self.log(table).files
+        return [file for file in files if file.broker_name == broker_name] if table.partition_by else files
+
+    def read(self, spark: SparkSession, table: Table) -> DataFrame:
+        """The rows of a table, by Spark."""
+        rows = spark.read.format("delta")
+        if self.log(table).pinned is not None:
+            rows = rows.option("versionAsOf", self.log(table).pinned)
+        return rows.load(spark_path(self.log(table).storage))
+
+    def rows(
+        self,
+        table: Table,
+        columns: Sequence[str] | None = None,
+        where: Where = (),
+        files: Sequence[StoredFile] | None = None,
+    ) -> pa.Table:
+        """The rows of a table, without a Spark session. ``files``: only of these; columns that cut it are left out."""
+        log = self.log(table)
+        chosen = log.files if files is None else files
+        return read_rows(table, log.storage, [file.path for file in chosen], columns, where)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Holds the warehouse for one run.
+
+        Raises WarehouseBusy if another run on this machine holds it, WarehouseUnusable if it is no folder to write to.
+        """
+        if not self.storage.is_local:
+            yield
+            return
+        with self._lock() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise WarehouseBusy(
+                    f"another run is writing to {self.location}: wait for it to end and try again"
+                ) from None
+            yield
+
+    def _lock(self) -> IO[str]:
+        folder = self.storage.root
+        try:
+            self.storage.make()
+            return os.fdopen(os.open(f"{folder}/.lock", os.O_RDWR | os.O_CREAT, FILE_MODE), "w")
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise WarehouseUnusable(f"cannot write to {folder} ({why}): give a folder that you may write to") from None
+
+
+def catalog_warehouse(spark: SparkSession, name: str) -> Warehouse:
+    """The warehouse in a schema of a catalog, ``catalog.schema``. Raises WarehouseUnusable where there is none."""
+    try:
+        rows = spark.sql(f"DESCRIBE SCHEMA EXTENDED {name}").collect()
+    except Exception as error:
+        raise WarehouseUnusable(f"there is no schema {name}: {str(error).splitlines()[0]}; make it first") from None
+    location = next((row[1] for row in rows if row[0] == "Location"), None)
+    if location is None:
+        raise WarehouseUnusable(f"the schema {name} has no location; give one that has")
+    return Warehouse(Storage.at(location), name)
+
+
+def is_catalog_name(text: str) -> bool:
+    """``catalog.schema`` names a catalog; everything else is a folder (``./a.b`` for one named so)."""
+    return _CATALOG_NAME.fullmatch(text) is not None

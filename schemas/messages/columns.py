@@ -1,0 +1,137 @@
+"""Messages in columns, as the filters read them: from a log's bytes, or from rows of commitlog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from filtering.matcher.column import Column
+from schemas.rocketmq_store.property_columns import parse
+
+Int32s = NDArray[np.int32]
+Int64s = NDArray[np.int64]
+NUMBERS = ("queue_id", "queue_offset", "commitlog_offset", "store_size", "store_timestamp", "sys_flag")
+"""The attributes of messages that are columns of numbers, and named as in commitlog."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Messages of one topic whose properties are cut in the same way: slot i has the property names[i]."""
+
+    topic: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """n messages in the order of the log.
+
+    ``shape_of`` gives each message's number in ``shapes``. ``named`` has the properties with columns of their own,
+    ``slots`` the others (None: all null), ``others`` (null where there are none) what has no slot, as a text.
+    """
+
+    shapes: Sequence[Shape]
+    shape_of: Int32s
+    queue_id: Int32s
+    queue_offset: Int64s
+    commitlog_offset: Int64s
+    store_size: Int32s
+    store_timestamp: Int64s
+    sys_flag: Int32s
+    named: Mapping[str, pa.StringArray]
+    slots: Sequence[pa.StringArray | None]
+    others: pa.StringArray | None
+
+    def __len__(self) -> int:
+        return len(self.shape_of)
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics of the messages, each once."""
+        return list(dict.fromkeys(self.shapes[shape].topic for shape in np.unique(self.shape_of).tolist()))
+
+    def of_topic(self, topic: str) -> NDArray[np.bool_]:
+        """Which messages are of a topic."""
+        return np.isin(self.shape_of, [i for i, shape in enumerate(self.shapes) if shape.topic == topic])
+
+    def property(self, name: str, rows: Int64s) -> Column | None:
+        """A property of some messages of one topic; None where none of them has it."""
+        if name in self.named:
+            return Column(self.named[name], rows.astype(np.int32))
+        shapes = self.shape_of[rows]
+        slot_of = np.full(len(self.shapes), -1, np.int32)
+        for shape in np.unique(shapes).tolist():
+            names = self.shapes[shape].names
+            slot = names.index(name) if name in names else -1
+            slot_of[shape] = slot if slot >= 0 and self.slots[slot] is not None else -1
+        used = [slot for slot in np.unique(slot_of).tolist() if slot >= 0]
+        if self.others is not None and self.others.take(pa.array(rows)).null_count < len(rows):
+            return Column(self._with_others(name, rows, slot_of))
+        if not used:
+            return None
+        texts = pa.concat_arrays([self.slots[slot] for slot in used]) if len(used) > 1 else self.slots[used[0]]
+        number = np.full(len(self.slots) + 1, -1, np.int64)
+        number[used] = np.arange(len(used))
+        part = number[slot_of[shapes]]
+        return Column(texts, np.where(part < 0, -1, rows + part * len(self)).astype(np.int32))
+
+    def _with_others(self, name: str, rows: Int64s, slot_of: Int32s) -> pa.StringArray:
+        assert self.others is not None
+        texts = []
+        for row in rows.tolist():
+            slot = slot_of[self.shape_of[row]]
+            column = self.slots[slot] if slot >= 0 else None
+            text = column[row].as_py() if column is not None else None
+            more = self.others[row].as_py()
+            texts.append(parse(more).get(name) if text is None and more is not None else text)
+        return pa.array(texts, pa.string())
+
+
+def concat(parts: Sequence[Messages]) -> Messages:
+    """All messages of some parts, in one."""
+    if len(parts) == 1:
+        return parts[0]
+    codes: dict[Shape, int] = {}
+    shape_of = []
+    for part in parts:
+        of_part = np.array([codes.setdefault(shape, len(codes)) for shape in part.shapes], np.int32)
+        shape_of.append(of_part[part.shape_of])
+    slots = max(len(part.slots) for part in parts)
+    numbers = {name: np.concatenate([getattr(part, name) for part in parts]) for name in NUMBERS}
+    return Messages(
+        shapes=list(codes),
+        shape_of=np.concatenate(shape_of),
+        **numbers,
+        named={name: pa.concat_arrays([part.named[name] for part in parts]) for name in parts[0].named},
+        slots=[
+            _concat([part.slots[i] if i < len(part.slots) else None for part in parts], parts) for i in range(slots)
+        ],
+        others=_concat([part.others for part in parts], parts),
+    )
+
+
+def together(parts: Iterable[Messages], rows: int) -> Iterator[Messages]:
+    """The same messages in parts of at least ``rows``, but for the last."""
+    waiting: list[Messages] = []
+    for part in parts:
+        waiting.append(part)
+        if sum(map(len, waiting)) >= rows:
+            yield concat(waiting)
+            waiting = []
+    if waiting:
+        yield concat(waiting)
+
+
+def _concat(arrays: Sequence[pa.StringArray | None], parts: Sequence[Messages]) -> pa.StringArray | None:
+    if all(array is None for array in arrays):
+        return None
+    return pa.concat_arrays(
+        [
+            pa.nulls(len(part), pa.string()) if array is None else array
+            for array, part in zip(arrays, parts, strict=True)
+        ]
+    )

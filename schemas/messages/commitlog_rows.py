@@ -1,0 +1,128 @@
+"""Records of a log as rows of the table commitlog, and as messages that filters read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, PROPERTY_COLUMNS, SLOTS
+from schemas.messages.bodies import Bodies
+from schemas.messages.columns import Messages, Shape
+from schemas.rocketmq_store import gather
+from schemas.rocketmq_store.commitlog_walk import Records
+from schemas.rocketmq_store.crc import body_crcs
+from schemas.rocketmq_store.hosts import distinct_hosts, host_strings, msg_id_hosts
+from schemas.rocketmq_store.interning import Interner
+from schemas.rocketmq_store.property_columns import Properties, PropertyColumns
+from schemas.rocketmq_store.record_layout import BORN_HOST, BORN_TIMESTAMP, SYS_FLAG
+
+LAST_DATE = 2_932_896
+"""9999-12-31 in days since the epoch: the last date that every reader of a table knows."""
+MILLISECONDS_IN_A_DAY = 86_400_000
+
+
+class CommitlogRows:
+    """Makes rows of the records of one log, chunk by chunk. ``wanted``: by topic, the properties that filters read."""
+
+    def __init__(self, run: str, bodies: Bodies, wanted: Mapping[str, Sequence[str]]) -> None:
+        self._run = run
+        self._bodies = bodies
+        self._topics = Interner()
+        self._properties = PropertyColumns(PROPERTY_COLUMNS, list(NAMED_PROPERTIES), wanted)
+
+    def rows(self, records: Records) -> tuple[pa.RecordBatch, Messages]:
+        """Rows in the order of the log, and the same messages for the filters."""
+        log, starts = records.log, records.at("start")
+        topic_codes = self._topics.codes(log, records.at("topic"), records.at("topic_length"))
+        topics = self._topics.texts
+        properties = self._properties.cut(records, topic_codes, topics)
+        shapes = [Shape(topic, tuple(self._properties.names(code))) for code, topic in enumerate(topics)]
+        named, slots = self._columns(properties, len(records))
+        messages = Messages(
+            [Shape(shape.topic, shape.names[len(NAMED_PROPERTIES) :]) for shape in shapes],
+            topic_codes,
+            gather.ints(log, starts + 12),
+            gather.longs(log, starts + 20),
+            starts + records.offset,
+            records.at("size").astype(np.int32),
+            gather.longs(log, records.at("store_timestamp")),
+            gather.ints(log, starts + SYS_FLAG),
+            named,
+            slots,
+            properties.others,
+        )
+        return COMMITLOG.batch(self._table_columns(records, messages), len(records)), messages
+
+    @staticmethod
+    def _columns(properties: Properties, rows: int) -> tuple[dict[str, pa.StringArray], list[pa.StringArray | None]]:
+        count = len(NAMED_PROPERTIES)
+        none = pa.nulls(rows, pa.string())
+        named = {
+            name: none if column is None else column
+            for name, column in zip(NAMED_PROPERTIES, properties.columns[:count], strict=True)
+        }
+        return named, properties.columns[count:]
+
+    def _table_columns(self, records: Records, messages: Messages) -> dict[str, pa.Array]:
+        log, starts, rows = records.log, records.at("start"), len(records)
+        topics = pa.array([shape.topic for shape in messages.shapes], pa.string())
+        names = pa.array([NAME_SEPARATOR.join(shape.names) for shape in messages.shapes], pa.string())
+        shape_of = pa.array(messages.shape_of)
+        without_any = records.at("properties_length") == 0
+        store_host = records.at("store_host")
+        store_hosts = distinct_hosts(log, store_host, records.at("body") - 16 - store_host)
+        born_host = starts + BORN_HOST
+        born_hosts = distinct_hosts(log, born_host, records.at("store_timestamp") - born_host)
+        columns = {
+            "commitlog_offset": pa.array(messages.commitlog_offset),
+            "topic": topics.take(shape_of),
+            "queue_id": pa.array(messages.queue_id),
+            "queue_offset": pa.array(messages.queue_offset),
+            "store_size": pa.array(messages.store_size),
+            "property_names": names.take(
+                shape_of if not without_any.any() else pa.array(messages.shape_of, mask=without_any)
+            ),
+            "born_timestamp": pa.array(gather.longs(log, starts + BORN_TIMESTAMP)),
+            "store_timestamp": pa.array(messages.store_timestamp),
+            "sys_flag": pa.array(messages.sys_flag),
+            "flag": pa.array(gather.ints(log, starts + 16)),
+            "reconsume_times": pa.array(gather.ints(log, records.at("body") - 16)),
+            "prepared_transaction_offset": pa.array(gather.longs(log, records.at("body") - 12)),
+            "born_host": host_strings(born_hosts),
+            "store_host": host_strings(store_hosts),
+            "msg_id_host": msg_id_hosts(store_hosts),
+            "magic_code": pa.array(gather.ints(log, starts + 4)),
+            "body_length": pa.array(records.at("body_length").astype(np.int32)),
+            "store_date": store_dates(messages.store_timestamp),
+            "run": pa.repeat(self._run, rows),
+        }
+        columns |= {column: messages.named[name] for name, column in NAMED_PROPERTIES.items()}
+        columns |= {name: slot for name, slot in zip(SLOTS, messages.slots, strict=True) if slot is not None}
+        if messages.others is not None:
+            columns["more_properties"] = messages.others
+        return columns | self._body_columns(records)
+
+    def _body_columns(self, records: Records) -> dict[str, pa.Array]:
+        log, bodies, lengths = records.log, records.at("body"), records.at("body_length")
+        claimed = gather.ints(log, records.at("start") + 8)
+        is_damaged = body_crcs(log, bodies, lengths) != claimed
+        columns = {"body_is_damaged": pa.array(is_damaged)}
+        if self._bodies is Bodies.KEEP:
+            # The CRC is that of the body in the same row, unless the body is damaged.
+            columns["body_crc"] = pa.array(claimed, mask=~is_damaged)
+            columns["body"] = gather.binary_array(*gather.spans(log, bodies, lengths))
+            return columns
+        columns["body_crc"] = pa.array(claimed)
+        if self._bodies is Bodies.DAMAGED and is_damaged.any():
+            kept = np.where(is_damaged, lengths, 0)
+            columns["body"] = gather.binary_array(*gather.spans(log, bodies, kept), missing=~is_damaged)
+        return columns
+
+
+def store_dates(store_timestamps: NDArray[np.int64]) -> pa.Date32Array:
+    """The UTC day of times in ms; of times beyond the calendar, its first or last day."""
+    days = np.clip(store_timestamps // MILLISECONDS_IN_A_DAY, 0, LAST_DATE)
+    return pa.array(days.astype(np.int32)).cast(pa.date32())

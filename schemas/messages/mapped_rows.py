@@ -1,0 +1,67 @@
+"""Messages with their properties in a map, as rows of the table commitlog."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
+from schemas.messages.commitlog_rows import store_dates
+
+_SAME = (
+    "commitlog_offset", "topic", "queue_id", "queue_offset", "store_size", "born_timestamp", "store_timestamp", "sys_flag",
+    "flag", "body_crc", "reconsume_times", "prepared_transaction_offset", "born_host", "store_host", "msg_id",
+    "magic_code", "body_length", "body",
+)  # fmt: skip
+_PAIR_END = "\u0002"
+
+
+class MappedRows:
+    """Gives each property name of a topic a column, as long as there are some. It remembers them from batch to batch."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._names: defaultdict[str, list[str]] = defaultdict(list)
+
+    def rows(self, messages: pa.RecordBatch) -> pa.RecordBatch:
+        """``messages`` has the columns of _SAME, tags, keys and properties (map of strings)."""
+        count = messages.num_rows
+        columns = {name: messages[name] for name in _SAME}
+        slots: list[list[str | None]] = [[None] * count for _ in SLOTS]
+        named: dict[str, list[str | None]] = {name: [None] * count for name in NAMED_PROPERTIES}
+        more: list[str | None] = [None] * count
+        names: list[str | None] = [None] * count
+        topics = messages["topic"].to_pylist()
+        for row, properties in enumerate(messages["properties"].to_pylist(maps_as_pydicts="strict")):
+            if properties is None:
+                continue
+            of_topic = self._names[topics[row]]
+            others = []
+            for name, value in properties.items():
+                if name in named:
+                    named[name][row] = value
+                    continue
+                if name not in of_topic and len(of_topic) < len(SLOTS):
+                    of_topic.append(name)
+                if name in of_topic:
+                    slots[of_topic.index(name)][row] = value
+                else:
+                    others.append(f"{name}{NAME_SEPARATOR}{value}")
+            more[row] = _PAIR_END.join(others) if others else None
+            names[row] = NAME_SEPARATOR.join(of_topic)
+        columns |= {name: pa.array(values, pa.string()) for name, values in zip(SLOTS, slots, strict=True)}
+        columns |= {column: pa.array(named[name], pa.string()) for name, column in NAMED_PROPERTIES.items()}
+        for column in ("tags", "keys"):
+            columns[column] = pc.coalesce(messages[column], columns[column])
+        has_tags = columns["tags"].is_valid().to_numpy(zero_copy_only=False)
+        columns["property_names"] = pa.array(
+            ["" if name is None and tagged else name for name, tagged in zip(names, has_tags, strict=True)], pa.string()
+        )
+        columns["more_properties"] = pa.array(more, pa.string())
+        columns["store_date"] = store_dates(messages["store_timestamp"].to_numpy())
+        columns["body_is_damaged"] = pa.array(np.zeros(count, bool))
+        columns["run"] = pa.repeat(self._run, count)
+        return COMMITLOG.batch(columns, count)

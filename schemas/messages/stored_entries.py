@@ -1,0 +1,143 @@
+"""Entries read back from the tables with what filters need of their messages, in tasks of some files each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from filtering.delivery.entries import Entries
+from filtering.delivery.pull_window import BEGINNING, FOREVER
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.delta.delta_log import StoredFile
+from schemas.delta.table import Table
+from schemas.delta.warehouse import Warehouse
+from schemas.messages.columns import Messages, together
+from schemas.messages.stored_messages import StoredEntries, read_messages
+from schemas.spark_tasks import Session, run_tasks
+from schemas.storage import Storage
+
+Result = TypeVar("Result")
+MESSAGES_AT_ONCE = 1 << 16
+"""Messages that are filtered together. More would leave the processor's cache, fewer repeat what each batch costs."""
+FILES_IN_A_TASK = 8
+FilesOf = Callable[[Table], Sequence[StoredFile]]
+WHOLE_LOG = (0, FOREVER)
+
+
+@dataclass(frozen=True)
+class StoredRange:
+    """Messages with physical offsets in ``offsets`` (the second exclusive), in files of commitlog.
+
+    ``entry_files`` are the files of consumequeue with their entries, None where the entries are not needed.
+    """
+
+    offsets: tuple[int, int]
+    message_files: tuple[str, ...]
+    entry_files: tuple[str, ...] | None
+
+
+def stored_ranges(
+    files_of: FilesOf,
+    offsets: tuple[int, int] = WHOLE_LOG,
+    first_run: str | None = None,
+    with_entries: bool = True,
+    stored: tuple[int, int] = (BEGINNING, FOREVER),
+) -> list[StoredRange]:
+    """The stored messages with physical offsets in a range (the second exclusive), in tasks.
+
+    ``first_run``: messages of earlier runs are not needed. ``stored``: nor are files without a message that was
+    stored in this time (ms).
+    """
+    files = _files(files_of(COMMITLOG), offsets, first_run, stored)
+    ranges = []
+    for at in range(0, len(files), FILES_IN_A_TASK):
+        some = files[at : at + FILES_IN_A_TASK]
+        low, high = max(offsets[0], some[0][0]), min(offsets[1], max(last for _, last, _ in some) + 1)
+        entries = None
+        if with_entries:
+            entries = tuple(path for _, _, path in _files(files_of(CONSUMEQUEUE), (low, high), first_run, stored))
+        ranges.append(StoredRange((low, high), tuple(path for _, _, path in some), entries))
+    return ranges
+
+
+def _files(
+    files: Sequence[StoredFile], offsets: tuple[int, int], first_run: str | None, stored: tuple[int, int]
+) -> Sequence[tuple[int, int, str]]:
+    """The least and greatest physical offset, and the path, of the files that may hold the messages."""
+    return sorted(
+        (file.least["commitlog_offset"], file.greatest["commitlog_offset"], file.path)
+        for file in files
+        if file.may_have("commitlog_offset", offsets[0], offsets[1] - 1)
+        and file.may_have("store_timestamp", stored[0], stored[1] - 1)
+        and (first_run is None or file.greatest.get("run", first_run) >= first_run)
+    )
+
+
+def read_entries(
+    part: StoredRange, commitlog: Storage, consumequeue: Storage, properties: Mapping[str, Sequence[str]]
+) -> Iterator[Entries]:
+    """The entries of some topics, in blocks. ``properties``: by topic, the message properties that are needed."""
+    names = {name for of_topic in properties.values() for name in of_topic}
+    messages = read_messages(commitlog, part.message_files, part.offsets, set(properties), names)
+    stored = StoredEntries.read(consumequeue, part.entry_files or (), part.offsets)
+    for some in together(messages, MESSAGES_AT_ONCE):
+        yield from _entries_of(some, stored, properties)
+
+
+def _entries_of(
+    messages: Messages, stored: StoredEntries, properties: Mapping[str, Sequence[str]]
+) -> Iterator[Entries]:
+    at, has_entry = stored.find(messages.commitlog_offset)
+    for topic in sorted(set(messages.topics) & properties.keys()):
+        rows = np.flatnonzero(messages.of_topic(topic) & has_entry)
+        rows = rows[np.lexsort((messages.queue_offset[rows], messages.queue_id[rows]))]
+        if not len(rows):
+            continue
+        found = {name: messages.property(name, rows) for name in properties[topic]}
+        yield Entries(
+            topic,
+            messages.queue_id[rows],
+            messages.queue_offset[rows],
+            messages.commitlog_offset[rows],
+            messages.store_size[rows],
+            stored.tags_code[at[rows]],
+            messages.store_timestamp[rows],
+            {name: column for name, column in found.items() if column is not None},
+            stored.filter_bit_map.take(pa.array(at[rows])),
+        )
+
+
+@dataclass(frozen=True)
+class _Scan(Generic[Result]):
+    commitlog: Storage
+    consumequeue: Storage
+    properties: Mapping[str, Sequence[str]]
+    function: Callable[[Iterator[Entries]], Result]
+
+    def __call__(self, part: StoredRange) -> Result:
+        return self.function(read_entries(part, self.commitlog, self.consumequeue, self.properties))
+
+
+def scan_entries(
+    warehouse: Warehouse,
+    broker_name: str,
+    properties: Mapping[str, Sequence[str]],
+    function: Callable[[Iterator[Entries]], Result],
+    session: Session,
+    stored: tuple[int, int] = (BEGINNING, FOREVER),
+) -> list[Result]:
+    """``function`` on the entries of some topics, in parts, in the order of the log. It must be picklable.
+
+    ``properties``: by topic, the message properties that it reads. ``stored``: files without a message stored in
+    this time (ms, the second exclusive) are left out.
+    """
+    ranges = stored_ranges(lambda table: warehouse.files(table, broker_name), stored=stored)
+    sizes = {file.path: file.size for file in warehouse.files(COMMITLOG, broker_name)}
+    size = sum(sizes[path] for part in ranges for path in part.message_files)
+    commitlog, consumequeue = (warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
+    return run_tasks(ranges, _Scan(commitlog, consumequeue, properties, function), size, session)

@@ -1,0 +1,117 @@
+"""Messages read back from the files of commitlog: only the properties that somebody names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from schemas.commitlog import NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.delta.table_rows import read_rows, sorted_by, within
+from schemas.messages.columns import NUMBERS, Messages, Shape
+from schemas.storage import Storage
+
+
+def read_messages(
+    storage: Storage,
+    paths: Sequence[str],
+    offsets: tuple[int, int],
+    topics: Collection[str] | None,
+    properties: Collection[str],
+) -> Iterator[Messages]:
+    """The messages in some files of commitlog, whose physical offsets are in ``offsets`` (the second exclusive).
+
+    ``topics``: only of these; None: of all. ``properties``: the names of those that are needed.
+    """
+    for path in paths:
+        with storage.file_system.open_input_file(path) as source:
+            file = pq.ParquetFile(source, read_dictionary=["topic", "property_names"])
+            for group in range(file.metadata.num_row_groups):
+                messages = _read_group(file, group, offsets, topics, properties)
+                if messages is not None and len(messages):
+                    yield messages
+
+
+def _read_group(
+    file: pq.ParquetFile,
+    group: int,
+    offsets: tuple[int, int],
+    topics: Collection[str] | None,
+    properties: Collection[str],
+) -> Messages | None:
+    first = file.read_row_group(group, ["topic", "commitlog_offset", "property_names"], use_threads=False)
+    at = first["commitlog_offset"]
+    wanted = pc.and_(pc.greater_equal(at, offsets[0]), pc.less(at, offsets[1]))
+    if topics is not None:
+        wanted = pc.and_(wanted, pc.is_in(first["topic"], value_set=pa.array(sorted(topics), pa.string())))
+    if not pc.any(wanted).as_py():
+        return None
+    shapes, shape_of = _shapes(first["topic"].combine_chunks(), first["property_names"].combine_chunks())
+    used = {slot for shape in shapes for slot, name in enumerate(shape.names) if name in properties}
+    named = {name: column for name, column in NAMED_PROPERTIES.items() if name in properties or name == "TAGS"}
+    columns = [*NUMBERS, *named.values(), *(SLOTS[slot] for slot in sorted(used))]
+    with_others = bool(properties)
+    rest = file.read_row_group(group, [*columns, *(["more_properties"] if with_others else [])], use_threads=False)
+    rows = pa.array(np.flatnonzero(wanted.to_numpy()))
+    kept = rest.take(rows)
+    others = kept["more_properties"].combine_chunks() if with_others else None
+    none = pa.nulls(len(rows), pa.string())
+    return Messages(
+        shapes=shapes,
+        shape_of=shape_of[rows.to_numpy()],
+        **{name: kept[name].fill_null(0).to_numpy() for name in NUMBERS},
+        named={
+            name: kept[column].combine_chunks() if name in named else none for name, column in NAMED_PROPERTIES.items()
+        },
+        slots=[kept[name].combine_chunks() if slot in used else None for slot, name in enumerate(SLOTS)],
+        others=others if others is not None and others.null_count < len(others) else None,
+    )
+
+
+def _shapes(topics: pa.DictionaryArray, names: pa.DictionaryArray) -> tuple[list[Shape], NDArray[np.int32]]:
+    """The distinct pairs of topic and property names, and which one each message has."""
+    codes = names.indices.fill_null(len(names.dictionary)).to_numpy()
+    pairs = topics.indices.to_numpy().astype(np.int64) * (len(names.dictionary) + 1) + codes
+    distinct, shape_of = np.unique(pairs, return_inverse=True)
+    texts = [*names.dictionary.to_pylist(), ""]
+    shapes = [
+        Shape(
+            topics.dictionary[int(pair) // len(texts)].as_py(),
+            tuple(texts[int(pair) % len(texts)].split(NAME_SEPARATOR)),
+        )
+        for pair in distinct
+    ]
+    return shapes, shape_of.astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredEntries:
+    """Entries of consumequeue, ordered by ``commitlog_offset``."""
+
+    commitlog_offset: NDArray[np.int64]
+    tags_code: NDArray[np.int64]
+    filter_bit_map: pa.BinaryArray
+
+    @classmethod
+    def read(cls, storage: Storage, paths: Sequence[str], offsets: tuple[int, int]) -> StoredEntries:
+        """The entries in some files whose physical offsets are in ``offsets`` (the second exclusive)."""
+        of_range = [within("commitlog_offset", *offsets)]
+        columns = ["commitlog_offset", "tags_code", "filter_bit_map"]
+        rows = sorted_by(read_rows(CONSUMEQUEUE, storage, paths, columns, of_range), "commitlog_offset")
+        bit_maps = rows["filter_bit_map"].combine_chunks()
+        return cls(rows["commitlog_offset"].to_numpy(), rows["tags_code"].to_numpy(), bit_maps)
+
+    def find(self, commitlog_offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Where the entry of each message is, and whether it has one."""
+        at = np.searchsorted(self.commitlog_offset, commitlog_offsets)
+        inside = np.minimum(at, max(0, len(self.commitlog_offset) - 1))
+        has_entry = np.zeros(len(at), bool)
+        if len(self.commitlog_offset):
+            has_entry = self.commitlog_offset[inside] == commitlog_offsets
+        return inside, has_entry

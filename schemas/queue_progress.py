@@ -1,0 +1,27 @@
+"""How far each queue went, night by night."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from schemas.delta.table import Table, column
+
+QUEUE_PROGRESS = Table(
+    "queue_progress",
+    "The entries that queues got, a row a night. Key: broker_name, topic, queue_id, run.",
+    pa.schema(
+        [
+            column("broker_name", pa.string(), nullable=False),
+            column("topic", pa.string(), nullable=False),
+            column("queue_id", pa.int32(), nullable=False),
+            column("from_offset", pa.int64(), "queue offset of the night's first entry", nullable=False),
+            column("to_offset", pa.int64(), "queue offset after its last entry", nullable=False),
+            column(
+                "entries", pa.int64(), "fewer than between the two where records were not decodable", nullable=False
+            ),
+            column("run", pa.string(), nullable=False),
+        ]
+    ),
+    statistics_on=("run",),
+    dictionary=("topic", "queue_id", "run"),
+)

@@ -1,0 +1,162 @@
+"""The walk over a segment: whole records, and the damage between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.rocketmq_store.record_layout import FIELDS, SHORTEST, Found, walk
+from schemas.rocketmq_store.record_search import RecordSearch
+from schemas.rocketmq_store.segments import Segment, SegmentBytes
+
+CHUNK_BYTES = 4 << 20
+DAMAGE_BYTES = 1 << 20
+
+REASONS = {
+    Found.ZEROS: "zeros where a record should begin",
+    Found.INCOMPLETE: "incomplete: the file ends inside the record",
+    Found.ILLEGAL_MAGIC: "illegal magic code where a record should begin",
+    Found.INCONSISTENT: "the lengths in the record do not add up to its size",
+    Found.ILLEGAL_PORT: "the port of a host is not between 0 and 65535",
+    Found.TOO_LONG: "the record claims more than 64 MiB",
+}
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Bytes that are no message: at most DAMAGE_BYTES of them, longer damage comes in pieces one after another.
+
+    ``offset`` is the physical offset of the first byte.
+    """
+
+    source_file: str
+    offset: int
+    reason: str
+    bytes: bytes
+
+
+@dataclass(frozen=True)
+class Records:
+    """Whole, decodable records: positions and lengths in ``log``, FIELDS x records.
+
+    ``offset`` is the physical offset of the first byte of ``log``; SLACK bytes more can be read after its last.
+    """
+
+    offset: int
+    log: NDArray[np.uint8] = field(repr=False)
+    layout: NDArray[np.int64] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.layout[0])
+
+    def at(self, name: str) -> NDArray[np.int64]:
+        """One of FIELDS."""
+        column: NDArray[np.int64] = self.layout[FIELDS.index(name)]
+        return column
+
+    def first(self, count: int) -> Records:
+        """So many of them, from the beginning."""
+        return Records(self.offset, self.log, self.layout[:, :count])
+
+    def last(self) -> Records:
+        return Records(self.offset, self.log, self.layout[:, len(self) - 1 :])
+
+    def where(self, mask: NDArray[np.bool_]) -> Records:
+        """The records that ``mask`` selects."""
+        return Records(self.offset, self.log, self.layout[:, mask])
+
+
+@dataclass
+class Walk:
+    """A walk over the part of a segment between two physical offsets.
+
+    The walk gives the records and the damage that begin at or after ``start`` and before ``stop``. With
+    ``synchronise`` it begins at the first record from ``start`` on that knows its own offset; what lies before
+    belongs to the walk before. After it was iterated, ``first`` and ``reached`` tell which bytes it covered;
+    ``first`` is None where no record begins. Two walks one after another saw everything if the second begins
+    where the first ended.
+
+    ``data_end`` is the physical offset after the last byte of the segment that is not zero.
+    """
+
+    segment: Segment
+    start: int
+    stop: int
+    data_end: int
+    synchronise: bool = False
+    chunk_bytes: int = CHUNK_BYTES
+    first: int | None = None
+    reached: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reached = self.start
+
+    def __iter__(self) -> Iterator[Records | Damage]:
+        with self.segment.open() as file:
+            search = RecordSearch(file, self.segment.offset, self.data_end - self.segment.offset)
+            position = self.start - self.segment.offset
+            if self.synchronise:
+                position = search.next_record(position)
+            stop = min(self.stop, self.data_end) - self.segment.offset
+            if position < stop:
+                self.first = self.segment.offset + position
+            for piece, reached in self._pieces(file, search, position, stop):
+                self.reached = self.segment.offset + reached
+                yield piece
+
+    def _pieces(
+        self, file: SegmentBytes, search: RecordSearch, position: int, stop: int
+    ) -> Iterator[tuple[Records | Damage, int]]:
+        """Each piece, and the position after it."""
+        while position < stop:
+            log = file.read(position, self.chunk_bytes)
+            layout = np.empty((len(FIELDS), len(log) // SHORTEST + 1), np.int64)
+            rows, _, _ = walk(log, layout)
+            rows = int(np.searchsorted(layout[0, :rows], stop - position))
+            found, length = Found.RECORD, 0
+            if not rows:
+                found, length = search.look(position)
+                if found == Found.RECORD:
+                    log = file.read(position, length)
+                    rows, _, _ = walk(log, layout[:, :1])
+            if rows:
+                last = rows - 1
+                after = position + int(layout[0, last] + layout[1, last])
+                yield Records(self.segment.offset + position, log, layout[:, :rows]), after
+                position = after
+                continue
+            if found == Found.FILLER:
+                self.reached = self.segment.end
+                return
+            following = search.next_position(position)
+            for at in range(position, following, DAMAGE_BYTES):
+                piece = file.read(at, min(DAMAGE_BYTES, following - at)).tobytes()
+                damage = Damage(self.segment.path, self.segment.offset + at, REASONS[found], piece)
+                yield damage, at + len(piece)
+            position = following
+
+
+def scan(segment: Segment, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Records | Damage]:
+    """Everything in a segment, in order: records in chunks of ``chunk_bytes``, and what lies between them.
+
+    The filler at the end of a full file, and the zeros after the last record of another, are no damage.
+    After damage the walk goes on at the next record that knows its own offset.
+    """
+    yield from Walk(segment, segment.offset, segment.end, data_end(segment), chunk_bytes=chunk_bytes)
+
+
+def data_end(segment: Segment) -> int:
+    """The physical offset after the last byte of a segment that is not zero."""
+    with segment.open() as file:
+        end = file.size
+        while end > 0:
+            begin = (end - 1) // DAMAGE_BYTES * DAMAGE_BYTES
+            data = file.read(begin, end - begin)
+            words = data[: len(data) // 8 * 8].view(np.uint64)
+            if words.any() or data[len(words) * 8 :].any():
+                return segment.offset + begin + int(np.flatnonzero(data)[-1]) + 1
+            end = begin
+    return segment.offset

@@ -1,0 +1,79 @@
+"""The files that a broker keeps in its store's config folder: offsets of consumers, and topics."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from typing import Any
+
+from schemas.errors import UsageError
+from schemas.storage import Storage
+
+LARGEST = 256 << 20
+"""Bytes of the largest file that is read."""
+BROKER_TOPIC = "rmq_sys_SYNC_BROKER_MEMBER_"
+"""Every broker has a topic of this name and its own (TopicConfigManager)."""
+_UNQUOTED_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|[0-9]+(?=\s*:)')
+
+
+class ConfigFileError(UsageError):
+    """A file of the config folder that cannot be read; the message names it."""
+
+
+def read_consumer_offsets(storage: Storage) -> tuple[dict[tuple[str, str], dict[int, int]], int | None] | None:
+    """config/consumerOffset.json: committed offsets by (group, topic) and queue id, and when they were saved (ms).
+
+    None where there is no such file. Raises ConfigFileError.
+    """
+    document = _read_json(storage, "config/consumerOffset.json")
+    if document is None:
+        return None
+    committed: defaultdict[tuple[str, str], dict[int, int]] = defaultdict(dict)
+    table = document.get("offsetTable")
+    for name, queues in table.items() if isinstance(table, dict) else ():
+        topic, _, group = name.partition("@")
+        for queue_id, offset in queues.items() if group and isinstance(queues, dict) else ():
+            if queue_id.isdecimal() and isinstance(offset, int):
+                committed[group, topic][int(queue_id)] = offset
+    version = document.get("dataVersion")
+    saved = version.get("timestamp") if isinstance(version, dict) else None
+    return dict(committed), saved if isinstance(saved, int) else None
+
+
+def read_topics(storage: Storage) -> dict[str, int]:
+    """config/topics.json: the number of queues by topic; empty where there is no such file. Raises ConfigFileError."""
+    document = _read_json(storage, "config/topics.json")
+    table = document.get("topicConfigTable") if document else None
+    topics = {}
+    for name, topic in table.items() if isinstance(table, dict) else ():
+        queues = topic.get("readQueueNums") if isinstance(topic, dict) else None
+        if isinstance(queues, int):
+            topics[name] = queues
+    return topics
+
+
+def broker_name(topics: dict[str, int]) -> str | None:
+    """The name of the broker that has these topics, where they tell."""
+    names = [topic.removeprefix(BROKER_TOPIC) for topic in topics if topic.startswith(BROKER_TOPIC)]
+    return names[0] if len(names) == 1 else None
+
+
+def _read_json(storage: Storage, path: str) -> dict[str, Any] | None:
+    content = storage.read(path)
+    if content is None:
+        return None
+    if len(content) > LARGEST:
+        raise ConfigFileError(f"{storage.root}/{path} is larger than {LARGEST:,} bytes")
+    try:
+        # The broker writes queue ids as keys without quotes.
+        document = json.loads(_UNQUOTED_KEY.sub(_quoted, content.decode("utf-8", "replace")))
+    except (ValueError, RecursionError) as error:
+        raise ConfigFileError(f"{storage.root}/{path} is not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise ConfigFileError(f"{storage.root}/{path} is not a JSON object")
+    return document
+
+
+def _quoted(match: re.Match[str]) -> str:
+    return match[0] if match[0].startswith('"') else f'"{match[0]}"'

@@ -1,0 +1,51 @@
+"""Pick scattered bytes out of a buffer: numbers, strings, property pairs. Compiled once, then cached by Numba."""
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+from numpy.typing import NDArray
+
+from schemas.rocketmq_store.record_layout import int_at
+
+Bytes = NDArray[np.uint8]
+Positions = NDArray[np.int64]
+
+
+@njit(cache=True)
+def ints(log: Bytes, at: Positions) -> NDArray[np.int32]:
+    """The big-endian i32 at each position."""
+    out = np.empty(len(at), np.int32)
+    for i in range(len(at)):
+        out[i] = int_at(log, at[i])
+    return out
+
+
+@njit(cache=True)
+def longs(log: Bytes, at: Positions) -> NDArray[np.int64]:
+    """The big-endian i64 at each position."""
+    out = np.empty(len(at), np.int64)
+    for i in range(len(at)):
+        out[i] = int_at(log, at[i]) << 32 | (int_at(log, at[i] + 4) & 0xFFFFFFFF)
+    return out
+
+
+@njit(cache=True)
+def spans(log: Bytes, at: Positions, lengths: Positions) -> tuple[NDArray[np.int32], Bytes]:
+    """The bytes of each span, one after another: Arrow's offsets (rows + 1) and data, under 2 GiB in all."""
+    offsets = np.zeros(len(at) + 1, np.int32)
+    for i in range(len(at)):
+        offsets[i + 1] = offsets[i] + lengths[i]
+    data = np.empty(offsets[-1], np.uint8)
+    for i in range(len(at)):
+        source = log[at[i] :]
+        target = data[offsets[i] : offsets[i + 1]]
+        for j in range(len(target)):
+            target[j] = source[j]
+    return offsets, data
+
+
+def binary_array(offsets: NDArray[np.int32], data: Bytes, missing: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Arrow binary over offsets and data, null where ``missing``."""
+    validity = None if missing is None else pa.array(~missing).buffers()[1]
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)

@@ -1,0 +1,76 @@
+"""Born and store hosts: 4 or 16 bytes of address and an i32 port, as RocketMQ prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+from numpy.typing import NDArray
+
+from schemas.rocketmq_store.gather import Bytes, Positions, binary_array, spans
+
+IPV4_MAPPED = b"\0" * 10 + b"\xff\xff"
+HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16)  # two digits a byte
+
+
+def distinct_hosts(log: Bytes, at: Positions, lengths: Positions) -> pa.DictionaryArray:
+    """The bytes of each host, distinct ones once."""
+    return binary_array(*spans(log, at, lengths)).dictionary_encode()
+
+
+def host_strings(hosts: pa.DictionaryArray) -> pa.StringArray:
+    """``127.0.0.1:10911``, ``2001:db8:0:0:0:0:0:1:10911``: Java's InetAddress.getHostAddress, and the port."""
+    return _texts(hosts, _host_string)
+
+
+def msg_id_hosts(hosts: pa.DictionaryArray) -> pa.StringArray:
+    """How a msgId begins: address and port in upper-case hex (MessageDecoder.createMessageId)."""
+    return _texts(hosts, lambda host: (_java_address(host[:-4]) + host[-4:]).hex().upper())
+
+
+def _texts(hosts: pa.DictionaryArray, text: Callable[[bytes], str]) -> pa.StringArray:
+    return pa.array([text(host) for host in hosts.dictionary.to_pylist()], pa.string()).take(hosts.indices)
+
+
+def _host_string(host: bytes) -> str:
+    address, port = _java_address(host[:-4]), int.from_bytes(host[-4:], "big")
+    if len(address) == 4:
+        return f"{'.'.join(map(str, address))}:{port}"
+    groups = (int.from_bytes(address[i : i + 2], "big") for i in range(0, 16, 2))
+    return f"{':'.join(f'{group:x}' for group in groups)}:{port}"
+
+
+def _java_address(address: bytes) -> bytes:
+    """Java's InetAddress.getByAddress makes an IPv4 address of an IPv4-mapped one."""
+    return address[12:] if address.startswith(IPV4_MAPPED) and len(address) == 16 else address
+
+
+@njit(cache=True)
+def message_ids(log: Bytes, at: Positions, lengths: Positions, offsets: Positions, bounds: NDArray[np.int32]) -> Bytes:
+    """Upper-case hex of host, port and physical offset (MessageDecoder.createMessageId), end to end.
+
+    The id of record i is at ``bounds[i]`` to ``bounds[i + 1]``, two characters a byte.
+    """
+    out = np.full(bounds[-1] // 2, HEX[0], np.uint16)
+    for i in range(len(at)):
+        source = log[at[i] : at[i] + lengths[i]]
+        target = out[bounds[i] // 2 : bounds[i + 1] // 2]
+        if len(source) == 20 and _is_ipv4_mapped(source):
+            # RocketMQ writes an IPv4 address into the room for an IPv6 one, and prints all the room.
+            source = source[12:]
+        for j in range(len(source)):
+            target[j] = HEX[source[j]]
+        target = target[len(source) :]
+        for j in range(8):
+            target[j] = HEX[np.uint8(offsets[i] >> (56 - 8 * j))]
+    return out.view(np.uint8)
+
+
+@njit(cache=True)
+def _is_ipv4_mapped(host: Bytes) -> bool:
+    for i in range(10):
+        if host[i]:
+            return False
+    return bool(host[10] == 255 and host[11] == 255)

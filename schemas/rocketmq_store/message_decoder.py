@@ -1,0 +1,107 @@
+"""Records of a commit log as Arrow columns (RocketMQ MessageDecoder), whole buffers at a time."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from filtering.java.strings import string_array
+from schemas.rocketmq_store import gather
+from schemas.rocketmq_store.commitlog_walk import Damage, Records, scan
+from schemas.rocketmq_store.crc import body_crcs
+from schemas.rocketmq_store.hosts import distinct_hosts, host_strings, message_ids
+from schemas.rocketmq_store.properties import MAP, Properties
+from schemas.rocketmq_store.record_layout import BORN_HOST, BORN_TIMESTAMP, SYS_FLAG
+from schemas.rocketmq_store.segments import Segment
+
+
+class Columns:
+    """Some records, and what several columns share of them."""
+
+    def __init__(self, records: Records):
+        self.records = records
+        self.log = records.log
+
+    @cached_property
+    def properties(self) -> Properties:
+        return Properties(self.records)
+
+    def numbers(self, field: str, shift: int, read: Callable[[gather.Bytes, gather.Positions], np.ndarray]) -> pa.Array:
+        """The numbers ``shift`` bytes after a field of the layout."""
+        return pa.array(read(self.log, self.records.at(field) + shift))
+
+    def lengths(self, field: str) -> pa.Array:
+        return pa.array(self.records.at(field).astype(np.int32))
+
+    def offsets(self) -> gather.Positions:
+        return self.records.at("start") + self.records.offset
+
+    def strings(self, field: str) -> pa.StringArray:
+        return string_array(*gather.spans(self.log, self.records.at(field), self.records.at(f"{field}_length")))
+
+    def born_host(self) -> pa.StringArray:
+        starts = self.records.at("start") + BORN_HOST
+        return host_strings(distinct_hosts(self.log, starts, self.records.at("store_timestamp") - starts))
+
+    def store_host(self) -> pa.StringArray:
+        return host_strings(distinct_hosts(self.log, self.records.at("store_host"), self._store_host_lengths()))
+
+    def msg_id(self) -> pa.StringArray:
+        lengths = self._store_host_lengths()
+        bounds = np.zeros(len(lengths) + 1, np.int32)
+        np.cumsum(2 * lengths + 16, out=bounds[1:])
+        ids = message_ids(self.log, self.records.at("store_host"), lengths, self.offsets(), bounds)
+        return gather.binary_array(bounds, ids).view(pa.string())
+
+    def body(self) -> pa.BinaryArray:
+        lengths = self.records.at("body_length")
+        return gather.binary_array(*gather.spans(self.log, self.records.at("body"), lengths))
+
+    def body_crc_computed(self) -> pa.Array:
+        return pa.array(body_crcs(self.log, self.records.at("body"), self.records.at("body_length")))
+
+    def _store_host_lengths(self) -> gather.Positions:
+        return self.records.at("body") - 16 - self.records.at("store_host")
+
+
+COLUMNS: dict[str, tuple[pa.DataType, Callable[[Columns], pa.Array]]] = {
+    "commitlog_offset": (pa.int64(), lambda c: pa.array(c.offsets())),
+    "topic": (pa.string(), lambda c: c.strings("topic")),
+    "queue_id": (pa.int32(), lambda c: c.numbers("start", 12, gather.ints)),
+    "queue_offset": (pa.int64(), lambda c: c.numbers("start", 20, gather.longs)),
+    "store_size": (pa.int32(), lambda c: c.lengths("size")),
+    "msg_id": (pa.string(), Columns.msg_id),
+    "tags": (pa.string(), lambda c: c.properties.value("TAGS")),
+    "keys": (pa.string(), lambda c: c.properties.value("KEYS")),
+    "properties": (MAP, lambda c: c.properties.maps()),
+    "born_timestamp": (pa.int64(), lambda c: c.numbers("start", BORN_TIMESTAMP, gather.longs)),
+    "store_timestamp": (pa.int64(), lambda c: c.numbers("store_timestamp", 0, gather.longs)),
+    "sys_flag": (pa.int32(), lambda c: c.numbers("start", SYS_FLAG, gather.ints)),
+    "flag": (pa.int32(), lambda c: c.numbers("start", 16, gather.ints)),
+    "body_crc": (pa.int32(), lambda c: c.numbers("start", 8, gather.ints)),
+    "reconsume_times": (pa.int32(), lambda c: c.numbers("body", -16, gather.ints)),
+    "prepared_transaction_offset": (pa.int64(), lambda c: c.numbers("body", -12, gather.longs)),
+    "born_host": (pa.string(), Columns.born_host),
+    "store_host": (pa.string(), Columns.store_host),
+    "magic_code": (pa.int32(), lambda c: c.numbers("start", 4, gather.ints)),
+    "body_length": (pa.int32(), lambda c: c.lengths("body_length")),
+    "body_crc_computed": (pa.int32(), Columns.body_crc_computed),
+    "body": (pa.binary(), Columns.body),
+}
+
+SCHEMA = pa.schema([pa.field(name, kind) for name, (kind, _) in COLUMNS.items()])
+"""Every column there is. Timestamps are ms since the epoch; commitlog_offset is where the record lies;
+properties is null where a record has none; body is as stored, and body_crc_computed what its body_crc should be."""
+
+
+def decode(records: Records, columns: Sequence[str]) -> pa.RecordBatch:
+    """The given columns of SCHEMA, a row a record. A column that is not asked for costs nothing."""
+    shared = Columns(records)
+    return pa.RecordBatch.from_arrays([COLUMNS[name][1](shared) for name in columns], names=list(columns))
+
+
+def decode_segment(segment: Segment, columns: Sequence[str] = tuple(COLUMNS)) -> Iterator[pa.RecordBatch | Damage]:
+    """Everything in a segment file, in order: record batches of ``columns``, and damage."""
+    for piece in scan(segment):
+        yield decode(piece, columns) if isinstance(piece, Records) else piece

@@ -1,0 +1,49 @@
+"""Eight bytes at a time: what compiled loops over texts share."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+_ONES, _HIGH_BITS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+_TWOS = np.uint64(0x0202020202020202)
+
+
+@njit(cache=True)
+def load(data: Bytes, at: int) -> np.uint64:
+    """The eight bytes from ``at`` on as a word, the first byte lowest."""
+    i = np.uint64(at)  # unsigned: no check for a negative index, so the eight bytes are one load
+    word = np.uint64(0)
+    for j in range(8):
+        word |= np.uint64(data[i + np.uint64(j)]) << np.uint64(8 * j)
+    return word
+
+
+@njit(cache=True)
+def store(data: Bytes, at: int, word: np.uint64) -> None:
+    """The reverse of load."""
+    i = np.uint64(at)
+    for j in range(8):
+        data[i + np.uint64(j)] = np.uint8(word >> np.uint64(8 * j))
+
+
+@njit(cache=True)
+def find_two(data: Bytes, start: int, end: int) -> int:
+    """The first byte 0x02 from ``start`` on, or ``end``; up to seven bytes after ``end`` are read."""
+    at = start
+    while at < end:
+        different = load(data, at) ^ _TWOS
+        zeros = (different - _ONES) & ~different & _HIGH_BITS  # the lowest bit set is right, those above may not be
+        if zeros:
+            return min(end, at + lowest_byte(zeros))
+        at += 8
+    return end
+
+
+@njit(cache=True)
+def lowest_byte(word: np.uint64) -> int:
+    """The index of the lowest byte of ``word`` whose high bit is set."""
+    below = (word & (~word + np.uint64(1))) - np.uint64(1)
+    return int(np.int64(((below & _ONES) * _ONES) >> np.uint64(56))) - 1

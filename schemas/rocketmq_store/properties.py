@@ -1,0 +1,44 @@
+"""The properties of messages as Arrow maps and strings."""
+
+import numpy as np
+import pyarrow as pa
+
+from filtering.java.strings import is_utf8, string_array
+from schemas.rocketmq_store import gather
+from schemas.rocketmq_store.commitlog_walk import Records
+from schemas.rocketmq_store.property_text import find, split
+from schemas.rocketmq_store.segments import SLACK
+
+MAP = pa.map_(pa.string(), pa.string())
+
+
+class Properties:
+    """The parsed properties of some records."""
+
+    def __init__(self, records: Records):
+        lengths = records.at("properties_length")
+        self._missing = lengths == 0
+        self._split(records.log, records.at("properties"), lengths)
+        if not (is_utf8(self._key_ends, self._keys) and is_utf8(self._value_ends, self._values)):
+            texts = string_array(*gather.spans(records.log, records.at("properties"), lengths))
+            _, offsets, data = texts.buffers()
+            bounds = np.frombuffer(offsets, np.int32)[: len(records) + 1].astype(np.int64)
+            text = np.frombuffer(bytes(data) + bytes(SLACK), np.uint8)
+            self._split(text, bounds[:-1], np.diff(bounds))
+
+    def _split(self, log: gather.Bytes, starts: gather.Positions, lengths: gather.Positions) -> None:
+        self._pairs, self._key_ends, self._keys, self._value_ends, self._values = split(log, starts, lengths)
+
+    def maps(self) -> pa.MapArray:
+        """map<string, string>, null where a record has no properties at all."""
+        keys = gather.binary_array(self._key_ends, self._keys).view(pa.string())
+        values = gather.binary_array(self._value_ends, self._values).view(pa.string())
+        entries = pa.StructArray.from_arrays([keys, values], fields=[MAP.key_field, MAP.item_field])
+        buffers = [pa.array(~self._missing).buffers()[1], pa.py_buffer(self._pairs)]
+        return pa.Array.from_buffers(MAP, len(self._missing), buffers, children=[entries])
+
+    def value(self, name: str) -> pa.StringArray:
+        """The values of one property, null where it is missing."""
+        key = np.frombuffer(name.encode(), np.uint8)
+        starts, lengths, missing = find(self._pairs, self._key_ends, self._keys, self._value_ends, key)
+        return gather.binary_array(*gather.spans(self._values, starts, lengths), missing).view(pa.string())

@@ -1,0 +1,165 @@
+"""The properties of a log's messages as columns, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from filtering.java.strings import decode_utf8, is_utf8, string_array, unchecked_string_array
+from schemas.rocketmq_store import gather
+from schemas.rocketmq_store.commitlog_walk import Records
+from schemas.rocketmq_store.property_slots import END, NAME_BYTES, SEPARATOR, copy_values, find_pairs
+from schemas.rocketmq_store.segments import SLACK
+
+
+@dataclass(frozen=True, eq=False)
+class Properties:
+    """The properties of n messages. ``columns[i]`` has the values of slot i, None where no message has any.
+
+    ``others`` are the properties that have no slot, as a text like the record's own, null where there are none.
+    """
+
+    columns: list[pa.StringArray | None]
+    others: pa.StringArray | None
+
+
+class PropertyColumns:
+    """Gives each property name of a topic a slot, in the order of first appearance, as long as there are slots.
+
+    It remembers the names from chunk to chunk. ``named`` have the first slots in every topic; ``wanted`` are names
+    by topic that get a slot before any other.
+    """
+
+    def __init__(self, slots: int, named: Sequence[str], wanted: Mapping[str, Sequence[str]]) -> None:
+        self._slots = slots + len(named)
+        self._named = [name.encode() for name in named]
+        self._wanted = wanted
+        self._names = np.zeros((0, self._slots, NAME_BYTES), np.uint8)
+        self._lengths = np.zeros((0, self._slots), np.int32)
+        self._used = np.zeros(0, np.int32)
+        self._follower = np.zeros((0, self._slots + 1), np.int32)
+
+    def names(self, topic: int) -> list[str]:
+        """The names that have a slot in a topic, those of ``named`` first."""
+        return [
+            decode_utf8(name[:length].tobytes())
+            for name, length in zip(self._names[topic], self._lengths[topic, : self._used[topic]], strict=False)
+        ]
+
+    def cut(self, records: Records, topic_codes: NDArray[np.int32], topics: Sequence[str]) -> Properties:
+        """The properties of some records; ``topics`` are all topics known so far, by code."""
+        for topic in topics[len(self._used) :]:
+            self._add_topic(topic)
+        starts, lengths = records.at("properties"), records.at("properties_length")
+        log = records.log
+        properties = self._cut(log, starts, lengths, topic_codes)
+        if properties is None:
+            # Not UTF-8. The text is cut where Java cuts it, after it was decoded as a whole.
+            texts = string_array(*gather.spans(log, starts, lengths))
+            _, offsets, data = texts.buffers()
+            bounds = np.frombuffer(offsets, np.int32)[: len(records) + 1].astype(np.int64)
+            text = np.frombuffer(bytes(data) + bytes(SLACK), np.uint8)
+            properties = self._cut(text, bounds[:-1], np.diff(bounds), topic_codes)
+            assert properties is not None
+        return properties
+
+    def _add_topic(self, topic: str) -> None:
+        names = list(dict.fromkeys([*self._named, *(name.encode() for name in self._wanted.get(topic, ()))]))
+        names = [name for name in names if len(name) <= NAME_BYTES - SLACK][: self._slots]
+        slots = np.zeros((1, self._slots, NAME_BYTES), np.uint8)
+        for slot, name in enumerate(names):
+            slots[0, slot, : len(name)] = np.frombuffer(name, np.uint8)
+        lengths = np.array([[*map(len, names), *([0] * (self._slots - len(names)))]], np.int32)
+        follower = np.arange(1, self._slots + 2, dtype=np.int32)[None] % self._slots
+        self._names = np.concatenate([self._names, slots])
+        self._lengths = np.concatenate([self._lengths, lengths])
+        self._used = np.append(self._used, np.int32(len(names)))
+        self._follower = np.concatenate([self._follower, follower])
+
+    def _cut(
+        self,
+        log: gather.Bytes,
+        starts: gather.Positions,
+        lengths: gather.Positions,
+        topic_codes: NDArray[np.int32],
+    ) -> Properties | None:
+        """None, and no new name has a slot, where some name or value is not UTF-8."""
+        used_before = self._used.copy()
+        properties = self._cut_utf8(log, starts, lengths, topic_codes, used_before)
+        if properties is None:
+            self._used[:] = used_before
+        return properties
+
+    def _cut_utf8(
+        self,
+        log: gather.Bytes,
+        starts: gather.Positions,
+        lengths: gather.Positions,
+        topic_codes: NDArray[np.int32],
+        used_before: NDArray[np.int32],
+    ) -> Properties | None:
+        rows = len(starts)
+        value_starts = np.zeros((self._slots, rows), np.int32)
+        value_lengths = np.zeros((self._slots, rows), np.int32)
+        overflow = np.zeros(rows, bool)
+        find_pairs(
+            log, starts, lengths, topic_codes, self._names, self._lengths, self._used, self._follower,
+            value_starts, value_lengths, overflow,
+        )  # fmt: skip
+        if not self._new_names_are_utf8(used_before):
+            return None
+        columns: list[pa.StringArray | None] = []
+        for at, length in zip(value_starts, value_lengths, strict=True):
+            size = int(length.sum())
+            if not size:
+                columns.append(None)
+                continue
+            offsets = np.zeros(rows + 1, np.int32)
+            data = np.empty(size + SLACK, np.uint8)
+            copy_values(log, at, length, offsets, data)
+            if not is_utf8(offsets, data[:size]):
+                return None
+            columns.append(unchecked_string_array(offsets, data[:size], length == 0))
+        others = None
+        if overflow.any():
+            others = self._others(log, starts, lengths, topic_codes, overflow)
+        return Properties(columns, others)
+
+    def _new_names_are_utf8(self, used_before: NDArray[np.int32]) -> bool:
+        for topic in np.flatnonzero(self._used > used_before).tolist():
+            for slot in range(used_before[topic], self._used[topic]):
+                name = self._names[topic, slot, : self._lengths[topic, slot]].tobytes()
+                if decode_utf8(name).encode() != name:
+                    return False
+        return True
+
+    def _others(
+        self,
+        log: gather.Bytes,
+        starts: gather.Positions,
+        lengths: gather.Positions,
+        topic_codes: NDArray[np.int32],
+        overflow: NDArray[np.bool_],
+    ) -> pa.StringArray:
+        known = {code: set(self.names(code)) for code in np.unique(topic_codes[overflow]).tolist()}
+        texts: list[str | None] = [None] * len(starts)
+        for row in np.flatnonzero(overflow).tolist():
+            text = decode_utf8(log[starts[row] : starts[row] + lengths[row]].tobytes())
+            of_topic = known[int(topic_codes[row])]
+            pairs = {name: value for name, value in parse(text).items() if name not in of_topic}
+            texts[row] = chr(END).join(f"{name}{chr(SEPARATOR)}{value}" for name, value in pairs.items())
+        return pa.array(texts, pa.string())
+
+
+def parse(text: str) -> dict[str, str]:
+    """A property text as MessageDecoder.string2messageProperties reads it."""
+    properties = {}
+    for pair in text.split(chr(END)):
+        name, separator, value = pair.partition(chr(SEPARATOR))
+        if separator and name and value:
+            properties[name] = value
+    return properties

@@ -1,0 +1,126 @@
+"""The properties of messages cut into columns: a slot for each property name of a topic.
+
+A property text is ``name 0x01 value 0x02 …`` (MessageDecoder.string2messageProperties): the first 0x01 after a
+pair's start separates, the last 0x02 may be absent, pairs without a name or a value are dropped, and the last
+of equal names wins. Messages of one topic have mostly the same names in the same order, so a name is looked
+for first in the slot that followed the last time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from schemas.rocketmq_store.octets import Bytes, find_two, load
+
+Positions = NDArray[np.int64]
+Cells = NDArray[np.int32]
+
+NAME_BYTES = 256
+"""A longer name gets no slot."""
+SEPARATOR, END = 1, 2
+_KEPT = np.array([2 ** (8 * length) - 1 for length in range(9)], np.uint64)
+
+
+@njit(cache=True)
+def find_pairs(
+    log: Bytes,
+    starts: Positions,
+    lengths: Positions,
+    topics: NDArray[np.int32],
+    names: Bytes,
+    name_lengths: Cells,
+    used: Cells,
+    follower: Cells,
+    value_starts: Cells,
+    value_lengths: Cells,
+    overflow: NDArray[np.bool_],
+) -> None:
+    """Finds the pairs of the texts at ``starts``; SLACK bytes after the last can be read.
+
+    ``names`` (topics x slots x NAME_BYTES), ``name_lengths`` (topics x slots) and ``used`` (topics) are the slots
+    so far, and grow; ``follower`` (topics x slots + 1) is the slot that followed each, the last one the first of a
+    message. Slot s of row i gets its value's position and length in ``value_starts[s, i]`` and
+    ``value_lengths[s, i]``, which must be zero before. ``overflow[i]`` tells that a pair of the row has no slot.
+    """
+    slots = name_lengths.shape[1]
+    for row in range(len(starts)):
+        topic = topics[row]
+        count = int(used[topic])
+        start = int(starts[row])
+        limit = start + int(lengths[row])
+        before = slots
+        while start < limit:
+            first = load(log, start)
+            slot = -1
+            separator = -1
+            expected = int(follower[topic, before])
+            for i in range(count):
+                candidate = (expected + i) % count
+                length = int(name_lengths[topic, candidate])
+                if (
+                    start + length < limit
+                    and log[start + length] == SEPARATOR
+                    and (first ^ load(names[topic, candidate], 0)) & _KEPT[min(length, 8)] == 0
+                    and (length <= 8 or _same(log, start, names[topic, candidate], length))
+                ):
+                    slot = candidate
+                    separator = start + length
+                    break
+            if slot < 0:
+                separator = _separator(log, start, limit)
+                if separator == limit or log[separator] == END:
+                    start = separator + 1
+                    continue
+            end = find_two(log, separator + 1, limit)
+            if start < separator < end - 1:
+                length = separator - start
+                if slot < 0 and count < slots and length <= NAME_BYTES - 8:
+                    slot = count
+                    for i in range(length):
+                        names[topic, slot, i] = log[start + i]
+                    name_lengths[topic, slot] = length
+                    count += 1
+                    used[topic] = count
+                if slot < 0:
+                    overflow[row] = True
+                else:
+                    value_starts[slot, row] = separator + 1
+                    value_lengths[slot, row] = end - separator - 1
+            if slot >= 0:
+                follower[topic, before] = slot
+                before = slot
+            start = end + 1
+
+
+@njit(cache=True)
+def _separator(log: Bytes, start: int, limit: int) -> int:
+    """The first 0x01 or 0x02 from ``start`` on, or ``limit``."""
+    at = start
+    while at < limit and log[at] != SEPARATOR and log[at] != END:
+        at += 1
+    return at
+
+
+@njit(cache=True)
+def _same(log: Bytes, start: int, name: Bytes, length: int) -> bool:
+    for i in range(8, length):  # noqa: SIM110  Numba is slow on all()
+        if log[start + i] != name[i]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def copy_values(log: Bytes, starts: Cells, lengths: Cells, offsets: Cells, data: Bytes) -> None:
+    """The values of one slot, one after another, as Arrow's offsets (rows + 1) and data (SLACK bytes longer)."""
+    at = 0
+    for row in range(len(starts)):
+        length = int(lengths[row])
+        source = int(starts[row])
+        for i in range(0, length, 8):
+            word = load(log, source + i)
+            for j in range(8):
+                data[np.uint64(at + i + j)] = np.uint8(word >> np.uint64(8 * j))
+        at += length
+        offsets[row + 1] = at

@@ -1,0 +1,144 @@
+"""Property texts, ``key 0x01 value 0x02 …``, cut into keys and values (MessageDecoder.string2messageProperties).
+
+Most of a log's bytes that anyone looks at are here, so text is copied and searched eight bytes at a time.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from schemas.rocketmq_store.segments import SLACK
+
+Bytes = NDArray[np.uint8]
+Offsets = NDArray[np.int32]
+Positions = NDArray[np.int64]
+
+NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR = 1, 2
+MIX = np.uint64(0x9E3779B97F4A7C15)
+ONES, THREES, HIGH_BITS = (np.uint64(byte * 0x0101010101010101) for byte in (0x01, 0x03, 0x80))
+
+
+@njit(cache=True)
+def split(log: Bytes, starts: Positions, lengths: Positions) -> tuple[Offsets, Offsets, Bytes, Offsets, Bytes]:
+    """The pairs of the texts at ``starts``, whose ``lengths`` are in bytes; SLACK bytes after the last may be read.
+
+    Gives pairs, the offsets and bytes of keys, and the offsets and bytes of values, as Arrow's buffers: row i has
+    the pairs ``pairs[i]`` to ``pairs[i + 1]``. The first 0x01 after a pair's start separates, the last 0x02 may be
+    absent, pairs without a key or a value are dropped, and the last of equal keys wins.
+    """
+    rows = len(starts)
+    size = int(lengths.sum())
+    most = (size + rows) // 4 + 1
+    pairs = np.zeros(rows + 1, np.int32)
+    key_ends, value_ends = np.zeros(most + 1, np.int32), np.zeros(most + 1, np.int32)
+    keys, values = np.empty(size + SLACK, np.uint8), np.empty(size + SLACK, np.uint8)
+    count = 0
+    for row in range(rows):
+        start = int(starts[row])
+        limit = start + int(lengths[row])
+        seen = np.uint64(0)  # a bit for each length, first and last byte of a key: most keys differ in these
+        while start < limit:
+            separator = _copy(log, start, limit, keys, int(key_ends[count]), NAME_VALUE_SEPARATOR)
+            end = separator
+            if separator < limit and log[separator] == NAME_VALUE_SEPARATOR:
+                end = _copy(log, separator + 1, limit, values, int(value_ends[count]), PROPERTY_SEPARATOR)
+                if start < separator < end - 1:
+                    key_ends[count + 1] = key_ends[count] + separator - start
+                    value_ends[count + 1] = value_ends[count] + end - separator - 1
+                    shape = (separator - start) << 16 | log[start] << 8 | log[separator - 1]
+                    count += 1
+                    bit = np.uint64(1) << ((np.uint64(shape) * MIX) >> np.uint64(58))
+                    if seen & bit:
+                        earlier = _first_with_key_of(keys, key_ends, pairs[row], count - 1)
+                        if earlier < count - 1:
+                            _drop(keys, key_ends, earlier, count)
+                            _drop(values, value_ends, earlier, count)
+                            count -= 1
+                    seen |= bit
+            start = end + 1
+        pairs[row + 1] = count
+    return pairs, key_ends[: count + 1], keys[: key_ends[count]], value_ends[: count + 1], values[: value_ends[count]]
+
+
+@njit(cache=True)
+def find(
+    pairs: Offsets, key_ends: Offsets, keys: Bytes, value_ends: Offsets, name: Bytes
+) -> tuple[Positions, Positions, NDArray[np.bool_]]:
+    """Of each row the value of the key ``name``: where it begins, its length in bytes, and whether it is missing."""
+    rows = len(pairs) - 1
+    starts, lengths, missing = np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.ones(rows, np.bool_)
+    for row in range(rows):
+        for pair in range(pairs[row], pairs[row + 1]):
+            start = key_ends[pair]
+            if key_ends[pair + 1] - start == len(name) and _equal(keys[start:], name):
+                starts[row] = value_ends[pair]
+                lengths[row] = value_ends[pair + 1] - value_ends[pair]
+                missing[row] = False
+                break
+    return starts, lengths, missing
+
+
+@njit(cache=True)
+def _copy(text: Bytes, start: int, limit: int, out: Bytes, at: int, separator: int) -> int:
+    """Copies from ``start`` to ``separator``, a property's end, or ``limit``, and up to 7 bytes more; gives where."""
+    while True:
+        word = _load(text, start)
+        _store(out, at, word)
+        below_three = (word - THREES) & ~word & HIGH_BITS  # the lowest bit set is right, those above may not be
+        if below_three == np.uint64(0):
+            step = 8
+        else:
+            lowest = below_three & (~below_three + np.uint64(1))
+            step = int(np.int64((((lowest - np.uint64(1)) & ONES) * ONES) >> np.uint64(56))) - 1
+        start += step
+        if start >= limit:
+            return limit
+        at += step
+        if step < 8:
+            if text[start] == separator or text[start] == PROPERTY_SEPARATOR:
+                return start
+            start += 1
+            at += 1
+
+
+@njit(cache=True)
+def _load(text: Bytes, at: int) -> np.uint64:
+    i = np.uint64(at)  # unsigned: no check for a negative index, so the eight bytes are one load
+    word = np.uint64(0)
+    for j in range(8):
+        word |= np.uint64(text[i + np.uint64(j)]) << np.uint64(8 * j)
+    return word
+
+
+@njit(cache=True)
+def _store(out: Bytes, at: int, word: np.uint64) -> None:
+    i = np.uint64(at)
+    for j in range(8):
+        out[i + np.uint64(j)] = np.uint8(word >> np.uint64(8 * j))
+
+
+@njit(cache=True)
+def _first_with_key_of(keys: Bytes, key_ends: Offsets, first: int, last: int) -> int:
+    name = keys[key_ends[last] : key_ends[last + 1]]
+    for pair in range(first, last):
+        start = key_ends[pair]
+        if key_ends[pair + 1] - start == len(name) and _equal(keys[start:], name):
+            return pair
+    return last
+
+
+@njit(cache=True)
+def _equal(longer: Bytes, name: Bytes) -> bool:
+    for i in range(len(name)):  # noqa: SIM110  Numba is slow on all()
+        if longer[i] != name[i]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _drop(data: Bytes, ends: Offsets, pair: int, count: int) -> None:
+    gap = ends[pair + 1] - ends[pair]
+    for i in range(ends[pair + 1], ends[count]):
+        data[i - gap] = data[i]
+    for i in range(pair, count):
+        ends[i] = ends[i + 1] - gap

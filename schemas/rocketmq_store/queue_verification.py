@@ -1,0 +1,308 @@
+"""A queue's files on disk, held against what the broker should have written for its entries, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from schemas.rocketmq_store import gather
+from schemas.rocketmq_store.consume_queue import ENTRY
+from schemas.rocketmq_store.consume_queue_ext import (
+    ADDRESS_BASE,
+    UNIT_BYTES,
+    encode_units,
+    is_address,
+)
+from schemas.storage import Storage
+
+MAX_DIFFERENCES = 1000
+BYTES_AT_ONCE = 1 << 20
+CONSUME_QUEUE, EXTENSION = "consumequeue", "consumequeue_ext"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A place where a file on disk is not what the broker should have written.
+
+    ``queue_offset`` is the entry's, None where a file as a whole differs.
+    """
+
+    file: str
+    queue_offset: int | None
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class QueueEntries:
+    """Entries of one queue with consecutive queue offsets from ``first`` on, as the broker should have written them."""
+
+    first: int
+    commitlog_offset: NDArray[np.int64]
+    size: NDArray[np.int32]
+    tags_code: NDArray[np.int64]
+    store_timestamp: NDArray[np.int64]
+    bit_maps: pa.BinaryArray
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+
+class _Files:
+    """The files of one kind of one queue, read at positions from the start of the queue."""
+
+    def __init__(self, storage: Storage, kind: str, topic: str, queue_id: int, file_size: int) -> None:
+        self._storage = storage
+        self.kind = kind
+        self._folder = f"{kind}/{topic}/{queue_id}"
+        found = storage.files(self._folder)
+        self.sizes = {int(info.base_name): info.size for info in found if info.base_name.isdecimal()}
+        self.file_size = file_size
+
+    def name(self, position: int) -> str:
+        return f"{self.kind}/{position // self.file_size * self.file_size:020d}"
+
+    def start(self, position: int) -> int:
+        """Where the file begins that has a position."""
+        return position // self.file_size * self.file_size
+
+    def read(self, position: int, length: int) -> bytes | None:
+        """Bytes of one file; None where it is not there, fewer where it is too short."""
+        start = self.start(position)
+        if start not in self.sizes:
+            return None
+        with self._storage.file_system.open_input_file(f"{self._folder}/{start:020d}") as file:
+            return bytes(file.read_at(length, position - start))
+
+    def read_span(self, position: int, length: int) -> bytes | None:
+        """Bytes of one or more files; None where one is not there or too short."""
+        parts = []
+        while length:
+            count = min(length, self.start(position) + self.file_size - position)
+            data = self.read(position, count)
+            if data is None or len(data) < count:
+                return None
+            parts.append(data)
+            position, length = position + count, length - count
+        return b"".join(parts)
+
+    def sized_differently(self) -> Iterator[Difference]:
+        for start, size in sorted(self.sizes.items()):
+            if size != self.file_size:
+                name = f"{self.kind}/{start:020d}"
+                yield Difference(name, None, f"the file has {size} bytes, should be {self.file_size}")
+
+    def rest(self, position: int) -> Iterator[tuple[int, bytes]]:
+        """All bytes from a position on, in pieces with their positions."""
+        for start in sorted(each for each in self.sizes if each + self.file_size > position):
+            at = max(start, position)
+            while at < start + self.sizes[start]:
+                data = self.read(at, min(BYTES_AT_ONCE, start + self.sizes[start] - at)) or b""
+                yield at, data
+                at += max(1, len(data))
+
+
+@dataclass
+class QueueVerification:
+    """Takes the entries of one queue in order, and finds where its files differ.
+
+    ``log_start``: entries of messages before this physical offset may have been deleted with their file. Without
+    ``knows_bit_maps`` the extension's bit maps are taken as they are. File sizes are in bytes.
+    """
+
+    storage: Storage
+    topic: str
+    queue_id: int
+    log_start: int
+    file_size: int
+    extension_file_size: int
+    has_extension: bool = False
+    knows_bit_maps: bool = True
+    differences: list[Difference] = field(default_factory=list)
+    _missing: set[int] = field(default_factory=set)
+    _end: int | None = None
+    """The queue offset after the last entry."""
+    _position: int | None = None
+    """Where the next unit of the extension should begin; None: not known."""
+
+    def __post_init__(self) -> None:
+        self._queue = _Files(self.storage, CONSUME_QUEUE, self.topic, self.queue_id, self.file_size)
+        self._extension = _Files(self.storage, EXTENSION, self.topic, self.queue_id, self.extension_file_size)
+        self.differences += self._queue.sized_differently()
+        if self.has_extension:
+            self.differences += self._extension.sized_differently()
+
+    def add(self, entries: QueueEntries) -> None:
+        """Compares entries. Those of earlier calls come before them."""
+        if self._end != entries.first:
+            self._position = 0 if entries.first == 0 else None
+        self._end = entries.first + len(entries)
+        done = 0
+        while done < len(entries) and len(self.differences) < MAX_DIFFERENCES:
+            position = (entries.first + done) * ENTRY.itemsize
+            left_in_file = (self._queue.start(position) + self._queue.file_size - position) // ENTRY.itemsize
+            count = max(1, min(len(entries) - done, left_in_file))
+            self._compare(entries, done, done + count, self._queue.read(position, count * ENTRY.itemsize))
+            done += count
+
+    def finish(self) -> int:
+        """Looks at what follows the last entry. Returns how many newer entries there are, which cannot be judged."""
+        if self._end is None or not self._queue.sizes:
+            return 0
+        after = self._end * ENTRY.itemsize
+        newer = 0
+        for position, data in self._queue.rest(after):
+            entries = np.frombuffer(data, ENTRY, len(data) // ENTRY.itemsize)
+            written = int(np.count_nonzero(entries["size"] > 0))
+            newer += written
+            if not written and any(data):
+                at = position + next(i for i, byte in enumerate(data) if byte)
+                reason = "something other than zeros follows the last entry"
+                self._add(self._queue, at, at // ENTRY.itemsize, reason)
+        self._find_superfluous(after, newer)
+        if self.has_extension and self._position is not None and not newer:
+            self._check_end_of_extension(self._position)
+        return newer
+
+    def _compare(self, entries: QueueEntries, begin: int, end: int, data: bytes | None) -> None:
+        """Compares entries of one file; ``data`` is what the file holds at their place."""
+        if data is None:
+            self._note_missing(entries, begin, end)
+            self._position = None
+            return
+        found = np.frombuffer(data.ljust((end - begin) * ENTRY.itemsize, b"\0"), ENTRY)
+        codes = self._tags_codes(entries, begin, end, found["tags_code"].astype(np.int64))
+        differs = found["commitlog_offset"] != entries.commitlog_offset[begin:end]
+        differs |= found["size"] != entries.size[begin:end]
+        differs |= found["tags_code"] != codes
+        for at in np.flatnonzero(differs).tolist():
+            self._note_entry(entries, begin + at, found[at], int(codes[at]))
+
+    def _tags_codes(self, entries: QueueEntries, begin: int, end: int, on_disk: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What the entries should hold as tags code; their units in the extension are compared on the way."""
+        if not self.has_extension:
+            return entries.tags_code[begin:end]
+        if not self.knows_bit_maps:
+            self._position = None
+            return self._known_parts(entries, begin, end, on_disk)
+        codes, position = self._units(entries, begin, end, on_disk, note=end - begin == 1)
+        if position is not None or end - begin == 1:
+            self._position = position
+            return codes
+        return np.concatenate(
+            [self._tags_codes(entries, at, at + 1, on_disk[at - begin : at - begin + 1]) for at in range(begin, end)]
+        )
+
+    def _units(
+        self, entries: QueueEntries, begin: int, end: int, on_disk: NDArray[np.int64], note: bool
+    ) -> tuple[NDArray[np.int64], int | None]:
+        """The tags codes, and where the next unit begins; None where something differs and is not yet noted."""
+        files = self._extension
+        position = self._position
+        if position is None:
+            position = int(on_disk[0]) - ADDRESS_BASE if is_address(on_disk[:1])[0] else 0
+        part = slice(begin, end)
+        maps = entries.bit_maps.slice(begin, end - begin)
+        codes, octets = encode_units(
+            entries.tags_code[part], entries.store_timestamp[part], maps, files.file_size, position
+        )
+        if (codes == on_disk).all() and files.read_span(position, len(octets)) == octets.tobytes():
+            return codes, position + len(octets)
+        if not note:
+            return codes, None
+        return codes, self._note_unit(entries, begin, int(codes[0]), int(on_disk[0]), octets.tobytes(), position)
+
+    def _note_unit(
+        self, entries: QueueEntries, index: int, code: int, on_disk: int, octets: bytes, position: int
+    ) -> int:
+        """Notes what is wrong with one unit on disk. Returns where the next one begins."""
+        files, queue_offset = self._extension, entries.first + index
+        at = (on_disk if is_address([on_disk])[0] else code) - ADDRESS_BASE
+        filler, unit = octets[: code - ADDRESS_BASE - position], octets[code - ADDRESS_BASE - position :]
+        if filler and (data := files.read(position, len(filler))) is not None and data != filler:
+            wrong = next(i for i, byte in enumerate(filler) if data[i : i + 1] != bytes([byte]))
+            self._note_what_follows(position + wrong, queue_offset - 1)
+        data = files.read(at, len(unit)) if unit else b""
+        if data is None:
+            self._note_missing_extension(at, int(entries.commitlog_offset[index]))
+        elif data != unit:
+            self._add(files, at, queue_offset, f"unit is {data.hex()}, should be {unit.hex()}")
+        return at + len(unit)
+
+    def _known_parts(
+        self, entries: QueueEntries, begin: int, end: int, on_disk: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """The same where it is not known which bit maps the units should hold: their codes and times are compared."""
+        has_unit = is_address(on_disk)
+        expected = np.where(has_unit, on_disk, entries.tags_code[begin:end])
+        positions = on_disk[has_unit] - ADDRESS_BASE
+        if not len(positions):
+            return expected
+        start = int(positions.min())
+        data = self._extension.read_span(start, int(positions.max()) + UNIT_BYTES - start)
+        if data is None:
+            self._note_missing_extension(start, int(entries.commitlog_offset[end - 1]))
+            return expected
+        octets = np.frombuffer(data, np.uint8)
+        codes, times = (gather.longs(octets, positions - start + at) for at in (2, 10))
+        at = np.flatnonzero(has_unit) + begin
+        differs = (codes != entries.tags_code[at]) | (times != entries.store_timestamp[at])
+        for i in np.flatnonzero(differs).tolist():
+            should = f"{entries.tags_code[at[i]]} and {entries.store_timestamp[at[i]]}"
+            reason = f"unit has tags code {codes[i]} and time {times[i]}, should have {should}"
+            self._add(self._extension, int(positions[i]), entries.first + int(at[i]), reason)
+        return expected
+
+    def _check_end_of_extension(self, position: int) -> None:
+        """Zeros follow the last unit. It may begin in a file of its own."""
+        for at, data in self._extension.rest(position):
+            if any(data):
+                wrong = next(i for i, byte in enumerate(data) if byte)
+                self._note_what_follows(at + wrong, (self._end or 0) - 1)
+                return
+
+    def _note_what_follows(self, position: int, queue_offset: int) -> None:
+        within = position - self._extension.start(position)
+        reason = f"what follows the unit has a byte other than the broker's at position {within}"
+        self._add(self._extension, position, queue_offset, reason)
+
+    def _note_entry(self, entries: QueueEntries, at: int, found: np.void, tags_code: int) -> None:
+        queue_offset = entries.first + at
+        expected = (int(entries.commitlog_offset[at]), int(entries.size[at]), tags_code)
+        reasons = [
+            f"{name} is {found[name]}, should be {value}"
+            for name, value in zip(ENTRY.names or (), expected, strict=True)
+            if found[name] != value
+        ]
+        self._add(self._queue, queue_offset * ENTRY.itemsize, queue_offset, "; ".join(reasons))
+
+    def _note_missing(self, entries: QueueEntries, begin: int, end: int) -> None:
+        start = self._queue.start((entries.first + begin) * ENTRY.itemsize)
+        needed = bool((entries.commitlog_offset[begin:end] >= self.log_start).any())
+        if needed and start not in self._missing:
+            self._missing.add(start)
+            self._add(self._queue, start, None, "the file is missing")
+
+    def _note_missing_extension(self, position: int, commitlog_offset: int) -> None:
+        if commitlog_offset < self.log_start:
+            return
+        start = -1 - self._extension.start(position)
+        if start not in self._missing:
+            self._missing.add(start)
+            self._add(self._extension, position, None, "the file is missing")
+
+    def _find_superfluous(self, after: int, newer: int) -> None:
+        """Files that begin where no entry is."""
+        if newer:
+            return
+        ends: Sequence[tuple[_Files, int | None]] = ((self._queue, after), (self._extension, self._position))
+        for files, end in ends:
+            for start in sorted(files.sizes) if end is not None else ():
+                if start >= (end or 0) and start > 0:
+                    self._add(files, start, None, "the broker would not have this file")
+
+    def _add(self, files: _Files, position: int, queue_offset: int | None, reason: str) -> None:
+        self.differences.append(Difference(files.name(position), queue_offset, reason))

@@ -1,0 +1,116 @@
+"""Where a commit log goes on after bytes that are no record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from schemas.rocketmq_store.record_layout import (
+    FIELDS,
+    LONGEST,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    PHYSICAL_OFFSET,
+    Found,
+    inspect,
+)
+from schemas.rocketmq_store.segments import SegmentBytes
+
+MESSAGE = bytes.fromhex("daa320")  # V1 and V2 differ in the byte after
+FILLER = MAGIC_BLANK.to_bytes(4, "big", signed=True)
+WINDOW = 4 << 20
+
+
+class RecordSearch:
+    """Finds records in the bytes of one segment; ``offset`` is the file's, ``data_end`` a position in it.
+
+    Positions may only grow from call to call: each byte is searched once, however many records are damaged.
+    """
+
+    def __init__(self, file: SegmentBytes, offset: int, data_end: int) -> None:
+        self._file = file
+        self._offset = offset
+        self._data_end = data_end
+        self._scratch = np.empty((len(FIELDS), 1), np.int64)
+        self._candidates: Iterator[tuple[int, bool]] | None = None
+        self._next = -1
+
+    def look(self, position: int) -> tuple[Found, int]:
+        """What lies at a position, and how many bytes a record there has."""
+        remaining = self._file.size - position
+        size, magic = self._number(position, 4), self._number(position + 4, 4)
+        if remaining < 8:
+            return Found.INCOMPLETE, 0
+        if magic == MAGIC_BLANK:
+            return (Found.FILLER if size >= remaining else Found.INCONSISTENT), 0
+        if magic not in (MAGIC_V1, MAGIC_V2):
+            return (Found.ZEROS if size == 0 and magic == 0 else Found.ILLEGAL_MAGIC), 0
+        if size > remaining:
+            return Found.INCOMPLETE, 0
+        if size > LONGEST:
+            return Found.TOO_LONG, 0
+        return Found(inspect(self._file.read(position, max(size, 8)), 0, self._scratch, 0)), size
+
+    def next_position(self, position: int) -> int:
+        """Where to go on after ``position``, which holds no decodable record.
+
+        A record may be whole and still not decodable: where its size leads to what may begin a record, that is next.
+        Else the next decodable record that knows its own offset, or a filler that fills the file; else the end.
+        """
+        claimed = position + self._number(position, 4)
+        if claimed > position + 8 and self._may_begin(claimed):
+            return claimed
+        return self.next_record(position + 1)
+
+    def next_record(self, position: int) -> int:
+        """The next decodable record that knows its own offset, or filler that fills the file; else the end."""
+        if self._candidates is None:
+            self._candidates = self._find_candidates(position)
+        while self._next < position:
+            self._next = self._next_valid(self._candidates)
+        return min(self._next, self._data_end)
+
+    def _next_valid(self, candidates: Iterator[tuple[int, bool]]) -> int:
+        for start, is_filler in candidates:
+            if is_filler:
+                if start + self._number(start, 4) == self._file.size:
+                    return start
+            elif self._knows_its_offset(start) and self.look(start)[0] == Found.RECORD:
+                return start
+        return self._file.size
+
+    def _find_candidates(self, begin: int) -> Iterator[tuple[int, bool]]:
+        """Where a record or a filler may begin, judged by its magic code, and whether it is a filler."""
+        while begin < self._data_end:
+            data = self._file.read(begin, WINDOW + 7).tobytes()
+            records = [(at - 4, False) for at in _find_all(data, MESSAGE)]
+            fillers = [(at - 4, True) for at in _find_all(data, FILLER)]
+            for at, is_filler in sorted(records + fillers):
+                if 0 <= at < WINDOW:
+                    yield begin + at, is_filler
+            begin += WINDOW
+
+    def _may_begin(self, position: int) -> bool:
+        if position >= self._file.size:
+            return position == self._file.size
+        magic = self._file.read(position + 4, 4).tobytes()
+        if magic == FILLER:
+            return position + self._number(position, 4) == self._file.size
+        if magic[:3] == MESSAGE:
+            return self._knows_its_offset(position)
+        return position >= self._data_end
+
+    def _knows_its_offset(self, position: int) -> bool:
+        return self._number(position + PHYSICAL_OFFSET, 8) == self._offset + position
+
+    def _number(self, position: int, width: int) -> int:
+        return int.from_bytes(self._file.read(position, width).tobytes(), "big", signed=True)
+
+
+def _find_all(data: bytes, wanted: bytes) -> Iterator[int]:
+    at = data.find(wanted)
+    while at >= 0:
+        yield at
+        at = data.find(wanted, at + 1)

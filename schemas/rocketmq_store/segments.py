@@ -1,0 +1,85 @@
+"""The segment files of a commit log: each is named by the physical offset of its first byte (MappedFileQueue)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from schemas.errors import UsageError
+from schemas.storage import Storage
+
+SLACK = 8
+"""Bytes after the last one that readers of a chunk may touch: they load eight at a time."""
+_NAME = re.compile(r"[0-9]{20}")
+
+
+class CommitLogError(UsageError):
+    """A path that holds no commit log; the message says what to give instead."""
+
+
+@dataclass(frozen=True, order=True)
+class Segment:
+    """A segment file: the physical offset of its first byte, its path in ``storage``, and its size when it was listed.
+
+    Offsets and sizes are bytes.
+    """
+
+    offset: int
+    path: str
+    size: int
+    storage: Storage = field(compare=False)
+
+    @property
+    def end(self) -> int:
+        """The physical offset after its last byte."""
+        return self.offset + self.size
+
+    @contextmanager
+    def open(self) -> Iterator[SegmentBytes]:
+        with self.storage.file_system.open_input_file(self.path) as file:
+            yield SegmentBytes(file, self.size)
+
+
+class SegmentBytes:
+    """The bytes of an open segment file, read in pieces.
+
+    Nothing is mapped into memory: a mapped file that another process cuts short kills the process that reads it.
+    A file that has become shorter reads as if it ended in zeros.
+    """
+
+    def __init__(self, file: pa.NativeFile, size: int) -> None:
+        self._file = file
+        self.size = size
+
+    def read(self, position: int, length: int) -> NDArray[np.uint8]:
+        """``length`` bytes from ``position`` on, fewer at the end of the file; SLACK more can be read after them."""
+        length = max(0, min(length, self.size - position))
+        wanted = length + SLACK
+        data = self._file.read_at(wanted, position)
+        if len(data) < wanted:
+            data = bytes(data).ljust(wanted, b"\0")
+        return np.frombuffer(data, np.uint8)[:length]
+
+
+def segments(storage: Storage) -> list[Segment]:
+    """The segment files of a store folder, or of its ``commitlog`` folder, by offset. Raises CommitLogError."""
+    if not storage.is_folder():
+        what = "is a file" if storage.is_local and Path(storage.root).exists() else "does not exist"
+        raise CommitLogError(f"{storage.root} {what}; give a broker's store folder, or the commitlog folder in it")
+    folder = storage.child("commitlog")
+    if not folder.is_folder():
+        folder = storage
+    named = [file for file in folder.files() if _NAME.fullmatch(file.base_name) and int(file.base_name) < 2**63]
+    if not named:
+        raise CommitLogError(
+            f"{folder.root} holds no commit log segment (a file named by its offset, as 00000000000000000000); "
+            "give a broker's store folder, or the commitlog folder in it"
+        )
+    return sorted(Segment(int(file.base_name), file.base_name, file.size, folder) for file in named)

@@ -1,0 +1,45 @@
+"""Tasks run by Spark's workers, or, where there is little to do, in the driver's own process."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+Session: TypeAlias = "Callable[[], SparkSession]"
+"""Makes the Spark session, or gives the one there is."""
+LITTLE = 512 << 20
+"""Bytes of a log that one core filters in less time than a Spark session takes to start."""
+
+
+def run_tasks(tasks: Sequence[Task], function: Callable[[Task], Result], size: int, session: Session) -> list[Result]:
+    """The result of each task, in order. ``size``: bytes that all tasks read; ``session`` is asked where it is much."""
+    if size <= LITTLE:
+        return [function(task) for task in tasks]
+    spark = session()
+    indices = spark.range(0, len(tasks), 1, len(tasks))
+    rows = indices.mapInArrow(_Runner(tuple(tasks), function), "task bigint, result binary").toArrow()
+    results = dict(zip(rows["task"].to_pylist(), rows["result"].to_pylist(), strict=True))
+    # The results were pickled by this program's own workers.
+    return [pickle.loads(results[index]) for index in range(len(tasks))]
+
+
+@dataclass(frozen=True)
+class _Runner(Generic[Task, Result]):
+    tasks: tuple[Task, ...]
+    function: Callable[[Task], Result]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch["id"].to_pylist():
+                result: Any = self.function(self.tasks[index])
+                yield pa.RecordBatch.from_pydict({"task": [index], "result": [pickle.dumps(result)]})

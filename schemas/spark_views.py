@@ -1,0 +1,79 @@
+"""What readers see of tables whose files keep less, or keep it otherwise, as Spark DataFrames."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from schemas.commitlog import IPV6_STORE_HOST, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS, VIEW
+
+_OF_MESSAGES = ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
+
+
+def messages(rows: DataFrame) -> DataFrame:
+    """Rows of the files of commitlog with the columns of VIEW."""
+    made = {"msg_id": _msg_id().alias("msg_id"), "body_crc": _body_crc().alias("body_crc")}
+    return with_properties(rows).select(*(made.get(name, F.col(name)) for name in VIEW))
+
+
+def with_properties(rows: DataFrame) -> DataFrame:
+    """Rows of the files of commitlog with a column ``properties``."""
+    return rows.withColumn("properties", _properties())
+
+
+def _msg_id() -> Column:
+    """MessageDecoder.createMessageId, with the zeros that it leaves behind an IPv4 address in the room of an IPv6 one."""
+    length = F.when(F.col("sys_flag").bitwiseAND(IPV6_STORE_HOST) != 0, 56).otherwise(32)
+    offset = F.lpad(F.hex("commitlog_offset"), 16, "0")
+    made = F.rpad(F.concat("msg_id_host", offset), length, "0")
+    return F.coalesce("msg_id", made)
+
+
+def _body_crc() -> Column:
+    return F.coalesce("body_crc", F.crc32("body").bitwiseAND(0x7FFFFFFF).cast("int"))
+
+
+def _properties() -> Column:
+    names = F.split("property_names", NAME_SEPARATOR)
+    cut = F.map_from_arrays(names, F.slice(F.array(*SLOTS), 1, F.size(names)))
+    named = F.map_from_arrays(F.array(*map(F.lit, NAMED_PROPERTIES)), F.array(*map(F.col, NAMED_PROPERTIES.values())))
+    more = F.coalesce(
+        F.str_to_map("more_properties", F.lit("\u0002"), F.lit(NAME_SEPARATOR)),
+        F.create_map().cast("map<string,string>"),
+    )
+    present = F.map_filter(F.map_concat(cut, named), lambda _, value: value.isNotNull())
+    return F.when(F.col("property_names").isNotNull(), F.map_concat(present, more))
+
+
+def pairs(blocks: DataFrame) -> DataFrame:
+    """The pairs of some rows of delivery_blocks.
+
+    A filter on topic reaches the blocks, one on consumer_group the groups before their messages are spread out.
+    """
+    of_groups = blocks.select("*", F.explode("matches").alias("match")).select(
+        "broker_name", "topic", "messages", *_OF_MESSAGES, "run", "match.outcome", "match.positions", "match.bits",
+        F.inline("match.recipients"),
+    )  # fmt: skip
+    # Positions are spread out as they are; words of bits in two loops, so that Spark compiles them.
+    by_position = of_groups.where(F.col("positions").isNotNull()).select("*", F.explode("positions").alias("position"))
+    every = F.expr("array_repeat(-1L, CAST((messages + 63) DIV 64 AS INT))")
+    words = of_groups.where(F.col("positions").isNull()).select(
+        "*", F.posexplode(F.coalesce("bits", every)).alias("at", "word")
+    )
+    spread = words.select("*", F.explode(F.array(*map(F.lit, range(64)))).alias("n"))
+    position = F.col("at") * 64 + F.col("n")
+    is_set = (position < F.col("messages")) & F.expr("shiftright(word, n) & 1 = 1")
+    by_bit = spread.where(is_set).withColumn("position", position)
+    return _pairs(by_position).unionAll(_pairs(by_bit))
+
+
+def _pairs(spread: DataFrame) -> DataFrame:
+    stored = _of_message("store_timestamp")
+    return spread.select(
+        "consumer_group", "broker_name", "topic", *map(_of_message, _OF_MESSAGES[:3]), "outcome",
+        F.coalesce("available_at", stored).alias("available_at"), "subscription_from", "run",
+    )  # fmt: skip
+
+
+def _of_message(name: str) -> Column:
+    return F.get(name, F.col("position")).alias(name)

@@ -1,0 +1,81 @@
+"""Where files are: a folder of this machine, or one of an object store, behind one file system interface.
+
+Object stores are reached through deltalake's own client (Rust's object_store), the same that commits the
+tables. Credentials and endpoints come from the environment, for S3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+AWS_REGION, AWS_ENDPOINT_URL and AWS_ALLOW_HTTP.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from deltalake.fs import DeltaStorageHandler
+from pyarrow import fs
+
+FOLDER_MODE = 0o770
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/")
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A folder. ``root`` is an absolute path of this machine, or a URI such as ``s3://bucket/folder``."""
+
+    root: str
+
+    @classmethod
+    def at(cls, text: str) -> Storage:
+        """``text`` is a path, relative ones from the working directory, or a URI."""
+        if text.startswith("file:"):
+            text = unquote(urlparse(text).path)
+        if _SCHEME.match(text):
+            return cls(re.sub("^s3a:", "s3:", text).rstrip("/"))
+        return cls(str(Path(text).expanduser().resolve()))
+
+    @property
+    def is_local(self) -> bool:
+        return _SCHEME.match(self.root) is None
+
+    @cached_property
+    def file_system(self) -> fs.FileSystem:
+        """Paths in it are relative to the root."""
+        if self.is_local:
+            return fs.SubTreeFileSystem(self.root, fs.LocalFileSystem())
+        return fs.PyFileSystem(DeltaStorageHandler(self.root))
+
+    def child(self, name: str) -> Storage:
+        return Storage(f"{self.root}/{name}")
+
+    def make(self) -> None:
+        """Makes the folder where it is missing; an object store needs none."""
+        if self.is_local:
+            Path(self.root).mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+
+    def is_folder(self) -> bool:
+        """An object store has no empty folders: there a folder is one that has files."""
+        if self.is_local:
+            return Path(self.root).is_dir()
+        return bool(self.files(recursive=True))
+
+    def files(self, folder: str = "", recursive: bool = False) -> list[fs.FileInfo]:
+        """The files in a folder, none where it does not exist."""
+        selector = fs.FileSelector(folder, allow_not_found=True, recursive=recursive)
+        return [info for info in self.file_system.get_file_info(selector) if info.type == fs.FileType.File]
+
+    def read(self, path: str) -> bytes | None:
+        """The content of a file, None where there is no such file."""
+        if self.file_system.get_file_info([path])[0].type != fs.FileType.File:
+            return None
+        with self.file_system.open_input_stream(path) as file:
+            return bytes(file.read())
+
+    def __reduce__(self) -> tuple[type[Storage], tuple[str]]:
+        return type(self), (self.root,)
+
+
+def spark_path(storage: Storage) -> str:
+    """What Spark calls the folder."""
+    return re.sub("^s3:", "s3a:", storage.root)

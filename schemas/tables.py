@@ -1,0 +1,20 @@
+"""The tables of a warehouse, but for its ledger."""
+
+from __future__ import annotations
+
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.current_offsets import CURRENT_OFFSETS
+from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.delivery_stats import DELIVERY_STATS
+from schemas.quarantine import QUARANTINE
+from schemas.queue_progress import QUEUE_PROGRESS
+from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
+
+TABLES = (
+    COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS, DELIVERY_STATS, CONSUMER_OFFSETS, CURRENT_OFFSETS, QUEUE_PROGRESS,
+    SUBSCRIPTIONS, SUBSCRIPTION_EVENTS, QUARANTINE,
+)  # fmt: skip
+DERIVED_TABLES = (CONSUMEQUEUE, DELIVERY_BLOCKS, DELIVERY_STATS, CONSUMER_OFFSETS, CURRENT_OFFSETS, QUEUE_PROGRESS)
+"""Tables that follow from the others: a redo makes them again."""

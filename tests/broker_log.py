@@ -1,0 +1,56 @@
+"""A broker's log that grows message by message, in segments that are preallocated as a broker's are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from tests.records import filler, record
+
+SEGMENT = 1 << 14
+FIRST_TIME = 1_795_000_000_000
+EVERY = 1000
+"""ms between two messages."""
+
+
+class BrokerLog:
+    """``messages`` are appended; :meth:`write` makes the folder of a store as it then is."""
+
+    def __init__(self, first_time: int = FIRST_TIME) -> None:
+        self.data = b""
+        self.time = first_time
+        self._ends: Counter[tuple[str, int]] = Counter()
+
+    def append(
+        self, count: int = 1, topic: str = "T", queue_id: int = 0, body: bytes = b"body", **properties: str
+    ) -> BrokerLog:
+        """Messages with the same properties, and their number in ``n``."""
+        for _ in range(count):
+            number = self._ends[topic, queue_id]
+            self._ends[topic, queue_id] += 1
+            pairs = {"n": str(number), **properties}
+            text = "".join(f"{name}\x01{value}\x02" for name, value in pairs.items()).encode()
+            made = self._record(len(self.data), topic, queue_id, number, body, text)
+            room = SEGMENT - len(self.data) % SEGMENT
+            if len(made) + 8 > room:
+                self.data += filler(room)
+                made = self._record(len(self.data), topic, queue_id, number, body, text)
+            self.data += made
+            self.time += EVERY
+        return self
+
+    def _record(self, at: int, topic: str, queue_id: int, queue_offset: int, body: bytes, text: bytes) -> bytes:
+        return record(
+            at, body=body, topic=topic.encode(), properties=text, store_timestamp=self.time, queue_id=queue_id,
+            queue_offset=queue_offset,
+        )  # fmt: skip
+
+    def write(self, folder: Path, start: int = 0) -> Path:
+        """The store's folder; ``start``: segments before this physical offset were deleted."""
+        commitlog = folder / "commitlog"
+        commitlog.mkdir(parents=True, exist_ok=True)
+        for file in commitlog.iterdir():
+            file.unlink()
+        for at in range(start, max(len(self.data), 1), SEGMENT):
+            (commitlog / f"{at:020d}").write_bytes(self.data[at : at + SEGMENT].ljust(SEGMENT, b"\0"))
+        return folder

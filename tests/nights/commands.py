@@ -1,0 +1,82 @@
+"""Command lines of nights, and what tables hold after them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from schemas.answers.export import NAMES, Selection, batches_of, columns_of
+from schemas.delta.warehouse import Warehouse
+from tests.captures import DAMAGED, capture
+
+RUN_COLUMNS = frozenset({"run"})
+
+
+class Ended(NamedTuple):
+    """How a job ended."""
+
+    code: int
+    out: str
+    error: str
+
+
+def arguments(name: str, warehouse: Path | str, *more: object) -> list[str]:
+    """The command line of a night on a capture; a damaged one has the undamaged one's subscriptions."""
+    undamaged = capture("small" if name in DAMAGED else name)
+    return night(
+        warehouse, capture(name) / "store", undamaged / "subscription_events.jsonl", undamaged / "broker.conf", *more
+    )
+
+
+def night(warehouse: Path | str, store: Path, events: Path, config: Path, *more: object) -> list[str]:
+    """The command line of a night on any store."""
+    given = ("--store", store, "--subscriptions", events, "--broker-config", config, "--warehouse", warehouse)
+    return list(map(str, (*given, *more)))
+
+
+def living(number: int, warehouse: Path | str, *more: object) -> list[str]:
+    """The command line of a night of the living broker, 1 to 4."""
+    broker = capture("nights_dev")
+    folder = broker / f"night_{number}"
+    return night(warehouse, folder / "store", folder / "subscription_events.jsonl", broker / "broker.conf", *more)
+
+
+def rows_of(warehouse: Warehouse | Path, name: str, *columns: str) -> Iterator[dict[str, Any]]:
+    """The rows of a table as readers see it."""
+    opened = warehouse if isinstance(warehouse, Warehouse) else Warehouse.at(str(warehouse))
+    for batch in batches_of(opened, name, Selection(columns=columns or None)):
+        yield from batch.to_pylist(maps_as_pydicts="strict")
+
+
+def contents(warehouse: Warehouse | Path, without: frozenset[str] = frozenset()) -> dict[str, Counter[str]]:
+    """The rows of all tables but the ledger, as texts, however they are kept."""
+    opened = warehouse if isinstance(warehouse, Warehouse) else Warehouse.at(str(warehouse))
+    return {name: _texts(opened, name, without) for name in NAMES if name != "run_ledger" and _exists(opened, name)}
+
+
+def without_runs(warehouse: Warehouse | Path) -> dict[str, Counter[str]]:
+    """The same without the names of the runs, which are times."""
+    return contents(warehouse, RUN_COLUMNS)
+
+
+def _exists(warehouse: Warehouse, name: str) -> bool:
+    folder = "delivery_blocks" if name == "deliveries" else name
+    return (Path(warehouse.storage.root) / folder).exists()
+
+
+def _texts(warehouse: Warehouse, name: str, without: frozenset[str]) -> Counter[str]:
+    columns = [column for column in columns_of(name) if column not in without]
+    return Counter(json.dumps(row, sort_keys=True, default=repr) for row in rows_of(warehouse, name, *columns))
+
+
+def differing(found: dict[str, Counter[str]], expected: dict[str, Counter[str]]) -> Sequence[str]:
+    """The tables that differ, with a row of each side, for a message."""
+    return [
+        f"{name}: {next(iter((found[name] - expected[name]).elements()), None)} instead of "
+        f"{next(iter((expected[name] - found[name]).elements()), None)}"
+        for name in expected
+        if found.get(name) != expected[name]
+    ]

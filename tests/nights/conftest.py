@@ -1,0 +1,53 @@
+"""Whole nights without Spark: a test that asks for a session fails."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from jobs import nightly
+from jobs.cli import application, session
+from schemas.delta.warehouse import Warehouse
+from tests.nights.commands import Ended, arguments
+
+
+@pytest.fixture(autouse=True)
+def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_session(app_name: str) -> None:
+        raise AssertionError(f"{app_name} asked for a Spark session")
+
+    monkeypatch.setattr(session, "spark_session", no_session)
+
+
+@pytest.fixture(scope="session")
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Warehouse]:
+    """The warehouse of a night on a capture, made once a test run; tests only read it."""
+    made: dict[str, Path] = {}
+
+    def replay(name: str) -> Warehouse:
+        if name not in made:
+            folder = tmp_path_factory.mktemp(name)
+            nightly.main(arguments(name, folder))
+            made[name] = folder
+        return Warehouse.at(str(made[name]))
+
+    return replay
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
+    """A job as spark-submit.sh runs it, in this process: its exit code, and what it wrote to stdout and stderr."""
+
+    def run(job: ModuleType, *arguments: object) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["job", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            application.run(job.main)
+        printed = capsys.readouterr()
+        return Ended(int(str(ended.value.code)), printed.out, printed.err)
+
+    return run

@@ -1,0 +1,237 @@
+"""Input that is damaged, still growing, or none at all: a correct partial result, or one line that says what to do."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from jobs import deliver, export, ingest, nightly, register
+from jobs.cli import night_job
+from jobs.night import log_task, night
+from tests.captures import capture
+from tests.nights.commands import Ended, rows_of
+
+PROJECT = Path(__file__).parent.parent.parent
+EVENTS = capture("small") / "subscription_events.jsonl"
+GOOD_EVENT = '{"at": 1, "op": "register", "group": "cg_good", "topic": "OrderEvents", "expression": "paid"}'
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """root may do everything: drop its rights for a while."""
+    assert night_job.run_job, "is imported by now: nobody may not read it"
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+def store_of(folder: Path, content: bytes | None, name: str = "00000000000000000000") -> Path:
+    (folder / "store" / "commitlog").mkdir(parents=True)
+    if content is not None:
+        (folder / "store" / "commitlog" / name).write_bytes(content)
+    return folder / "store"
+
+
+def file_of(folder: Path, name: str, content: str | bytes) -> Path:
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder / name
+
+
+NOISE = random.Random(20_261_121).randbytes(10_000)
+
+
+def unreadable_segment(folder: Path) -> Path:
+    store = store_of(folder, NOISE)
+    (store / "commitlog" / "00000000000000000000").chmod(0)
+    folder.chmod(0o755)
+    return store
+
+
+STORES: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "does not exist": (lambda folder: folder / "nowhere", "nowhere does not exist; give a broker's store folder"),
+    "empty folder": (lambda folder: folder, "holds no commit log segment"),
+    "no commitlog": (lambda folder: file_of(folder, "checkpoint", b"\0" * 48).parent, "holds no commit log segment"),
+    "empty commitlog": (lambda folder: store_of(folder, None), "commitlog holds no commit log segment"),
+    "a file of noise": (lambda folder: file_of(folder, "log.bin", NOISE), "log.bin is a file; give a broker's store"),
+    "noise as Parquet": (lambda folder: file_of(folder, "log.parquet", NOISE), "log.parquet is no Parquet file"),
+    "unreadable": (unreadable_segment, "00000000000000000000: permission denied; change its permissions"),
+}
+
+
+@pytest.mark.parametrize(("make", "told"), STORES.values(), ids=STORES)
+def test_no_store(run: Callable[..., Ended], tmp_path: Path, make: Callable[[Path], Path], told: str) -> None:
+    for folder in (*reversed(tmp_path.parents[:2]), tmp_path):
+        folder.chmod(0o755)
+    store = make(tmp_path)
+    with as_nobody():
+        code, out, error = run(nightly, "--store", store, "--subscriptions", EVENTS, "--warehouse", tmp_path / "w")
+    assert (code, out) == (2, "")
+    assert one_line(error)
+    assert told in error
+    assert not (tmp_path / "w").exists()
+
+
+def one_line(error: str) -> bool:
+    return error.startswith("mqsieve: ") and error.count("\n") == 1 and error.endswith("\n")
+
+
+CONFIGURATIONS: dict[str, tuple[str, str | bytes | None, str]] = {
+    "no subscriptions": ("--subscriptions", None, "no such file or directory; check the path"),
+    "noise as subscriptions": ("--subscriptions", NOISE, "has no subscription (line 1: not YAML"),
+    "no list": ("--subscriptions", "group: a", "(line 1: not a list; start each subscription with a dash"),
+    "only bad events": ("--subscriptions", '{"op": "sing"}\n', "has no subscription (line 1: "),
+    "no broker.conf": ("--broker-config", None, "no such file or directory; check the path"),
+    "no boolean": ("--broker-config", "enablePropertyFilter=yes", "file: enablePropertyFilter='yes' is neither true"),
+    "no number": ("--broker-config", "expectConsumerNumUseFilter=x", "'x' is not a whole number"),
+    "no delay": ("--broker-config", "messageDelayLevel=1s 5x", "5x"),
+}
+
+
+@pytest.mark.parametrize(("option", "content", "told"), CONFIGURATIONS.values(), ids=CONFIGURATIONS)
+def test_no_configuration(
+    run: Callable[..., Ended], tmp_path: Path, option: str, content: str | bytes | None, told: str
+) -> None:
+    file = tmp_path / "file" if content is None else file_of(tmp_path, "file", content)
+    given = {"--store": capture("small") / "store", "--subscriptions": EVENTS, "--warehouse": tmp_path / "w"}
+    code, out, error = run(nightly, *(part for pair in (given | {option: file}).items() for part in pair))
+    assert (code, out) == (2, "")
+    assert one_line(error)
+    assert str(file) in error
+    assert told in error
+
+
+def test_no_usage(run: Callable[..., Ended], tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    told = {
+        ("--sotre", "x", "--warehouse", tmp_path): "unrecognized arguments: --sotre x; did you mean --store?",
+        ("--stor", "x", "--warehouse", tmp_path): "unrecognized arguments: --stor x; did you mean --store?",
+        (): "required: --warehouse; ./spark-submit.sh nightly --help lists the options",
+        ("--warehouse", tmp_path): "--store is missing: the broker's store folder, or --brokers",
+    }
+    for arguments, expected in told.items():
+        code, out, error = run(nightly, *arguments)
+        assert (code, out, one_line(error), expected in error) == (2, "", True, True), error
+    written = ("--warehouse", nowhere, "--output", tmp_path / "out.jsonl")
+    code, out, error = run(export, "delivered", *written)
+    assert (code, out, one_line(error)) == (2, "", True)
+    assert "invalid choice: 'delivered' (choose from" in error
+    code, out, error = run(export, "deliveries", *written)
+    assert (code, out, error) == (
+        2, "", f"mqsieve: {nowhere} has no deliveries yet: run ./spark-submit.sh nightly --warehouse … first\n",
+    )  # fmt: skip
+    assert not nowhere.exists()
+    code, out, error = run(deliver, "--warehouse", nowhere)
+    assert (code, out, error) == (2, "", f"mqsieve: {nowhere} has no messages yet: run nightly or ingest first\n")
+
+
+def test_no_warehouse(run: Callable[..., Ended], tmp_path: Path) -> None:
+    given = ("--subscriptions", EVENTS, "--warehouse")
+    tmp_path.chmod(0o555)
+    with as_nobody():
+        code, out, error = run(register, *given, tmp_path / "w")
+    tmp_path.chmod(0o755)
+    told = "(permission denied): give a folder that you may write to\n"
+    assert (code, out, error) == (2, "", f"mqsieve: cannot write to {tmp_path / 'w'} {told}")
+    file = file_of(tmp_path, "file", "")
+    code, out, error = run(register, *given, file)
+    assert (code, out, error) == (
+        2, "", f"mqsieve: cannot write to {file} (file exists): give a folder that you may write to\n",
+    )  # fmt: skip
+    with (tmp_path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        code, out, error = run(register, *given, tmp_path)
+    assert (code, out, error) == (
+        4, "", f"mqsieve: another run is writing to {tmp_path}: wait for it to end and try again\n",
+    )  # fmt: skip
+
+
+def test_a_store_of_noise_is_quarantined_whole_and_bad_subscriptions_are_told(
+    run: Callable[..., Ended], tmp_path: Path
+) -> None:
+    store = store_of(tmp_path, NOISE)
+    events = [
+        GOOD_EVENT,
+        "no event at all",
+        GOOD_EVENT.replace("cg_good", "cg_sql").replace('"paid"', '"price >", "type": "SQL92"'),
+        GOOD_EVENT.replace("register", "sing"),
+    ]
+    subscriptions = file_of(tmp_path, "events.jsonl", "\n".join(events))
+    given = ("--store", store, "--subscriptions", subscriptions, "--warehouse", tmp_path / "w")
+    code, out, _ = run(nightly, *given)
+    assert code == 0
+    assert "no message: nothing in the store could be decoded" in out
+    assert "quarantined: 00000000000000000000, offset 0: " in out
+    assert "quarantined: events.jsonl, line 2: not JSON" in out
+    assert "quarantined: events.jsonl, line 4: op" in out
+    assert "cg_sql on OrderEvents does not compile: A property, a literal or a parenthesis is expected" in out
+    assert run(nightly, *given, "--strict").code == 3
+    quarantined = sorted(rows_of(tmp_path / "w", "quarantine"), key=lambda row: (row["source_file"], row["offset"]))
+    assert b"".join(row["bytes"] for row in quarantined if row["source_file"].isdecimal()) == NOISE
+    assert [(row["offset"], row["bytes"].decode()) for row in quarantined if row["source_file"] == "events.jsonl"] == [
+        (2, events[1]), (4, events[3]),
+    ]  # fmt: skip
+    rows = sorted(rows_of(tmp_path / "w", "subscriptions"), key=lambda row: row["consumer_group"])
+    assert [(row["consumer_group"], row["compile_error"] is None) for row in rows] == [
+        ("cg_good", True), ("cg_sql", False),
+    ]  # fmt: skip
+
+
+def test_a_store_that_grows_gives_what_is_whole_and_the_rest_once(
+    run: Callable[..., Ended], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(capture("small") / "store" / "commitlog", tmp_path / "commitlog")
+    last = max((tmp_path / "commitlog").iterdir())
+    whole = last.read_bytes()
+    written = 4_600
+    last.write_bytes(whole[:written] + bytes(len(whole) - written))
+    given = ("--store", tmp_path, "--warehouse", tmp_path / "w")
+    read_range = log_task.read_range
+
+    def broker_appends(*arguments: Any, **named: Any) -> Any:
+        """The end of the log was looked for, and the messages are not yet read."""
+        last.write_bytes(whole[: 2 * written] + bytes(len(whole) - 2 * written))
+        return read_range(*arguments, **named)
+
+    monkeypatch.setattr(night, "read_range", broker_appends)
+    assert run(ingest, *given).code == 0
+    monkeypatch.undo()
+    first = offsets(tmp_path / "w")
+    assert first == sorted(set(first))
+    assert 0 < len(first) < 743
+
+    last.write_bytes(whole)
+    assert run(ingest, *given).code == 0
+    assert len(offsets(tmp_path / "w")) == len(set(offsets(tmp_path / "w"))) == 743
+    assert set(first) < set(offsets(tmp_path / "w"))
+    assert list(rows_of(tmp_path / "w", "quarantine")) == []
+    assert "There was nothing new" in run(ingest, *given).out
+
+
+def offsets(warehouse: Path) -> list[int]:
+    return sorted(row["commitlog_offset"] for row in rows_of(warehouse, "commitlog", "commitlog_offset"))
+
+
+def test_the_command_itself_says_one_line(tmp_path: Path) -> None:
+    """As a user has it: spark-submit, its log, and its exit code."""
+    pq.write_table(pa.table({"topic": ["OrderEvents"]}), tmp_path / "log.parquet")
+    command = [PROJECT / "spark-submit.sh", "ingest", "--store", tmp_path / "log.parquet", "--warehouse", tmp_path]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert one_line(ended.stderr), ended.stderr
+    assert "log.parquet has no column queue_id, queue_offset, commitlog_offset, store_timestamp" in ended.stderr

@@ -1,0 +1,132 @@
+"""Several brokers in one warehouse."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs import nightly
+from schemas.delta.warehouse import Warehouse
+from tests.captures import capture
+from tests.nights.commands import Ended, arguments, contents, differing, living, without_runs
+
+Run = Callable[..., Ended]
+Replayed = Callable[[str], Warehouse]
+
+
+def conf(folder: Path, name: str, broker_name: str) -> Path:
+    """The broker.conf of a capture under another name."""
+    file = folder / f"{broker_name}.conf"
+    file.write_text((capture(name) / "broker.conf").read_text() + f"\nbrokerName={broker_name}\n")
+    return file
+
+
+def night_of(name: str, warehouse: Path, config: Path) -> list[str]:
+    given = arguments(name, warehouse)
+    given[given.index("--broker-config") + 1] = str(config)
+    return given
+
+
+def of_broker(tables: dict[str, Counter[str]], broker_name: str) -> dict[str, Counter[str]]:
+    """The rows of one broker."""
+    wanted = f'"broker_name": "{broker_name}"'
+    return {
+        name: Counter({row: count for row, count in rows.items() if wanted in row}) for name, rows in tables.items()
+    }
+
+
+def test_two_brokers_in_turn_equal_each_alone(tmp_path: Path) -> None:
+    a, b = conf(tmp_path, "small", "a"), conf(tmp_path, "otherbloom", "b")
+    for name, config in (("small", a), ("otherbloom", b), ("small", a)):
+        nightly.main(night_of(name, tmp_path / "both", config))
+    for name, config in (("small", a), ("otherbloom", b)):
+        alone = tmp_path / f"alone_{config.stem}"
+        nightly.main(night_of(name, alone, config))
+        assert differing(of_broker(without_runs(tmp_path / "both"), config.stem), without_runs(alone)) == []
+
+
+def test_living_brokers_that_alternate_equal_each_alone(tmp_path: Path) -> None:
+    second = conf(tmp_path, "nights_dev", "second")
+    first = conf(tmp_path, "nights_dev", "first")
+    for night in (1, 2):
+        for config in (first, second):
+            for warehouse in (tmp_path / "both", tmp_path / config.stem):
+                given = living(night, warehouse)
+                given[given.index("--broker-config") + 1] = str(config)
+                nightly.main(given)
+    for config in (first, second):
+        alone = without_runs(tmp_path / config.stem)
+        assert differing(of_broker(without_runs(tmp_path / "both"), config.stem), alone) == []
+
+
+def brokers_file(folder: Path, *entries: tuple[str, str, str]) -> Path:
+    """``entries``: name, capture, and store where that is not the capture's."""
+    lines = []
+    for broker_name, name, store in entries:
+        lines += [
+            f"- name: {broker_name}",
+            f"  store: {store or capture(name) / 'store'}",
+            f"  config: {conf(folder, name, broker_name)}",
+            f"  subscriptions: {capture(name) / 'subscription_events.jsonl'}",
+        ]
+    (folder / "brokers.yaml").write_text("\n".join(lines))
+    return folder / "brokers.yaml"
+
+
+def test_all_brokers_in_one_run(run: Run, tmp_path: Path) -> None:
+    file = brokers_file(tmp_path, ("a", "small", ""), ("b", "otherbloom", ""))
+    assert run(nightly, "--brokers", file, "--warehouse", tmp_path / "both").code == 0
+    for broker_name, name in (("a", "small"), ("b", "otherbloom")):
+        alone = tmp_path / f"alone_{broker_name}"
+        nightly.main(night_of(name, alone, tmp_path / f"{broker_name}.conf"))
+        assert differing(of_broker(without_runs(tmp_path / "both"), broker_name), without_runs(alone)) == []
+
+
+@pytest.mark.parametrize("bad", [0, 1])
+def test_a_broker_that_fails_does_not_stop_the_others(run: Run, tmp_path: Path, bad: int) -> None:
+    entries = [("a", "small", ""), ("b", "otherbloom", "")]
+    entries[bad] = (*entries[bad][:2], str(tmp_path / "nowhere"))
+    code, _, error = run(nightly, "--brokers", brokers_file(tmp_path, *entries), "--warehouse", tmp_path / "w")
+    assert code == 2
+    last = error.splitlines()[-1]
+    assert last.startswith(f"mqsieve: 1 of 2 brokers failed: {entries[bad][0]}: ")
+    assert "nowhere" in last
+    good = entries[1 - bad]
+    nightly.main(night_of(good[1], tmp_path / "alone", tmp_path / f"{good[0]}.conf"))
+    assert differing(without_runs(tmp_path / "w"), without_runs(tmp_path / "alone")) == []
+
+
+def test_a_warehouse_that_knows_one_broker_does_not_take_a_nameless_one(run: Run, tmp_path: Path) -> None:
+    assert run(nightly, *arguments("small", tmp_path / "w")).code == 0
+    before = contents(tmp_path / "w")
+    nameless = tmp_path / "nameless.conf"
+    lines = (capture("small") / "broker.conf").read_text().splitlines()
+    nameless.write_text("\n".join(line for line in lines if not line.startswith("brokerName")))
+    store = tmp_path / "store"
+    (store / "commitlog").mkdir(parents=True)
+    for segment in (capture("small") / "store" / "commitlog").iterdir():
+        (store / "commitlog" / segment.name).symlink_to(segment)
+    given = night_of("small", tmp_path / "w", nameless)
+    given[given.index("--store") + 1] = str(store)
+    code, _, error = run(nightly, *given)
+    assert (code, "which broker is this?" in error, "brokerName=broker-a" in error) == (2, True, True)
+    assert contents(tmp_path / "w") == before
+
+
+ENTRIES = {
+    "not a list": ("name: a", "is not a list of brokers"),
+    "no store": ("- name: a", "broker 1: store: is missing"),
+    "an unknown key": ("- {store: /x, sotre: /y}", "broker 1: a broker has name, store, config, subscriptions"),
+    "not YAML": ("- {", "not YAML"),
+    "no text": ("- {store: /x, config: [1]}", "broker 1: config: must be a text"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), ENTRIES.values(), ids=ENTRIES)
+def test_a_list_of_brokers_that_cannot_be_read(run: Run, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "brokers.yaml").write_text(text)
+    code, _, error = run(nightly, "--brokers", tmp_path / "brokers.yaml", "--warehouse", tmp_path / "w")
+    assert (code, message in error, error.count("\n")) == (2, True, 1), error

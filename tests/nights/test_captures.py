@@ -1,0 +1,209 @@
+"""The whole night on stores of a real broker: every table against what the broker and its consumers did."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from filtering import sql92
+from jobs import nightly, replay, verify
+from jobs.export import NAMES as EXPORT_NAMES
+from schemas.answers.export import NAMES
+from schemas.delta.warehouse import Warehouse
+from tests.captures import DAMAGED, UNDAMAGED, capture, rows
+from tests.nights.commands import arguments, contents, rows_of, without_runs
+
+Replayed = Callable[[str], Warehouse]
+MESSAGE_FIELDS = {
+    "commitlog_offset": "physicalOffset", "store_size": "storeSize", "magic_code": "magicCode", "body_crc": "bodyCRC",
+    "queue_id": "queueId", "flag": "flag", "queue_offset": "queueOffset", "sys_flag": "sysFlag",
+    "born_timestamp": "bornTimestamp", "born_host": "bornHost", "store_timestamp": "storeTimestamp",
+    "store_host": "storeHost", "reconsume_times": "reconsumeTimes",
+    "prepared_transaction_offset": "preparedTransactionOffset", "body_length": "bodyLength", "topic": "topic",
+    "msg_id": "msgId", "properties": "properties",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNDAMAGED)
+def test_commitlog_holds_every_field_of_every_message(replayed: Replayed, name: str) -> None:
+    made = {row["commitlog_offset"]: row for row in rows_of(replayed(name), "commitlog", *MESSAGE_FIELDS)}
+    expected = {
+        row["physicalOffset"]: {ours: row[theirs] for ours, theirs in MESSAGE_FIELDS.items()}
+        for row in rows(name, "messages")
+        if not row.get("blank")
+    }
+    assert made == expected
+    assert not list(rows_of(replayed(name), "quarantine"))
+
+
+@pytest.mark.parametrize("name", UNDAMAGED)
+def test_consumequeue_is_the_brokers(replayed: Replayed, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    made = {
+        (row["topic"], row["queue_id"], row["queue_offset"], row["commitlog_offset"], row["size"], row["tags_code"]): (
+            row["filter_bit_map"] and row["filter_bit_map"].hex()
+        )
+        for row in rows_of(replayed(name), "consumequeue")
+    }
+    expected = {
+        (e["topic"], e["queueId"], e["queueOffset"], e["commitLogOffset"], e["size"], e["tagsCode"]): (
+            e["ext"]["bitMap"] if e.get("ext") else None
+        )
+        for e in rows(name, "consumequeue")
+    }
+    assert made == expected
+    verify.main(["--warehouse", replayed(name).location, "--store", str(capture(name) / "store")])
+    assert "identical: every consume queue and extension file" in capsys.readouterr().out
+
+
+Places = list[tuple[int, int]]
+
+
+def outcomes(warehouse: Warehouse) -> dict[tuple[str, str], dict[str, Places]]:
+    """By group and topic, the places of what was delivered, and of what the client dropped."""
+    made: dict[tuple[str, str], dict[str, Places]] = {}
+    for row in rows_of(warehouse, "deliveries"):
+        of_group = made.setdefault((row["consumer_group"], row["topic"]), {"DELIVERED": [], "DROPPED_BY_CLIENT": []})
+        of_group[row["outcome"]].append((row["queue_id"], row["queue_offset"]))
+    return made
+
+
+def of_subscriptions_in_force(name: str) -> list[dict[str, Any]]:
+    """The rows of delivered.jsonl whose subscription the event file has; the others came with a pull of their own."""
+    events = [
+        (event["group"], event["topic"], event["expression"])
+        for event in rows(name, "subscription_events")
+        if "expression" in event
+    ]
+    return [row for row in rows(name, "delivered") if (row["group"], row["topic"], row["expression"]) in events]
+
+
+@pytest.mark.parametrize("name", UNDAMAGED)
+@pytest.mark.parametrize("with_file", [False, True])
+def test_a_replay_gives_every_group_what_its_consumer_got(
+    replayed: Replayed, name: str, with_file: bool, tmp_path: Path
+) -> None:
+    given = ["--warehouse", replayed(name).location, "--into", str(tmp_path / "replay")]
+    if with_file:
+        given += ["--subscriptions", str(capture(name) / "subscription_events.jsonl")]
+    replay.main(given)
+    made = outcomes(Warehouse.at(str(tmp_path / "replay")))
+    expected_rows = of_subscriptions_in_force(name)
+    assert len(expected_rows) == 53
+    for expected in expected_rows:
+        got = made.get((expected["group"], expected["topic"]), {"DELIVERED": [], "DROPPED_BY_CLIENT": []})
+        assert sorted(got["DELIVERED"]) == sorted(map(tuple, expected["client"])), expected["group"]
+        returned = sorted(got["DELIVERED"] + got["DROPPED_BY_CLIENT"])
+        assert returned == sorted(map(tuple, expected["broker"])), expected["group"]
+
+
+@pytest.mark.parametrize("name", UNDAMAGED)
+def test_the_stats_of_a_replay_count_what_each_stage_passed(replayed: Replayed, name: str, tmp_path: Path) -> None:
+    replay.main(["--warehouse", replayed(name).location, "--into", str(tmp_path / "replay")])
+    stats = {
+        (row["consumer_group"], row["topic"], row["queue_id"]): row
+        for row in rows_of(tmp_path / "replay", "delivery_stats")
+    }
+    in_force = [(row["group"], row["topic"], row["mode"]) for row in of_subscriptions_in_force(name)]
+    for expected in rows(name, "cqfilter"):
+        if (expected["group"], expected["topic"], expected["mode"]) in in_force:
+            for queue_id, queue in expected["queues"].items():
+                row = stats[expected["group"], expected["topic"], int(queue_id)]
+                counts = (row["scanned"], row["passed_stage1"], row["passed_stage2"])
+                assert counts == (queue["scanned"], queue["cqPass"], queue["matched"]), (expected["group"], queue_id)
+                assert row["hash_collisions"] == row["passed_stage2"] - row["delivered"]
+                assert row["pending"] == 0
+
+
+def test_a_replay_and_facts_are_kept_apart(replayed: Replayed, run: Callable[..., Any], tmp_path: Path) -> None:
+    warehouse = replayed("small").location
+    assert run(replay, "--warehouse", warehouse, "--into", tmp_path / "replay").code == 0
+    assert run(replay, "--warehouse", warehouse, "--into", tmp_path / "replay").code == 0, "an older replay is replaced"
+    assert run(replay, "--warehouse", warehouse, "--into", warehouse)[::2] == (
+        2, "mqsieve: --into is the warehouse itself: give another folder, so that facts and replays stay apart\n",
+    )  # fmt: skip
+    shutil.copytree(warehouse, tmp_path / "copy")
+    code, _, error = run(replay, "--warehouse", warehouse, "--into", tmp_path / "copy")
+    assert (code, "holds what nights found, not a replay" in error) == (2, True)
+    code, _, error = run(nightly, *arguments("small", tmp_path / "replay"))
+    assert (code, "holds a replay" in error) == (2, True)
+
+
+def test_a_replay_of_a_part_and_of_other_subscriptions(replayed: Replayed, tmp_path: Path) -> None:
+    subscriptions = tmp_path / "new.yaml"
+    subscriptions.write_text("- {group: cg_new, topic: OrderEvents, sql: price > 50.0}\n", encoding="utf-8")
+    messages = sorted(
+        (row for row in rows("small", "messages") if row.get("topic") == "OrderEvents"),
+        key=lambda row: row["storeTimestamp"],
+    )
+    times = [row["storeTimestamp"] for row in messages]
+    begin, end = times[100], times[200]
+    given = ["--subscriptions", str(subscriptions), "--from", str(begin), "--to", str(end)]
+    replay.main(["--warehouse", replayed("small").location, "--into", str(tmp_path / "replay"), *given])
+    got = {(row["consumer_group"], row["commitlog_offset"]) for row in rows_of(tmp_path / "replay", "deliveries")}
+    with_entry = {entry["commitLogOffset"] for entry in rows("small", "consumequeue")}
+    assert got == {
+        ("cg_new", row["physicalOffset"])
+        for row in messages
+        if begin <= row["storeTimestamp"] < end and row["physicalOffset"] in with_entry and matches("price > 50.0", row)
+    }
+
+
+def matches(expression: str, row: dict[str, Any]) -> bool:
+    try:
+        return sql92.compile(expression).evaluate(row["properties"] or {}) is True
+    except sql92.EvaluationError:
+        return False
+
+
+def test_the_same_night_again_changes_no_table(replayed: Replayed, run: Callable[..., Any]) -> None:
+    warehouse = replayed("small")
+    before = contents(warehouse)
+    versions = sorted(Path(warehouse.location).rglob("_delta_log/*.json"))
+    code, out, _ = run(nightly, *arguments("small", warehouse.location))
+    assert (code, "There was nothing new: no table changed" in out) == (0, True)
+    assert sorted(Path(warehouse.location).rglob("_delta_log/*.json")) == versions
+    assert contents(Warehouse.at(warehouse.location)) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "kept", "would"),
+    [
+        ("small_torn", 730, "would end its log at offset 659,900"),
+        ("small_truncated", 730, "would not start on this store"),
+        ("small_corrupt", 743, "restarted after a crash, would end its log at offset 425,623"),
+    ],
+)
+def test_damage_loses_nothing_that_can_be_decoded(
+    run: Callable[..., Any], tmp_path: Path, name: str, kept: int, would: str
+) -> None:
+    assert name in DAMAGED
+    code, out, _ = run(nightly, *arguments(name, tmp_path))
+    assert code == 0
+    assert len(list(rows_of(tmp_path, "commitlog"))) == kept
+    quarantined = list(rows_of(tmp_path, "quarantine"))
+    if name == "small_corrupt":
+        assert quarantined == []
+        assert "1 messages whose body" in out
+    else:
+        assert [row["offset"] for row in quarantined] == [659900]
+        log = (capture(name) / "store/commitlog/00000000000000655360").read_bytes()
+        assert quarantined[0]["bytes"] == log[659900 - 655360 : 659900 - 655360 + len(quarantined[0]["bytes"])]
+        assert "quarantined: 00000000000000655360, offset 659,900: " in out
+    assert would in out
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_repaired_store_gives_the_tables_of_the_whole_one(replayed: Replayed, tmp_path: Path, name: str) -> None:
+    nightly.main(arguments(name, tmp_path))
+    nightly.main(arguments("small", tmp_path))
+    found, expected = without_runs(tmp_path), without_runs(replayed("small"))
+    for table in ("commitlog", "consumequeue", "deliveries", "subscriptions", "quarantine"):
+        assert found[table] == expected[table], table
+
+
+def test_export_lists_every_table() -> None:
+    assert sorted(EXPORT_NAMES) == sorted(NAMES)

@@ -1,0 +1,230 @@
+"""Logs that grow, are cut, repaired, replaced or copied in the middle of a write."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs import nightly
+from tests.broker_log import SEGMENT, BrokerLog
+from tests.nights.commands import Ended, differing, rows_of, without_runs
+
+Run = Callable[..., Ended]
+SUBSCRIPTIONS = """\
+- {group: cg_all, topic: T, tag: "*", at: 1}
+- {group: cg_even, topic: T, sql: "n IN ('0', '2', '4', '6', '8', '10', '12')", at: 1}
+"""
+
+
+@pytest.fixture
+def night(run: Run, tmp_path: Path) -> Callable[..., Ended]:
+    """A night on a store, into the warehouse ``w`` in the test's folder, or another."""
+    (tmp_path / "subscriptions.yaml").write_text(SUBSCRIPTIONS, "utf-8")
+    (tmp_path / "broker.conf").write_text("brokerName=b\nenablePropertyFilter=true\n")
+
+    def night(store: Path, *more: object, warehouse: str = "w") -> Ended:
+        return run(
+            nightly, "--store", store, "--warehouse", tmp_path / warehouse, "--subscriptions",
+            tmp_path / "subscriptions.yaml", "--broker-config", tmp_path / "broker.conf", *more,
+        )  # fmt: skip
+
+    return night
+
+
+Night = Callable[..., Ended]
+
+
+def numbers(warehouse: Path) -> list[int]:
+    """The numbers of the messages in the warehouse, in the order of the log."""
+    rows = rows_of(warehouse, "commitlog", "commitlog_offset", "properties")
+    return [int(row["properties"]["n"]) for row in sorted(rows, key=lambda row: row["commitlog_offset"])]
+
+
+def received(warehouse: Path, group: str) -> list[int]:
+    rows = rows_of(warehouse, "deliveries")
+    return sorted(row["queue_offset"] for row in rows if row["consumer_group"] == group)
+
+
+def test_messages_added_to_a_preallocated_segment_are_new(night: Night, tmp_path: Path) -> None:
+    log = BrokerLog().append(5)
+    store = log.write(tmp_path / "store")
+    segment = store / "commitlog" / f"{0:020d}"
+    night(store)
+    before = segment.stat()
+    log.append(3)
+    with segment.open("r+b") as file:
+        file.write(log.data)
+    os.utime(segment, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert segment.stat().st_size == before.st_size
+    assert night(store).code == 0
+    assert numbers(tmp_path / "w") == list(range(8))
+    assert received(tmp_path / "w", "cg_all") == list(range(8))
+    assert received(tmp_path / "w", "cg_even") == [0, 2, 4, 6]
+    assert "There was nothing new" in night(store).out
+
+
+def test_a_log_that_rotates_keeps_what_was_read(night: Night, tmp_path: Path) -> None:
+    log = BrokerLog().append(200)
+    night(log.write(tmp_path / "store"))
+    log.append(100)
+    night(log.write(tmp_path / "store", start=SEGMENT))
+    assert numbers(tmp_path / "w") == list(range(300))
+    assert received(tmp_path / "w", "cg_all") == list(range(300))
+
+
+def test_the_half_written_end_of_a_living_log_is_left_to_the_next_night(night: Night, tmp_path: Path) -> None:
+    log = BrokerLog().append(4, level="high").append(1, note="x" * 200)
+    whole = log.data
+    for cut in (len(whole) - 1, len(whole) - 150, len(whole) - 230):
+        folder = tmp_path / str(cut)
+        torn = BrokerLog()
+        torn.data = whole[:cut] + bytes(len(whole) - cut)
+        night(torn.write(folder / "store"), warehouse=f"{cut}/w")
+        assert numbers(folder / "w") == [0, 1, 2, 3], cut
+        night(log.write(folder / "store"), warehouse=f"{cut}/w")
+        assert numbers(folder / "w") == [0, 1, 2, 3, 4], cut
+        assert received(folder / "w", "cg_all") == [0, 1, 2, 3, 4]
+        assert received(folder / "w", "cg_even") == [0, 2, 4]
+        assert list(rows_of(folder / "w", "quarantine")) == []
+
+
+def test_a_damaged_end_that_stays_is_quarantined(night: Night, tmp_path: Path) -> None:
+    log = BrokerLog().append(4)
+    log.data = log.data[:-10] + bytes(10)
+    store = log.write(tmp_path / "store")
+    for _ in range(2):
+        assert night(store).code == 0
+    assert numbers(tmp_path / "w") == [0, 1, 2]
+    (piece,) = rows_of(tmp_path / "w", "quarantine")
+    assert piece["bytes"].rstrip(b"\0") in log.data
+
+
+def cut_and_continued(tmp_path: Path, body: bytes) -> tuple[Path, Path]:
+    """A log as a night read it, and as it is after a recovery cut its end and other messages took the place."""
+    before, after = BrokerLog().append(6), BrokerLog().append(4)
+    before.append(6, tag="old")
+    after.append(8, tag="new", body=body)
+    return before.write(tmp_path / "before"), after.write(tmp_path / "after")
+
+
+@pytest.mark.parametrize("body", [b"body", b"a longer body"])
+def test_a_cut_log_gets_its_new_end(night: Night, tmp_path: Path, body: bytes) -> None:
+    before, after = cut_and_continued(tmp_path, body)
+    night(before)
+    code, out, _ = night(after)
+    assert code == 0
+    assert "the log differs from offset" in out
+    assert numbers(tmp_path / "w") == list(range(12))
+    assert received(tmp_path / "w", "cg_all") == list(range(12))
+    night(after, warehouse="fresh")
+    found, expected = without_runs(tmp_path / "w"), without_runs(tmp_path / "fresh")
+    for name in ("commitlog", "consumequeue", "deliveries", "current_offsets"):
+        assert found[name] == expected[name], name
+
+
+def test_a_cut_in_an_earlier_night_keeps_the_nights_before_it(night: Night, tmp_path: Path) -> None:
+    log = BrokerLog().append(5)
+    night(log.write(tmp_path / "store"))
+    first = log.data
+    night(log.append(5).write(tmp_path / "store"))
+    runs = [row["run"] for row in rows_of(tmp_path / "w", "run_ledger", "run")]
+    recovered = BrokerLog().append(5)
+    assert recovered.data == first
+    recovered.append(2)
+    assert recovered.data == log.data[: len(recovered.data)]
+    night(recovered.append(3, tag="new").write(tmp_path / "store"))
+    of_run = {row["properties"]["n"]: row["run"] for row in rows_of(tmp_path / "w", "commitlog")}
+    assert {of_run[str(n)] for n in range(5)} == {min(runs)}
+    assert received(tmp_path / "w", "cg_all") == list(range(10))
+
+
+def test_a_log_that_got_shorter(night: Night, tmp_path: Path) -> None:
+    log = BrokerLog().append(9)
+    night(log.write(tmp_path / "store"))
+    shorter = BrokerLog().append(4)
+    code, out, _ = night(shorter.write(tmp_path / "store"))
+    assert (code, "the log differs from offset" in out) == (0, True)
+    assert numbers(tmp_path / "w") == [0, 1, 2, 3]
+    assert received(tmp_path / "w", "cg_all") == [0, 1, 2, 3]
+
+
+def test_another_log_is_refused_and_a_new_epoch_replaces_everything(night: Night, tmp_path: Path) -> None:
+    night(BrokerLog().append(9).write(tmp_path / "store"))
+    other = BrokerLog(first_time=1_795_500_000_000).append(5).write(tmp_path / "other")
+    before = without_runs(tmp_path / "w")
+    code, _, error = night(other)
+    assert (code, "holds another log than the one of broker b" in error, "--new-epoch" in error) == (2, True, True)
+    assert differing(without_runs(tmp_path / "w"), before) == []
+    code, out, _ = night(other, "--new-epoch")
+    assert (code, "a new epoch of b" in out) == (0, True)
+    night(other, warehouse="fresh")
+    assert differing(without_runs(tmp_path / "w"), without_runs(tmp_path / "fresh")) == []
+
+
+def test_another_log_whose_start_was_deleted_is_refused_too(night: Night, tmp_path: Path) -> None:
+    night(BrokerLog().append(150).write(tmp_path / "store"))
+    other = BrokerLog(first_time=1_795_500_000_000).append(100, body=b"x" * 500)
+    code, _, error = night(other.write(tmp_path / "other", start=SEGMENT * 2))
+    assert (code, "holds another log" in error) == (2, True)
+
+
+def test_a_body_that_was_damaged_is_replaced_by_its_own(night: Night, tmp_path: Path) -> None:
+    log = BrokerLog().append(3).append(1, body=b"the right body").append(2)
+    whole = log.data
+    log.data = whole.replace(b"the right body", b"the wrong body")
+    _, out, _ = night(log.write(tmp_path / "store"))
+    assert "1 messages whose body is not the one that was stored" in out
+    log.data = whole
+    _, out, _ = night(log.write(tmp_path / "store"))
+    assert "1 messages with a damaged body got the right one" in out
+    bodies = {row["properties"]["n"]: row["body"] for row in rows_of(tmp_path / "w", "commitlog")}
+    assert (bodies["3"], len(bodies)) == (b"the right body", 6)
+    assert received(tmp_path / "w", "cg_all") == list(range(6))
+
+
+def test_a_record_that_was_damaged_is_filtered_as_its_night_would_have(night: Night, tmp_path: Path) -> None:
+    log = BrokerLog().append(6)
+    whole = log.data
+    at = len(whole) // 6 * 2 + 4
+    log.data = whole[:at] + b"\xff" * 4 + whole[at + 4 :]
+    night(log.write(tmp_path / "store"))
+    assert received(tmp_path / "w", "cg_even") == [0, 4]
+    log.data = whole
+    _, out, _ = night(log.write(tmp_path / "store"))
+    assert "1 damaged places of the log are readable now" in out
+    assert received(tmp_path / "w", "cg_even") == [0, 2, 4]
+    assert list(rows_of(tmp_path / "w", "quarantine")) == []
+    night(log.write(tmp_path / "store"), warehouse="fresh")
+    found, expected = without_runs(tmp_path / "w"), without_runs(tmp_path / "fresh")
+    for name in ("commitlog", "consumequeue", "deliveries", "current_offsets"):
+        assert found[name] == expected[name], name
+
+
+def test_a_store_of_zeros(night: Night, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    (store / "commitlog").mkdir(parents=True)
+    (store / "commitlog" / f"{0:020d}").write_bytes(bytes(SEGMENT))
+    code, out, _ = night(store)
+    assert (code, "no message: nothing in the store could be decoded" in out) == (0, True)
+    assert night(store, "--strict").code == 3
+    assert night(BrokerLog().append(2).write(store)).code == 0
+    assert numbers(tmp_path / "w") == [0, 1]
+
+
+def test_damage_between_messages_is_kept_with_its_bytes(night: Night, tmp_path: Path) -> None:
+    log = BrokerLog().append(3)
+    at = len(log.data)
+    log.data += b"\x00\x00\x01\x00" + b"noise" * 20
+    end = len(log.data)
+    log.append(3)
+    code, _, _ = night(log.write(tmp_path / "store"))
+    assert code == 0
+    assert numbers(tmp_path / "w") == list(range(6))
+    pieces = sorted(rows_of(tmp_path / "w", "quarantine"), key=lambda row: row["offset"])
+    assert b"".join(piece["bytes"] for piece in pieces) == log.data[at:end]
+    shutil.copytree(tmp_path / "w", tmp_path / "copy")
+    assert "There was nothing new" in night(tmp_path / "store").out

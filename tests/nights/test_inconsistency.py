@@ -1,0 +1,100 @@
+"""Clients of one group that disagree: the job inconsistency, and the line in the summary."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs import inconsistency, nightly
+from schemas.delta.warehouse import Warehouse
+from tests.captures import capture, rows
+from tests.nights import commands
+
+Replayed = Callable[[str], Warehouse]
+PAID, SHIPPED = "paid || created", "shipped||cancelled"
+
+
+def orders() -> list[dict[str, Any]]:
+    """The messages of OrderEvents that have an entry, as they were stored."""
+    with_entry = {entry["commitLogOffset"] for entry in rows("small", "consumequeue")}
+    every = (row for row in rows("small", "messages") if row["physicalOffset"] in with_entry)
+    return sorted((row for row in every if row["topic"] == "OrderEvents"), key=lambda row: row["storeTimestamp"])
+
+
+def heartbeat(at: int, client: str, version: int, expression: str) -> dict[str, Any]:
+    subscription = {"topic": "OrderEvents", "expression": expression, "sub_version": version}
+    return {"at": at, "op": "heartbeat", "group": "cg", "client_id": client, "subscriptions": [subscription]}
+
+
+@pytest.fixture(scope="module")
+def halfway() -> int:
+    return int(orders()[len(orders()) // 2]["storeTimestamp"])
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory, halfway: int) -> Path:
+    """The folder of a warehouse ``w`` in which a and b disagree from halfway on; another group's clients agree."""
+    folder = tmp_path_factory.mktemp("inconsistent")
+    events = [heartbeat(1, "a@1", 10, PAID), heartbeat(halfway, "b@2", 20, SHIPPED)]
+    events += [event | {"group": "cg_same"} for event in (events[0], heartbeat(2, "b@2", 20, PAID))]
+    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    conf = capture("small") / "broker.conf"
+    nightly.main(commands.night(folder / "w", capture("small") / "store", folder / "events.jsonl", conf))
+    return folder
+
+
+def lost_to_a(halfway: int) -> list[tuple[int, int]]:
+    """Where a's messages are that were stored while b's subscription was in force."""
+    return sorted(
+        (row["queueId"], row["queueOffset"])
+        for row in orders()
+        if row["storeTimestamp"] >= halfway and (row["properties"] or {}).get("TAGS") in ("paid", "created")
+    )
+
+
+def test_every_lost_message_is_named(
+    night: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, halfway: int
+) -> None:
+    output = tmp_path / "lost.jsonl"
+    inconsistency.main(["--warehouse", str(night / "w"), "--output", str(output)])
+    lost = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [(row["queue_id"], row["queue_offset"]) for row in lost] == lost_to_a(halfway) != []
+    offsets = {(row["queueId"], row["queueOffset"]): row["physicalOffset"] for row in orders()}
+    for row in lost:
+        named = row["consumer_group"], row["topic"], row["clients"], row["lost"]
+        assert named == ("cg", "OrderEvents", ["a@1"], True)
+        assert (row["valid_from"], row["valid_to"]) == (halfway, None)
+        assert row["commitlog_offset"] == offsets[row["queue_id"], row["queue_offset"]]
+    out = capsys.readouterr().out
+    assert "cg on OrderEvents\n" in out
+    assert f"– now  {SHIPPED} of b@2 is in force; overruled: a@1 ({PAID})\n" in out
+    assert f"    {len(lost):,} messages lost to a@1\n" in out
+    assert "cg_same" not in out
+
+
+def test_the_summary_has_a_line_a_group(night: Path, run: Callable[..., Any], halfway: int) -> None:
+    conf = capture("small") / "broker.conf"
+    given = commands.night(night / "w", capture("small") / "store", night / "events.jsonl", conf)
+    out = run(nightly, *given).out
+    assert [line for line in out.splitlines() if line.startswith("inconsistent")] == [
+        f"inconsistent: cg on OrderEvents: {SHIPPED} of b@2 is in force; overruled: a@1 ({PAID}); "
+        f"{len(lost_to_a(halfway)):,} messages lost to overruled clients"
+    ]
+
+
+def test_subscriptions_that_the_warehouse_does_not_have_are_refused(
+    night: Path, run: Callable[..., Any], tmp_path: Path
+) -> None:
+    given = ["--warehouse", night / "w", "--subscriptions"]
+    assert run(inconsistency, *given, night / "events.jsonl").code == 0
+    other = tmp_path / "other.jsonl"
+    other.write_text((night / "events.jsonl").read_text().replace(PAID, "cancelled"))
+    code, _, error = run(inconsistency, *given, other)
+    assert (code, "not those of the warehouse: run nightly with them first" in error) == (2, True)
+
+
+def test_without_client_ids_nothing_is_known(replayed: Replayed, capsys: pytest.CaptureFixture[str]) -> None:
+    inconsistency.main(["--warehouse", replayed("small").location])
+    assert "no subscription event has a client_id" in capsys.readouterr().out

@@ -1,0 +1,78 @@
+"""The job pulls, against the pulls that real consumers of the captures made."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs import pulls
+from schemas.delta.warehouse import Warehouse
+from schemas.errors import UsageError
+from tests.captures import capture, rows
+
+Replayed = Callable[[str], Warehouse]
+
+
+def arguments(warehouse: Warehouse, group: str, topic: str, conf: Path | None = None) -> list[str]:
+    return [
+        "--warehouse", warehouse.location, "--group", group, "--topic", topic,
+        "--broker-config", str(conf or capture("small") / "broker.conf"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("group", "topic"),
+    [("cg_tag_AaAa_BBBB", "TagLab"), ("cg_sql_temp_hum", "DeviceTelemetry"), ("cg_sql_retry", "%RETRY%cg_sql_retry")],
+)
+def test_totals_are_those_of_the_real_consumer(
+    replayed: Replayed, capsys: pytest.CaptureFixture[str], group: str, topic: str
+) -> None:
+    pulls.main(arguments(replayed("small"), group, topic))
+    told = capsys.readouterr().out
+    totals = re.findall(r"as configured: (\d+) pulls, (\d+) scanned, (\d+) read, (\d+) found", told)
+    summed = [sum(map(int, column)) for column in zip(*totals, strict=True)]
+    key = (group, topic, "wire, registered subscription")
+    (delivered,) = (r for r in rows("small", "delivered") if (r["group"], r["topic"], r["mode"]) == key)
+    (passed,) = (r for r in rows("small", "cqfilter") if (r["group"], r["topic"], r["mode"]) == key)
+    stage1 = passed["queues"].values()
+    assert summed == [
+        delivered["pulls"],
+        sum(queue["scanned"] for queue in stage1),
+        sum(queue["cqPass"] for queue in stage1),
+        delivered["brokerCount"],
+    ]
+
+
+def test_every_pull_has_its_status(replayed: Replayed, capsys: pytest.CaptureFixture[str]) -> None:
+    pulls.main([*arguments(replayed("small"), "cg_sql_flag_bare", "OrderEvents"), "--offset", "60"])
+    told = capsys.readouterr().out
+    assert [line for line in told.splitlines() if line.startswith("queue")] == [
+        "queue 0: MIN_OFFSET 0, MAX_OFFSET 82",
+        "queue 1: MIN_OFFSET 0, MAX_OFFSET 59",
+        "queue 2: MIN_OFFSET 0, MAX_OFFSET 67",
+        "queue 3: MIN_OFFSET 0, MAX_OFFSET 100",
+    ]
+    assert re.findall(r"^ +60 +(\d+) +(\d+) .* ([A-Z_]+)$", told, re.MULTILINE) == [
+        ("82", "22", "NO_MATCHED_MESSAGE"),
+        ("59", "0", "OFFSET_OVERFLOW_BADLY"),
+        ("67", "7", "NO_MATCHED_MESSAGE"),
+        ("100", "40", "NO_MATCHED_MESSAGE"),
+    ]
+    assert "without bit map: 1 pulls, 22 scanned, 22 read, 0 found" in told
+
+
+def test_a_warehouse_before_its_first_night(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no table yet: run"):
+        pulls.main(arguments(Warehouse.at(str(tmp_path)), "cg_sql_retry", "OrderEvents"))
+
+
+def test_a_group_without_pulls_says_why(replayed: Replayed, tmp_path: Path) -> None:
+    warehouse = replayed("small")
+    with pytest.raises(UsageError, match="cg_nobody has no subscription in"):
+        pulls.main(arguments(warehouse, "cg_nobody", "TagLab"))
+    conf = (capture("small") / "broker.conf").read_text()
+    unfiltered = tmp_path / "broker.conf"
+    unfiltered.write_text(conf.replace("enablePropertyFilter=true", "enablePropertyFilter=false"))
+    with pytest.raises(UsageError, match="answers every pull of cg_sql_retry on OrderEvents with SYSTEM_ERR"):
+        pulls.main(arguments(warehouse, "cg_sql_retry", "OrderEvents", unfiltered))

@@ -1,0 +1,230 @@
+"""Subscription files night after night: continued, corrected, late, and as snapshots."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs import deliver, dispatch, ingest, nightly, register
+from tests.broker_log import EVERY, FIRST_TIME, BrokerLog
+from tests.nights.commands import Ended, differing, living, rows_of, without_runs
+
+Run = Callable[..., Ended]
+FACTS = ("commitlog", "consumequeue", "deliveries", "consumer_offsets", "current_offsets", "subscriptions")
+
+
+def event(at: int, op: str, group: str, **more: Any) -> str:
+    return json.dumps({"at": at, "op": op, "group": group, "topic": "T", **more})
+
+
+def sql(at: int, group: str, expression: str, **more: Any) -> str:
+    return event(at, "register", group, type="SQL92", expression=expression, consume_from="first", **more)
+
+
+class Broker:
+    """A broker whose log grows by ten messages a night, and whose subscription file a test writes."""
+
+    def __init__(self, run: Run, folder: Path) -> None:
+        self.run = run
+        self.folder = folder
+        self.log = BrokerLog()
+        (folder / "broker.conf").write_text(
+            "brokerName=b\nenablePropertyFilter=true\nenableCalcFilterBitMap=true\nenableConsumeQueueExt=true\n"
+        )
+
+    def grow(self) -> None:
+        self.log.append(10)
+        self.log.write(self.folder / "store")
+
+    def night(self, lines: list[str] | str, *more: object, name: str = "events.jsonl", warehouse: str = "w") -> Ended:
+        (self.folder / name).write_text(lines if isinstance(lines, str) else "\n".join(lines), "utf-8")
+        return self.run(
+            nightly, "--store", self.folder / "store", "--subscriptions", self.folder / name,
+            "--broker-config", self.folder / "broker.conf", "--warehouse", self.folder / warehouse, *more,
+        )  # fmt: skip
+
+    def received(self, group: str, warehouse: str = "w") -> list[int]:
+        found = rows_of(self.folder / warehouse, "deliveries", "consumer_group", "queue_offset")
+        return sorted(row["queue_offset"] for row in found if row["consumer_group"] == group)
+
+    def facts(self, warehouse: str = "w") -> dict[str, Any]:
+        found = without_runs(self.folder / warehouse)
+        return {name: found[name] for name in FACTS}
+
+
+@pytest.fixture
+def broker(run: Run, tmp_path: Path) -> Broker:
+    made = Broker(run, tmp_path)
+    made.grow()
+    return made
+
+
+def after(messages: int) -> int:
+    """A time between two messages."""
+    return FIRST_TIME + messages * EVERY - EVERY // 2
+
+
+BEFORE = FIRST_TIME - 1000
+LOW, HIGH = "n IN ('0','1','2','3','4')", "n IN ('5','6','7','8','9','15')"
+
+
+def test_a_changed_expression_changes_no_earlier_delivery(broker: Broker) -> None:
+    broker.night([sql(BEFORE, "cg", LOW)])
+    before = broker.received("cg")
+    broker.grow()
+    broker.night([sql(BEFORE, "cg", LOW), sql(after(10), "cg", HIGH)])
+    assert before == [0, 1, 2, 3, 4]
+    assert broker.received("cg") == [*before, 15]
+    since = {row["queue_offset"]: row["subscription_from"] for row in rows_of(broker.folder / "w", "deliveries")}
+    assert (since[4], since[15]) == (BEFORE, after(10))
+
+
+def test_a_file_may_hold_only_what_is_new(broker: Broker) -> None:
+    broker.night([sql(BEFORE, "cg", LOW)])
+    broker.grow()
+    broker.night([sql(after(10), "cg", HIGH)])
+    assert broker.received("cg") == [0, 1, 2, 3, 4, 15]
+
+
+def test_a_late_event_is_refused_until_the_user_says_from_when(broker: Broker) -> None:
+    broker.night([sql(BEFORE, "cg", LOW)])
+    broker.grow()
+    broker.night([sql(BEFORE, "cg", LOW)])
+    facts = broker.facts()
+    corrected = [sql(BEFORE, "cg", LOW), sql(after(6), "cg", HIGH)]
+    code, _, error = broker.night(corrected)
+    assert (code, f"add --redo-from {after(6)} to redo" in error, error.count("\n")) == (2, True, 1)
+    assert broker.facts() == facts
+    assert broker.night(corrected, "--redo-from", after(6)).code == 0
+    assert broker.received("cg") == [0, 1, 2, 3, 4, 6, 7, 8, 9, 15]
+    assert broker.night(corrected, warehouse="fresh").code == 0
+    assert broker.received("cg", "fresh") == broker.received("cg")
+    assert "There was nothing new" in broker.night(corrected).out
+
+
+def test_a_redo_gives_what_the_nights_would_have_given(broker: Broker) -> None:
+    corrected = [sql(BEFORE, "cg", LOW), sql(after(6), "cg", HIGH), sql(after(12), "cg_other", LOW)]
+    for night in range(3):
+        broker.night([sql(BEFORE, "cg", LOW)])
+        broker.night(
+            [line for line in corrected if json.loads(line)["at"] <= after(10 * night + 10)], warehouse="right"
+        )
+        if night < 2:
+            broker.grow()
+    assert broker.facts() != broker.facts("right")
+    broker.night(corrected, "--redo-from", 0)
+    found, expected = broker.facts(), broker.facts("right")
+    assert differing(found, expected) == []
+
+
+def test_an_event_that_is_gone_is_a_correction(broker: Broker) -> None:
+    broker.night([sql(BEFORE, "cg", LOW), sql(BEFORE, "cg_gone", HIGH)])
+    code, _, error = broker.night([sql(BEFORE, "cg", LOW)])
+    assert (code, f"--redo-from {BEFORE}" in error) == (2, True)
+    assert broker.night([sql(BEFORE, "cg", LOW)], "--redo-from", BEFORE).code == 0
+    assert broker.received("cg_gone") == []
+
+
+def test_changed_switches_are_refused_until_the_user_says_since_when(broker: Broker) -> None:
+    events = [sql(BEFORE, "cg", LOW)]
+    broker.night(events)
+    conf = broker.folder / "broker.conf"
+    conf.write_text(conf.read_text() + "expectConsumerNumUseFilter=64\n")
+    code, _, error = broker.night(events)
+    assert (code, "expect_consumer_num_use_filter 32 is now 64" in error, "--redo-from 0" in error) == (2, True, True)
+    assert broker.night(events, "--redo-from", 0).code == 0
+    assert broker.night(events, warehouse="fresh").code == 0
+    assert differing(broker.facts(), broker.facts("fresh")) == []
+
+
+def test_switches_that_changed_after_the_last_night_leave_it_alone(broker: Broker) -> None:
+    events = [sql(BEFORE, "cg", LOW)]
+    broker.night(events)
+    before = list(rows_of(broker.folder / "w", "consumequeue"))
+    conf = broker.folder / "broker.conf"
+    conf.write_text(conf.read_text().replace("enableCalcFilterBitMap=true", "enableCalcFilterBitMap=false"))
+    broker.grow()
+    _, _, error = broker.night(events)
+    since = error.split("--redo-from ")[2].split(" ")[0]
+    assert broker.night(events, "--redo-from", since).code == 0
+    entries = sorted(rows_of(broker.folder / "w", "consumequeue"), key=lambda row: row["queue_offset"])
+    assert entries[:10] == sorted(before, key=lambda row: row["queue_offset"])
+    assert all(row["filter_bit_map"] for row in entries[:10])
+    assert not any(row["filter_bit_map"] for row in entries[10:])
+
+
+YAML = "- {group: cg, topic: T, sql: \"n IN ('0','1','2','3','4')\", consume_from: first}\n"
+
+
+def test_a_snapshot_without_times_holds_from_the_end_of_the_night_before(broker: Broker) -> None:
+    broker.night(YAML, name="s.yaml")
+    assert broker.received("cg") == [0, 1, 2, 3, 4]
+    broker.grow()
+    broker.night(YAML.replace("'3','4'", "'3','15'"), name="s.yaml")
+    assert broker.received("cg") == [0, 1, 2, 3, 4, 15]
+    broker.grow()
+    broker.night(YAML.replace("cg", "cg_new"), name="s.yaml")
+    assert broker.received("cg") == [0, 1, 2, 3, 4, 15]
+    rows = [row for row in rows_of(broker.folder / "w", "current_offsets") if row["consumer_group"] == "cg"]
+    assert [(row["told_to"], row["queue_end"]) for row in rows] == [(20, 30)], "the group has left"
+
+
+def test_a_snapshot_with_a_bad_entry_lets_nobody_leave(broker: Broker) -> None:
+    broker.night(YAML + YAML.replace("cg", "cg_b"), name="s.yaml")
+    broker.grow()
+    bad = YAML + "- {group: cg_b, topic: T, sqll: \"n = '12'\"}\n"
+    out = broker.night(bad, name="s.yaml").out
+    assert "quarantined: s.yaml, line 2" in out
+    rows = {row["consumer_group"]: row for row in rows_of(broker.folder / "w", "current_offsets")}
+    assert rows["cg_b"]["told_to"] == 20
+    assert "quarantined" not in broker.night(YAML + YAML.replace("cg", "cg_b"), name="s.yaml").out
+
+
+def test_the_stores_own_consumer_filter_is_read(broker: Broker) -> None:
+    of_group = {
+        "consumerGroup": "cg", "topic": "T", "expression": LOW, "expressionType": "SQL92", "bornTime": BEFORE,
+        "deadTime": 0, "clientVersion": BEFORE,
+    }  # fmt: skip
+    config = broker.folder / "store" / "config"
+    config.mkdir()
+    document = {"filterDataByTopic": {"T": {"topic": "T", "groupFilterData": {"cg": of_group}}}}
+    (config / "consumerFilter.json").write_text(json.dumps(document))
+    offsets = {"offsetTable": {"T@cg": {"0": 10}, "T@cg_unknown": {"0": 3}, "T@TOOLS_CONSUMER": {"0": 1}}}
+    (config / "consumerOffset.json").write_text(json.dumps(offsets))
+    given = ["--store", broker.folder / "store", "--warehouse", broker.folder / "w"]
+    given += ["--broker-config", broker.folder / "broker.conf"]
+    code, out, _ = broker.run(nightly, *given)
+    assert (code, broker.received("cg")) == (0, [0, 1, 2, 3, 4])
+    assert "subscription unknown: 1 groups" in out
+    assert "cg_unknown" in out
+    assert broker.run(nightly, *given, "--strict").code == 3
+
+
+def test_a_topic_that_no_message_has(broker: Broker) -> None:
+    lines = [sql(BEFORE, "cg", LOW), sql(BEFORE, "cg_typo", LOW).replace('"T"', '"Tt"')]
+    code, out, _ = broker.night(lines)
+    assert (code, "Tt has no message, and 1 groups subscribe to it, such as cg_typo" in out) == (0, True)
+    assert broker.night(lines, "--strict").code == 3
+
+
+def test_the_steps_one_by_one_give_the_tables_of_nightly(run: Run, tmp_path: Path) -> None:
+    given = living(1, tmp_path / "steps")
+    nightly.main(living(1, tmp_path / "nightly"))
+    options = {given[i]: given[i + 1] for i in range(0, len(given), 2)}
+    warehouse = ("--warehouse", options["--warehouse"])
+    config = ("--broker-config", options["--broker-config"])
+    assert run(register, *warehouse, *config, "--subscriptions", options["--subscriptions"]).code == 0
+    for job in (ingest,):
+        assert run(job, *warehouse, *config, "--store", options["--store"]).code == 0
+    for job in (dispatch, deliver):
+        assert run(job, *warehouse).code == 0
+        assert "There was nothing new" in run(job, *warehouse).out
+    found, expected = without_runs(tmp_path / "steps"), without_runs(tmp_path / "nightly")
+    for name in ("commitlog", "consumequeue", "subscriptions"):
+        assert found[name] == expected[name], name
+    shutil.rmtree(tmp_path / "steps")

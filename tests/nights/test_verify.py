@@ -1,0 +1,111 @@
+"""verify, against the consume queues that a real broker wrote, whole and damaged."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs import nightly, verify
+from jobs.cli import application
+from schemas.delta.warehouse import Warehouse
+from schemas.errors import UsageError
+from tests.captures import capture, rows
+from tests.nights.commands import living
+
+Replayed = Callable[[str], Warehouse]
+
+
+def arguments(warehouse: Warehouse, store: Path) -> list[str]:
+    """The broker's switches are those of the night that made the warehouse."""
+    return ["--warehouse", warehouse.location, "--store", str(store)]
+
+
+def test_every_damage_is_named(
+    replayed: Replayed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    warehouse = replayed("small")
+    store = tmp_path / "store"
+    shutil.copytree(capture("small") / "store", store)
+    flip(store / "consumequeue/OrderEvents/0/00000000000000000000", 20 * 7 + 11)
+    flip(store / "consumequeue_ext/OrderEvents/1/00000000000000000000", 3 * 34 + 20)
+    flip(store / "consumequeue/TagLab/0" / last_file(store / "consumequeue/TagLab/0"), -1)
+    shutil.rmtree(store / "consumequeue/DeviceTelemetry/1")
+    shutil.copytree(store / "consumequeue/TagLab/0", store / "consumequeue/Phantom/5")
+    shutil.copytree(store / "consumequeue_ext/TagLab/0", store / "consumequeue_ext/TagLab/77")
+    flip(store / "consumequeue_ext/OrderEvents/3/00000000000000002048", -1)
+    capsys.readouterr()
+    monkeypatch.setattr("sys.argv", ["verify", *arguments(warehouse, store)])
+    with pytest.raises(SystemExit) as exit:
+        application.run(verify.main)
+    assert exit.value.code == 3
+    unit = "00220000000000000000000001a1fc7e8c1b000e{}01000000000100201040105018"
+    told = capsys.readouterr()
+    assert told.err == "mqsieve: 8 differences, the first 8 above\n"
+    assert told.out.splitlines() == [
+        "DeviceTelemetry/1: consumequeue/00000000000000000000: the file is missing",
+        "DeviceTelemetry/1: consumequeue/00000000000000001000: the file is missing",
+        "OrderEvents/0: consumequeue/00000000000000000000, entry 7: size is 686, should be 687",
+        "OrderEvents/1: consumequeue_ext/00000000000000000000, entry 3: "
+        f"unit is {unit.format('20')}, should be {unit.format('21')}",
+        f"OrderEvents/3: consumequeue_ext/00000000000000002048, entry {last_entry('OrderEvents', 3)}: "
+        "what follows the unit has a byte other than the broker's at position 2047",
+        "Phantom/5: consumequeue: no message of the log belongs to this queue",
+        "TagLab/0: consumequeue/00000000000000002000, entry 149: something other than zeros follows the last entry",
+        "TagLab/77: consumequeue_ext: no message of the log belongs to this queue",
+    ]
+
+
+def flip(file: Path, at: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[at] ^= 0x01
+    file.write_bytes(data)
+
+
+def last_entry(topic: str, queue_id: int) -> int:
+    entries = rows("small", "consumequeue")
+    return max(e["queueOffset"] for e in entries if (e["topic"], e["queueId"]) == (topic, queue_id))
+
+
+def last_file(folder: Path) -> str:
+    return max(file.name for file in folder.iterdir())
+
+
+def test_a_store_without_a_consume_queue(replayed: Replayed, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no consumequeue folder"):
+        verify.main(arguments(replayed("small"), tmp_path))
+
+
+def test_a_broker_that_the_warehouse_does_not_know(replayed: Replayed, tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerName=broker-b\n")
+    store = capture("small") / "store"
+    with pytest.raises(UsageError, match="the warehouse has no broker broker-b; it holds broker-a"):
+        verify.main([*arguments(replayed("small"), store), "--broker-config", str(conf)])
+
+
+def test_a_warehouse_before_its_first_night(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no table yet: run"):
+        verify.main(arguments(Warehouse.at(str(tmp_path)), capture("small") / "store"))
+
+
+def test_a_history_that_begins_with_a_snapshot_cannot_judge_bit_maps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = capture("small")
+    given = ["--store", str(small / "store"), "--warehouse", str(tmp_path)]
+    filters = str(small / "store" / "config" / "consumerFilter.json")
+    nightly.main([*given, "--subscriptions", filters, "--broker-config", str(small / "broker.conf")])
+    capsys.readouterr()
+    verify.main(given)
+    out = capsys.readouterr().out
+    assert "cannot judge the filter bit maps: history incomplete" in out
+    assert "identical" in out
+
+
+def test_a_store_that_is_newer_than_the_warehouse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nightly.main(living(1, tmp_path))
+    capsys.readouterr()
+    store = capture("nights_dev") / "night_2" / "store"
+    verify.main(["--warehouse", str(tmp_path), "--store", str(store)])
+    assert "cannot judge 705 entries of messages that the warehouse does not have" in capsys.readouterr().out

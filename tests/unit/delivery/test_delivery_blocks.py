@@ -1,0 +1,69 @@
+"""However many messages a group got, the block tells which."""
+
+from typing import Any
+
+import pyarrow as pa
+
+from filtering import sql92
+from filtering.delivery import delivery_blocks
+from filtering.delivery.delivery_blocks import block_matches, block_rows, recipients
+from filtering.delivery.message_filter import MessageFilter
+from filtering.delivery.pull_window import PullWindow
+from filtering.delivery.topic_filters import TopicFilters
+from schemas.delivery_pairs import pairs_of
+from tests.entries import entries
+
+MESSAGES = 1000
+DIVISORS = (1, 2, 3, 15, 16, 17, 100, 250, 333, 999, 1001)
+GROUPS = {f"every_{d}th": d for d in DIVISORS} | {"every_16th_too": 16}
+ROWS = [
+    {"queue_offset": i, "store_timestamp": i, "properties": {f"by{d}": "yes" for d in DIVISORS if i % d == d - 1}}
+    for i in range(MESSAGES)
+]
+
+
+def blocks() -> list[dict[str, pa.Array]]:
+    of_topic = entries("T", ROWS)
+    windows = [
+        PullWindow(MessageFilter(group, "T", expression=sql92.compile(f"by{d} IS NOT NULL").predicate), 7)
+        for group, d in GROUPS.items()
+    ]
+    of_windows = recipients(list(GROUPS), [7] * len(windows), [None] * (len(windows) - 1) + [5000])
+    outcome = TopicFilters(64, windows=windows).run(of_topic)
+    return list(block_rows(of_topic, block_matches(outcome.delivered, "DELIVERED", of_windows)))
+
+
+def received(match: dict[str, Any]) -> list[int]:
+    """As the table's comments say."""
+    match match:
+        case {"positions": [*positions]}:
+            return positions
+        case {"bits": [*words]}:
+            return [i for i in range(MESSAGES) if words[i // 64] >> i % 64 & 1]
+    return list(range(MESSAGES))
+
+
+EXPECTED = {group: list(range(d - 1, MESSAGES, d)) for group, d in GROUPS.items() if d <= MESSAGES}
+
+
+def test_a_block_holds_which_group_got_which_message() -> None:
+    (block,) = blocks()
+    (matches,) = block["matches"].to_pylist()
+    found = {group["consumer_group"]: match for match in matches for group in match["recipients"]}
+    assert {group: received(match) for group, match in found.items()} == EXPECTED
+    assert {group: match["messages"] for group, match in found.items()} == {g: len(e) for g, e in EXPECTED.items()}
+    assert found["every_16th"] is found["every_16th_too"]
+
+
+def test_a_block_with_many_matches_is_several_rows_with_the_same_pairs(monkeypatch: Any) -> None:
+    monkeypatch.setattr(delivery_blocks, "BYTES_IN_A_ROW", 500)
+    rows = blocks()
+    assert len(rows) > 2
+    table = pa.concat_tables(pa.table(row | {"run": pa.array(["r"])}) for row in rows)
+    pairs = pa.Table.from_batches(pairs_of(table)).to_pylist()
+    by_group: dict[str, list[int]] = {}
+    for pair in pairs:
+        by_group.setdefault(pair["consumer_group"], []).append(pair["queue_offset"])
+        expected = 5000 if pair["consumer_group"] == "every_16th_too" else pair["queue_offset"]
+        assert (pair["available_at"], pair["subscription_from"], pair["outcome"]) == (expected, 7, "DELIVERED")
+    assert by_group == EXPECTED

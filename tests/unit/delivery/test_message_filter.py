@@ -1,0 +1,42 @@
+"""What the filters of a subscription are, where no capture has one."""
+
+from typing import Any
+
+import pytest
+
+from filtering.broker_config import BrokerConfig
+from filtering.consumer_filter_manager import Subscription
+from filtering.delivery.message_filter import MessageFilter, message_filters
+from filtering.predicate import TRUE, TagsCodeIn
+from filtering.subscriptions.events import Operation, SubscriptionEvent
+from filtering.subscriptions.history import subscription_history
+
+FILTERING = BrokerConfig(enable_property_filter=True, enable_calc_filter_bit_map=True, enable_consume_queue_ext=True)
+
+
+def filters_of(config: BrokerConfig = FILTERING, **subscription: Any) -> list[MessageFilter]:
+    event = SubscriptionEvent(
+        1_000, Operation.REGISTER, "cg", (Subscription(**{"topic": "T", "version": 7} | subscription),)
+    )
+    return message_filters(subscription_history([event], config)[-1:], config)
+
+
+@pytest.mark.parametrize(
+    ("expression", "type"), [("paid", "TAG"), ("shop.PaidOrders", "TAG"), ("||", "TAG"), ("a = 5", "SQL92")]
+)
+def test_class_filter_mode_passes_everything(expression: str, type: str) -> None:
+    # so ExpressionMessageFilter, ExpressionForRetryMessageFilter and PullAPIWrapper of RocketMQ 5.5.0 answer
+    assert filters_of(expression=expression, type=type, class_filter_mode=True) == [MessageFilter("cg", "T")]
+    assert filters_of(expression=expression, type=type) != [MessageFilter("cg", "T")]
+
+
+def test_class_filter_mode_needs_what_its_type_needs() -> None:
+    assert filters_of(BrokerConfig(), expression="a = 5", type="SQL92", class_filter_mode=True) == []
+    assert filters_of(expression="a = ", type="SQL92", class_filter_mode=True) == []
+
+
+def test_an_empty_type_is_a_tag_subscription_without_tags() -> None:
+    # FilterAPI.build computes tags for the type TAG and for null only; ExpressionType.isTagType has "" as well
+    (nothing,) = filters_of(expression="paid", type="")
+    assert (nothing.tags, nothing.client_tags) == (TagsCodeIn(frozenset()), TRUE)
+    assert filters_of(expression="*", type="") == [MessageFilter("cg", "T")]
