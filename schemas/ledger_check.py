@@ -96,7 +96,8 @@ def _leftover(warehouse: Warehouse, table: Table, version: int, entries: Sequenc
             leftover |= run not in known
         elif operation["operation"] not in MAINTENANCE:
             raise TableDamaged(
-                f"{table.name} was changed by another program ({operation['operation']}, version {operation['version']})"
+                f"{table.name} was changed by another program ({operation['operation']}, "
+                f"version {operation['version']})"
             )
     return leftover
 
@@ -106,6 +107,6 @@ def _remedy(table: Table, entries: Sequence[LedgerEntry]) -> str:
         return "add --redo-from 0 to nightly: it makes the table anew from commitlog"
     version = entries[-1].tables[table.name].version
     return (
-        f"restore it to version {version} (RESTORE TABLE delta.`…` TO VERSION AS OF {version}) or from a copy; else give "
-        "another --warehouse and run nightly on the store again"
+        f"restore it to version {version} (RESTORE TABLE delta.`…` TO VERSION AS OF {version}) or from a copy; else "
+        "give another --warehouse and run nightly on the store again"
     )

@@ -22,7 +22,7 @@ def with_properties(rows: DataFrame) -> DataFrame:
 
 
 def _msg_id() -> Column:
-    """MessageDecoder.createMessageId, with the zeros that it leaves behind an IPv4 address in the room of an IPv6 one."""
+    """MessageDecoder.createMessageId. It pads an IPv4 address with zeros to the length of an IPv6 one."""
     length = F.when(F.col("sys_flag").bitwiseAND(IPV6_STORE_HOST) != 0, 56).otherwise(32)
     offset = F.lpad(F.hex("commitlog_offset"), 16, "0")
     made = F.rpad(F.concat("msg_id_host", offset), length, "0")

@@ -25,7 +25,7 @@ _ROOM_OF_A_POSITION = 5
 
 
 def recipients(groups: list[str], subscriptions_from: list[int], available_at: list[int | None]) -> pa.StructArray:
-    """A RECIPIENT a window: the group, the valid_from of its subscription, and when it could pull (None: when stored)."""
+    """One RECIPIENT for each window: group, valid_from of its subscription, available_at (None: when stored)."""
     columns = [
         pa.array(groups, pa.string()),
         pa.array(subscriptions_from, pa.int64()),

@@ -13,7 +13,7 @@ from filtering.matcher.column import Column
 
 TRANSACTION_FLAGS = 0xC
 WITHOUT_ENTRY = (0x4, 0xC)
-"""Prepared and rolled back messages, by their sysFlag, get no consume queue entry (CommitLogDispatcherBuildConsumeQueue)."""
+"""sysFlag of prepared and rolled back messages: they get no entry (CommitLogDispatcherBuildConsumeQueue)."""
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]

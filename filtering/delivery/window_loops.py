@@ -57,7 +57,7 @@ def fill_mask(
     offsets_to: Array,
     mask: Array,
 ) -> None:
-    """Sets the bits of the entries in a time window and, queue by queue, in an offset range. ``mask`` is zero before."""
+    """Sets the bits of entries in a time window and in the offset range of their queue. ``mask`` starts as zeros."""
     for queue in range(len(bounds) - 1):
         low, high = offsets_from[queue], offsets_to[queue]
         for row in range(bounds[queue], bounds[queue + 1]):

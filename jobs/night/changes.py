@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +25,8 @@ class Changes:
     _added: defaultdict[str, list[DataFile]] = field(default_factory=lambda: defaultdict(list))
     _removed: defaultdict[str, list[StoredFile]] = field(default_factory=lambda: defaultdict(list))
     _touched: dict[str, Table] = field(default_factory=dict)
+    _rows_kept: Counter[str] = field(default_factory=Counter)
+    """Rows of earlier runs that the run writes again."""
 
     def files(self, table: Table) -> list[StoredFile]:
         """The broker's files of a table, with what the run adds and without what it removes."""
@@ -61,9 +63,16 @@ class Changes:
                     writer.write(kept.to_batches())
                     self.add_files(table, writer.close())
 
+    def replace_files(self, table: Table, old: Sequence[StoredFile], new: Sequence[DataFile]) -> None:
+        """Puts files in the place of others that hold the same rows."""
+        committed = {file.path for file in self._committed(table)}
+        self._rows_kept[table.name] += sum(file.rows for file in old if file.path in committed)
+        self._remove(table, old)
+        self.add_files(table, new)
+
     def rows(self, table: Table) -> int:
         """How many rows the run adds."""
-        return sum(file.rows for file in self._added[table.name])
+        return sum(file.rows for file in self._added[table.name]) - self._rows_kept[table.name]
 
     @property
     def tables(self) -> list[Table]:

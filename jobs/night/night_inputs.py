@@ -97,9 +97,9 @@ def redo_instant(state: BrokerState, broker: Broker, events: NightEvents, option
         return None
     if events.late_from is not None and (given is None or given > events.late_from):
         raise UsageError(
-            f"the subscriptions differ from those of earlier nights from {iso_time(events.late_from)} on, which changes "
-            f"earlier deliveries: add --redo-from {events.late_from} to redo the nights from there on, or give the "
-            "earlier subscriptions"
+            f"the subscriptions differ from those of earlier nights from {iso_time(events.late_from)} on, which "
+            f"changes earlier deliveries: add --redo-from {events.late_from} to redo the nights from there on, "
+            "or give the earlier subscriptions"
         )
     changed = changed_switches(last.broker, broker.config)
     if changed and given is None:

@@ -35,7 +35,7 @@ class PastNight:
 
 @dataclass(frozen=True)
 class Redo:
-    """``state`` is that before the first of ``nights``; ``rest`` are stored messages that the new night filters, too."""
+    """``state`` is the one before the first of ``nights``. The new night also filters ``rest``, which is stored."""
 
     state: BrokerState
     nights: Sequence[PastNight] = ()
@@ -43,9 +43,9 @@ class Redo:
 
 
 def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, changes: Changes) -> Redo:
-    """Removes the rows that earlier nights will make again. ``cut``: the log differs from this physical offset on; 0: it is another one.
+    """Removes the rows that earlier nights will make again.
 
-    ``redo_from``: an instant (ms).
+    The log differs from physical offset ``cut`` on (0: it is another log). ``redo_from`` is an instant in ms.
     """
     if cut is None and redo_from is None:
         return Redo(state)

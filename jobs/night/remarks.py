@@ -47,15 +47,15 @@ def group_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], off
     behind = [f"{group.key[0]} on {group.key[1]}" for group in outcome.plan.groups if group.behind]
     if behind:
         yield (
-            f"behind: {len(behind)} groups that are online do not keep up, by their committed offsets; what lies beyond "
-            f"these is pending: {_listed(behind)}"
+            f"behind: {len(behind)} groups that are online do not keep up, by their committed offsets; what lies "
+            f"beyond these is pending: {_listed(behind)}"
         )
     known = {row.consumer_group for row in history}
     unknown = sorted({group for group, _ in offsets.committed if group not in known and not _is_system(group)})
     if unknown:
         yield (
-            f"subscription unknown: {len(unknown)} groups of consumerOffset.json have no subscription here, and were not "
-            f"replayed: {_listed(unknown)}"
+            f"subscription unknown: {len(unknown)} groups of consumerOffset.json have no subscription here, and were "
+            f"not replayed: {_listed(unknown)}"
         )
 
 

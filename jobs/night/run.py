@@ -16,6 +16,7 @@ from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
 from jobs.night.broker import Broker
 from jobs.night.changes import Changes
+from jobs.night.compaction import compact
 from jobs.night.events import NightEvents, merge_events, until
 from jobs.night.ledger_entry import ledger_entry
 from jobs.night.log_plan import LogPlan, ReadSoFar, plan_log
@@ -35,7 +36,7 @@ from schemas.ledger_check import open_warehouse, undo_unfinished_run
 from schemas.quarantine import QUARANTINE
 from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, table_row
-from schemas.tables import TABLES
+from schemas.tables import APPENDED_TABLES, TABLES
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,8 @@ class Run:
         entry = ledger_entry(
             changes, self.job, broker, fingerprints, state_before, plan, outcome, options.stages, as_of, remarks
         )
+        for table in APPENDED_TABLES:
+            compact(table, changes)
         entry = self._commit(changes, entry)
         return NightReport(broker, inputs, plan, state, outcome, entry, history, time.monotonic() - begun)
 
@@ -163,6 +166,7 @@ class Run:
         complete = replace(entry, tables=states, rows=rows)
         ledger = Changes(self.warehouse, entry.broker_name, entry.run)
         ledger.add_rows(RUN_LEDGER, [RUN_LEDGER.rows_batch([complete.table_row()])])
+        compact(RUN_LEDGER, ledger)
         ledger.commit()
         self.entries.append(complete)
         return complete
@@ -181,7 +185,7 @@ def _read_so_far(state: BrokerState) -> ReadSoFar | None:
 
 
 def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes) -> int:
-    """When the snapshot was taken, ms. Without one: the time of the last message, or of the last event of a message log."""
+    """When the snapshot was taken, ms. Without one: the time of the last message or event."""
     if inputs.snapshot is not None:
         return inputs.snapshot.taken_at
     last_stored = max((file.greatest["store_timestamp"] for file in changes.files(COMMITLOG)), default=0)

@@ -144,7 +144,7 @@ class NightWriter:
 
 
 def entries_of(messages: Messages, work: Work) -> Iterable[Entries]:
-    """The consume queue entries of messages, topic by topic: those of half transactions and rolled back ones have none."""
+    """The consume queue entries of messages, topic by topic. Half transactions and rolled back ones have none."""
     has_entry = ~np.isin(messages.sys_flag & TRANSACTION_FLAGS, WITHOUT_ENTRY)
     for topic in sorted(messages.topics):
         rows = np.flatnonzero(messages.of_topic(topic) & has_entry)

@@ -48,7 +48,7 @@ class StageFlags:
         return cls(TopicFilters(bit_num, windows=[window, without_bit_map, unfiltered]))
 
     def __call__(self, blocks: Iterable[Entries]) -> pa.Table:
-        """Rows of FLAGS: ``stage1`` passes on the entry, ``tags`` would without a bit map, ``stage2`` on the message."""
+        """Rows of FLAGS: ``stage1`` passes the entry, ``tags`` passes it without a bit map, ``stage2`` the message."""
         batches = [self._batch(entries) for entries in blocks]
         return pa.Table.from_batches(batches, FLAGS)
 

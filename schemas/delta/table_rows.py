@@ -1,7 +1,7 @@
 """Rows of a table read with PyArrow, without a Spark session.
 
-pyarrow.dataset and pyarrow.acero (which ``Table.sort_by`` and ``Table.group_by`` use) would do this, too, but they import
-pandas, which takes longer than most questions.
+pyarrow.dataset and pyarrow.acero (which ``Table.sort_by`` and ``Table.group_by`` use) would do this, too, but they
+import pandas, which takes longer than most questions.
 """
 
 from __future__ import annotations

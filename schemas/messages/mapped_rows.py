@@ -12,15 +12,15 @@ from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
 from schemas.messages.commitlog_rows import store_dates
 
 _SAME = (
-    "commitlog_offset", "topic", "queue_id", "queue_offset", "store_size", "born_timestamp", "store_timestamp", "sys_flag",
-    "flag", "body_crc", "reconsume_times", "prepared_transaction_offset", "born_host", "store_host", "msg_id",
-    "magic_code", "body_length", "body",
+    "commitlog_offset", "topic", "queue_id", "queue_offset", "store_size", "born_timestamp", "store_timestamp",
+    "sys_flag", "flag", "body_crc", "reconsume_times", "prepared_transaction_offset", "born_host", "store_host",
+    "msg_id", "magic_code", "body_length", "body",
 )  # fmt: skip
 _PAIR_END = "\u0002"
 
 
 class MappedRows:
-    """Gives each property name of a topic a column, as long as there are some. It remembers them from batch to batch."""
+    """Gives each property name of a topic a column while there are columns left, and remembers them between batches."""
 
     def __init__(self, run: str) -> None:
         self._run = run

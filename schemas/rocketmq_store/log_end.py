@@ -27,8 +27,8 @@ def is_unfinished(records: Records, data_end: int, store: Storage, seen: str | N
     """Whether the last of some records, with which the log ends, may not be written to its end yet.
 
     It then holds zeros where a finished record has text, or a body without its CRC. It is finished all the same
-    where the night before saw the same bytes (``seen`` is the fingerprint of those up to ``data_end``), or where the consume queue and the
-    checkpoint of the ``store`` folder, which are written later, know it.
+    where the night before saw the same bytes (``seen`` is the fingerprint of those up to ``data_end``), or where the
+    consume queue and the checkpoint of the ``store`` folder, which are written later, know it.
     """
     last = records.last()
     if not _has_gaps(last):

@@ -1,0 +1,69 @@
+"""Small files of earlier nights become larger ones, so that tables stay fast to read after a thousand nights.
+
+Files are sorted into tiers by size, each FILES_IN_A_TIER times the one before. Where a tier is full, its files become
+one of the next tier, as in a log-structured merge tree: each byte is written again once a tier.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from jobs.night.changes import Changes
+from schemas.delta.data_files import DataFileWriter
+from schemas.delta.delta_log import StoredFile
+from schemas.delta.table import Table
+
+FILES_IN_A_TIER = 16
+SMALLEST = 64 << 10
+"""Bytes of the largest file in the first tier."""
+LARGE = 16 << 20
+"""Bytes of files that stay as they are."""
+ROW_GROUP_BYTES = 32 << 20
+ROW_GROUP_ROWS = 1 << 16
+
+
+def compact(table: Table, changes: Changes) -> None:
+    """Merges the broker's files of a table wherever a tier is full."""
+    while (files := _full_tier(changes.files(table))) is not None:
+        writer = DataFileWriter(table, changes.warehouse.log(table).storage)
+        for group in _row_groups(table, files, changes):
+            writer.write(group)
+        changes.replace_files(table, files, writer.close())
+
+
+def _full_tier(files: list[StoredFile]) -> list[StoredFile] | None:
+    """The files of the lowest full tier in the order of their rows; None where no tier is full."""
+    tiers: defaultdict[int, list[StoredFile]] = defaultdict(list)
+    for file in files:
+        if file.size < LARGE:
+            tiers[_tier(file.size)].append(file)
+    full = [tier for tier, of_tier in tiers.items() if len(of_tier) >= FILES_IN_A_TIER]
+    return sorted(tiers[min(full)], key=_order)[:FILES_IN_A_TIER] if full else None
+
+
+def _tier(size: int) -> int:
+    tier, largest = 0, SMALLEST
+    while size > largest:
+        tier, largest = tier + 1, largest * FILES_IN_A_TIER
+    return tier
+
+
+def _order(file: StoredFile) -> tuple[int, str, str]:
+    """By physical offset where a table has it, then by run."""
+    return file.least.get("commitlog_offset", 0), str(file.least.get("run", "")), file.path
+
+
+def _row_groups(table: Table, files: list[StoredFile], changes: Changes) -> Iterator[list[pa.RecordBatch]]:
+    waiting: list[pa.RecordBatch] = []
+    for file in files:
+        for batch in changes.warehouse.rows(table, files=[file]).to_batches(max_chunksize=ROW_GROUP_ROWS):
+            waiting.append(batch)
+            rows, size = sum(each.num_rows for each in waiting), sum(each.nbytes for each in waiting)
+            if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
+                yield waiting
+                waiting = []
+    if waiting:
+        yield waiting
