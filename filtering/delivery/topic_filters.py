@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +11,13 @@ import pyarrow as pa
 from filtering.delivery import bit_planes, window_loops
 from filtering.delivery.bit_planes import Words
 from filtering.delivery.calc_bit_map import FilterDataInForce
+from filtering.delivery.distinct_rows import distinct_rows, match_sets
 from filtering.delivery.entries import Entries, Int32s, Int64s
+from filtering.delivery.entry_masks import EntryMasks
 from filtering.delivery.match_sets import MatchSets
+from filtering.delivery.outcome import Outcome
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
-from filtering.delivery.window_loops import EVERYTHING, NOTHING
+from filtering.delivery.window_loops import NOTHING
 from filtering.matcher import Matcher
 from filtering.matcher.matches import Matches
 from filtering.predicate import TRUE, Predicate
@@ -24,25 +26,6 @@ ROWS_AT_ONCE = 256
 """Rows of bits that the windows of a block write before they are taken away."""
 MaskKey = tuple[int, int, tuple[tuple[int, OffsetRange], ...], bool]
 """Store times (the second exclusive), offset ranges by queue id, and whether other queues have no entries."""
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """What the filters did with n entries of w windows in q queues.
-
-    ``bit_maps``: the filter bit maps (binary, null without filter data), None where they were given.
-    ``scanned`` (masks x queues): the entries that each mask lets a window decide; window i has mask ``mask_of[i]``.
-    ``counts`` (windows x queues x window_loops.COUNTS); ``uncertain`` (changes x queues).
-    """
-
-    bit_maps: pa.BinaryArray | None
-    delivered: MatchSets
-    dropped_by_client: MatchSets
-    queue_ids: Int32s
-    mask_of: Int32s
-    scanned: Int64s
-    counts: Int64s
-    uncertain: Int64s
 
 
 class TopicFilters:
@@ -118,7 +101,7 @@ class TopicFilters:
         return Outcome(
             bit_maps,
             self._delivered(matches, counts, received),
-            _sets(dropped, len(entries)),
+            match_sets(dropped, len(entries)),
             queue_ids,
             self._windows[:, window_loops.MASK],
             np.array([_counts(mask, bounds) for mask in masks.rows], np.int64)[masks.row_of],
@@ -147,10 +130,10 @@ class TopicFilters:
     def _mask(self, key: MaskKey) -> int:
         return self._masks.setdefault(key, len(self._masks))
 
-    def _fill_masks(self, entries: Entries, queue_ids: Int32s, bounds: Int64s) -> _Flags:
+    def _fill_masks(self, entries: Entries, queue_ids: Int32s, bounds: Int64s) -> EntryMasks:
         """The entries that each mask selects. Most masks select all entries of a block, or none."""
         first, last = int(entries.store_timestamp.min()), int(entries.store_timestamp.max())
-        flags = _Flags(len(self._masks), np.ones(len(entries), bool))
+        flags = EntryMasks(len(self._masks), np.ones(len(entries), bool))
         for number, (stored_from, stored_to, offsets, only_listed) in enumerate(self._masks):
             if stored_to <= first or last < stored_from:
                 flags.row_of[number] = NOTHING
@@ -165,10 +148,10 @@ class TopicFilters:
                 )  # fmt: skip
         return flags
 
-    def _fill_lives(self, store_timestamps: Int64s, readable: npt.NDArray[np.bool_]) -> _Flags:
+    def _fill_lives(self, store_timestamps: Int64s, readable: npt.NDArray[np.bool_]) -> EntryMasks:
         """The entries whose bit map decides for a filter born at each of the born times: they were stored later."""
         first, last = int(store_timestamps.min()), int(store_timestamps.max())
-        flags = _Flags(len(self._born_times), readable)
+        flags = EntryMasks(len(self._born_times), readable)
         for number, born_time in enumerate(self._born_times.tolist()):
             if last <= born_time:
                 flags.row_of[number] = NOTHING
@@ -176,7 +159,7 @@ class TopicFilters:
                 flags.add(number)[:] = bit_planes.pack((store_timestamps > born_time) & readable)
         return flags
 
-    def _calc_planes(self, bits: Words, masks: _Flags, rows: int) -> tuple[Words, npt.NDArray[np.bool_]]:
+    def _calc_planes(self, bits: Words, masks: EntryMasks, rows: int) -> tuple[Words, npt.NDArray[np.bool_]]:
         """The planes of the bit maps, and which entries have one: those stored while the topic had filter data."""
         planes = np.zeros((self._bit_num, bits.shape[1]), np.uint64)
         if not self._has_filter_data:
@@ -187,7 +170,7 @@ class TopicFilters:
         return planes, bit_planes.unpack(present, rows)
 
     def _filter(
-        self, bits: Words, planes: Words, lives: _Flags, masks: _Flags, bounds: Int64s, counts: Int64s
+        self, bits: Words, planes: Words, lives: EntryMasks, masks: EntryMasks, bounds: Int64s, counts: Int64s
     ) -> tuple[list[tuple[Int32s, Words]], list[tuple[Int32s, Words]]]:
         """What each window received, where that is not all that its expression matches; what its client dropped."""
         received: list[tuple[Int32s, Words]] = []
@@ -211,7 +194,7 @@ class TopicFilters:
     def _delivered(self, matches: Matches, counts: Int64s, received: list[tuple[Int32s, Words]]) -> MatchSets:
         """Most windows received just what their expression matches; some share what they received otherwise."""
         delivered = counts[:, :, window_loops.COUNTS.index("delivered")].sum(axis=1)
-        other = _distinct(received)
+        other = distinct_rows(received)
         is_other = np.zeros(self.windows, bool)
         is_other[other.windows] = True
         plain = np.flatnonzero((delivered > 0) & ~is_other)
@@ -220,61 +203,12 @@ class TopicFilters:
         chosen = np.append(self._windows[plain, window_loops.EXPRESSION], len(matches.bits) + other.chosen)
         return MatchSets.shared(windows, chosen, bits, np.append(matches.counts(), other.counts), matches.rows)
 
-    def _uncertain(self, bits: Words, masks: _Flags, bounds: Int64s) -> Int64s:
+    def _uncertain(self, bits: Words, masks: EntryMasks, bounds: Int64s) -> Int64s:
         found = [
             _counts((bits[before] ^ bits[after]) & masks.rows[masks.row_of[mask]], bounds)
             for before, after, mask in self._changes
         ]
         return np.array(found, np.int64).reshape(len(self._changes), len(bounds) - 1)
-
-
-class _Flags:
-    """Packed bits for each of many numbers, which mostly share a row: ``rows[row_of[number]]``."""
-
-    def __init__(self, numbers: int, everything: npt.NDArray[np.bool_]) -> None:
-        self.row_of = np.full(numbers, EVERYTHING, np.int32)
-        self._rows = [bit_planes.pack(everything), bit_planes.pack(np.zeros(len(everything), bool))]
-
-    def add(self, number: int) -> Words:
-        """A row of its own for a number, all zeros."""
-        self.row_of[number] = len(self._rows)
-        self._rows.append(np.zeros_like(self._rows[NOTHING]))
-        return self._rows[-1]
-
-    @property
-    def rows(self) -> Words:
-        return np.stack(self._rows)
-
-
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Window windows[i] has the distinct row bits[chosen[i]], in which counts[chosen[i]] bits are set."""
-
-    windows: Int64s
-    chosen: Int64s
-    bits: Words
-    counts: Int64s
-
-
-def _distinct(parts: list[tuple[Int32s, Words]]) -> _Rows:
-    windows = np.concatenate([np.empty(0, np.int64), *(of for of, _ in parts)])
-    numbers: dict[bytes, int] = {}
-    chosen, kept = [], []
-    for _, rows in parts:
-        for row in rows:
-            known = len(numbers)
-            number = numbers.setdefault(row.tobytes(), known)
-            if number == known:
-                kept.append(row)
-            chosen.append(number)
-    width = parts[0][1].shape[1] if parts else 0
-    bits = np.array(kept, np.uint64).reshape(len(kept), width)
-    return _Rows(windows, np.array(chosen, np.int64), bits, np.bitwise_count(bits).sum(axis=1, dtype=np.int64))
-
-
-def _sets(parts: list[tuple[Int32s, Words]], rows: int) -> MatchSets:
-    distinct = _distinct(parts)
-    return MatchSets.shared(distinct.windows, distinct.chosen, distinct.bits, distinct.counts, rows)
 
 
 def _roles(window: PullWindow) -> tuple[Predicate, Predicate, Predicate, Predicate]:

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from filtering.broker_config import BrokerConfig
+from filtering.consumption.group_night import GroupNight
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
-from filtering.consumption.plan import GroupNight, NightPlan, plan_night
+from filtering.consumption.plan import NightPlan, plan_night
 from filtering.delivery.calc_bit_map import FilterDataInForce, filter_data_in_force
 from filtering.delivery.pull_window import BEGINNING, PullWindow, UncertainChange
 from filtering.sql92 import Expressions

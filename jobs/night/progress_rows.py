@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from filtering.consumption.group_night import GroupNight
 from filtering.consumption.offsets import UNKNOWN, BrokerOffsets, TopicOffsets
-from filtering.consumption.plan import GroupNight
 from filtering.delivery import window_loops
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from jobs.night.work import QueueProgress, Result

@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 
 from filtering.consumer_filter_manager import Subscription
+from filtering.consumption.group_night import GroupNight
 from filtering.consumption.offsets import BrokerOffsets
-from filtering.consumption.plan import GroupNight
 from filtering.delivery.message_filter import message_filters
 from filtering.delivery.pull_window import PullWindow
 from filtering.subscriptions.events import Operation, SubscriptionEvent

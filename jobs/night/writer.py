@@ -13,7 +13,7 @@ from filtering.delivery.delivery_blocks import block_matches, block_rows
 from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY, Entries
 from filtering.delivery.filter_hooks import after_hooks
 from filtering.delivery.match_sets import MatchSets
-from filtering.delivery.topic_filters import Outcome
+from filtering.delivery.outcome import Outcome
 from filtering.delivery.window_loops import COUNTS
 from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, entry_tags_codes, tags_codes
 from jobs.night.work import QueueProgress, Result, TopicWork, Work

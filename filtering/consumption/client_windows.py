@@ -1,0 +1,42 @@
+"""Pull windows cut by the clients that check different tags.
+
+Source: PullAPIWrapper.processPullResult.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from filtering.consumption.allocation import ClientTags
+from filtering.delivery.pull_window import FOREVER, PullWindow
+from filtering.predicate import Predicate
+
+
+def by_client(window: PullWindow, clients: Sequence[ClientTags]) -> Iterable[PullWindow]:
+    """A window cut at the times at which clients check different tags, and then by client."""
+    at = window.available_at
+    begin, end = (window.stored_from, window.stored_to) if at is None else (at, at + 1)
+    overlapping = [part for part in clients if part.valid_from < end and begin < part.valid_to]
+    for part in overlapping:
+        if at is None and begin < part.valid_from:
+            yield replace(window, stored_from=begin, stored_to=part.valid_from)
+        during = (
+            window
+            if at is not None
+            else replace(window, stored_from=max(begin, part.valid_from), stored_to=min(end, part.valid_to))
+        )
+        for check in dict.fromkeys(part.by_queue.values()):
+            if check is not None:
+                queues = [queue_id for queue_id, of_queue in part.by_queue.items() if of_queue is check]
+                yield _narrowed(during, queues, check)
+        begin = part.valid_to
+    if not overlapping or (at is None and begin < end):
+        yield window if not overlapping else replace(window, stored_from=begin, stored_to=end)
+
+
+def _narrowed(window: PullWindow, queue_ids: Iterable[int], client_tags: Predicate) -> PullWindow:
+    everything = (0, 0) if window.only_listed else (0, FOREVER)
+    ranges = {queue_id: window.offsets.get(queue_id, everything) for queue_id in queue_ids}
+    checked = replace(window.message_filter, client_tags=client_tags)
+    return replace(window, message_filter=checked, offsets=ranges, only_listed=True)

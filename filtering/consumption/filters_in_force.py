@@ -1,0 +1,36 @@
+"""The message filters of a group, at an instant and during a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from filtering.broker_config import BrokerConfig
+from filtering.delivery.message_filter import MessageFilter, message_filter, reads_others
+from filtering.subscriptions.history import SubscriptionRow
+
+
+class FiltersInForce:
+    """The message filters of one group's subscriptions."""
+
+    def __init__(self, rows: Sequence[SubscriptionRow], config: BrokerConfig) -> None:
+        self._rows = rows
+        self._config = config
+
+    def at(self, row: SubscriptionRow, instant: int) -> MessageFilter | None:
+        """The filter of a subscription at an instant (ms); None where the broker refuses its pulls."""
+        others = self._in_force(instant) if reads_others(row, self._config) else ()
+        return message_filter(row, others, self._config)
+
+    def during(self, row: SubscriptionRow, begin: int, end: int) -> Iterable[tuple[int, int, MessageFilter | None]]:
+        """The filters of a subscription from ``begin`` to ``end``, each with the part of that time."""
+        cuts = [begin, end]
+        if reads_others(row, self._config):
+            cuts[1:1] = sorted({other.valid_from for other in self._rows if begin < other.valid_from < end})
+        for start, stop in pairwise(cuts):
+            yield start, stop, self.at(row, max(start, row.valid_from))
+
+    def _in_force(self, instant: int) -> list[SubscriptionRow]:
+        return [
+            row for row in self._rows if row.valid_from <= instant and (row.valid_to is None or instant < row.valid_to)
+        ]

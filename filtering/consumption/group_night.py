@@ -1,0 +1,223 @@
+"""What one group does on one topic in a night: when it pulls, from which offset, and under which subscription.
+
+Sources: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProcessor, PullMessageProcessor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from filtering.consumption.allocation import ClientTags
+from filtering.consumption.client_windows import by_client
+from filtering.consumption.filters_in_force import FiltersInForce
+from filtering.consumption.offsets import BrokerOffsets, Key, Offsets, OffsetsSoFar
+from filtering.consumption.timeline import Moment, Step, Timeline
+from filtering.delivery.pull_window import BEGINNING, FOREVER, PullWindow, UncertainChange
+from filtering.subscription_data import is_tag_type
+from filtering.subscriptions.events import ConsumeFrom
+from filtering.subscriptions.history import SubscriptionRow
+
+COMMIT_DELAY = 30_000
+"""ms: a consumer that keeps up has committed what is older. A held pull ends after 15 to 20 s; then its client
+commits within 5 s, and the broker saves that within 5 s more."""
+HELD_PULL = 5_000
+"""ms: how long messages that did not match may wait in a held pull, and meet a changed expression."""
+
+
+@dataclass
+class GroupNight:
+    """What one group does on one topic in a night.
+
+    ``told_to``: where deliveries are told up to a known offset, by queue id; other queues are told to their end, or,
+    where the group left at ``left_at`` (ms), to what was stored before. ``lost``: entries by queue id that the broker
+    deleted before the group could pull them. ``behind``: it is there and does not keep up. ``repeated_from``: the
+    least offset by queue id that the group pulled again. ``starts_at_end``: when it began at the end of its queues.
+    """
+
+    key: Key
+    is_consuming: bool = False
+    left_at: int | None = None
+    told_to: dict[int, int] = field(default_factory=dict)
+    lost: dict[int, int] = field(default_factory=dict)
+    repeated_from: dict[int, int] = field(default_factory=dict)
+    behind: bool = False
+    starts_at_end: int | None = None
+
+
+class GroupNightPlan:
+    """Follows one group on one topic through a night."""
+
+    def __init__(
+        self,
+        key: Key,
+        offsets_so_far: OffsetsSoFar,
+        broker: BrokerOffsets,
+        filters: FiltersInForce,
+        consume_from: ConsumeFrom,
+    ) -> None:
+        self.group = GroupNight(key)
+        self.online: list[PullWindow] = []
+        self.backlog: list[PullWindow] = []
+        self.changes: list[UncertainChange] = []
+        self._offsets_so_far = offsets_so_far
+        self._broker = broker
+        self._filters = filters
+        self._consume_from = consume_from
+        self.clients: Sequence[ClientTags] = ()
+        self._away_since: int | None = None
+        self._stint = 0
+        """Since when (ms) the group consumes without a break or a reset."""
+        self._stint_windows: list[tuple[list[PullWindow], int]] = []
+        """The windows of that time: a list, and an index into it."""
+
+    def run(self, line: Timeline) -> None:
+        if line.first is None and not line.steps:
+            return
+        consumes = line.consumes_at_first
+        if consumes:
+            assert line.first is not None
+            self._stint = self._offsets_so_far.as_of or 0
+            self._catch_up(line.first)
+            self._go_on(line.first, BEGINNING, line.steps)
+        for i, step in enumerate(line.steps):
+            later = line.steps[i + 1 :]
+            if step.moment is Moment.START:
+                self._start(step, is_first=line.first is None and i == 0)
+            elif step.moment is Moment.LEAVE:
+                self._away_since = step.at
+            elif step.moment is Moment.RESET:
+                self._reset(step)
+            elif step.before is not None:
+                self._note_uncertain(step.before, step.row, step.at)
+            if step.row.is_consuming and step.moment is not Moment.RESET:
+                self._go_on(step.row, step.at, later)
+        last = line.last
+        self.group.is_consuming = last is not None and last.is_consuming
+        if self.group.is_consuming:
+            self._check_committed()
+        else:
+            self._stay_away(was_away=not consumes and not any(step.moment is Moment.START for step in line.steps))
+
+    def _go_on(self, row: SubscriptionRow, begin: int, later: Sequence[Step]) -> None:
+        """The group pulls what is stored from ``begin`` on, until the next change of its subscription."""
+        end = next((step.at for step in later if step.moment is not Moment.RESET), FOREVER)
+        for start, stop, found in self._filters.during(row, begin, end):
+            if found is not None:
+                self._add(self.online, PullWindow(found, row.valid_from, start, stop))
+
+    def _start(self, step: Step, is_first: bool) -> None:
+        """The group comes, or comes back: it pulls from its offset, or from where a first start begins."""
+        topic = self.group.key[1]
+        self._stint, self._stint_windows = step.at, []
+        found = self._filters.at(step.row, step.at)
+        if is_first:
+            offsets = self._first_offsets(step.at)
+        elif self._away_since is not None:
+            # It left in this night, and no snapshot tells its offsets since: what was stored before counts as consumed.
+            if found is not None:
+                window = PullWindow(found, step.row.valid_from, self._away_since, step.at, step.at)
+                self._add(self.backlog, window)
+            self._away_since = None
+            return
+        else:
+            offsets = dict(self._offsets_so_far.of(self.group.key))
+        for queue_id, offset in offsets.items():
+            deleted = self._broker.min_offset(topic, queue_id) - offset
+            if deleted > 0:
+                self.group.lost[queue_id] = self.group.lost.get(queue_id, 0) + deleted
+                offsets[queue_id] += deleted
+        self._away_since = None
+        if found is not None and self.group.starts_at_end is None:
+            ranges = {queue_id: (offset, FOREVER) for queue_id, offset in offsets.items()}
+            window = PullWindow(found, step.row.valid_from, BEGINNING, step.at, step.at, ranges)
+            self._add(self.backlog, window)
+
+    def _first_offsets(self, at: int) -> dict[int, int]:
+        """Where a group begins that has no offset yet (CONSUME_FROM_FIRST_OFFSET, CONSUME_FROM_LAST_OFFSET)."""
+        topic = self.group.key[1]
+        known = self._broker.min_offsets.get(topic, {})
+        if self._consume_from is ConsumeFrom.LAST and not known and not self._broker.is_whole:
+            self.group.starts_at_end = at
+            return {}
+        if self._consume_from is ConsumeFrom.LAST and any(offset > 0 for offset in known.values()):
+            # The broker answers 0, and not the end, while the first entry of a queue is still there.
+            if all(offset > 0 for offset in known.values()):
+                self.group.starts_at_end = at
+                return {}
+            return {queue_id: 0 if offset == 0 else FOREVER for queue_id, offset in known.items()}
+        return {queue_id: offset for queue_id, offset in known.items() if offset > 0}
+
+    def _reset(self, step: Step) -> None:
+        """An operator set the offset of one queue: what lies behind it comes again, now."""
+        assert step.reset is not None
+        queue_id, offset = step.reset.queue_id or 0, step.reset.queue_offset or 0
+        offset = max(offset, self._broker.min_offset(self.group.key[1], queue_id))
+        if not step.row.is_consuming:
+            self.group.told_to[queue_id] = offset
+            return
+        self._stint = step.at
+        self.group.repeated_from[queue_id] = min(offset, self.group.repeated_from.get(queue_id, offset))
+        found = self._filters.at(step.row, step.at)
+        if found is not None:
+            ranges = {queue_id: (offset, FOREVER)}
+            window = PullWindow(found, step.row.valid_from, BEGINNING, step.at, step.at, ranges, only_listed=True)
+            self._add(self.backlog, window)
+
+    def _catch_up(self, row: SubscriptionRow) -> None:
+        """A group that did not keep up goes on where the night before left it, under the subscription of then."""
+        ranges = self._offsets_so_far.behind(self.group.key)
+        found = self._filters.at(row, self._offsets_so_far.as_of or row.valid_from)
+        if ranges and found is not None:
+            self._add(self.backlog, PullWindow(found, row.valid_from, offsets=ranges, only_listed=True))
+
+    def _stay_away(self, was_away: bool) -> None:
+        """The group is away when the night ends: told is what it committed, or all that was stored before it left."""
+        committed = self._broker.committed.get(self.group.key, {})
+        if was_away:
+            self.group.told_to = {**self._offsets_so_far.of(self.group.key), **self.group.told_to, **committed}
+            return
+        self.group.left_at = self._away_since
+        self.group.told_to.update(committed)
+        self._limit(committed)
+
+    def _check_committed(self) -> None:
+        """Where a committed offset contradicts the assumption that the group keeps up, the offset wins."""
+        key, broker = self.group.key, self._broker
+        if broker.committed_at is None:
+            return
+        before = self._offsets_so_far.of(key)
+        limits: dict[int, int] = {}
+        for queue_id, offset in broker.committed.get(key, {}).items():
+            stored_at = broker.stored_at(key[1], queue_id, offset)
+            if stored_at is not None and max(stored_at, self._stint) < broker.committed_at - COMMIT_DELAY:
+                told = before.get(queue_id, 0)
+                limits[queue_id] = max(offset, told) if queue_id not in self.group.repeated_from else offset
+        if limits:
+            self.group.behind = True
+            self.group.told_to.update(limits)
+            self._limit(limits)
+
+    def _limit(self, offsets: Offsets) -> None:
+        """The windows since the last start or reset end at these offsets."""
+        for windows, index in self._stint_windows:
+            window = windows[index]
+            ranges = dict(window.offsets)
+            for queue_id, offset in offsets.items():
+                if queue_id in ranges or not window.only_listed:
+                    low, high = ranges.get(queue_id, (0, FOREVER))
+                    ranges[queue_id] = (low, min(high, offset))
+            windows[index] = replace(window, offsets=ranges)
+
+    def _add(self, windows: list[PullWindow], window: PullWindow) -> None:
+        for part in by_client(window, self.clients):
+            self._stint_windows.append((windows, len(windows)))
+            windows.append(part)
+
+    def _note_uncertain(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
+        if is_tag_type(before.expression_type) or is_tag_type(after.expression_type):
+            return
+        old, new = self._filters.at(before, at - 1), self._filters.at(after, at)
+        if old is not None and new is not None and old.expression != new.expression:
+            group, topic = self.group.key
+            self.changes.append(UncertainChange(group, topic, old.expression, new.expression, at - HELD_PULL, at))

@@ -1,0 +1,42 @@
+"""Rows of bits without repetition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from filtering.delivery.bit_planes import Words
+from filtering.delivery.entries import Int32s, Int64s
+from filtering.delivery.match_sets import MatchSets
+
+
+@dataclass(frozen=True, eq=False)
+class DistinctRows:
+    """Window windows[i] has the distinct row bits[chosen[i]], in which counts[chosen[i]] bits are set."""
+
+    windows: Int64s
+    chosen: Int64s
+    bits: Words
+    counts: Int64s
+
+
+def distinct_rows(parts: list[tuple[Int32s, Words]]) -> DistinctRows:
+    windows = np.concatenate([np.empty(0, np.int64), *(numbers for numbers, _ in parts)])
+    number_of: dict[bytes, int] = {}
+    chosen, kept = [], []
+    for _, rows in parts:
+        for row in rows:
+            known = len(number_of)
+            number = number_of.setdefault(row.tobytes(), known)
+            if number == known:
+                kept.append(row)
+            chosen.append(number)
+    width = parts[0][1].shape[1] if parts else 0
+    bits = np.array(kept, np.uint64).reshape(len(kept), width)
+    return DistinctRows(windows, np.array(chosen, np.int64), bits, np.bitwise_count(bits).sum(axis=1, dtype=np.int64))
+
+
+def match_sets(parts: list[tuple[Int32s, Words]], rows: int) -> MatchSets:
+    distinct = distinct_rows(parts)
+    return MatchSets.shared(distinct.windows, distinct.chosen, distinct.bits, distinct.counts, rows)
