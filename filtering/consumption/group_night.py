@@ -29,7 +29,7 @@ HELD_PULL = 5_000
 class GroupNight:
     """What one group does on one topic in a night.
 
-    ``told_to``: where deliveries are told up to a known offset, by queue id; other queues are told to their end, or,
+    ``told_to``: the offset, by queue id, up to which deliveries are decided; other queues are decided to their end, or,
     where the group left at ``left_at`` (ms), to what was stored before. ``lost``: entries by queue id that the broker
     deleted before the group could pull them. ``behind``: it is there and does not keep up. ``repeated_from``: the
     least offset by queue id that the group pulled again. ``starts_at_end``: when it began at the end of its queues.
@@ -172,7 +172,10 @@ class GroupNightPlan:
             self._add(self.backlog, PullWindow(found, row.valid_from, offsets=ranges, only_listed=True))
 
     def _stay_away(self, was_away: bool) -> None:
-        """The group is away when the night ends: told is what it committed, or all that was stored before it left."""
+        """The group is away when the night ends.
+
+        Its deliveries are decided up to what it committed; without that, up to what was stored before it left.
+        """
         committed = self._broker.committed.get(self.group.key, {})
         if was_away:
             self.group.told_to = {**self._offsets_so_far.of(self.group.key), **self.group.told_to, **committed}

@@ -1,4 +1,4 @@
-"""What is known of consumer offsets: from the broker's snapshot, and from what earlier nights told."""
+"""What is known of consumer offsets: from the broker's snapshot, and from earlier nights."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class BrokerOffsets:
 
 @dataclass(frozen=True, eq=False)
 class TopicOffsets:
-    """The queues of one topic, and how far its groups are told there.
+    """The queues of one topic, and how far the deliveries of its groups are decided.
 
     ``ends`` (queues): the offset after the last entry. ``told_to`` (groups x queues): the offset up to which
-    deliveries are told; ``committed``: the broker's own; UNKNOWN where there is none.
+    deliveries are decided; ``committed``: the broker's own; UNKNOWN where there is none.
     """
 
     queue_ids: Sequence[int]
@@ -79,13 +79,13 @@ class TopicOffsets:
 
 @dataclass(frozen=True)
 class OffsetsSoFar:
-    """Up to where deliveries are told when a night begins: after ``as_of`` (ms), None in a first night."""
+    """Up to where deliveries are decided when a night begins: after ``as_of`` (ms), None in a first night."""
 
     as_of: int | None = None
     topics: Mapping[str, TopicOffsets] = field(default_factory=dict)
 
     def of(self, key: Key) -> dict[int, int]:
-        """Up to where a group's deliveries are told, by queue id."""
+        """Up to where a group's deliveries are decided, by queue id."""
         group, topic = key
         offsets = self.topics.get(topic)
         if offsets is None or group not in offsets.groups:

@@ -1,6 +1,6 @@
 """What becomes available to each group in one night: pull windows for new messages and for backlogs.
 
-Confirmed message by message against a living broker (docs/FILTERS.md, Consumption). A group that is there pulls a
+Confirmed message by message against a living broker (docs/CONSUMPTION.md). A group that is there pulls a
 message when it is stored. What lies at or beyond its committed offset when it comes back is filtered by the
 subscription in force then. Sources: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProcessor,
 PullMessageProcessor.
