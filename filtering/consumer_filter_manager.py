@@ -171,7 +171,7 @@ class ConsumerFilterManager:
             del self._by_topic[topic][group]
 
     def cleaned_at(self, data: ConsumerFilterData | None) -> int | None:
-        """When a dead filter will be forgotten; None where there is none, or it is alive."""
+        """When a dead filter will be forgotten; None if there is no filter, or if it is alive."""
         if data is None or data.dead_time is None or not data.is_dead:
             return None
         return data.dead_time + self._clean_time_span

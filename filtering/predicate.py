@@ -144,7 +144,7 @@ class TextEndsWith(PropertyLeaf):
 
 @_child
 class IsTrueText(PropertyLeaf):
-    """``true`` in any case, as java.lang.Boolean.valueOf has it."""
+    """Whether the text is ``true`` in any case (java.lang.Boolean.valueOf)."""
 
 
 @_child

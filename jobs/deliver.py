@@ -1,4 +1,4 @@
-"""deliver: which message reaches which group: what no night has told yet."""
+"""deliver: filters the messages that no earlier run has filtered, group by group."""
 
 from jobs.cli import application
 from jobs.cli.application import Parser

@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> None:
         if any(event_line(event) not in known for event in subscriptions.events.events):
             raise UsageError("the subscriptions are not those of the warehouse: run nightly with them first")
     if not knows_clients(facts):
-        print("no subscription event has a client_id: clients of one group cannot be told apart")
+        print("no subscription event has a client_id, so the clients of a group cannot be distinguished")
         return
     found = disagreements(facts, options.session_of())
     if not found.states:

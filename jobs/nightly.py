@@ -1,4 +1,4 @@
-"""nightly: a broker's store and its subscriptions, all the way to who got which message."""
+"""nightly: a broker's store and its subscriptions, up to the messages that each group received."""
 
 from jobs.cli import application
 from jobs.cli.application import Parser

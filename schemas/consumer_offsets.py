@@ -1,4 +1,4 @@
-"""How far each group's deliveries are told, and how far the broker knows that it consumed."""
+"""Per group and queue: the offset up to which deliveries are decided, and the one the broker committed."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ DELIVERY_BLOCKS = Table(
                 "them where both are null",
                 nullable=False,
             ),
-            column("run", pa.string(), "the run that told the deliveries", nullable=False),
+            column("run", pa.string(), "the run that decided the deliveries", nullable=False),
         ]
     ),
     statistics_on=("topic", "first_store_timestamp", "last_store_timestamp", "run"),

@@ -20,7 +20,7 @@ class NoWarehouse(UsageError):
 def open_warehouse(warehouse: Warehouse) -> list[LedgerEntry]:
     """The ledger of a warehouse. Its readers see the tables as the last run left them.
 
-    Raises UsageError where a table is not as the ledger says; the message tells how to mend it.
+    Raises UsageError if a table is not as the ledger says. The message says how to mend it.
     """
     entries = _entries(warehouse)
     if not entries:

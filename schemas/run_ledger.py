@@ -1,4 +1,4 @@
-"""Which run made what from what: a warehouse holds what its ledger says.
+"""The runs that changed the tables. A warehouse holds the table versions that its ledger lists.
 
 The ledger's row is the last commit of a run. What a run that died wrote before is not in the ledger's versions:
 readers do not see it, and the next run takes it back.
@@ -18,9 +18,9 @@ from schemas.delta.table import Table, column
 from schemas.delta.warehouse import Warehouse
 
 REPLAY = "replay"
-"""The job whose tables are no facts."""
+"""The job whose tables are not facts."""
 VERSION = 2
-"""Of the tables' layout. An older warehouse is made anew from its store."""
+"""Of the tables' layout. An older warehouse must be rebuilt from its store."""
 _NUMBERS = pa.map_(pa.string(), pa.int64())
 _TEXTS = pa.map_(pa.string(), pa.string())
 
@@ -46,8 +46,8 @@ RUN_LEDGER = Table(
             column("dispatched_to", pa.int64(), "physical offset up to which messages have their entries"),
             column("delivered_to", pa.int64(), "physical offset up to which new messages were filtered"),
             column("unsettled", pa.string(), "fingerprint of the bytes behind ingested_to, which may still change"),
-            column("as_of", pa.int64(), "ms since the epoch up to which the warehouse tells what happened"),
-            column("remarks", pa.list_(pa.string()), "what the run told besides numbers"),
+            column("as_of", pa.int64(), "ms since the epoch; deliveries are decided up to this time"),
+            column("remarks", pa.list_(pa.string()), "what the summary of the run said besides numbers"),
         ]
     ),
     partition_by=(),

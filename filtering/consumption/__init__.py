@@ -1,1 +1,1 @@
-"""Which subscription filters a message, and when a group can pull it (docs/FILTERS.md, Consumption)."""
+"""Which subscription filters a message, and when a group can pull it (docs/CONSUMPTION.md)."""

@@ -25,7 +25,7 @@ class ClientTags:
     """From ``valid_from`` up to ``valid_to`` (ms) clients of a group check different tags.
 
     ``by_queue`` gives the check of the client that reads each queue, None where that client does not subscribe to
-    the topic, so that nobody reads the queue.
+    the topic, so that no client reads the queue.
     """
 
     valid_from: int

@@ -114,7 +114,7 @@ class GroupNightPlan:
         if is_first:
             offsets = self._first_offsets(step.at)
         elif self._away_since is not None:
-            # It left in this night, and no snapshot tells its offsets since: what was stored before counts as consumed.
+            # It left in this night, and no snapshot has its offsets since: what was stored before counts as consumed.
             if found is not None:
                 window = PullWindow(found, step.row.valid_from, self._away_since, step.at, step.at)
                 self._add(self.backlog, window)

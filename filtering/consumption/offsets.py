@@ -1,4 +1,4 @@
-"""What is known of consumer offsets: from the broker's snapshot, and from earlier nights."""
+"""Consumer offsets, from the broker's snapshot and from earlier nights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True)
 class BrokerOffsets:
-    """What a snapshot of a broker's store tells of its queues and consumers.
+    """The queues and the consumer offsets of a broker, from a snapshot of its store.
 
     ``committed`` are the groups' offsets (config/consumerOffset.json), as of ``committed_at`` (ms; None: not known).
     ``min_offsets``: by topic, the first entry that is still there. ``queue_ids``: by topic, all its queues.

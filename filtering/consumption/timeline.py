@@ -38,7 +38,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Timeline:
-    """``first`` is the subscription in force when the night begins, None where there is none yet."""
+    """``first`` is the subscription in force when the night begins, or None."""
 
     first: SubscriptionRow | None
     steps: Sequence[Step]

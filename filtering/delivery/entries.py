@@ -25,7 +25,7 @@ class Entries:
 
     Arrays have n elements. ``store_timestamp`` is in ms. ``properties`` has the messages' properties by name, at
     least those that some filter reads. ``bit_maps`` (binary, null without one) are the filter bit maps; None:
-    they are still to be calculated. ``rows``: the same entries as filter hooks see them, None where there are none.
+    they are still to be calculated. ``rows``: the same entries as filter hooks see them; None without hooks.
     """
 
     topic: str

@@ -55,7 +55,7 @@ class Function:
 def after_hooks(
     delivered: MatchSets, hooks: Mapping[int, Sequence[Hook]], entries: pa.RecordBatch
 ) -> tuple[MatchSets, MatchSets]:
-    """What is delivered, and what is dropped, where window i has ``hooks[i]``, which all have to keep a message."""
+    """Splits deliveries into kept and dropped ones. Window i has ``hooks[i]``; all of them must keep a message."""
     kept_sets: list[MatchSet] = []
     dropped_sets: list[MatchSet] = []
     for shared in delivered:

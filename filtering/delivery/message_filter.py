@@ -58,7 +58,7 @@ def message_filter(
 ) -> MessageFilter | None:
     """The filter of a subscription, None where the broker refuses its pulls.
 
-    ``in_force``: what is in force besides, at least all of the group, for a retry topic (see :func:`reads_others`).
+    ``in_force``: the group's other subscriptions in force; a retry topic needs them (see :func:`reads_others`).
     """
     if refusal(row, config) is not None:
         return None

@@ -72,5 +72,5 @@ def _parse_integer(text: str, greatest: int) -> int | None:
 
 
 def _is_digit(character: str) -> bool:
-    """Java reads UTF-16 units here, so digits beyond the basic plane are none."""
+    """Java reads UTF-16 units here, so digits beyond the basic plane do not count as digits."""
     return character <= "\uffff" and unicodedata.decimal(character, None) is not None

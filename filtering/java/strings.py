@@ -13,7 +13,7 @@ _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def decode_utf8(data: bytes) -> str:
-    """The string that Java makes of ``data``, malformed or not."""
+    """``data`` decoded as Java decodes UTF-8, malformed or not."""
     return _SURROGATE.sub("\ufffd".encode(), data).decode("utf-8", "replace")
 
 

@@ -27,7 +27,7 @@ class ResponseCode(Enum):
 def pull_refusal(row: SubscriptionRow | None, sub_version: int, config: BrokerConfig) -> ResponseCode | None:
     """Why the broker refuses the pull of a client whose subscription has ``sub_version``; None: it looks for messages.
 
-    ``row`` is what is in force for the group and topic, None where nothing ever was. A subscription
+    ``row`` is the subscription in force for the group and topic; None: it never had one. A subscription
     sent with the pull is refused only where it does not parse: a wrong SQL92 expression is not found
     out, and lets every message pass.
     """
@@ -40,7 +40,7 @@ def refusal(row: SubscriptionRow, config: BrokerConfig) -> ResponseCode | None:
     """Why the broker refuses the pulls of a subscription in force, were its group there."""
     filter_version = row.filter_version
     if not row.registered and not row.sent_with_pull and row.compile_error is None:
-        # Coming back, the group registers anew: its filter data is there again unless it does not compile.
+        # Coming back, the group registers again: its filter data is there again unless it does not compile.
         filter_version = filter_version or row.sub_version
     return _refusal(row, row.sub_version, filter_version, config)
 

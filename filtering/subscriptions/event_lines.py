@@ -51,7 +51,7 @@ def parse_event_lines(text: str) -> SubscriptionEvents:
 
 
 def parse_event(line: str) -> SubscriptionEvent:
-    """One event. Raises ValueError with the reason where the line is none."""
+    """One event. Raises ValueError with the reason if the line is not an event."""
     row = parse_json(line)
     if not isinstance(row, dict):
         raise ValueError("an event must be a JSON object")

@@ -39,7 +39,7 @@ class SubscriptionEvent:
 
     ``subscriptions`` is one for a register or a pull_subscription, the whole list for a heartbeat, and empty for
     the others. ``topic`` None means all topics of the group in an unregister. ``client_id`` is known where clients
-    are told apart. ``consume_from`` is what the clients ask for at their first start. ``queue_id`` and
+    are distinguished. ``consume_from`` is what the clients ask for at their first start. ``queue_id`` and
     ``queue_offset`` belong to a reset_offset.
     """
 
@@ -68,7 +68,7 @@ class InvalidSubscriptionEvent(ValueError):
 class SubscriptionEvents:
     """``events`` by time, those of the same time as in the file; ``rejected`` is what was no event.
 
-    A snapshot tells what is subscribed at one time, and not what happened before: see
+    A snapshot has the subscriptions at one time, not what happened before: see
     :mod:`filtering.subscriptions.snapshots`.
     """
 

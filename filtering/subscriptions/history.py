@@ -1,4 +1,4 @@
-"""The subscriptions table: who had which subscription in force, when."""
+"""The history of subscriptions: each state of a group's subscription, and when it was in force."""
 
 from __future__ import annotations
 

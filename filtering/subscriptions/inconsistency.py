@@ -37,7 +37,7 @@ class SubscriptionInForce:
     it: pulls are refused until another's does. ``overruled`` clients get the messages of the
     subscription in force instead of their own: what theirs matches and that one does not is lost to
     the group. ``absent`` clients do not subscribe to the topic, yet get their share of its queues,
-    which nobody reads.
+    which no client reads.
     """
 
     consumer_group: str

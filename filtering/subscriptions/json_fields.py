@@ -12,7 +12,7 @@ _GREATEST = 2**63 - 1
 
 
 def parse_json(text: str, longest: int = LONGEST_LINE) -> Any:
-    """The value of a JSON text. Raises ValueError where it is none, longer than ``longest`` or nested too deep."""
+    """The value of a JSON text. Raises ValueError if it is no JSON, longer than ``longest`` or nested too deep."""
     if len(text) > longest:
         raise ValueError(f"longer than {longest:,} characters")
     try:

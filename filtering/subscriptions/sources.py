@@ -25,7 +25,7 @@ _CONSUMER_FILTER = re.compile(r'\s*\{\s*"filterDataByTopic"')
 
 
 def parse_subscriptions(text: str) -> SubscriptionEvents:
-    """The events of a subscriptions file, its format told by how it begins.
+    """The events of a subscriptions file. The first character decides on its format.
 
     Never raises: what cannot be read is among ``.rejected``, and the rest among ``.events``.
     """
@@ -38,12 +38,12 @@ def parse_subscriptions(text: str) -> SubscriptionEvents:
 
 
 def is_consumer_filter(text: str) -> bool:
-    """Whether a text begins as RocketMQ's consumerFilter.json, which tells of SQL92 subscriptions only."""
+    """Whether a text begins as RocketMQ's consumerFilter.json, which has only SQL92 subscriptions."""
     return _CONSUMER_FILTER.match(text) is not None
 
 
 def parse_consumer_filter(text: str) -> SubscriptionEvents:
-    """What a consumerFilter.json tells: each filter registered at its birth, and dead since its death."""
+    """The events of a consumerFilter.json: each filter is registered at its birth and dead from its death on."""
     try:
         entries = list(_entries(parse_json(text, LARGEST_FILE)))
     except ValueError as error:

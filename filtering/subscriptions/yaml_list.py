@@ -1,4 +1,4 @@
-"""Subscriptions typed by hand: a YAML list of who subscribes to what.
+"""Subscriptions typed by hand: a YAML list with a group, a topic and an expression each.
 
     - group: cg_paid
       topic: OrderEvents

@@ -121,7 +121,7 @@ def _cause(error: BaseException) -> str:
 
 
 def _find_stderr() -> None:
-    """spark-submit merges what a Python job writes to stderr into its stdout; spark-submit.sh tells the real one."""
+    """spark-submit merges a Python job's stderr into stdout; spark-submit.sh passes the real one on."""
     real = os.environ.get("MQSIEVE_STDERR")
     if real is not None:
         with suppress(OSError):

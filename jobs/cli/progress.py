@@ -1,4 +1,4 @@
-"""What a long run shows while it works: on a terminal what it does now, in a log a line for what is done."""
+"""Progress of a long run: the current step on a terminal, a line for each finished step in a log."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ FACTS_DEPEND_ON = (
 
 @dataclass(frozen=True)
 class Broker:
-    """``source`` tells where the switches come from; ``is_given``: from a file of the user's."""
+    """``source`` says where the switches come from; ``is_given``: the user named a file."""
 
     config: BrokerConfig
     source: str
@@ -66,7 +66,7 @@ def broker_of(
         (only,) = last
         if reads_messages and only != DEFAULT_NAME:
             raise UsageError(
-                f"which broker is this? Neither --broker-config nor the store tells its brokerName, and the warehouse "
+                f"which broker is this? Neither --broker-config nor the store has its brokerName, and the warehouse "
                 f"knows {only}: give a --broker-config with brokerName={only} to go on with it, or with another name"
             )
         name = only

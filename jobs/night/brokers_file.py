@@ -1,4 +1,4 @@
-"""The list of brokers whose nights are told in one run.
+"""The list of brokers whose nights are one run.
 
     - name: broker-a
       store: /backup/broker-a/store
@@ -25,7 +25,7 @@ _KEYS = ("name", "store", "config", "subscriptions")
 
 @dataclass(frozen=True)
 class BrokerEntry:
-    """One broker: its snapshots, in order, its broker.conf, and its subscriptions, None where the store tells them."""
+    """One broker: its snapshots in order, its broker.conf and its subscriptions. None: they come from the store."""
 
     name: str | None
     stores: tuple[Storage, ...]

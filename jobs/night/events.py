@@ -20,7 +20,7 @@ from filtering.subscriptions.snapshots import differences
 class NightEvents:
     """``events``: all there ever were, in order. ``new``: those that no earlier night applied.
 
-    ``late_from`` (ms): from then on they change what earlier nights told; None: they do not.
+    ``late_from`` (ms): they change the deliveries of earlier nights from then on; None: they do not.
     """
 
     events: tuple[SubscriptionEvent, ...]

@@ -52,7 +52,7 @@ class FilterHook:
 
 
 def read_filter_hooks(file: Path | None) -> tuple[FilterHook, ...]:
-    """The hooks listed in ``file``. Raises UsageError where an entry is none."""
+    """The hooks listed in ``file``. Raises UsageError for an entry that is not a hook."""
     if file is None:
         return ()
     try:
@@ -89,7 +89,7 @@ def _hook(entry: object, where: str) -> FilterHook:
 
 
 def check_groups(hooks: Iterable[FilterHook], known: Iterable[tuple[str, str]]) -> None:
-    """Raises UsageError where a hook is of a group and topic that nobody ever subscribed so. ``known``: those."""
+    """Raises UsageError for a hook whose group and topic are not among the subscribed ones, ``known``."""
     there = set(known)
     for hook in hooks:
         if (hook.consumer_group, hook.topic) not in there:
@@ -102,7 +102,7 @@ def check_groups(hooks: Iterable[FilterHook], known: Iterable[tuple[str, str]]) 
 def with_answers(entries: DataFrame, hooks: Sequence[FilterHook]) -> DataFrame:
     """``entries``, ENTRY_COLUMNS of them, with a boolean column for each distinct predicate of a topic.
 
-    Raises UsageError where a predicate is none.
+    Raises UsageError for a predicate that Spark cannot parse.
     """
     for hook in hooks:
         if hook.predicate is not None:

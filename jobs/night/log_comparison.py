@@ -1,4 +1,4 @@
-"""A broker's log beside what is stored of it: is it the same, and was it repaired?"""
+"""Compares a broker's log with the stored messages: is it the same log, and was damage repaired?"""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LogSegments:
         return next(((segment, end) for segment, end in pairs if segment.offset <= offset < segment.end), None)
 
     def record(self, offset: int) -> Records | None:
-        """The record that begins at a physical offset; None where there is none."""
+        """The record that begins at a physical offset, or None."""
         found = self.at(offset)
         if found is None:
             return None

@@ -1,4 +1,4 @@
-"""What of a broker's log a night reads: what no night has read, and what is not as an earlier night read it.
+"""Which parts of a broker's log a night reads: new ones, and those that changed since an earlier night read them.
 
 A log is known by its content. Segments are preallocated at their full size and written through memory maps, so
 neither size nor time need change when messages are added.

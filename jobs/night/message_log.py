@@ -26,7 +26,7 @@ Encode = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 def ingest_message_log(source: Path, changes: Changes, spark: SparkSession) -> tuple[int, int] | None:
-    """Adds the messages that commitlog does not have, and quarantines what is none.
+    """Adds the messages that commitlog does not have, and quarantines lines that are no messages.
 
     Returns the physical offsets of the new messages, the second exclusive; None without any.
     """

@@ -87,7 +87,7 @@ def is_nothing_new(
 
 
 def redo_instant(state: BrokerState, broker: Broker, events: NightEvents, options: NightOptions) -> int | None:
-    """The instant (ms) from which nights are redone, None where none is.
+    """The instant (ms) from which nights are redone; None: no night is.
 
     Raises UsageError where earlier nights would come out differently and the user has not said what to do.
     """

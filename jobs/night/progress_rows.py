@@ -104,7 +104,7 @@ def _advance(
     seen: Mapping[int, QueueProgress],
     instants: Int64s,
 ) -> None:
-    """Writes to ``new`` up to where the group is told after the night, and what the broker knows that it consumed."""
+    """Writes to ``new`` the offset up to which the group's deliveries are decided, and the one the broker committed."""
     row = new.groups[group.key[0]]
     if group.is_consuming:
         new.told_to[row] = new.ends

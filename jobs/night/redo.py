@@ -86,7 +86,7 @@ def _cut_log(cut: int, changes: Changes) -> None:
 
 
 def delete_log_damage(start: int, stop: int | None, changes: Changes) -> None:
-    """Removes what is quarantined of the log from a physical offset on, up to another one or its end."""
+    """Removes the quarantined bytes of the log from a physical offset on, up to another offset or to its end."""
     files = changes.files(QUARANTINE)
     names = set(changes.warehouse.rows(QUARANTINE, ["source_file"], files=files)["source_file"].to_pylist())
     segments = [name for name in names if is_segment_name(name)]
@@ -134,7 +134,7 @@ class _Committed:
 
 
 class _StoredQueues:
-    """The queues of a broker as the stored messages tell them."""
+    """The queues of a broker, from its stored messages."""
 
     def __init__(self, changes: Changes) -> None:
         names = ["topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp"]

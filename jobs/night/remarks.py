@@ -43,7 +43,7 @@ def log_remarks(broker: Broker, plan: LogPlan | None) -> list[str]:
 
 
 def group_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], offsets: BrokerOffsets) -> Iterator[str]:
-    """Groups that do not keep up, and groups whose subscription nobody gave."""
+    """Groups that do not keep up, and groups without a known subscription."""
     behind = [f"{group.key[0]} on {group.key[1]}" for group in outcome.plan.groups if group.behind]
     if behind:
         yield (

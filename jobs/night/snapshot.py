@@ -33,7 +33,7 @@ class StoreSnapshot:
 
     @cached_property
     def segments(self) -> list[Segment]:
-        """Raises CommitLogError where there are none."""
+        """Raises CommitLogError if there are no segments."""
         return segments(self.storage)
 
     def check(self) -> None:
@@ -63,7 +63,7 @@ class StoreSnapshot:
 
     @cached_property
     def broker_name(self) -> str | None:
-        """brokerName, where the store tells it."""
+        """brokerName, if the store has it."""
         return broker_name(read_topics(self.storage))
 
     @cached_property
@@ -84,7 +84,7 @@ class StoreSnapshot:
 
     @cached_property
     def offsets(self) -> BrokerOffsets:
-        """What the snapshot tells of queues and consumers."""
+        """The queues and the consumer offsets in the snapshot."""
         committed, committed_at = self._committed
         index, log_start = QueueIndex(self.storage), self.segments[0].offset
         min_offsets: defaultdict[str, dict[int, int]] = defaultdict(dict)

@@ -12,7 +12,7 @@ from filtering.subscriptions.sources import is_consumer_filter, parse_subscripti
 
 @dataclass(frozen=True)
 class SubscriptionFile:
-    """``digest`` is of its bytes. ``filters_only``: it is a consumerFilter.json, which tells of SQL92 filters only."""
+    """``digest`` is of its bytes. ``filters_only``: it is a consumerFilter.json, which has only SQL92 filters."""
 
     name: str
     digest: str

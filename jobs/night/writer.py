@@ -1,4 +1,4 @@
-"""What a worker makes of some messages: rows of commitlog, consumequeue and delivery_blocks, and counts."""
+"""Writes the rows of some messages to commitlog, consumequeue and delivery_blocks, and counts them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class NightWriter:
                 self._writers[CONSUMEQUEUE.name].write(rows)
 
     def _dispatch(self, entries: Entries) -> pa.RecordBatch:
-        """The entries as rows of consumequeue; who gets their messages is written on the way."""
+        """The entries as rows of consumequeue. Writes their deliveries on the way."""
         work = self._work.topics.get(entries.topic)
         bit_maps = None
         if work is not None:

@@ -40,7 +40,7 @@ class InconsistentGroup:
 
 
 def knows_clients(facts: BrokerFacts) -> bool:
-    """Whether some event has a client id: without any, clients cannot be told apart."""
+    """Whether some event has a client id. Without one, the clients of a group cannot be distinguished."""
     return any(event.client_id is not None for event in facts.events)
 
 
@@ -81,7 +81,7 @@ def describe(state: SubscriptionInForce) -> str:
         wins = f"{_expression(state.expression)} of {', '.join(state.agreeing) or 'a client that left'} is in force"
         parts = [wins, f"overruled: {own}"] if own else [wins]
     if state.absent:
-        parts.append(f"not subscribed: {', '.join(state.absent)}, whose share of the queues nobody reads")
+        parts.append(f"not subscribed: {', '.join(state.absent)}, so their share of the queues is not read")
     return "; ".join(parts)
 
 

@@ -40,7 +40,7 @@ class GroupCounts:
 
 @dataclass(frozen=True)
 class NightSummary:
-    """``groups`` by topic and name. ``attention`` tells what somebody must look at, ``notes`` what is worth a look."""
+    """``groups`` by topic and name. ``attention``: problems to act on. ``notes``: facts to know."""
 
     run: str
     groups: Sequence[GroupCounts]
@@ -50,8 +50,8 @@ class NightSummary:
 
 def night_summary(facts: BrokerFacts) -> NightSummary:
     """The summary of the broker's last night."""
-    told = [entry.run for entry in facts.entries if entry.rows.get(DELIVERY_STATS.name)]
-    run, before = (told[-1] if told else facts.last.run), (told[-2] if len(told) > 1 else None)
+    runs = [entry.run for entry in facts.entries if entry.rows.get(DELIVERY_STATS.name)]
+    run, before = (runs[-1] if runs else facts.last.run), (runs[-2] if len(runs) > 1 else None)
     counted = facts.rows_of_runs(DELIVERY_STATS, [run] if before is None else [run, before])
     groups = group_counts(counted, facts.in_force(), run, before)
     return NightSummary(run, groups, list(_attention(facts, groups)), list(_notes(facts, groups)))
@@ -110,13 +110,13 @@ def _notes(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:
         named = ", ".join(f"{name} ({shares[name]:.0%})" for name in worst)
         yield (
             f"errors: the expressions of {len(shares)} groups fail on more than {FAILING_SHARE:.0%} of their messages, "
-            f"such as {named}; ./spark-submit.sh advise tells why"
+            f"such as {named}; ./spark-submit.sh advise says why"
         )
     findings = sum(
         bool(row.compiled.expression.findings) for row in facts.in_force() if row.compiled.expression is not None
     )
     if findings:
-        yield f"lint: {findings} subscriptions may not mean what they say; ./spark-submit.sh lint tells which"
+        yield f"lint: {findings} subscriptions may not mean what they say; ./spark-submit.sh lint lists them"
 
 
 def _without_messages(facts: BrokerFacts, in_force: Iterable[SubscriptionRow]) -> Iterator[str]:

@@ -27,7 +27,7 @@ MAINTENANCE = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "VACUUM", "SE
 
 
 class TableDamaged(UsageError):
-    """A table is not what the last run left; the message says what is wrong with it."""
+    """A table is not as the last run left it. The message says what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class TableState:
 
 
 class DeltaLog:
-    """Opens the table in a folder, or says that there is none."""
+    """Opens the table in a folder. Raises TableDamaged if there is none."""
 
     def __init__(self, table: Table, storage: Storage) -> None:
         self.table = table

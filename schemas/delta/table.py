@@ -1,7 +1,7 @@
 """A Delta table: its columns, and how its files are written.
 
 Workers write the Parquet files themselves with PyArrow, and the driver commits them with deltalake; Spark
-schedules the work and reads the tables (docs/DECISIONS.md tells why).
+schedules the work and reads the tables (docs/DECISIONS.md says why).
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class Warehouse:
 
 
 def catalog_warehouse(spark: SparkSession, name: str) -> Warehouse:
-    """The warehouse in a schema of a catalog, ``catalog.schema``. Raises WarehouseUnusable where there is none."""
+    """The warehouse in a schema of a catalog, ``catalog.schema``. Raises WarehouseUnusable if it does not exist."""
     try:
         rows = spark.sql(f"DESCRIBE SCHEMA EXTENDED {name}").collect()
     except Exception as error:

@@ -59,7 +59,7 @@ class Messages:
         return np.isin(self.shape_of, [i for i, shape in enumerate(self.shapes) if shape.topic == topic])
 
     def property(self, name: str, rows: Int64s) -> Column | None:
-        """A property of some messages of one topic; None where none of them has it."""
+        """A property of some messages of one topic; None if no message has it."""
         if name in self.named:
             return Column(self.named[name], rows.astype(np.int32))
         shapes = self.shape_of[rows]

@@ -43,7 +43,7 @@ def is_message_log(source: Path) -> bool:
 
 
 def files(source: Path) -> list[Path]:
-    """The files of a message log. Raises CommitLogError where there is none, or one that holds no messages."""
+    """The files of a message log. Raises CommitLogError if there is none, or if a file holds no messages."""
     found = [source] if source.is_file() else []
     if source.is_dir():
         found = sorted(file for file in source.iterdir() if file.suffix in SUFFIXES)
@@ -75,7 +75,7 @@ def _check_columns(file: Path) -> None:
 
 
 def read(spark: SparkSession, source: Path, broker_name: str) -> tuple[DataFrame, DataFrame]:
-    """The messages in the shape of commitlog, and what is none in the shape of quarantine."""
+    """The messages in the shape of commitlog, and all other lines in the shape of quarantine."""
     paths = [str(file) for file in files(source)]
     json_lines = paths[0].endswith(".jsonl")
     rows = _json_lines(spark, paths) if json_lines else _parquet(spark, paths)

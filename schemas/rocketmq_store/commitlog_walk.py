@@ -75,7 +75,7 @@ class Walk:
 
     The walk gives the records and the damage that begin at or after ``start`` and before ``stop``. With
     ``synchronise`` it begins at the first record from ``start`` on that knows its own offset; what lies before
-    belongs to the walk before. After it was iterated, ``first`` and ``reached`` tell which bytes it covered;
+    belongs to the walk before. After it was iterated, ``first`` and ``reached`` say which bytes it covered;
     ``first`` is None where no record begins. Two walks one after another saw everything if the second begins
     where the first ended.
 

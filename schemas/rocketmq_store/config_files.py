@@ -54,7 +54,7 @@ def read_topics(storage: Storage) -> dict[str, int]:
 
 
 def broker_name(topics: dict[str, int]) -> str | None:
-    """The name of the broker that has these topics, where they tell."""
+    """The name of the broker that has these topics, if it is among them."""
     names = [topic.removeprefix(BROKER_TOPIC) for topic in topics if topic.startswith(BROKER_TOPIC)]
     return names[0] if len(names) == 1 else None
 

@@ -15,7 +15,7 @@ PRE_BLANK = (0, 2**31 - 1, 0)
 
 
 def consume_queue_file_size(configured: int) -> int:
-    """The size in bytes that the broker makes of mappedFileSizeConsumeQueue: the next multiple of an entry."""
+    """mappedFileSizeConsumeQueue rounded up to whole entries, in bytes, as the broker does."""
     return -(-configured // ENTRY.itemsize) * ENTRY.itemsize
 
 

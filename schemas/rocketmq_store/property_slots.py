@@ -42,7 +42,7 @@ def find_pairs(
     ``names`` (topics x slots x NAME_BYTES), ``name_lengths`` (topics x slots) and ``used`` (topics) are the slots
     so far, and grow; ``follower`` (topics x slots + 1) is the slot that followed each, the last one the first of a
     message. Slot s of row i gets its value's position and length in ``value_starts[s, i]`` and
-    ``value_lengths[s, i]``, which must be zero before. ``overflow[i]`` tells that a pair of the row has no slot.
+    ``value_lengths[s, i]``, which must be zero before. ``overflow[i]``: some pair of the row has no slot.
     """
     slots = name_lengths.shape[1]
     for row in range(len(starts)):

@@ -45,7 +45,7 @@ class QueueIndex:
         return sorted(self._files)
 
     def min_offset(self, topic: str, queue_id: int, log_start: int) -> int:
-        """The first entry whose message is still in the log; the queue's end where there is none."""
+        """The first entry whose message is still in the log, or else the queue's end."""
         return self._first(topic, queue_id, lambda entry: entry.commitlog_offset >= log_start or entry.size <= 0)
 
     def end(self, topic: str, queue_id: int) -> int:
@@ -53,7 +53,7 @@ class QueueIndex:
         return self._first(topic, queue_id, lambda entry: entry.size <= 0)
 
     def entry(self, topic: str, queue_id: int, offset: int) -> Entry | None:
-        """The entry at a queue offset, None where there is none of a message."""
+        """The entry of the message at a queue offset, or None."""
         for begin, path, size in self._files.get((topic, queue_id), ()):
             position = offset * ENTRY.itemsize - begin
             if 0 <= position <= size - ENTRY.itemsize:

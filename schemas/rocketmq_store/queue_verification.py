@@ -218,7 +218,7 @@ class QueueVerification:
     def _note_unit(
         self, entries: QueueEntries, index: int, code: int, on_disk: int, octets: bytes, position: int
     ) -> int:
-        """Notes what is wrong with one unit on disk. Returns where the next one begins."""
+        """Notes the faults of one unit on disk. Returns where the next one begins."""
         files, queue_offset = self._extension, entries.first + index
         at = (on_disk if is_address([on_disk])[0] else code) - ADDRESS_BASE
         filler, unit = octets[: code - ADDRESS_BASE - position], octets[code - ADDRESS_BASE - position :]

@@ -1,4 +1,4 @@
-"""What a broker makes of its commit log when it starts (RocketMQ 5.5 CommitLog.recoverNormally, recoverAbnormally).
+"""How a broker recovers its commit log when it starts (RocketMQ 5.5 CommitLog.recoverNormally, recoverAbnormally).
 
 It loads the segments only if each has the configured size. It then goes back to a segment that its consume queues
 (after a clean shutdown) or its checkpoint (after a crash) have reached, reads on from there, and ends the log at the
