@@ -9,17 +9,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from schemas.delta.table import column
+
 PAIRS = pa.schema(
     [
-        ("consumer_group", pa.string()),
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("queue_offset", pa.int64()),
-        ("commitlog_offset", pa.int64()),
-        ("outcome", pa.string()),
-        ("available_at", pa.int64()),
-        ("subscription_from", pa.int64()),
-        ("run", pa.string()),
+        column("consumer_group", pa.string()),
+        column("topic", pa.string()),
+        column("queue_id", pa.int32()),
+        column("queue_offset", pa.int64()),
+        column("commitlog_offset", pa.int64()),
+        column("outcome", pa.string(), "DELIVERED, DROPPED_BY_CLIENT or DROPPED_BY_HOOK"),
+        column("available_at", pa.int64(), "when the group could first pull the message"),
+        column("subscription_from", pa.int64(), "valid_from of the subscription that filtered it"),
+        column("run", pa.string(), "the run that decided the delivery"),
     ]
 )
 """The columns of :func:`schemas.deliveries.read`, without broker_name."""

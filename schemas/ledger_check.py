@@ -13,10 +13,6 @@ from schemas.run_ledger import VERSION, LedgerEntry, read_ledger
 from schemas.tables import DERIVED_TABLES, TABLES
 
 
-class NoWarehouse(UsageError):
-    """There is no table yet."""
-
-
 def open_warehouse(warehouse: Warehouse) -> list[LedgerEntry]:
     """The ledger of a warehouse. Its readers see the tables as the last run left them.
 
