@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from schemas.commitlog import NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
 from schemas.consumequeue import CONSUMEQUEUE
+from schemas.delta.open_data_file import open_data_file
 from schemas.delta.table_rows import read_rows, sorted_by, within
 from schemas.messages.columns import NUMBERS, Messages, Shape
 from schemas.storage import Storage
@@ -30,8 +31,7 @@ def read_messages(
     ``topics``: only of these; None: of all. ``properties``: the names of those that are needed.
     """
     for path in paths:
-        with storage.file_system.open_input_file(path) as source:
-            file = pq.ParquetFile(source, read_dictionary=["topic", "property_names"])
+        with open_data_file(storage, path, ["topic", "property_names"]) as file:
             for group in range(file.metadata.num_row_groups):
                 messages = _read_group(file, group, offsets, topics, properties)
                 if messages is not None and len(messages):
