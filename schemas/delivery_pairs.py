@@ -49,7 +49,9 @@ def _pairs(block: dict[str, pa.Scalar], groups: Collection[str] | None) -> pa.Re
     columns: dict[str, list[Any]] = {"consumer_group": [], "outcome": [], "subscription_from": [], "available_at": []}
     for match in block["matches"]:
         recipients = [
-            each for each in match["recipients"].as_py() if groups is None or each["consumer_group"] in groups
+            recipient
+            for recipient in match["recipients"].as_py()
+            if groups is None or recipient["consumer_group"] in groups
         ]
         if not recipients:
             continue
@@ -60,15 +62,15 @@ def _pairs(block: dict[str, pa.Scalar], groups: Collection[str] | None) -> pa.Re
             for name in ("consumer_group", "subscription_from", "available_at"):
                 columns[name].append(recipient[name])
     at = np.concatenate([np.empty(0, np.int64), *received])
-    of_pair = pa.array(np.repeat(np.arange(len(received)), [len(each) for each in received]))
+    recipient_of_pair = pa.array(np.repeat(np.arange(len(received)), [len(positions) for positions in received]))
     index = pa.array(at)
-    of_recipient = {
+    by_recipient = {
         "consumer_group": pa.array(columns["consumer_group"], pa.string()),
         "outcome": pa.array(columns["outcome"], pa.string()),
         "subscription_from": pa.array(columns["subscription_from"], pa.int64()),
         "available_at": pa.array(columns["available_at"], pa.int64()),
     }
-    values = {name: array.take(of_pair) for name, array in of_recipient.items()}
+    values = {name: array.take(recipient_of_pair) for name, array in by_recipient.items()}
     values |= {name: block[name].values.take(index) for name in ("queue_id", "queue_offset", "commitlog_offset")}
     stored = block["store_timestamp"].values.take(index)
     values["available_at"] = pa.compute.coalesce(values["available_at"], stored)

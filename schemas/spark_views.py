@@ -12,8 +12,8 @@ _OF_MESSAGES = ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp
 
 def messages(rows: DataFrame) -> DataFrame:
     """Rows of the files of commitlog with the columns of VIEW."""
-    made = {"msg_id": _msg_id().alias("msg_id"), "body_crc": _body_crc().alias("body_crc")}
-    return with_properties(rows).select(*(made.get(name, F.col(name)) for name in VIEW))
+    computed = {"msg_id": _msg_id().alias("msg_id"), "body_crc": _body_crc().alias("body_crc")}
+    return with_properties(rows).select(*(computed.get(name, F.col(name)) for name in VIEW))
 
 
 def with_properties(rows: DataFrame) -> DataFrame:
@@ -25,8 +25,8 @@ def _msg_id() -> Column:
     """MessageDecoder.createMessageId. It pads an IPv4 address with zeros to the length of an IPv6 one."""
     length = F.when(F.col("sys_flag").bitwiseAND(IPV6_STORE_HOST) != 0, 56).otherwise(32)
     offset = F.lpad(F.hex("commitlog_offset"), 16, "0")
-    made = F.rpad(F.concat("msg_id_host", offset), length, "0")
-    return F.coalesce("msg_id", made)
+    computed = F.rpad(F.concat("msg_id_host", offset), length, "0")
+    return F.coalesce("msg_id", computed)
 
 
 def _body_crc() -> Column:
@@ -50,14 +50,14 @@ def pairs(blocks: DataFrame) -> DataFrame:
 
     A filter on topic reaches the blocks, one on consumer_group the groups before their messages are spread out.
     """
-    of_groups = blocks.select("*", F.explode("matches").alias("match")).select(
+    matched = blocks.select("*", F.explode("matches").alias("match")).select(
         "broker_name", "topic", "messages", *_OF_MESSAGES, "run", "match.outcome", "match.positions", "match.bits",
         F.inline("match.recipients"),
     )  # fmt: skip
     # Positions are spread out as they are; words of bits in two loops, so that Spark compiles them.
-    by_position = of_groups.where(F.col("positions").isNotNull()).select("*", F.explode("positions").alias("position"))
+    by_position = matched.where(F.col("positions").isNotNull()).select("*", F.explode("positions").alias("position"))
     every = F.expr("array_repeat(-1L, CAST((messages + 63) DIV 64 AS INT))")
-    words = of_groups.where(F.col("positions").isNull()).select(
+    words = matched.where(F.col("positions").isNull()).select(
         "*", F.posexplode(F.coalesce("bits", every)).alias("at", "word")
     )
     spread = words.select("*", F.explode(F.array(*map(F.lit, range(64)))).alias("n"))

@@ -16,7 +16,7 @@ def night_parser(job: str, description: str | None, stages: frozenset[Stage], ex
     if Stage.INGEST in stages:
         options.add_store(parser, required=stages != ALL_STAGES)
         parser.add_argument(
-            "--bodies", choices=[each.value for each in Bodies], default=Bodies.KEEP.value,
+            "--bodies", choices=[choice.value for choice in Bodies], default=Bodies.KEEP.value,
             help="bodies of messages to keep; default: keep (all of them)",
         )  # fmt: skip
         parser.add_argument(

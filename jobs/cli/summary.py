@@ -84,11 +84,11 @@ def _print_groups(groups: Sequence[GroupCounts]) -> None:
         (name, title) for name, title in COLUMNS if name in ALWAYS_SHOWN or any(group.counts[name] for group in groups)
     ]
     _print_legend([LEGEND[name] for name, _ in columns if name in LEGEND])
-    for topic, of_topic in groupby(groups, key=lambda group: group.topic):
+    for topic, topic_groups in groupby(groups, key=lambda group: group.topic):
         print(f"\n{short(topic)}")
         rows = [
             [short(group.consumer_group), *(_cell(group, name) for name, _ in columns), one_line(group.expression)]
-            for group in of_topic
+            for group in topic_groups
         ]
         titles = ["group", *(title for _, title in columns), "filter"]
         print_table(titles, rows, indent="  ", last_is_text=True)

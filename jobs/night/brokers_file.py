@@ -49,7 +49,7 @@ def _entry(entry: object, where: str, folder: Path, shared: SubscriptionFile | N
         raise UsageError(f"{where}: a broker has {', '.join(_KEYS)}")
     stores = entry.get("store")
     stores = [stores] if isinstance(stores, str) else stores
-    if not isinstance(stores, list) or not stores or not all(isinstance(each, str) for each in stores):
+    if not isinstance(stores, list) or not stores or not all(isinstance(store, str) for store in stores):
         raise UsageError(f"{where}: store: is missing; it is a folder, or a list of them")
     texts = {key: entry.get(key) for key in ("name", "config", "subscriptions")}
     for key, value in texts.items():
@@ -60,7 +60,7 @@ def _entry(entry: object, where: str, folder: Path, shared: SubscriptionFile | N
         path = folder / texts["subscriptions"]
         subscriptions = read_subscriptions(path.name, path.read_bytes())
     config = folder / texts["config"] if texts["config"] else None
-    return BrokerEntry(texts["name"], tuple(_storage(each, folder) for each in stores), config, subscriptions)
+    return BrokerEntry(texts["name"], tuple(_storage(store, folder) for store in stores), config, subscriptions)
 
 
 def _storage(text: str, folder: Path) -> Storage:

@@ -31,8 +31,8 @@ class Changes:
     def files(self, table: Table) -> list[StoredFile]:
         """The broker's files of a table, with what the run adds and without what it removes."""
         gone = {file.path for file in self._removed[table.name]}
-        there = [file for file in self._committed(table) if file.path not in gone]
-        return there + [parse_stats(file, self._broker_of(table)) for file in self._added[table.name]]
+        committed = [file for file in self._committed(table) if file.path not in gone]
+        return committed + [parse_stats(file, self._broker_of(table)) for file in self._added[table.name]]
 
     def add_files(self, table: Table, files: Iterable[DataFile]) -> None:
         found = list(files)
@@ -106,7 +106,7 @@ class Changes:
         """A file that this run added is forgotten; another goes with the commit."""
         for file in files:
             self._touched[table.name] = table
-            added = [each for each in self._added[table.name] if each.path == file.path]
+            added = [other for other in self._added[table.name] if other.path == file.path]
             if added:
                 self._added[table.name].remove(added[0])
             else:

@@ -40,7 +40,7 @@ def _full_tier(files: list[StoredFile]) -> list[StoredFile] | None:
     for file in files:
         if file.size < LARGE:
             tiers[_tier(file.size)].append(file)
-    full = [tier for tier, of_tier in tiers.items() if len(of_tier) >= FILES_IN_A_TIER]
+    full = [tier for tier, tier_files in tiers.items() if len(tier_files) >= FILES_IN_A_TIER]
     return sorted(tiers[min(full)], key=_order)[:FILES_IN_A_TIER] if full else None
 
 

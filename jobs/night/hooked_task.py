@@ -61,8 +61,8 @@ class _Worker:
         for batch in batches:
             for topic in pc.unique(batch["topic"]).to_pylist():
                 if topic in self.work.topics:
-                    of_topic = batch.filter(pc.equal(batch["topic"], topic))
-                    writer.filter(_entries(topic, of_topic, self.work.topics[topic].filters.properties))
+                    rows_of_topic = batch.filter(pc.equal(batch["topic"], topic))
+                    writer.filter(_entries(topic, rows_of_topic, self.work.topics[topic].filters.properties))
         yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(writer.close())]})
 
 

@@ -90,9 +90,9 @@ def _hook(entry: object, where: str) -> FilterHook:
 
 def check_groups(hooks: Iterable[FilterHook], known: Iterable[tuple[str, str]]) -> None:
     """Raises UsageError for a hook whose group and topic are not among the subscribed ones, ``known``."""
-    there = set(known)
+    subscribed = set(known)
     for hook in hooks:
-        if (hook.consumer_group, hook.topic) not in there:
+        if (hook.consumer_group, hook.topic) not in subscribed:
             raise UsageError(
                 f"filter hook of {hook.consumer_group} on {hook.topic}: the group has no subscription to the topic; "
                 "export subscriptions lists them"

@@ -98,21 +98,21 @@ class LogComparison:
 
         What the broker deleted is not looked at.
         """
-        there = [file for file in self._files if file.greatest["commitlog_offset"] >= self._log.start]
-        if not there or (self._end <= self._log.segments[-1].end and self._ends_the_same(there[-1])):
+        files = [file for file in self._files if file.greatest["commitlog_offset"] >= self._log.start]
+        if not files or (self._end <= self._log.segments[-1].end and self._ends_the_same(files[-1])):
             return None
-        low, high = 0, len(there)
+        low, high = 0, len(files)
         while low < high:  # files before `low` begin as the log does, those from `high` on do not
             middle = (low + high) // 2
-            if self._begins_the_same(there[middle]):
+            if self._begins_the_same(files[middle]):
                 low = middle + 1
             else:
                 high = middle
         if low == 0:
-            return int(there[0].least["commitlog_offset"])
-        differing = self._difference_in(there[low - 1])
-        if differing is None and low < len(there):
-            return int(there[low].least["commitlog_offset"])
+            return int(files[0].least["commitlog_offset"])
+        differing = self._difference_in(files[low - 1])
+        if differing is None and low < len(files):
+            return int(files[low].least["commitlog_offset"])
         return differing
 
     def mended(self) -> list[LogRange]:
@@ -189,8 +189,8 @@ class LogComparison:
     def repaired(self) -> list[LogRange]:
         """Runs of quarantined pieces of the log in which some byte is another now."""
         files = self._warehouse.files(QUARANTINE, self._broker_name)
-        of_log = [within("offset", self._log.start, self._end)]
-        rows = self._warehouse.rows(QUARANTINE, ["source_file", "offset", "bytes"], of_log, files).to_pylist()
+        in_log = [within("offset", self._log.start, self._end)]
+        rows = self._warehouse.rows(QUARANTINE, ["source_file", "offset", "bytes"], in_log, files).to_pylist()
         pieces = sorted((row["offset"], row["bytes"]) for row in rows if is_segment_name(row["source_file"]))
         ranges: list[LogRange] = []
         begin, end, compared, differs = -1, -1, 0, False

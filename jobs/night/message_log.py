@@ -32,14 +32,15 @@ def ingest_message_log(source: Path, changes: Changes, spark: SparkSession) -> t
     """
     changes.create_missing([COMMITLOG, QUARANTINE])
     messages, rejected = message_log.read(spark, source, changes.broker_name)
-    there = changes.warehouse.rows(COMMITLOG, ["commitlog_offset"], files=changes.files(COMMITLOG))
-    known = np.sort(there["commitlog_offset"].to_numpy())
+    stored = changes.warehouse.rows(COMMITLOG, ["commitlog_offset"], files=changes.files(COMMITLOG))
+    known = np.sort(stored["commitlog_offset"].to_numpy())
     files = _write(messages.drop("broker_name"), COMMITLOG, changes, _NewRows(changes.run, known))
     names = [file.name for file in message_log.files(source)]
     changes.delete_rows(QUARANTINE, [one_of("source_file", names)], changes.files(QUARANTINE))
     changes.add_files(QUARANTINE, _write(rejected.drop("broker_name"), QUARANTINE, changes, _RejectedRows(changes.run)))
     changes.add_files(COMMITLOG, files)
-    added = [file for file in changes.files(COMMITLOG) if file.path in {each.path for each in files}]
+    paths = {file.path for file in files}
+    added = [file for file in changes.files(COMMITLOG) if file.path in paths]
     if not added:
         return None
     return (

@@ -189,8 +189,8 @@ class Night:
             # A record of the range before lay across the border, and something in it looked like a record.
             ranges[at - 1 : at + 1] = [merged(ranges[at - 1], ranges[at])]
             results[at - 1 : at + 1] = [read(ranges[at - 1])]
-        for each in results:
-            total.add(each.result)
+        for result in results:
+            total.add(result.result)
         rows_only = replace(work, tables=self._folders((COMMITLOG,)), topics={})
         for part in log.mended:
             total.add(read_range(part, store, rows_only, self.new.bodies).result)
@@ -221,8 +221,8 @@ class Night:
         windows = _by_topic(plan.backlog)
         as_of = self.state.as_of
         changes = {
-            topic: [change for change in of_topic if as_of is not None and change.stored_from <= as_of]
-            for topic, of_topic in _by_topic(plan.changes).items()
+            topic: [change for change in items if as_of is not None and change.stored_from <= as_of]
+            for topic, items in _by_topic(plan.changes).items()
         }
         if self.hooks:
             return Part(windows, changes, self._filter_hooked(WHOLE_LOG, first_run, windows, changes))
@@ -268,8 +268,8 @@ class Night:
         as_of = self.state.as_of
         oldest = BEGINNING if as_of is None else as_of - CLOCK_SLACK
         found: defaultdict[str, list[FilterDataInForce]] = defaultdict(list)
-        for topic, of_topic in filter_data_in_force(self.history, self.broker).items():
-            for data in of_topic:
+        for topic, items in filter_data_in_force(self.history, self.broker).items():
+            for data in items:
                 if data.valid_to > oldest:
                     valid_from = BEGINNING if as_of is not None and data.valid_from <= oldest else data.valid_from
                     found[topic].append(replace(data, valid_from=valid_from))

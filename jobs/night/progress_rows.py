@@ -110,7 +110,9 @@ def _advance(
         new.told_to[row] = new.ends
     elif group.left_at is not None:
         at = int(np.searchsorted(instants, group.left_at))
-        before_it_left = np.array([seen[each].ends[at] if each in seen else 0 for each in new.queue_ids], np.int64)
+        before_it_left = np.array(
+            [seen[queue_id].ends[at] if queue_id in seen else 0 for queue_id in new.queue_ids], np.int64
+        )
         new.told_to[row] = np.maximum(before_it_left, _old_ends(old, new))
     else:
         new.told_to[row] = np.where(new.told_to[row] == UNKNOWN, 0, new.told_to[row])
@@ -136,19 +138,19 @@ def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[st
         counted = part.result.counts.get(topic)
         if counted is None:
             continue
-        of_window = np.array(
+        window_numbers = np.array(
             [offsets.groups[window.consumer_group] for window in part.windows.get(topic, ())], np.int64
         )
-        of_change = np.array(
+        change_numbers = np.array(
             [offsets.groups[change.consumer_group] for change in part.changes.get(topic, ())], np.int64
         )
         for queue_id, (scanned, of_filters, uncertain) in counted.by_queue.items():
             column = offsets.columns[queue_id]
-            np.add.at(counts["scanned"][:, column], of_window, scanned)
+            np.add.at(counts["scanned"][:, column], window_numbers, scanned)
             for name in _OF_FILTERS:
-                np.add.at(counts[name][:, column], of_window, of_filters[:, window_loops.COUNTS.index(name)])
-            np.add.at(counts["dropped_by_hook"][:, column], of_window, of_filters[:, len(window_loops.COUNTS)])
-            np.add.at(counts["uncertain"][:, column], of_change, uncertain)
+                np.add.at(counts[name][:, column], window_numbers, of_filters[:, window_loops.COUNTS.index(name)])
+            np.add.at(counts["dropped_by_hook"][:, column], window_numbers, of_filters[:, len(window_loops.COUNTS)])
+            np.add.at(counts["uncertain"][:, column], change_numbers, uncertain)
     counts["hash_collisions"] = counts["passed_stage2"] - counts["delivered"] - counts["dropped_by_hook"]
     return counts
 

@@ -55,9 +55,9 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, change
         return Redo(BrokerState(()))
     entries = list(state.entries)
     count = len(entries)
-    cut_at = next((i for i, each in enumerate(entries) if cut is not None and (each.ingested_to or 0) > cut), count)
+    cut_at = next((i for i, entry in enumerate(entries) if cut is not None and (entry.ingested_to or 0) > cut), count)
     redo_at = next(
-        (i for i, each in enumerate(entries) if redo_from is not None and (each.as_of or 0) >= redo_from), count
+        (i for i, entry in enumerate(entries) if redo_from is not None and (entry.as_of or 0) >= redo_from), count
     )
     first = min(cut_at, redo_at)
     if first == count:
@@ -110,7 +110,7 @@ def _past_nights(entries: Sequence[LedgerEntry], indices: range, changes: Change
                 committed.up_to(entry.run),
                 int(at) if at else None,
                 min_offsets,
-                {topic: frozenset(of_topic) for topic, of_topic in min_offsets.items()},
+                {topic: frozenset(queues) for topic, queues in min_offsets.items()},
                 queues.stored_at_before(stop),
                 is_whole=not entry.log_start,
             ),
@@ -154,10 +154,10 @@ class _StoredQueues:
         """By topic and queue id, the first entry that was still in the log, which had these physical offsets."""
         found: defaultdict[str, dict[int, int]] = defaultdict(dict)
         for (topic, queue_id), (offsets, at, _) in self._queues.items():
-            there = offsets[(at >= log_start) & (at < log_end)]
+            in_log = offsets[(at >= log_start) & (at < log_end)]
             known = offsets[at < log_end]
             if len(known):
-                found[topic][queue_id] = int(there[0]) if len(there) else int(known[-1]) + 1
+                found[topic][queue_id] = int(in_log[0]) if len(in_log) else int(known[-1]) + 1
         return dict(found)
 
     def stored_at_before(self, log_end: int) -> Callable[[str, int, int], int | None]:

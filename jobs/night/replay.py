@@ -81,10 +81,10 @@ def replay(
         changes.replace_rows(table, [])
     windows: defaultdict[str, list[PullWindow]] = defaultdict(list)
     valid_from = {(row.consumer_group, row.topic): row.valid_from for row in in_force}
-    for each in message_filters(in_force, facts.broker):
-        since = valid_from[each.consumer_group, each.topic]
-        windows[each.topic].append(PullWindow(each, since, *stored, available_at=facts.as_of))
-    topics = {topic: TopicWork.of(facts.broker, (), of_topic) for topic, of_topic in windows.items()}
+    for filter_in_force in message_filters(in_force, facts.broker):
+        since = valid_from[filter_in_force.consumer_group, filter_in_force.topic]
+        windows[filter_in_force.topic].append(PullWindow(filter_in_force, since, *stored, available_at=facts.as_of))
+    topics = {topic: TopicWork.of(facts.broker, (), topic_windows) for topic, topic_windows in windows.items()}
     folder = into.log(DELIVERY_BLOCKS).storage
     work = Work(run, {DELIVERY_BLOCKS.name: folder}, topics, facts.broker.delay_levels)
     result = _filter(facts, stored, work, session)

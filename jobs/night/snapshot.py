@@ -100,7 +100,7 @@ class StoreSnapshot:
             entry = index.entry(topic, queue_id, offset)
             return None if entry is None else self._stored_at(entry.commitlog_offset)
 
-        known = {topic: frozenset(of_topic) for topic, of_topic in queue_ids.items()}
+        known = {topic: frozenset(ids) for topic, ids in queue_ids.items()}
         return BrokerOffsets(committed, committed_at, min_offsets, known, stored_at, is_whole=log_start == 0)
 
     def _stored_at(self, commitlog_offset: int) -> int | None:

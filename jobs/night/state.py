@@ -147,16 +147,16 @@ def _topic_offsets(rows: pa.Table, ends: dict[str, dict[int, int]]) -> dict[str,
     """The last row of each group and queue."""
     rows = sorted_by(rows, "run").combine_chunks()
     topics = rows["topic"].combine_chunks().dictionary_encode()
-    offsets = {topic: TopicOffsets.empty(of_queues, ()) for topic, of_queues in ends.items()}
+    offsets = {topic: TopicOffsets.empty(queue_ends, ()) for topic, queue_ends in ends.items()}
     for code, topic in enumerate(topics.dictionary.to_pylist()):
-        of_topic = rows.filter(pa.array(topics.indices.to_numpy() == code))
-        groups = of_topic["consumer_group"].combine_chunks().dictionary_encode()
+        topic_rows = rows.filter(pa.array(topics.indices.to_numpy() == code))
+        groups = topic_rows["consumer_group"].combine_chunks().dictionary_encode()
         known = TopicOffsets.empty(ends.get(topic, {}), groups.dictionary.to_pylist())
-        columns = np.searchsorted(known.queue_ids, of_topic["queue_id"].to_numpy())
+        columns = np.searchsorted(known.queue_ids, topic_rows["queue_id"].to_numpy())
         # Of several rows for one place NumPy keeps the last.
         places = groups.indices.to_numpy(), columns
-        known.told_to[places] = of_topic["told_to"].fill_null(UNKNOWN).to_numpy()
-        known.committed[places] = of_topic["committed"].fill_null(UNKNOWN).to_numpy()
+        known.told_to[places] = topic_rows["told_to"].fill_null(UNKNOWN).to_numpy()
+        known.committed[places] = topic_rows["committed"].fill_null(UNKNOWN).to_numpy()
         offsets[topic] = known
     return offsets
 

@@ -15,7 +15,7 @@ def read_stored(part: StoredRange, commitlog: Storage, consumequeue: Storage, wo
     writer = NightWriter(work)
     wanted = work.wanted()
     if part.entry_files is None:
-        names = {name for of_topic in wanted.values() for name in of_topic} | {DELAY_PROPERTY}
+        names = {name for topic_names in wanted.values() for name in topic_names} | {DELAY_PROPERTY}
         for messages in read_messages(commitlog, part.message_files, part.offsets, None, names):
             writer.add(messages)
     else:

@@ -158,8 +158,8 @@ def entries_of(messages: Messages, work: Work) -> Iterable[Entries]:
         if delays is not None:
             scheduled = pa.repeat(topic, len(rows)), tags, delays.text_of_each(), pa.array(store_timestamps)
             codes = entry_tags_codes(*scheduled, work.delay_levels)
-        of_topic = work.topics.get(topic)
-        names = of_topic.filters.properties if of_topic is not None else ()
+        topic_work = work.topics.get(topic)
+        names = topic_work.filters.properties if topic_work is not None else ()
         found = {name: messages.property(name, rows) for name in names}
         yield Entries(
             topic,
@@ -177,6 +177,6 @@ def _count_dropped(dropped: MatchSets, outcome: Outcome, entries: Entries) -> ND
     """Windows x queues: the messages that a hook dropped."""
     counts = np.zeros(outcome.counts.shape[:2], np.int64)
     _, bounds = entries.queue_bounds()
-    for each in dropped:
-        counts[list(each.windows)] = np.diff(np.searchsorted(each.positions, bounds))
+    for match_set in dropped:
+        counts[list(match_set.windows)] = np.diff(np.searchsorted(match_set.positions, bounds))
     return counts

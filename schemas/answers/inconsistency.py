@@ -93,12 +93,12 @@ def lost_rows(found: Disagreements) -> pa.Table:
     """A row a message and loss, by loss and queue offset."""
     order = ["loss", "topic", "queue_id", "queue_offset"]
     rows = sorted_by(found.messages, *order)
-    of_rows = [found.losses[number] for number in rows["loss"].to_pylist()]
+    losses = [found.losses[number] for number in rows["loss"].to_pylist()]
     return (
         rows.drop_columns(["loss"])
-        .append_column("consumer_group", pa.array([loss.interval.consumer_group for loss in of_rows], pa.string()))
-        .append_column("clients", pa.array([list(loss.clients) for loss in of_rows], pa.list_(pa.string())))
-        .append_column("valid_from", pa.array([loss.interval.valid_from for loss in of_rows], pa.int64()))
-        .append_column("valid_to", pa.array([loss.interval.valid_to for loss in of_rows], pa.int64()))
-        .append_column("lost", pa.array([loss.in_force is not None for loss in of_rows], pa.bool_()))
+        .append_column("consumer_group", pa.array([loss.interval.consumer_group for loss in losses], pa.string()))
+        .append_column("clients", pa.array([list(loss.clients) for loss in losses], pa.list_(pa.string())))
+        .append_column("valid_from", pa.array([loss.interval.valid_from for loss in losses], pa.int64()))
+        .append_column("valid_to", pa.array([loss.interval.valid_to for loss in losses], pa.int64()))
+        .append_column("lost", pa.array([loss.in_force is not None for loss in losses], pa.bool_()))
     )

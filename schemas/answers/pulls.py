@@ -57,9 +57,9 @@ class StageFlags:
         passed = bit_planes.unpack(self.filters.stage1(entries), rows)
         outcome = self.filters.run(entries)
         stage2 = np.zeros(rows, bool)
-        for each in [*outcome.delivered, *outcome.dropped_by_client]:
-            if 2 in each.windows:
-                stage2 |= bit_planes.unpack(each.bits, rows)
+        for match_set in [*outcome.delivered, *outcome.dropped_by_client]:
+            if 2 in match_set.windows:
+                stage2 |= bit_planes.unpack(match_set.bits, rows)
         columns = [entries.queue_id, entries.queue_offset, entries.size, passed[0], passed[1], stage2]
         return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=FLAGS)
 
@@ -108,13 +108,13 @@ def _simulated(queue: Queue, begin_offset: int | None, broker: BrokerConfig, bat
 
 def _queues(flags: pa.Table, queue_id: int) -> tuple[Queue, Queue]:
     """One queue with the bit map and without it. Entries that are not in the table pass nothing."""
-    of_queue = flags.filter(pc.equal(flags["queue_id"], queue_id))
-    offsets = of_queue["queue_offset"].to_numpy()
+    queue_rows = flags.filter(pc.equal(flags["queue_id"], queue_id))
+    offsets = queue_rows["queue_offset"].to_numpy()
     first = int(offsets.min())
     count = int(offsets.max()) + 1 - first
     sizes = np.zeros(count, np.int64)
-    sizes[offsets - first] = of_queue["size"].to_numpy()
+    sizes[offsets - first] = queue_rows["size"].to_numpy()
     stage1, tags, stage2 = np.zeros((3, count), np.bool_)
     for flags_of_stage, name in ((stage1, "stage1"), (tags, "tags"), (stage2, "stage2")):
-        flags_of_stage[offsets - first] = of_queue[name].to_numpy()
+        flags_of_stage[offsets - first] = queue_rows[name].to_numpy()
     return Queue(sizes, stage1, stage2, first), Queue(sizes, tags, stage2, first)

@@ -105,16 +105,14 @@ class _Queues:
 
     def finish(self) -> Verification:
         newer = sum(queue.finish() for queue in self._known.values())
-        found = [(key, each) for key, queue in self._known.items() for each in queue.differences]
+        found = [(key, difference) for key, queue in self._known.items() for difference in queue.differences]
         unknown = {kind: self._on_disk(kind) - self._known.keys() for kind in KINDS}
-        of_newer = {key: count for key in unknown[KINDS[0]] if (count := self._newer_entries(*key))}
-        newer += sum(of_newer.values())
+        newer_queues = {key: count for key in unknown[KINDS[0]] if (count := self._newer_entries(*key))}
+        newer += sum(newer_queues.values())
         for kind, keys in unknown.items():
-            for key in keys - of_newer.keys():
+            for key in keys - newer_queues.keys():
                 found.append((key, Difference(kind, None, "no message of the log belongs to this queue")))
-        found.sort(
-            key=lambda each: (each[0], each[1].file, -1 if each[1].queue_offset is None else each[1].queue_offset)
-        )
+        found.sort(key=_order)
         return Verification(found, newer, self._knows_bit_maps)
 
     def _newer_entries(self, topic: str, queue_id: int) -> int:
@@ -145,3 +143,8 @@ def check_store(store: Storage) -> None:
     """Raises UsageError where a folder has no consume queue."""
     if not store.files("consumequeue", recursive=True):
         raise UsageError(f"{store.root} has no consumequeue folder; give a broker's whole store folder")
+
+
+def _order(found: tuple[tuple[str, int], Difference]) -> tuple[tuple[str, int], str, int]:
+    queue, difference = found
+    return queue, difference.file, -1 if difference.queue_offset is None else difference.queue_offset

@@ -82,12 +82,12 @@ def _stats(metadata: pq.FileMetaData) -> dict[str, Any]:
         groups = [metadata.row_group(group).column(index) for group in range(metadata.num_row_groups)]
         name = groups[0].path_in_schema
         found = [group.statistics for group in groups]
-        if all(each is not None and each.has_null_count for each in found):
-            nulls[name] = sum(each.null_count for each in found)
-            ranges = [each for each in found if each.has_min_max]
+        if all(statistics is not None and statistics.has_null_count for statistics in found):
+            nulls[name] = sum(statistics.null_count for statistics in found)
+            ranges = [statistics for statistics in found if statistics.has_min_max]
             if ranges:
-                least[name] = _json(min(each.min for each in ranges))
-                greatest[name] = _json(max(each.max for each in ranges))
+                least[name] = _json(min(statistics.min for statistics in ranges))
+                greatest[name] = _json(max(statistics.max for statistics in ranges))
     return {"numRecords": metadata.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
 
 

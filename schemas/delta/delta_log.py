@@ -143,8 +143,8 @@ class DeltaLog:
             AddAction(file.path, file.size, partition, now, True, file.stats) for file in added
         ]
         for file in removed:
-            of_file = {"broker_name": file.broker_name} if self.table.partition_by else {}
-            actions.append(RemoveAction(file.path, True, now, file.size, of_file))
+            partition = {"broker_name": file.broker_name} if self.table.partition_by else {}
+            actions.append(RemoveAction(file.path, True, now, file.size, partition))
         self._table.create_write_transaction(
             actions,
             "append",
@@ -161,8 +161,8 @@ class DeltaLog:
 
     def missing_files(self) -> list[StoredFile]:
         """The files of the table that are not there, or of another size."""
-        there = {info.path: info.size for info in self.storage.files(recursive=True)}
-        return [file for file in self.files if there.get(file.path) != file.size]
+        present = {info.path: info.size for info in self.storage.files(recursive=True)}
+        return [file for file in self.files if present.get(file.path) != file.size]
 
     def _forget(self) -> None:
         self._opened = None

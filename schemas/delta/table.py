@@ -49,7 +49,7 @@ class Table:
     @cached_property
     def file_schema(self) -> pa.Schema:
         """The columns of the table's files."""
-        return pa.schema([each for each in self.schema if each.name not in self.partition_by])
+        return pa.schema([field for field in self.schema if field.name not in self.partition_by])
 
     @property
     def properties(self) -> dict[str, str]:
@@ -59,7 +59,7 @@ class Table:
     def batch(self, columns: Mapping[str, pa.Array], rows: int) -> pa.RecordBatch:
         """Columns by name as rows of the table's files; a column that is missing is null."""
         arrays = [
-            columns[each.name] if each.name in columns else pa.nulls(rows, each.type) for each in self.file_schema
+            columns[field.name] if field.name in columns else pa.nulls(rows, field.type) for field in self.file_schema
         ]
         return pa.RecordBatch.from_arrays(arrays, names=self.file_schema.names)
 

@@ -80,14 +80,14 @@ def _read_file(storage: Storage, path: str, names: Sequence[str], where: Where) 
     conditions = {condition.column for condition in where}
     with storage.file_system.open_input_file(path) as source:
         file = pq.ParquetFile(source)
-        there = set(file.schema_arrow.names)
+        present = set(file.schema_arrow.names)
         for group in range(file.metadata.num_row_groups):
             if not may_hold(file.metadata.row_group(group), where):
                 continue
             rows = file.read_row_group(group, [*dict.fromkeys([*names, *conditions])], use_threads=False)
             rows = filtered(rows, where)
             for name in names:
-                if name not in there:
+                if name not in present:
                     rows = rows.append_column(name, pa.nulls(len(rows)))
             yield rows.select(names)
 

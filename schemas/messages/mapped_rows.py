@@ -38,20 +38,20 @@ class MappedRows:
         for row, properties in enumerate(messages["properties"].to_pylist(maps_as_pydicts="strict")):
             if properties is None:
                 continue
-            of_topic = self._names[topics[row]]
+            topic_names = self._names[topics[row]]
             others = []
             for name, value in properties.items():
                 if name in named:
                     named[name][row] = value
                     continue
-                if name not in of_topic and len(of_topic) < len(SLOTS):
-                    of_topic.append(name)
-                if name in of_topic:
-                    slots[of_topic.index(name)][row] = value
+                if name not in topic_names and len(topic_names) < len(SLOTS):
+                    topic_names.append(name)
+                if name in topic_names:
+                    slots[topic_names.index(name)][row] = value
                 else:
                     others.append(f"{name}{NAME_SEPARATOR}{value}")
             more[row] = _PAIR_END.join(others) if others else None
-            names[row] = NAME_SEPARATOR.join(of_topic)
+            names[row] = NAME_SEPARATOR.join(topic_names)
         columns |= {name: pa.array(values, pa.string()) for name, values in zip(SLOTS, slots, strict=True)}
         columns |= {column: pa.array(named[name], pa.string()) for name, column in NAMED_PROPERTIES.items()}
         for column in ("tags", "keys"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +29,8 @@ def file_columns(columns: Sequence[str]) -> list[str]:
 
 def view(rows: pa.Table, columns: Sequence[str] = VIEW) -> pa.Table:
     """``rows`` has the columns that :func:`file_columns` names. ``columns`` are of VIEW."""
-    made = {"properties": properties, "msg_id": _msg_ids, "body_crc": _body_crcs}
-    arrays = [made[name](rows) if name in made else rows[name] for name in columns]
+    computed = {"properties": properties, "msg_id": _msg_ids, "body_crc": _body_crcs}
+    arrays = [computed[name](rows) if name in computed else rows[name] for name in columns]
     return pa.table(arrays, names=list(columns))
 
 
@@ -37,13 +38,15 @@ def properties(rows: pa.Table) -> pa.MapArray:
     """The properties of each message, null where its record has none."""
     count = len(rows)
     shapes = rows["property_names"].combine_chunks().dictionary_encode()
-    names_of = [text.split(NAME_SEPARATOR) for text in shapes.dictionary.to_pylist()]
+    names_of_shape = [text.split(NAME_SEPARATOR) for text in shapes.dictionary.to_pylist()]
     shape_of = shapes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     texts: list[pa.Array] = []
     keys: list[str] = []
     parts: list[np.ndarray] = []
     names: list[np.ndarray] = []
-    number = {name: i for i, name in enumerate(dict.fromkeys([*NAMED_PROPERTIES, *(n for of in names_of for n in of)]))}
+    number = {
+        name: i for i, name in enumerate(dict.fromkeys([*NAMED_PROPERTIES, *chain.from_iterable(names_of_shape)]))
+    }
     for slot, column in enumerate([*NAMED_PROPERTIES.values(), *SLOTS]):
         values = rows[column].combine_chunks()
         present = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False) & (shape_of >= 0))
@@ -52,10 +55,9 @@ def properties(rows: pa.Table) -> pa.MapArray:
         if slot < len(NAMED_PROPERTIES):
             name_of_row = np.full(len(present), slot)
         else:
-            of_shape = [
-                of[slot - len(NAMED_PROPERTIES)] if slot - len(NAMED_PROPERTIES) < len(of) else "" for of in names_of
-            ]
-            name_of_row = np.array([number.get(each, -1) for each in of_shape])[shape_of[present]]
+            place = slot - len(NAMED_PROPERTIES)
+            numbers = [number[found[place]] if place < len(found) else -1 for found in names_of_shape]
+            name_of_row = np.array(numbers)[shape_of[present]]
         texts.append(values.take(pa.array(present)))
         parts.append(present)
         names.append(name_of_row)
@@ -82,11 +84,11 @@ def properties(rows: pa.Table) -> pa.MapArray:
 def _msg_ids(rows: pa.Table) -> pa.Array:
     """MessageDecoder.createMessageId; RocketMQ leaves zeros behind an IPv4 address in the place of an IPv6 one."""
     columns = (rows[name].to_pylist() for name in NEEDED_FOR["msg_id"])
-    made = [
+    computed = [
         given if host is None else f"{host}{offset:016X}".ljust(56 if flag & IPV6_STORE_HOST else 32, "0")
         for given, host, offset, flag in zip(*columns, strict=True)
     ]
-    return pa.array(made, pa.string())
+    return pa.array(computed, pa.string())
 
 
 def _body_crcs(rows: pa.Table) -> pa.Array:

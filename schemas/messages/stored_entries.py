@@ -82,7 +82,7 @@ def read_entries(
     part: StoredRange, commitlog: Storage, consumequeue: Storage, properties: Mapping[str, Sequence[str]]
 ) -> Iterator[Entries]:
     """The entries of some topics, in blocks. ``properties``: by topic, the message properties that are needed."""
-    names = {name for of_topic in properties.values() for name in of_topic}
+    names = {name for topic_names in properties.values() for name in topic_names}
     messages = read_messages(commitlog, part.message_files, part.offsets, set(properties), names)
     stored = StoredEntries.read(consumequeue, part.entry_files or (), part.offsets)
     for some in together(messages, MESSAGES_AT_ONCE):

@@ -103,9 +103,9 @@ class StoredEntries:
     @classmethod
     def read(cls, storage: Storage, paths: Sequence[str], offsets: tuple[int, int]) -> StoredEntries:
         """The entries in some files whose physical offsets are in ``offsets`` (the second exclusive)."""
-        of_range = [within("commitlog_offset", *offsets)]
+        in_range = [within("commitlog_offset", *offsets)]
         columns = ["commitlog_offset", "tags_code", "filter_bit_map"]
-        rows = sorted_by(read_rows(CONSUMEQUEUE, storage, paths, columns, of_range), "commitlog_offset")
+        rows = sorted_by(read_rows(CONSUMEQUEUE, storage, paths, columns, in_range), "commitlog_offset")
         bit_maps = rows["filter_bit_map"].combine_chunks()
         return cls(rows["commitlog_offset"].to_numpy(), rows["tags_code"].to_numpy(), bit_maps)
 

@@ -149,8 +149,8 @@ class PropertyColumns:
         texts: list[str | None] = [None] * len(starts)
         for row in np.flatnonzero(overflow).tolist():
             text = decode_utf8(log[starts[row] : starts[row] + lengths[row]].tobytes())
-            of_topic = known[int(topic_codes[row])]
-            pairs = {name: value for name, value in parse(text).items() if name not in of_topic}
+            topic_names = known[int(topic_codes[row])]
+            pairs = {name: value for name, value in parse(text).items() if name not in topic_names}
             texts[row] = chr(END).join(f"{name}{chr(SEPARATOR)}{value}" for name, value in pairs.items())
         return pa.array(texts, pa.string())
 

@@ -97,7 +97,7 @@ class _Files:
 
     def rest(self, position: int) -> Iterator[tuple[int, bytes]]:
         """All bytes from a position on, in pieces with their positions."""
-        for start in sorted(each for each in self.sizes if each + self.file_size > position):
+        for start in sorted(start_of_file for start_of_file in self.sizes if start_of_file + self.file_size > position):
             at = max(start, position)
             while at < start + self.sizes[start]:
                 data = self.read(at, min(BYTES_AT_ONCE, start + self.sizes[start] - at)) or b""
