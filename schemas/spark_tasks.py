@@ -21,9 +21,11 @@ LITTLE = 512 << 20
 """Bytes of a log that one core filters in less time than a Spark session takes to start."""
 
 
-def run_tasks(tasks: Sequence[Task], function: Callable[[Task], Result], size: int, session: Session) -> list[Result]:
+def run_tasks(
+    tasks: Sequence[Task], function: Callable[[Task], Result], size: int, session: Session | None
+) -> list[Result]:
     """The result of each task, in order. ``size``: bytes that all tasks read; ``session`` is asked where it is much."""
-    if size <= LITTLE:
+    if size <= LITTLE or session is None:
         return [function(task) for task in tasks]
     spark = session()
     indices = spark.range(0, len(tasks), 1, len(tasks))

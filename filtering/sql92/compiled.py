@@ -42,8 +42,7 @@ class CompiledExpression:
     @cached_property
     def findings(self) -> list[Finding]:
         """What the broker accepts here but can't mean what was written, by position."""
-        false = self._lowering.predicate(Outcome.FALSE)
-        return lint(self.expression, self.syntax_tree, self.predicate, false, self.error_predicate)
+        return lint(self.expression, self.syntax_tree, self._lowering.predicate)
 
     def spark_predicate(self, properties: str | Mapping[str, str] = "properties") -> str:
         """Spark SQL text that is true exactly where the broker delivers, else false, never NULL.

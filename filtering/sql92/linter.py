@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from sqlglot import exp
 
 from filtering.predicate import FALSE, TRUE, NumberType, Predicate
 from filtering.sql92.lowering.operands import Property, Value, operand
+from filtering.sql92.lowering.outcome import Outcome
 from filtering.sql92.syntax.checks import compare
 from filtering.sql92.syntax.nodes import NotFound, Number, inside
 
@@ -33,9 +34,9 @@ class Finding(NamedTuple):
     suggestion: str
 
 
-def lint(expression: str, root: exp.Expr, true: Predicate, false: Predicate, error: Predicate) -> list[Finding]:
-    """All findings, by position. The predicates are where the outcome is TRUE, FALSE and ERROR."""
-    findings = [*_ignored(expression, root), *_constant(root, true, false, error)]
+def lint(expression: str, root: exp.Expr, where: Callable[[Outcome], Predicate]) -> list[Finding]:
+    """All findings, by position. ``where`` gives where an outcome is that of the expression."""
+    findings = [*_ignored(expression, root), *_constant(root, where)]
     stack = [root]
     findings += _bare(root)
     while stack:
@@ -84,17 +85,19 @@ def _ignored(expression: str, root: exp.Expr) -> Iterator[Finding]:
         )
 
 
-def _constant(root: exp.Expr, true: Predicate, false: Predicate, error: Predicate) -> Iterator[Finding]:
+def _constant(root: exp.Expr, where: Callable[[Outcome], Predicate]) -> Iterator[Finding]:
     position = root.meta["start"]
+    true = where(Outcome.TRUE)
     if true is TRUE:
         yield Finding(
             "always-true", position, "The expression is TRUE for every message.", "Subscribe to * as TAG instead."
         )
     elif true is FALSE:
         code, outcome = "never-true", "never TRUE"
+        false = where(Outcome.FALSE)
         if false is TRUE:
             code, outcome = "always-false", "FALSE for every message"
-        elif false is FALSE and error is FALSE:
+        elif false is FALSE and where(Outcome.ERROR) is FALSE:
             code, outcome = "always-null", "NULL for every message"
         yield Finding(
             code, position, f"The expression is {outcome}: nothing is delivered.", "Check each comparison by itself."

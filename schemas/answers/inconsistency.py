@@ -44,7 +44,7 @@ def knows_clients(facts: BrokerFacts) -> bool:
     return any(event.client_id is not None for event in facts.events)
 
 
-def disagreements(facts: BrokerFacts, session: Session) -> Disagreements:
+def disagreements(facts: BrokerFacts, session: Session | None) -> Disagreements:
     """All disagreements of clients of one group, by group, topic and time."""
     with_clients = {event.group for event in facts.events if event.client_id is not None}
     all_states = subscriptions_in_force(event for event in facts.events if event.group in with_clients)
@@ -57,7 +57,7 @@ def disagreements(facts: BrokerFacts, session: Session) -> Disagreements:
     return Disagreements(states, found, pa.concat_tables([LOST.empty_table(), *parts]))
 
 
-def inconsistent_groups(facts: BrokerFacts, session: Session) -> list[InconsistentGroup]:
+def inconsistent_groups(facts: BrokerFacts, session: Session | None) -> list[InconsistentGroup]:
     """The groups and topics with disagreements."""
     found = disagreements(facts, session)
     groups = []

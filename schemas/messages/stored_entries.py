@@ -128,7 +128,7 @@ def scan_entries(
     broker_name: str,
     properties: Mapping[str, Sequence[str]],
     function: Callable[[Iterator[Entries]], Result],
-    session: Session,
+    session: Session | None,
     stored: tuple[int, int] = (BEGINNING, FOREVER),
 ) -> list[Result]:
     """``function`` on the entries of some topics, in parts, in the order of the log. It must be picklable.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from schemas.commitlog import NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.open_data_file import open_data_file
-from schemas.delta.table_rows import read_rows, sorted_by, within
+from schemas.delta.table_rows import may_hold, read_rows, sorted_by, within
 from schemas.messages.columns import NUMBERS, Messages, Shape
 from schemas.storage import Storage
 
@@ -33,6 +33,8 @@ def read_messages(
     for path in paths:
         with open_data_file(storage, path, ["topic", "property_names"]) as file:
             for group in range(file.metadata.num_row_groups):
+                if not may_hold(file.metadata.row_group(group), [within("commitlog_offset", *offsets)]):
+                    continue
                 messages = _read_group(file, group, offsets, topics, properties)
                 if messages is not None and len(messages):
                     yield messages
@@ -52,7 +54,7 @@ def _read_group(
         wanted = pc.and_(wanted, pc.is_in(first["topic"], value_set=pa.array(sorted(topics), pa.string())))
     if not pc.any(wanted).as_py():
         return None
-    shapes, shape_of = _shapes(first["topic"].combine_chunks(), first["property_names"].combine_chunks())
+    shapes, shape_of = shapes_of(first["topic"].combine_chunks(), first["property_names"].combine_chunks())
     used = {slot for shape in shapes for slot, name in enumerate(shape.names) if name in properties}
     named = {name: column for name, column in NAMED_PROPERTIES.items() if name in properties or name == "TAGS"}
     columns = [*NUMBERS, *named.values(), *(SLOTS[slot] for slot in sorted(used))]
@@ -74,7 +76,7 @@ def _read_group(
     )
 
 
-def _shapes(topics: pa.DictionaryArray, names: pa.DictionaryArray) -> tuple[list[Shape], NDArray[np.int32]]:
+def shapes_of(topics: pa.DictionaryArray, names: pa.DictionaryArray) -> tuple[list[Shape], NDArray[np.int32]]:
     """The distinct pairs of topic and property names, and which one each message has."""
     codes = names.indices.fill_null(len(names.dictionary)).to_numpy()
     pairs = topics.indices.to_numpy().astype(np.int64) * (len(names.dictionary) + 1) + codes

@@ -1,0 +1,15 @@
+"""What subscriptions cannot mean, and what their filters do with real messages that nobody can want."""
+
+from filtering.findings.finding import SEVERITIES, Finding, worst_first
+from filtering.findings.on_messages import FilterOnMessages, TopicMessages, filters_on_messages
+from filtering.findings.static import static_findings
+
+__all__ = [
+    "SEVERITIES",
+    "FilterOnMessages",
+    "Finding",
+    "TopicMessages",
+    "filters_on_messages",
+    "static_findings",
+    "worst_first",
+]

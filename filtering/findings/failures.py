@@ -1,0 +1,80 @@
+"""Why expressions fail on messages: which property cannot be read as a number, and what to write instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from filtering.holds import parse
+from filtering.predicate import And, IsNumber, IsPresent, Not, NumberType, Predicate, postorder
+from filtering.sql92 import CompiledExpression
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between)
+_LONGEST = 24
+_DECIMAL = re.compile(r"-?[0-9]+\.[0-9]+")
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The expression fails because ``name`` is there and is no number of the type, where ``predicate`` holds."""
+
+    name: str
+    type: NumberType
+    predicate: Predicate
+
+
+def failure_causes(expression: CompiledExpression) -> list[Cause]:
+    """What may make the evaluation of an expression fail."""
+    fails = expression.error_predicate
+    asked = {(node.name, node.type): None for node in postorder([fails]) if isinstance(node, IsNumber)}
+    return [Cause(name, type_, And((fails, IsPresent(name), Not(IsNumber(name, type_))))) for name, type_ in asked]
+
+
+def remedy(expression: CompiledExpression, cause: Cause, texts: Sequence[str], mostly: bool) -> str:
+    """What the property is where the expression fails, and what to write instead.
+
+    ``texts``: some values of the property in messages on which it fails, at least one. ``mostly``: it fails on most
+    messages of the topic.
+    """
+    name = cause.name
+    decimals = [text for text in texts if parse(NumberType.DOUBLE, text) is not None]
+    if cause.type is NumberType.DOUBLE or 2 * len(decimals) < len(texts):
+        some = next((text for text in texts if text not in decimals and text), "")
+        what = f"{name} is no number there, such as {_quoted(some)}" if some else f"{name} is empty there"
+        instead = (
+            f"compare it with a text, {name} = {_quoted(some)}" if mostly and some else "let producers send numbers"
+        )
+        return f"{what}; {instead}"
+    literals = _integers(expression, name)
+    numbers = [f"{literal}.0" if int(literal) else "0.01 or so instead of 0" for literal in literals]
+    instead = f"write {' and '.join(numbers)}" if literals else "compare it with a decimal"
+    if all(parse(NumberType.LONG, text) is not None for text in decimals):
+        return f"{name} is greater than an int there, such as {_quoted(decimals[0])}; {instead}"
+    plain = next((text for text in decimals if _DECIMAL.fullmatch(text)), None)
+    if plain is not None:
+        return f"{name} is a decimal there, such as {_quoted(plain)}; {instead}"
+    odd = next(text for text in decimals if parse(NumberType.LONG, text) is None)
+    return f"{name} is no plain integer there, such as {_quoted(odd)}; {instead}"
+
+
+def _integers(expression: CompiledExpression, name: str) -> list[str]:
+    """The integers that a property is compared with, without suffixes, in the order of the text."""
+    found: dict[str, None] = {}
+    for node in expression.syntax_tree.find_all(*_COMPARISONS, bfs=False):
+        sides = [side.unnest() for side in node.iter_expressions()]
+        if any(isinstance(side, exp.Column) and side.name == name for side in sides):
+            for side in sides:
+                literal = side.this.unnest() if isinstance(side, exp.Neg) else side
+                if isinstance(literal, exp.Literal) and not literal.is_string:
+                    digits = literal.this.rstrip("lL")
+                    if digits.isdigit():
+                        found["-" * isinstance(side, exp.Neg) + digits] = None
+    return list(found)
+
+
+def _quoted(text: str) -> str:
+    shown = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return "'" + shown.replace("'", "''") + "'"

@@ -1,0 +1,98 @@
+"""What the filters of one topic do with some of its messages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from filtering.delivery import bit_planes
+from filtering.delivery.bit_planes import Words
+from filtering.delivery.message_filter import MessageFilter
+from filtering.findings.failures import failure_causes, remedy
+from filtering.matcher import Matcher
+from filtering.matcher.column import Column
+from filtering.predicate import And, Not, Predicate
+from filtering.sql92 import CompiledExpression
+
+VALUES = 1_000
+"""Messages whose values are looked at to say why an expression fails on them."""
+TAGS_PROPERTY = "TAGS"
+
+
+@dataclass(frozen=True)
+class FilterOnMessages:
+    """``matched`` messages are delivered, on ``failed`` the expression fails, ``collided`` pass by a tag's hash only.
+
+    ``remedies`` say what is wrong where it fails, the most frequent first; ``colliding_tags`` are the tags of the
+    messages that collided (an empty text: they have none), the most frequent first.
+    """
+
+    matched: int
+    failed: int
+    collided: int
+    remedies: Sequence[str] = ()
+    colliding_tags: Sequence[str] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class TopicMessages:
+    """``count`` messages of one topic, with their properties by name (all that a filter reads) and tags codes."""
+
+    count: int
+    properties: Mapping[str, Column]
+    tags_code: pa.Int64Array
+
+    def match(self, predicates: Sequence[Predicate]) -> list[Words]:
+        """Where each predicate holds, as packed bits; ``predicates`` without repetition."""
+        if not predicates:
+            return []
+        return list(Matcher(predicates).match_columns(self.properties, self.count, self.tags_code).bits)
+
+    def texts(self, name: str, bits: Words) -> list[str]:
+        """The values of a property in the first VALUES messages whose bits are set; an empty text: it has none."""
+        column = self.properties.get(name)
+        rows = np.flatnonzero(bit_planes.unpack(bits, self.count))[:VALUES]
+        if column is None:
+            return [""] * len(rows)
+        return [text or "" for text in column.text_of_each().take(pa.array(rows)).to_pylist()]
+
+
+def filters_on_messages(
+    filters: Sequence[MessageFilter], expressions: Sequence[CompiledExpression | None], messages: TopicMessages
+) -> list[FilterOnMessages]:
+    """What each filter does. ``expressions``: the SQL92 expression of each filter, None for tags."""
+    wanted = [
+        (And((each.tags, each.expression, each.client_tags)), each.failure, And((each.tags, Not(each.client_tags))))
+        for each in filters
+    ]
+    distinct = list(dict.fromkeys(predicate for of_filter in wanted for predicate in of_filter))
+    bits = dict(zip(distinct, messages.match(distinct), strict=True))
+    counts = {predicate: int(np.bitwise_count(row).sum()) for predicate, row in bits.items()}
+    found = []
+    for (matched, failed, collided), expression in zip(wanted, expressions, strict=True):
+        remedies: list[str] = []
+        tags: list[str] = []
+        if counts[failed] and expression is not None:
+            remedies = _remedies(expression, messages)
+        if counts[collided]:
+            tags = [tag for tag, _ in Counter(messages.texts(TAGS_PROPERTY, bits[collided])).most_common()]
+        found.append(FilterOnMessages(counts[matched], counts[failed], counts[collided], remedies, tags))
+    return found
+
+
+def _remedies(expression: CompiledExpression, messages: TopicMessages) -> list[str]:
+    causes = failure_causes(expression)
+    bits = messages.match([cause.predicate for cause in causes])
+    counted = sorted(
+        ((int(np.bitwise_count(row).sum()), cause, row) for cause, row in zip(causes, bits, strict=True)),
+        key=lambda each: -each[0],
+    )
+    return [
+        remedy(expression, cause, messages.texts(cause.name, row), 2 * count > messages.count)
+        for count, cause, row in counted
+        if count
+    ]

@@ -1,0 +1,79 @@
+"""Findings that need no message: the subscriptions alone show them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from filtering.findings.finding import ERROR, INFO, WARN, Finding
+from filtering.predicate import FALSE, TRUE, Predicate, TextIn
+from filtering.subscription_data import SUB_ALL, is_tag_type
+from filtering.subscriptions.history import SubscriptionRow
+
+NAMED = 3
+"""Groups that a line names; the others are counted."""
+TAGS_PROPERTY = "TAGS"
+_NEVER = frozenset({"never-true", "always-false", "always-null"})
+_MISREAD = frozenset({"ignored-input", "not-binds-tightly", "negated-property", "impossible-tag"})
+
+
+def static_findings(in_force: Iterable[SubscriptionRow]) -> list[Finding]:
+    """The findings of subscriptions that are in force at one instant, in their order."""
+    rows = list(in_force)
+    return [*(finding for row in rows for finding in _of_row(row)), *_equivalent(rows)]
+
+
+def delivers(row: SubscriptionRow) -> Predicate | None:
+    """Where a subscription delivers a message, as one predicate over its properties; None where it does not compile.
+
+    A tag subscription delivers where the client's comparison of tags holds: the broker's hashes then match, too.
+    """
+    if row.compile_error is not None:
+        return None
+    if not is_tag_type(row.expression_type):
+        return row.compiled.expression.predicate if row.compiled.expression is not None else None
+    if row.class_filter_mode or row.expression in (None, "", SUB_ALL):
+        return TRUE
+    return TextIn(TAGS_PROPERTY, frozenset(row.tags_set)) if row.tags_set else FALSE
+
+
+def _of_row(row: SubscriptionRow) -> Iterator[Finding]:
+    def finding(severity: str, code: str, text: str) -> Finding:
+        return Finding(severity, row.consumer_group, row.topic, code, text)
+
+    if row.compile_error is not None:
+        yield finding(ERROR, "does-not-compile", " ".join(row.compile_error.split()))
+    elif is_tag_type(row.expression_type):
+        if delivers(row) is FALSE:
+            yield finding(ERROR, "never-matches", "the list has no tag: no message matches; write tags, or * for all")
+        elif row.expression != SUB_ALL and SUB_ALL in (row.tags_set or ()):
+            yield finding(WARN, "literal-star", "* among tags is the tag named *, not every tag; write * alone for all")
+    elif row.compiled.expression is not None:
+        for each in row.compiled.expression.findings:
+            severity = ERROR if each.code in _NEVER else WARN if each.code in _MISREAD else INFO
+            if each.code in ("always-true", "bare-property"):
+                severity = WARN
+            yield finding(severity, each.code, f"{each.sentence} {each.suggestion}")
+
+
+def _equivalent(rows: Iterable[SubscriptionRow]) -> Iterator[Finding]:
+    """Groups that get the same messages. A topic's groups that get everything, or nothing, are not listed."""
+    alike: defaultdict[tuple[str, Predicate], list[SubscriptionRow]] = defaultdict(list)
+    for row in rows:
+        predicate = delivers(row)
+        if predicate not in (None, TRUE, FALSE):
+            alike[row.topic, predicate].append(row)
+    for same in alike.values():
+        first, *others = same
+        if others:
+            named = ", ".join(row.consumer_group for row in others[:NAMED])
+            more = f" and {len(others) - NAMED:,} more groups" if len(others) > NAMED else ""
+            texts = {" ".join((row.expression or "").split()) for row in same}
+            written = "" if len(texts) == 1 else ", though their filters are written differently"
+            yield Finding(
+                INFO,
+                first.consumer_group,
+                first.topic,
+                "equivalent-groups",
+                f"gets the same messages as {named}{more}{written}",
+            )

@@ -1,0 +1,98 @@
+"""lint: what is wrong with subscriptions: those of a file, of a warehouse, or of a file on a warehouse's messages."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jobs.cli import application, options
+from jobs.cli.application import Parser, input_file
+from jobs.cli.exit_code import CheckFailed
+from schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from filtering.broker_config import BrokerConfig
+    from filtering.findings import Finding
+    from filtering.subscriptions.events import SubscriptionEvent
+    from filtering.subscriptions.history import SubscriptionRow
+
+EXAMPLES = (
+    "--subscriptions subscriptions.yaml",
+    "--warehouse /data/mqsieve",
+    "--subscriptions subscriptions.yaml --warehouse /data/mqsieve --fail-on warn",
+)
+FAIL_ON = ("error", "warn")
+
+
+def parser() -> Parser:
+    parser = Parser("lint", __doc__, EXAMPLES)
+    parser.add_argument("--warehouse", metavar="DIR", help="folder of the tables, or catalog.schema")
+    parser.add_argument("--broker", metavar="NAME", help="brokerName, where the warehouse holds several brokers")
+    parser.add_argument(
+        "--subscriptions",
+        type=input_file,
+        action="append",
+        metavar="FILE",
+        help=f"{options.SUBSCRIPTIONS_HELP}; default: those in force in the warehouse",
+    )
+    parser.add_argument("--fail-on", choices=FAIL_ON, help="exit 3 where a finding is at least that bad")
+    options.add_json(parser)
+    return parser
+
+
+def main(arguments: list[str]) -> None:
+    chosen = parser().parse_args(arguments)
+    if chosen.warehouse is None and not chosen.subscriptions:
+        raise UsageError("lint needs --subscriptions FILE, --warehouse DIR, or both")
+    from jobs.cli.findings import as_json, print_findings
+
+    found = _findings(chosen)
+    if chosen.json:
+        print(as_json(found))
+    else:
+        print_findings(found)
+    if chosen.fail_on is not None:
+        severities = FAIL_ON[: FAIL_ON.index(chosen.fail_on) + 1]
+        bad = [each for each in found if each.severity in severities]
+        if bad:
+            raise CheckFailed(f"{len(bad):,} findings are {' or '.join(severities)}")
+
+
+def _findings(chosen: argparse.Namespace) -> list[Finding]:
+    """The findings, the worst first."""
+    from filtering.findings import static_findings, worst_first
+
+    file = options.subscriptions_of(chosen.subscriptions)
+    if file is None:
+        from schemas.answers.findings import findings
+
+        return findings(options.facts_of(chosen), options.session_of())
+    rejected = [_rejected(file.name, each.line, each.reason) for each in file.events.rejected]
+    if chosen.warehouse is None:
+        from filtering.broker_config import BrokerConfig
+
+        return worst_first([*rejected, *static_findings(_last_rows(file.events.events, BrokerConfig()))])
+    from schemas.answers.findings import findings_of_rows
+
+    facts = options.facts_of(chosen)
+    return worst_first([*rejected, *findings_of_rows(facts, _last_rows(file.events.events, facts.broker))])
+
+
+def _rejected(file: str, line: int, reason: str) -> Finding:
+    from filtering.findings import Finding
+
+    return Finding("error", "", "", "invalid-subscription", f"{file}, line {line}: {reason}")
+
+
+def _last_rows(events: Sequence[SubscriptionEvent], broker: BrokerConfig) -> list[SubscriptionRow]:
+    """What is in force after all events of a file."""
+    from filtering.subscriptions.history import subscription_history
+    from filtering.subscriptions.in_force import in_force_at
+
+    last = max((event.at for event in events), default=0)
+    return in_force_at(subscription_history(events, broker), last)
+
+
+if __name__ == "__main__":
+    application.run(main)

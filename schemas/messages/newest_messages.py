@@ -1,0 +1,82 @@
+"""The newest messages of topics, read back as filters need them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY
+from filtering.findings import TopicMessages
+from filtering.tags_code import tags_codes
+from schemas.commitlog import COMMITLOG
+from schemas.delta.warehouse import Warehouse
+from schemas.messages.columns import Int64s, Messages, concat
+from schemas.messages.stored_messages import read_messages
+from schemas.storage import Storage
+
+MOST = 1 << 16
+"""Messages of a topic that are looked at, the newest."""
+MOST_READ = 1 << 20
+"""Messages of all topics after which no older ones are read."""
+TAGS = "TAGS"
+
+
+def newest_messages(
+    warehouse: Warehouse, broker_name: str, properties: Mapping[str, Sequence[str]]
+) -> dict[str, TopicMessages]:
+    """The newest messages with an entry of some topics, at most MOST each; topics without any are left out.
+
+    ``properties``: by topic, the message properties that are needed. At most about MOST_READ messages are read, so that
+    this takes as long for a large warehouse as for a small one.
+    """
+    names = {name for of_topic in properties.values() for name in of_topic}
+    parts = _read(warehouse, broker_name, set(properties), names)
+    if not parts:
+        return {}
+    messages = concat(parts)
+    with_entry = ~np.isin(messages.sys_flag & TRANSACTION_FLAGS, WITHOUT_ENTRY)
+    found = {}
+    for topic in properties:
+        rows = np.flatnonzero(messages.of_topic(topic) & with_entry)[-MOST:]
+        if len(rows):
+            found[topic] = _of_topic(messages, rows, properties[topic])
+    return found
+
+
+def _read(warehouse: Warehouse, broker_name: str, topics: Collection[str], names: Collection[str]) -> list[Messages]:
+    """The messages of some topics in the newest row groups, in the order of the log."""
+    storage = warehouse.log(COMMITLOG).storage
+    files = sorted(warehouse.files(COMMITLOG, broker_name), key=lambda file: -file.greatest["commitlog_offset"])
+    counts: Counter[str] = Counter()
+    parts: list[Messages] = []
+    seen = 0
+    for file in files:
+        for offsets, rows in reversed(_row_groups(storage, file.path)):
+            if seen >= MOST_READ or all(counts[topic] >= MOST for topic in topics):
+                return parts[::-1]
+            for part in read_messages(storage, [file.path], offsets, topics, names):
+                counts.update({topic: int(part.of_topic(topic).sum()) for topic in part.topics})
+                parts.append(part)
+            seen += rows
+    return parts[::-1]
+
+
+def _row_groups(storage: Storage, path: str) -> list[tuple[tuple[int, int], int]]:
+    """The physical offsets (the second exclusive) and the rows of each row group of a file of commitlog."""
+    with storage.file_system.open_input_file(path) as source:
+        metadata = pq.ParquetFile(source).metadata
+    column = metadata.schema.names.index("commitlog_offset")
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    bounds = [group.column(column).statistics for group in groups]
+    return [((of.min, of.max + 1), group.num_rows) for of, group in zip(bounds, groups, strict=True)]
+
+
+def _of_topic(messages: Messages, rows: Int64s, names: Sequence[str]) -> TopicMessages:
+    found = {name: messages.property(name, rows) for name in {*names, TAGS}}
+    tags = messages.named[TAGS].take(pa.array(rows))
+    columns = {name: column for name, column in found.items() if column is not None}
+    return TopicMessages(len(rows), columns, tags_codes(tags))

@@ -1,0 +1,70 @@
+"""Which properties the messages of a topic have."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from schemas.commitlog import COMMITLOG, NAMED_PROPERTIES, SLOTS
+from schemas.delta.warehouse import Warehouse
+from schemas.messages.stored_messages import shapes_of
+from schemas.rocketmq_store.property_columns import parse
+
+
+def property_names(warehouse: Warehouse, broker_name: str, asked: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
+    """By topic, the names of the properties that messages have, and of those that RocketMQ's clients set.
+
+    ``asked``: by topic, the names that some filter reads. A file lists these for a topic even where no message has
+    them, so their values are looked for until one is found; the other names are taken as listed.
+    """
+    search = _Search({topic: set(names) - set(NAMED_PROPERTIES) for topic, names in asked.items()})
+    storage = warehouse.log(COMMITLOG).storage
+    for file in warehouse.files(COMMITLOG, broker_name):
+        with storage.file_system.open_input_file(file.path) as source:
+            parquet = pq.ParquetFile(source, read_dictionary=["topic", "property_names"])
+            for group in range(parquet.metadata.num_row_groups):
+                if not any(search.missing.values()):
+                    return search.names
+                search.look_into(parquet, group)
+    return search.names
+
+
+@dataclass
+class _Search:
+    """``missing``: by topic, the names that were asked for and not found so far."""
+
+    missing: dict[str, set[str]]
+    names: dict[str, set[str]] = field(default_factory=lambda: defaultdict(lambda: set(NAMED_PROPERTIES)))
+
+    def look_into(self, parquet: pq.ParquetFile, group: int) -> None:
+        rows = parquet.read_row_group(group, ["topic", "property_names", "more_properties"], use_threads=False)
+        shapes, shape_of = shapes_of(rows["topic"].combine_chunks(), rows["property_names"].combine_chunks())
+        for number, shape in enumerate(shapes):
+            missing = self.missing.get(shape.topic, set())
+            self.names[shape.topic].update(set(filter(None, shape.names)) - missing)
+            for slot, name in enumerate(shape.names):
+                if name in missing and _has_value(parquet, group, SLOTS[slot], shape_of == number):
+                    self._found(shape.topic, name)
+        others = rows.filter(pc.is_valid(rows["more_properties"]))
+        for topic, text in zip(others["topic"].to_pylist(), others["more_properties"].to_pylist(), strict=True):
+            for name in parse(text):
+                self._found(topic, name)
+
+    def _found(self, topic: str, name: str) -> None:
+        self.names[topic].add(name)
+        self.missing.get(topic, set()).discard(name)
+
+
+def _has_value(parquet: pq.ParquetFile, group: int, column: str, rows: np.ndarray) -> bool:
+    """Whether some of the rows of a row group have a value in a column."""
+    metadata = parquet.metadata
+    statistics = metadata.row_group(group).column(metadata.schema.names.index(column)).statistics
+    if statistics is not None and statistics.null_count == len(rows):
+        return False
+    values = parquet.read_row_group(group, [column], use_threads=False)[column]
+    return bool(np.any(values.is_valid().to_numpy() & rows))

@@ -1,0 +1,116 @@
+"""The job lint: every finding has a subscription that triggers it, and one beside it that does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs import lint, nightly
+from schemas.answers.facts import open_facts
+from schemas.answers.findings import findings
+from schemas.delta.warehouse import Warehouse
+from tests.broker_log import FIRST_TIME, BrokerLog
+from tests.captures import rows
+from tests.nights import commands
+from tests.nights.commands import Ended
+
+Replayed = Callable[[str], Warehouse]
+Run = Callable[..., Ended]
+CONF = "enablePropertyFilter=true\nenableCalcFilterBitMap=true\nenableConsumeQueueExt=true\n"
+SQL92 = {
+    "fails": "price > 50", "fails_not": "price > 50.0", "typo": "pricee > 50.0", "typo_not": "price > 51.0",
+    "bare": "flag", "all": "price > 1.0", "never": "region = 'mars'", "int_is_fine": "weight > 5", "left": "n > 5",
+    "same_1": "TAGS = 'C'",
+}  # fmt: skip
+TAG = {"collides": "Aa", "collides_not": "BB", "same_2": "C", "elsewhere": "*"}
+EXPECTED = {
+    ("fails", "fails"): ("error", 60, 60),
+    ("typo", "unknown-property"): ("error", 0, 0),
+    ("bare", "never-true"): ("error", 0, 0),
+    ("bare", "bare-property"): ("warn", 0, 0),
+    ("elsewhere", "topic-without-messages"): ("error", 0, 0),
+    ("all", "matches-all"): ("info", 60, 60),
+    ("never", "never-matched"): ("warn", 0, 60),
+    ("collides", "hash-collision"): ("warn", 20, 60),
+    ("same_1", "equivalent-groups"): ("info", 0, 0),
+    ("left", "dead-filter"): ("info", 30, 30),
+    ("clients", "inconsistent-clients"): ("error", 20, 20),
+}
+
+
+def _register(group: str, expression: str, type_: str, topic: str = "T") -> dict[str, Any]:
+    of_group = {"at": FIRST_TIME - 1, "op": "register", "group": group, "consume_from": "first"}
+    return of_group | {"topic": topic, "type": type_, "expression": expression}
+
+
+def _heartbeat(client: str, version: int, expression: str) -> dict[str, Any]:
+    subscription = {"topic": "T", "expression": expression, "sub_version": version}
+    of_client = {"at": FIRST_TIME - 1, "op": "heartbeat", "group": "clients", "client_id": client}
+    return of_client | {"subscriptions": [subscription]}
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a warehouse ``w`` with 60 messages, and of its subscription events."""
+    folder = tmp_path_factory.mktemp("lint")
+    log = BrokerLog()
+    for tag, price, weight in (("BB", "55.50", "7"), ("C", "12.50", "7"), ("D", "55.50", "3")):
+        log.append(20, price=price, weight=weight, region="earth", flag="true", TAGS=tag)
+    log.write(folder / "store")
+    half = FIRST_TIME + 29_500
+    events = [_register(group, text, "SQL92") for group, text in SQL92.items()]
+    events += [_register(group, text, "TAG", "U" if group == "elsewhere" else "T") for group, text in TAG.items()]
+    events += [_heartbeat("a@1", 1, "C"), _heartbeat("b@2", 2, "D")]
+    events += [{"at": half, "op": "unregister", "group": "left"}]
+    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    (folder / "broker.conf").write_text(CONF)
+    nightly.main(commands.night(folder / "w", folder / "store", folder / "events.jsonl", folder / "broker.conf"))
+    return folder
+
+
+def test_every_finding_has_its_numbers_and_no_other_group_has_one(night: Path) -> None:
+    found = findings(open_facts(Warehouse.at(str(night / "w"))))
+    assert {(each.consumer_group, each.code): (each.severity, each.messages, each.of) for each in found} == EXPECTED
+    texts = {(each.consumer_group, each.code): each.text for each in found}
+    assert (
+        texts["fails", "fails"]
+        == "60 of 60 messages (100%) fail: price is a decimal there, such as '55.50'; write 50.0"
+    )
+    assert texts["typo", "unknown-property"] == "no message has pricee; did you mean price?"
+    assert texts["collides", "hash-collision"].startswith("shares a hash with BB: 20 of 60 messages (33%) are returned")
+
+
+def test_the_exit_code_is_what_fail_on_asks_for(night: Path, run: Run) -> None:
+    given = ("--warehouse", night / "w")
+    assert run(lint, *given).code == 0
+    assert run(lint, *given, "--fail-on", "error").code == 3
+    fine = night / "fine.yaml"
+    fine.write_text("- {group: g, topic: T, sql: price > 55}\n")
+    assert run(lint, "--subscriptions", fine, "--fail-on", "warn").code == 0
+    ended = run(lint, "--subscriptions", fine, *given, "--fail-on", "warn")
+    assert (ended.code, ended.error) == (3, "mqsieve: 1 findings are error or warn\n")
+    fine.write_text("- {group: g, topic: T, sql: price > 55.0}\n- {group: h}\n")
+    ended = run(lint, "--subscriptions", fine, "--fail-on", "error")
+    assert (ended.code, "fine.yaml, line 2: topic: is missing" in ended.out) == (3, True)
+    assert run(lint).code == 2
+
+
+def test_json_has_all_fields(night: Path, run: Run) -> None:
+    made = json.loads(run(lint, "--warehouse", night / "w", "--json").out)["findings"]
+    assert len(made) == len(EXPECTED)
+    assert made[0].keys() == {"severity", "consumer_group", "topic", "code", "text", "messages", "of"}
+
+
+def test_shares_on_a_capture_are_those_that_the_broker_had(replayed: Replayed) -> None:
+    found = findings(open_facts(replayed("dev")))
+    collided = {
+        each.consumer_group: each.messages for each in found if (each.code, each.topic) == ("hash-collision", "TagLab")
+    }
+    for row in rows("dev", "delivered"):
+        if row["topic"] == "TagLab" and row["type"] == "TAG":
+            assert collided.get(row["group"], 0) == row["brokerCount"] - row["clientCount"]
+    assert collided["cg_tag_Aa_only"] == 310

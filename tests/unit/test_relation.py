@@ -1,0 +1,167 @@
+"""How two filters relate: what is claimed holds on every message, and the shown messages tell the filters apart."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from filtering import sql92
+from filtering.holds import holds
+from filtering.predicate import FALSE, TRUE, Predicate, TextIn
+from filtering.relation import Kind, Trait, common_traits, relation, satisfying
+from tests.depth import examples
+from tests.unit.matcher import random_work
+from tests.unit.sql92.generator import NAMES, VALUES, Generator
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind"),
+    [
+        ("a = 'x' AND b = 'y'", "b = 'y' AND a = 'x'", Kind.EQUIVALENT),
+        ("a > 5 OR a <= 5", "a < 7 OR a >= 7", Kind.EQUIVALENT),
+        ("a STARTSWITH 'xy'", "a STARTSWITH 'xy' AND a CONTAINS 'y'", Kind.EQUIVALENT),
+        ("a > 5", "a > 3", Kind.WIDER),
+        ("region = 'x' AND price > 50.0", "price > 50.0", Kind.WIDER),
+        ("price > 50", "price > 50.0", Kind.WIDER),
+        ("price > 50.0", "price > 60.0 AND region IN ('x', 'y')", Kind.NARROWER),
+        ("a IS NULL", "b IS NULL", Kind.OVERLAPPING),
+        ("a = 'x'", "a IN ('y', 'z')", Kind.DISJOINT),
+        ("a > 5", "a < 5", Kind.DISJOINT),
+        ("a = b", "a <> b", Kind.DISJOINT),
+        ("a > b", "a > c", Kind.OVERLAPPING),
+        ("level > 3 AND color <> 'blue'", "level > 2", Kind.WIDER),
+        ("level > 2", "level > 3 OR color = 'blue'", Kind.OVERLAPPING),
+    ],
+)
+def test_relation(old: str, new: str, kind: Kind) -> None:
+    before, after = sql92.compile(old).predicate, sql92.compile(new).predicate
+    found = relation(before, after)
+    assert found.kind is kind
+    check_messages(found, before, after)
+    mirrored = {Kind.WIDER: Kind.NARROWER, Kind.NARROWER: Kind.WIDER}.get(kind, kind)
+    assert relation(after, before).kind is mirrored
+
+
+def test_integers_in_other_digits_are_told_apart_from_what_people_write() -> None:
+    found = relation(sql92.compile("price > 50").predicate, sql92.compile("price > 50.0").predicate)
+    assert (found.kind, found.plain_numbers, found.only_new) == (Kind.WIDER, True, {"price": "51.0"})
+    assert not relation(sql92.compile("price > 50.0").predicate, sql92.compile("price > 40.0").predicate).plain_numbers
+
+
+def test_tags_and_expressions_are_compared() -> None:
+    assert relation(TextIn("TAGS", frozenset({"a"})), sql92.compile("TAGS = 'a'").predicate).kind is Kind.EQUIVALENT
+    assert relation(TRUE, sql92.compile("TAGS = 'a'").predicate).kind is Kind.NARROWER
+    assert relation(sql92.compile("a = 'x'").predicate, FALSE).kind is Kind.NARROWER
+
+
+def check_messages(found, old: Predicate, new: Predicate) -> None:
+    """The messages that are shown do what they are shown for."""
+    for message, expected in (
+        (found.only_old, (True, False)),
+        (found.only_new, (False, True)),
+        (found.both, (True, True)),
+    ):
+        assert message is None or (holds(old, message), holds(new, message)) == expected
+
+
+def check_claim(found, old: Predicate, new: Predicate, message: dict[str, str]) -> None:
+    """What is claimed holds on a message."""
+    has_other_digits = any(c.isdigit() and not c.isascii() for text in message.values() for c in text)
+    if found.plain_numbers and has_other_digits:
+        return
+    before, after = holds(old, message), holds(new, message)
+    match found.kind:
+        case Kind.EQUIVALENT:
+            assert before == after
+        case Kind.WIDER:
+            assert after or not before
+        case Kind.NARROWER:
+            assert before or not after
+        case Kind.DISJOINT:
+            assert not (before and after)
+
+
+def pair_of(random: Random) -> tuple[Predicate, Predicate]:
+    """Two expressions that often have to do with each other."""
+
+    def compiled(text: str) -> sql92.CompiledExpression | None:
+        try:
+            return sql92.compile(text)
+        except sql92.InvalidExpression:
+            return None
+
+    generator = Generator(random.randrange(2**32))
+    texts = [generator.expression() for _ in range(3)]
+    first, second, third = (f"({text})" for text in texts)
+    ways = [
+        (first, second),
+        (first, f"{first} AND {second}"),
+        (first, f"{first} OR {second}"),
+        (f"{first} AND {second}", f"{second} AND {first}"),
+        (f"{first} AND ({second} OR {third})", f"({first} AND {second}) OR ({first} AND {third})"),
+        (first, f"NOT {first}"),
+        (f"{first} OR {second}", f"NOT (NOT {first} AND NOT {second})"),
+    ]
+    pair = [compiled(text) for text in random.choice(ways)]
+    if None in pair:
+        return pair_of(random)
+    return pair[0].predicate, pair[1].predicate
+
+
+def messages_of(random: Random, count: int) -> list[dict[str, str]]:
+    return [{name: random.choice(VALUES) for name in NAMES if random.random() < 0.75} for _ in range(count)]
+
+
+def test_claims_about_500_random_pairs_hold() -> None:
+    random = Random(15)
+    messages = messages_of(random, 60)
+    kinds = []
+    for _ in range(500):
+        old, new = pair_of(random)
+        found = relation(old, new)
+        kinds.append(found.kind)
+        check_messages(found, old, new)
+        for message in messages:
+            check_claim(found, old, new, message)
+    assert set(kinds) == set(Kind)
+    assert kinds.count(Kind.UNKNOWN) < 50
+
+
+@settings(max_examples=examples(30, deep=2_000), deadline=None)
+@given(st.integers(0, 2**32))
+def test_no_claim_is_wrong(seed: int) -> None:
+    random = Random(seed)
+    old, new = pair_of(random)
+    found = relation(old, new)
+    check_messages(found, old, new)
+    for message in messages_of(random, 30):
+        check_claim(found, old, new, message)
+
+
+@settings(max_examples=examples(30, deep=2_000), deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_message_satisfies_and_nothing_else_is_ruled_out(seed: int) -> None:
+    random = Random(seed)
+    predicate = random_work.predicate(random, 2)
+    answer = satisfying(predicate)
+    if isinstance(answer, dict):
+        assert holds(predicate, answer)
+    elif answer.name == "NONE":
+        assert not any(holds(predicate, message) for message in random_work.messages(random, 40))
+
+
+def test_what_messages_have_in_common() -> None:
+    changed = [{"region": "us", "price": str(n), "id": f"m{n}"} for n in range(10, 20)]
+    others = [{"region": "us" if n % 2 else "eu", "price": str(n), "id": f"m{n}", "note": "x"} for n in range(30)]
+    assert common_traits(changed, others) == [
+        Trait("note", (), 1.0, 0.0),
+        Trait("price", ("10", "19"), 1.0, 10 / 30),
+        Trait("region", ("us",), 1.0, 0.5),
+    ]
+    assert [trait.text for trait in common_traits(changed, others)] == [
+        "note is missing", "price is from 10 to 19", "region = 'us'",
+    ]  # fmt: skip
+    assert common_traits([], others) == []
