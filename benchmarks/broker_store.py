@@ -3,7 +3,7 @@
 Messages have the properties of :mod:`benchmarks.workload`, TAGS and UNIQ_KEY. They go round the topics, and in each
 topic round the queues. Most bodies are JSON of 20 to 90 bytes; one in 300 has thousands of bytes, three quarters of
 these compressed. Segments are preallocated at their full size. The same seed gives the same messages, so a log is the
-beginning of any longer one that is appended to in the same steps.
+beginning of any longer one, if both grow by multiples of MESSAGES_AT_ONCE.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QUEUES = 8
 SEGMENT = 1 << 30
 FIRST_STORE_TIMESTAMP = 1_790_000_000_000
 MESSAGES_A_MILLISECOND = 10
-MESSAGES_AT_ONCE = 50_000
+MESSAGES_AT_ONCE = 10_000
 LARGE_BODIES = 64
 LARGE_ONE_IN = 300
 TAGS = ["created", "paid", "shipped", "cancelled", "refunded"]
@@ -52,8 +52,9 @@ class StoreWriter:
     def __init__(self, folder: Path, segment: int = SEGMENT, topics: Sequence[str] = TOPICS, seed: int = 1) -> None:
         self.messages = 0
         self.size = 0
-        self._folder, self._segment, self._topics, self._seed = folder / "commitlog", segment, topics, seed
-        self._folder.mkdir(parents=True)
+        self.folder = folder / "commitlog"
+        self._segment, self._topics, self._seed = segment, topics, seed
+        self.folder.mkdir(parents=True)
         self._bodies = _Bodies(seed)
 
     def append(self, count: int) -> None:
@@ -102,7 +103,7 @@ class StoreWriter:
                     self.size = end
 
     def _open(self, offset: int):  # type: ignore[no-untyped-def]
-        path = self._folder / f"{offset // self._segment * self._segment:020d}"
+        path = self.folder / f"{offset // self._segment * self._segment:020d}"
         if not path.exists():
             with path.open("wb") as file:
                 file.truncate(self._segment)
