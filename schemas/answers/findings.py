@@ -18,6 +18,7 @@ from filtering.findings import (
     worst_first,
 )
 from filtering.predicate import TRUE, postorder
+from filtering.sql92.syntax.nodes import named_properties
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX

@@ -145,18 +145,4 @@ def scan(segment: Segment, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Records |
     The filler at the end of a full file, and the zeros after the last record of another, are no damage.
     After damage the walk goes on at the next record that knows its own offset.
     """
-    yield from Walk(segment, segment.offset, segment.end, data_end(segment), chunk_bytes=chunk_bytes)
-
-
-def data_end(segment: Segment) -> int:
-    """The physical offset after the last byte of a segment that is not zero."""
-    with segment.open() as file:
-        end = file.size
-        while end > 0:
-            begin = (end - 1) // DAMAGE_BYTES * DAMAGE_BYTES
-            data = file.read(begin, end - begin)
-            words = data[: len(data) // 8 * 8].view(np.uint64)
-            if words.any() or data[len(words) * 8 :].any():
-                return segment.offset + begin + int(np.flatnonzero(data)[-1]) + 1
-            end = begin
-    return segment.offset
+    yield from Walk(segment, segment.offset, segment.end, segment.data_end, chunk_bytes=chunk_bytes)
