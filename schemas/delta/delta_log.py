@@ -18,7 +18,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from schemas.delta.data_files import DataFile
 from schemas.delta.table import Table
-from schemas.errors import UsageError
+from schemas.errors import UsageError, WarehouseBusy
 from schemas.storage import Storage
 
 RUN_KEY = "mqsieve.run"
@@ -140,9 +140,14 @@ class DeltaLog:
         broker_name: str | None,
         run: str,
     ) -> None:
-        """Adds and removes files in one commit; the new ones are the broker's where the table is cut by broker."""
+        """Adds and removes files in one commit; the new ones are the broker's where the table is cut by broker.
+
+        Raises WarehouseBusy where another program changed the table meanwhile. The commit does not count then: the
+        next run takes it back.
+        """
         if not self.exists:
             self.create()
+        version = self.version
         partition = {"broker_name": broker_name} if self.table.partition_by else {}
         now = int(time.time() * 1000)
         actions: list[AddAction | RemoveAction] = [
@@ -159,6 +164,14 @@ class DeltaLog:
             commit_properties=CommitProperties(custom_metadata={RUN_KEY: run}),
         )
         self._forget()
+        # Delta lets a commit follow one that removed the same files: their rows would be in the table twice.
+        if self.version != version + 1:
+            raise WarehouseBusy(f"another program changed {self.table.name} meanwhile: run the same command again")
+        if self.missing_files():
+            raise WarehouseBusy(
+                f"another program removed files of {self.table.name} that were just written (VACUUM without a "
+                "retention?): run the same command again"
+            )
 
     def restore(self, version: int, run: str) -> None:
         """Makes the table what it was at a version, in a new commit."""

@@ -76,25 +76,33 @@ class Segment:
     @contextmanager
     def open(self) -> Iterator[SegmentBytes]:
         with self.storage.file_system.open_input_file(self.path) as file:
-            yield SegmentBytes(file, self.size)
+            yield SegmentBytes(file, self.size, self.path)
 
 
 class SegmentBytes:
     """The bytes of an open segment file, read in pieces.
 
     Nothing is mapped into memory: a mapped file that another process cuts short kills the process that reads it.
-    A file that has become shorter reads as if it ended in zeros.
     """
 
-    def __init__(self, file: pa.NativeFile, size: int) -> None:
+    def __init__(self, file: pa.NativeFile, size: int, name: str) -> None:
         self._file = file
+        self._name = name
         self.size = size
 
     def read(self, position: int, length: int) -> NDArray[np.uint8]:
-        """``length`` bytes from ``position`` on, fewer at the end of the file; SLACK more can be read after them."""
+        """``length`` bytes from ``position`` on, fewer at the end of the file; SLACK more can be read after them.
+
+        Raises CommitLogError where the file has become shorter since it was listed.
+        """
         length = max(0, min(length, self.size - position))
         wanted = length + SLACK
         data = self._file.read_at(wanted, position)
+        if len(data) < length:
+            raise CommitLogError(
+                f"{self._name} became shorter while it was read: let the copy of the store end, and run the same "
+                "command again"
+            )
         if len(data) < wanted:
             data = bytes(data).ljust(wanted, b"\0")
         return np.frombuffer(data, np.uint8)[:length]
