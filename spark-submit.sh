@@ -45,7 +45,7 @@ check_job "$job"
 
 job_options=()
 spark_options=()
-jars= py_files= master= properties_file= level=fatal
+jars='' py_files='' master='' properties_file='' level=fatal
 while [ $# -gt 0 ]; do
   case $job:$1 in
     test:* | python:* | bench:*) job_options+=("$1"); shift; continue ;;

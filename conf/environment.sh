@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # What spark-submit.sh runs in: the virtual environment .venv, and Spark. Sets venv, cache and SPARK_HOME.
-venv=$root/.venv
+venv=${root:?}/.venv
 cache=$root/.cache
 
 stop() {

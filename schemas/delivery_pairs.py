@@ -7,19 +7,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from schemas.delta.table import column
 
 PAIRS = pa.schema(
     [
-        ("consumer_group", pa.string()),
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("queue_offset", pa.int64()),
-        ("commitlog_offset", pa.int64()),
-        ("outcome", pa.string()),
-        ("available_at", pa.int64()),
-        ("subscription_from", pa.int64()),
-        ("run", pa.string()),
+        column("consumer_group", pa.string()),
+        column("topic", pa.string()),
+        column("queue_id", pa.int32()),
+        column("queue_offset", pa.int64()),
+        column("commitlog_offset", pa.int64()),
+        column("outcome", pa.string(), "DELIVERED, DROPPED_BY_CLIENT or DROPPED_BY_HOOK"),
+        column("available_at", pa.int64(), "when the group could first pull the message"),
+        column("subscription_from", pa.int64(), "valid_from of the subscription that filtered it"),
+        column("run", pa.string(), "the run that decided the delivery"),
     ]
 )
 """The columns of :func:`schemas.deliveries.read`, without broker_name."""
@@ -47,14 +50,12 @@ def _pairs(block: dict[str, pa.Scalar], groups: Collection[str] | None) -> pa.Re
     messages = block["messages"].as_py()
     received: list[NDArray[np.int64]] = []
     columns: dict[str, list[Any]] = {"consumer_group": [], "outcome": [], "subscription_from": [], "available_at": []}
-    for match in block["matches"]:
+    for match in _matches_of(block["matches"].values, groups):
         recipients = [
             recipient
             for recipient in match["recipients"].as_py()
             if groups is None or recipient["consumer_group"] in groups
         ]
-        if not recipients:
-            continue
         positions = positions_of(match, messages)
         for recipient in recipients:
             received.append(positions)
@@ -73,6 +74,15 @@ def _pairs(block: dict[str, pa.Scalar], groups: Collection[str] | None) -> pa.Re
     values = {name: array.take(recipient_of_pair) for name, array in by_recipient.items()}
     values |= {name: block[name].values.take(index) for name in ("queue_id", "queue_offset", "commitlog_offset")}
     stored = block["store_timestamp"].values.take(index)
-    values["available_at"] = pa.compute.coalesce(values["available_at"], stored)
+    values["available_at"] = pc.coalesce(values["available_at"], stored)
     values |= {name: pa.repeat(block[name].as_py(), len(at)) for name in ("topic", "run")}
     return pa.RecordBatch.from_arrays([values[name] for name in PAIRS.names], schema=PAIRS)
+
+
+def _matches_of(matches: pa.StructArray, groups: Collection[str] | None) -> pa.StructArray:
+    """The matches of a block that some of the groups received."""
+    if groups is None:
+        return matches
+    recipients = matches.field("recipients")
+    wanted = pc.is_in(recipients.flatten().field("consumer_group"), value_set=pa.array(list(groups), pa.string()))
+    return matches.take(pc.unique(pc.list_parent_indices(recipients).filter(wanted)))

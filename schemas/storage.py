@@ -65,6 +65,11 @@ class Storage:
         selector = fs.FileSelector(folder, allow_not_found=True, recursive=recursive)
         return [info for info in self.file_system.get_file_info(selector) if info.type == fs.FileType.File]
 
+    def clear(self) -> None:
+        """Removes all files in the folder."""
+        for file in self.files(recursive=True):
+            self.file_system.delete_file(file.path)
+
     def read(self, path: str) -> bytes | None:
         """The content of a file, None where there is no such file."""
         if self.file_system.get_file_info([path])[0].type != fs.FileType.File:

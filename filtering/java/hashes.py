@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from numba import njit
-
-Array = npt.NDArray[Any]
 
 
 def string_hashes(texts: pa.StringArray) -> npt.NDArray[np.int32]:
@@ -17,42 +12,11 @@ def string_hashes(texts: pa.StringArray) -> npt.NDArray[np.int32]:
     hashes = np.zeros(len(texts), np.int32)
     _, offsets, data = texts.buffers()
     if len(texts) and data is not None:
+        # Numba takes longer to import than most questions to answer.
+        from filtering.java.hash_loop import hash_texts
+
         bounds = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
-        _hash(np.frombuffer(data, np.uint8), bounds, hashes)
+        hash_texts(np.frombuffer(data, np.uint8), bounds, hashes)
         if texts.null_count:
             hashes[texts.is_null().to_numpy(zero_copy_only=False)] = 0
     return hashes
-
-
-@njit(cache=True)
-def _hash(data: Array, bounds: Array, hashes: Array) -> None:
-    """``data`` is UTF-8: a character of one to three bytes is one unit of UTF-16, one of four bytes is two."""
-    for row in range(len(hashes)):
-        value = np.uint32(0)
-        at, end = bounds[row], bounds[row + 1]
-        while at < end:
-            first = np.uint32(data[at])
-            if first < 0x80:
-                unit = first
-                at += 1
-            elif first < 0xE0:
-                unit = (first & np.uint32(0x1F)) << np.uint32(6) | _rest(data, at + 1)
-                at += 2
-            elif first < 0xF0:
-                unit = (first & np.uint32(0x0F)) << np.uint32(12) | _rest(data, at + 1) << np.uint32(6)
-                unit |= _rest(data, at + 2)
-                at += 3
-            else:
-                point = (first & np.uint32(0x07)) << np.uint32(18) | _rest(data, at + 1) << np.uint32(12)
-                point |= _rest(data, at + 2) << np.uint32(6) | _rest(data, at + 3)
-                point -= np.uint32(0x10000)
-                value = np.uint32(value * np.uint32(31)) + (np.uint32(0xD800) | point >> np.uint32(10))
-                unit = np.uint32(0xDC00) | (point & np.uint32(0x3FF))
-                at += 4
-            value = np.uint32(np.uint32(value * np.uint32(31)) + unit)
-        hashes[row] = np.int32(value)
-
-
-@njit(cache=True)
-def _rest(data: Array, at: int) -> np.uint32:
-    return np.uint32(data[at]) & np.uint32(0x3F)

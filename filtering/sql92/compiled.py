@@ -9,14 +9,14 @@ from sqlglot import exp
 
 from filtering.predicate import Predicate
 from filtering.sql92.errors import InvalidExpression
-from filtering.sql92.evaluate import evaluate
-from filtering.sql92.grammar import parse
-from filtering.sql92.lexer import tokenize
 from filtering.sql92.linter import Finding, lint
-from filtering.sql92.lowering import Lowering
-from filtering.sql92.outcome import Outcome
-from filtering.sql92.spark_leaves import Column
-from filtering.sql92.spark_sql import spark_sql
+from filtering.sql92.lowering.lowering import Lowering
+from filtering.sql92.lowering.outcome import Outcome
+from filtering.sql92.reference import evaluate
+from filtering.sql92.spark_sql.leaves import Column
+from filtering.sql92.spark_sql.predicate import spark_sql
+from filtering.sql92.syntax.parser import parse
+from filtering.sql92.syntax.tokens import tokenize
 
 
 class CompiledExpression:

@@ -9,8 +9,8 @@ from sqlglot import exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.tokenizer_core import Token
 
-from filtering.sql92.grammar import parse
-from filtering.sql92.lexer import tokenize
+from filtering.sql92.syntax.parser import parse
+from filtering.sql92.syntax.tokens import tokenize
 
 
 class RocketMQ(Dialect):

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from filtering.predicate import FALSE, TRUE, NumberType, Predicate
-from filtering.sql92.checks import compare
-from filtering.sql92.nodes import NotFound, Number, inside
-from filtering.sql92.operands import Property, Value, operand
-from filtering.sql92.outcome import Outcome
+from filtering.sql92.lowering.operands import Property, Value, operand
+from filtering.sql92.lowering.outcome import Outcome
+from filtering.sql92.syntax.checks import compare
+from filtering.sql92.syntax.nodes import NotFound, Number, inside
 
 # Words that name amounts rather than counts.
 _DECIMAL = re.compile(

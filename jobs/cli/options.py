@@ -38,7 +38,7 @@ def add_answer(parser: Parser) -> None:
     parser.add_argument("--broker", metavar="NAME", help="brokerName, where the warehouse holds several brokers")
 
 
-def add_json(parser: Parser) -> None:
+def add_json(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--json", action="store_true", help="answer as JSON (docs/JSON.md)")
 
 

@@ -43,6 +43,17 @@ def time(milliseconds: int | None) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")[:-6]
 
 
+def age(milliseconds: int) -> str:
+    """``2 h 14 min``: a span of time in its two greatest units."""
+    seconds = milliseconds // 1000
+    parts: list[str] = []
+    for unit, width in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        number, seconds = divmod(seconds, width)
+        if number or parts:
+            parts.append(f"{number} {unit}")
+    return " ".join(part for part in parts[:2] if not part.startswith("0 ")) or "0 s"
+
+
 def print_table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, indent: str = "", last_is_text: bool = False
 ) -> None:

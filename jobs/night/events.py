@@ -27,11 +27,6 @@ class NightEvents:
     new: tuple[SubscriptionEvent, ...]
     late_from: int | None = None
 
-    @property
-    def is_corrected(self) -> bool:
-        """Whether an event that an earlier night applied is gone."""
-        return self.late_from is not None
-
 
 def merge_events(
     applied: Sequence[SubscriptionEvent],

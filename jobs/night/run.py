@@ -68,9 +68,12 @@ class Run:
     expressions: Expressions = field(default_factory=Expressions)
     entries: list[LedgerEntry] = field(default_factory=list)
 
-    def open(self) -> None:
-        """Checks the tables against the ledger, and undoes what an unfinished run committed. Raises UsageError."""
-        self.entries = open_warehouse(self.warehouse)
+    def open(self, redo_all: bool = False) -> None:
+        """Checks the tables against the ledger, and undoes what an unfinished run committed. Raises UsageError.
+
+        ``redo_all``: all nights will run again.
+        """
+        self.entries = open_warehouse(self.warehouse, redo_all)
         if any(entry.job == REPLAY for entry in self.entries):
             raise UsageError(
                 f"{self.warehouse.location} holds a replay, which nights must not add to: give another folder"
@@ -96,6 +99,9 @@ class Run:
         fingerprints = inputs.fingerprints(options)
         if is_nothing_new(state, plan, events, redo_from, fingerprints, broker, options.stages):
             return NightReport(broker, inputs, plan, state, seconds=time.monotonic() - begun)
+        if not self.warehouse.exists(RUN_LEDGER):
+            # An empty ledger tells a first run that died from a warehouse whose ledger was deleted.
+            self.warehouse.log(RUN_LEDGER).create()
         changes = Changes(self.warehouse, broker.name, self._next_run())
         redo = plan_redo(state, plan.cut if plan else None, redo_from, changes)
         state_before = redo.state

@@ -12,6 +12,7 @@ from schemas.commitlog import COMMITLOG, VIEW
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_pairs import PAIRS, pairs_of
 from schemas.delta.delta_log import StoredFile
+from schemas.delta.open_data_file import open_data_file
 from schemas.delta.table import Table
 from schemas.delta.table_rows import filtered, one_of
 from schemas.delta.warehouse import Warehouse
@@ -70,8 +71,7 @@ def _rows(
 ) -> Iterator[pa.Table]:
     if selection.topics is not None and not any(file.may_have("topic", topic, topic) for topic in selection.topics):
         return
-    with warehouse.log(table).storage.file_system.open_input_file(file.path) as source:
-        parquet = pq.ParquetFile(source)
+    with open_data_file(warehouse.log(table).storage, file.path) as parquet:
         for group in range(parquet.metadata.num_row_groups):
             for rows in _readers_view(parquet, group, table, selection, columns):
                 if table.partition_by and "broker_name" in columns:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from filtering.broker_config import BrokerConfig
 from schemas.answers.facts import BrokerFacts
 from schemas.consumequeue import CONSUMEQUEUE
+from schemas.delta.open_data_file import open_data_file
 from schemas.delta.table_rows import sorted_by
 from schemas.errors import UsageError
 from schemas.rocketmq_store.consume_queue import consume_queue_file_size
@@ -57,8 +57,7 @@ def _entries(facts: BrokerFacts) -> Iterator[tuple[str, int, QueueEntries]]:
     files = facts.warehouse.files(CONSUMEQUEUE, facts.name)
     folder = facts.warehouse.log(CONSUMEQUEUE).storage
     for stored in sorted(files, key=lambda file: file.least["commitlog_offset"]):
-        with folder.file_system.open_input_file(stored.path) as source:
-            file = pq.ParquetFile(source)
+        with open_data_file(folder, stored.path) as file:
             for group in range(file.metadata.num_row_groups):
                 yield from _runs(file.read_row_group(group, list(_COLUMNS), use_threads=False))
 

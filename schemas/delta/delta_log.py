@@ -95,19 +95,25 @@ class DeltaLog:
         """-1 where there is no table."""
         return self._table.version() if self.exists else -1
 
+    @property
+    def empty_version(self) -> int:
+        """The version of the table as :meth:`create` leaves it."""
+        return 1 if self.table.constraints else 0
+
     def create(self) -> None:
-        """Makes the table, empty."""
-        self._opened = DeltaTable.create(
-            self.storage.root,
-            self.table.schema,
-            mode="error",
-            partition_by=list(self.table.partition_by),
-            name=self.table.name,
-            description=self.table.comment,
-            configuration=self.table.properties,
-        )
-        if self.table.constraints:
-            self._opened.alter.add_constraint(dict(self.table.constraints))
+        """Makes the table, empty; goes on where a run that made it died in between."""
+        if not self.exists:
+            self._opened = DeltaTable.create(
+                self.storage.root,
+                self.table.schema,
+                mode="error",
+                partition_by=list(self.table.partition_by),
+                name=self.table.name,
+                description=self.table.comment,
+                configuration=self.table.properties,
+            )
+        if self.version < self.empty_version:
+            self._table.alter.add_constraint(dict(self.table.constraints))
 
     @cached_property
     def files(self) -> list[StoredFile]:
@@ -158,6 +164,11 @@ class DeltaLog:
         """Makes the table what it was at a version, in a new commit."""
         self._table.restore(version, commit_properties=CommitProperties(custom_metadata={RUN_KEY: run}))
         self._forget()
+
+    def remove(self) -> None:
+        """Removes the table with all its files."""
+        self.storage.clear()
+        self.pin(None)
 
     def missing_files(self) -> list[StoredFile]:
         """The files of the table that are not there, or of another size."""

@@ -19,12 +19,22 @@ EVERY_TABLE = {
     "delta.checkpointInterval": "10",
 }
 """Without deletion vectors a table's rows are its files' rows, for every reader there is."""
-ROWS_IN_A_ROW_GROUP = 1 << 18
 DICTIONARY_BYTES = 1 << 18
+COMMENTS = {
+    "broker_name": "brokerName of the broker",
+    "topic": "with its namespace, as the broker knows it",
+    "queue_id": "number of the queue in its topic",
+    "queue_offset": "number of the message in its queue",
+    "commitlog_offset": "physical offset in the commitlog, bytes",
+    "consumer_group": "with its namespace, as the broker knows it",
+    "run": "the run that wrote the row: when it started, UTC",
+}
+"""Comments of columns that mean the same in every table."""
 
 
 def column(name: str, kind: pa.DataType, comment: str = "", nullable: bool = True) -> pa.Field:
     """A column of a table, with the comment that its readers see."""
+    comment = comment or COMMENTS.get(name, "")
     return pa.field(name, kind, nullable, metadata={"comment": comment} if comment else None)
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from schemas.delta.open_data_file import open_data_file
 from schemas.delta.table import Table
 from schemas.storage import Storage
 
@@ -78,8 +79,7 @@ def read_rows(
 
 def _read_file(storage: Storage, path: str, names: Sequence[str], where: Where) -> Iterator[pa.Table]:
     conditions = {condition.column for condition in where}
-    with storage.file_system.open_input_file(path) as source:
-        file = pq.ParquetFile(source)
+    with open_data_file(storage, path) as file:
         present = set(file.schema_arrow.names)
         for group in range(file.metadata.num_row_groups):
             if not may_hold(file.metadata.row_group(group), where):

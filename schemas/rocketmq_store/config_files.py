@@ -26,9 +26,14 @@ def read_consumer_offsets(storage: Storage) -> tuple[dict[tuple[str, str], dict[
 
     None where there is no such file. Raises ConfigFileError.
     """
-    document = _read_json(storage, "config/consumerOffset.json")
-    if document is None:
-        return None
+    path = "config/consumerOffset.json"
+    content = storage.read(path)
+    return None if content is None else parse_consumer_offsets(content, f"{storage.root}/{path}")
+
+
+def parse_consumer_offsets(content: bytes, name: str) -> tuple[dict[tuple[str, str], dict[int, int]], int | None]:
+    """What a consumerOffset.json called ``name`` tells, as :func:`read_consumer_offsets`. Raises ConfigFileError."""
+    document = _parse_json(content, name)
     committed: defaultdict[tuple[str, str], dict[int, int]] = defaultdict(dict)
     table = document.get("offsetTable")
     for name, queues in table.items() if isinstance(table, dict) else ():
@@ -61,17 +66,19 @@ def broker_name(topics: dict[str, int]) -> str | None:
 
 def _read_json(storage: Storage, path: str) -> dict[str, Any] | None:
     content = storage.read(path)
-    if content is None:
-        return None
+    return None if content is None else _parse_json(content, f"{storage.root}/{path}")
+
+
+def _parse_json(content: bytes, name: str) -> dict[str, Any]:
     if len(content) > LARGEST:
-        raise ConfigFileError(f"{storage.root}/{path} is larger than {LARGEST:,} bytes")
+        raise ConfigFileError(f"{name} is larger than {LARGEST:,} bytes")
     try:
         # The broker writes queue ids as keys without quotes.
         document = json.loads(_UNQUOTED_KEY.sub(_quoted, content.decode("utf-8", "replace")))
     except (ValueError, RecursionError) as error:
-        raise ConfigFileError(f"{storage.root}/{path} is not JSON: {error}") from None
+        raise ConfigFileError(f"{name} is not JSON: {error}") from None
     if not isinstance(document, dict):
-        raise ConfigFileError(f"{storage.root}/{path} is not a JSON object")
+        raise ConfigFileError(f"{name} is not a JSON object")
     return document
 
 

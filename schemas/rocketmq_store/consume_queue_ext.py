@@ -4,16 +4,12 @@ A unit: size i16, tagsCode i64, msgStoreTime i64, bitMapSize i16, bit map. It ne
 leaves at least 4 bytes there; where it would, a short -1 ends the file and the unit begins the next.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
-from schemas.rocketmq_store import gather
-from schemas.rocketmq_store.record_layout import short_at
 from schemas.storage import Storage
 
 UNIT_BYTES = 20
@@ -22,9 +18,6 @@ MAX_UNIT_BYTES = 2**15 - 1
 ADDRESS_BASE = -(2**63)
 MAX_ADDRESS = -(2**31) - 1
 UNIT = np.dtype([("size", ">i2"), ("tags_code", ">i8"), ("store_timestamp", ">i8"), ("bit_map_size", ">i2")])
-EMPTY = pa.schema(
-    {"address": pa.int64(), "tags_code": pa.int64(), "store_timestamp": pa.int64(), "filter_bit_map": pa.binary()}
-).empty_table()
 
 
 class ExtensionError(ValueError):
@@ -85,28 +78,6 @@ def encode_units(
     return codes, octets
 
 
-def decode_consume_queue_ext(files: Mapping[str, bytes]) -> pa.Table:
-    """The units of one queue, from its files by name: address, tags_code, store_timestamp (ms), filter_bit_map or null.
-
-    ``address`` is what the consume queue entry of the unit holds.
-    """
-    return pa.concat_tables([EMPTY, *(_decode_file(int(name), files[name]) for name in sorted(files, key=int))])
-
-
-def _decode_file(offset: int, data: bytes) -> pa.Table:
-    log = np.frombuffer(data, np.uint8)
-    positions = _units(log)
-    lengths = (gather.ints(log, positions) >> 16).astype(np.int64) - UNIT_BYTES
-    bit_maps = gather.binary_array(*gather.spans(log, positions + UNIT_BYTES, lengths), missing=lengths == 0)
-    columns = [
-        pa.array(positions + offset + ADDRESS_BASE),
-        pa.array(gather.longs(log, positions + 2)),
-        pa.array(gather.longs(log, positions + 10)),
-        bit_maps,
-    ]
-    return pa.Table.from_arrays(columns, schema=EMPTY.schema)
-
-
 @njit(cache=True)
 def _place(sizes: NDArray[np.int64], file_size: int, at: int) -> NDArray[np.int64]:
     """Where each unit begins, in bytes from the first file on, the first not before ``at`` (ConsumeQueueExt.put)."""
@@ -118,19 +89,3 @@ def _place(sizes: NDArray[np.int64], file_size: int, at: int) -> NDArray[np.int6
         positions[i] = at
         at += sizes[i]
     return positions
-
-
-@njit(cache=True)
-def _units(log: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Where the units of a file begin: up to the end mark, to zeros, or to what cannot be a unit."""
-    positions = np.empty(len(log) // UNIT_BYTES, np.int64)
-    count = 0
-    at = 0
-    while at + UNIT_BYTES <= len(log):
-        size = short_at(log, at)
-        if size < UNIT_BYTES or at + size > len(log) or size != UNIT_BYTES + max(0, short_at(log, at + 18)):
-            break
-        positions[count] = at
-        count += 1
-        at += size
-    return positions[:count]

@@ -1,6 +1,6 @@
 """Records of a commit log as Arrow columns (RocketMQ MessageDecoder), whole buffers at a time."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -8,12 +8,11 @@ import pyarrow as pa
 
 from filtering.java.strings import string_array
 from schemas.rocketmq_store import gather
-from schemas.rocketmq_store.commitlog_walk import Damage, Records, scan
+from schemas.rocketmq_store.commitlog_walk import Records
 from schemas.rocketmq_store.crc import body_crcs
 from schemas.rocketmq_store.hosts import distinct_hosts, host_strings, message_ids
 from schemas.rocketmq_store.properties import MAP, Properties
 from schemas.rocketmq_store.record_layout import BORN_HOST, BORN_TIMESTAMP, SYS_FLAG
-from schemas.rocketmq_store.segments import Segment
 
 
 class Columns:
@@ -99,9 +98,3 @@ def decode(records: Records, columns: Sequence[str]) -> pa.RecordBatch:
     """The given columns of SCHEMA, a row a record. A column that is not asked for costs nothing."""
     shared = Columns(records)
     return pa.RecordBatch.from_arrays([COLUMNS[name][1](shared) for name in columns], names=list(columns))
-
-
-def decode_segment(segment: Segment, columns: Sequence[str] = tuple(COLUMNS)) -> Iterator[pa.RecordBatch | Damage]:
-    """Everything in a segment file, in order: record batches of ``columns``, and damage."""
-    for piece in scan(segment):
-        yield decode(piece, columns) if isinstance(piece, Records) else piece

@@ -12,6 +12,8 @@ from schemas.answers.export import NAMES, Selection, batches_of, columns_of
 from schemas.delta.warehouse import Warehouse
 from tests.captures import DAMAGED, capture
 
+NIGHTS = (1, 2, 3, 4)
+"""Of the living broker."""
 RUN_COLUMNS = frozenset({"run"})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from jobs import nightly
 from jobs.cli import application, session
 from schemas.delta.warehouse import Warehouse
-from tests.nights.commands import Ended, arguments
+from tests.nights.commands import NIGHTS, Ended, arguments, living
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +37,17 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Wareho
         return Warehouse.at(str(made[name]))
 
     return replay
+
+
+@pytest.fixture(scope="session")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the living broker's warehouse after each night: 1, 2, 3 and 4; tests only read it."""
+    folder = tmp_path_factory.mktemp("nights")
+    for night in NIGHTS:
+        if night > 1:
+            shutil.copytree(folder / str(night - 1), folder / str(night))
+        nightly.main(living(night, folder / str(night)))
+    return folder
 
 
 @pytest.fixture

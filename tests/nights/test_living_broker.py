@@ -11,15 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from jobs import nightly, verify
 from schemas.delta.warehouse import Warehouse
 from tests.captures import capture, rows
-from tests.nights.commands import Ended, contents, differing, living, rows_of, without_runs
+from tests.nights.commands import NIGHTS, Ended, contents, differing, living, rows_of, without_runs
 
 Run = Callable[..., Ended]
-NIGHTS = (1, 2, 3, 4)
 UNDECIDED = {"cg_sql_change_rush": 4, "cg_retry_away": 1, "cg_tag_change_rush": 1}
 """Groups that events alone do not decide, and in how many messages they deviate (SEMANTICS.md, Consumption, 8)."""
 SPLIT = "cg_split_tags"
@@ -56,17 +53,6 @@ def deviations(found: Received, expected: Received) -> Counter[str]:
     for key, count in wrong.items():
         counted[key[0]] += count
     return counted
-
-
-@pytest.fixture(scope="module")
-def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the warehouse after each night: 1, 2, 3 and 4."""
-    folder = tmp_path_factory.mktemp("nights")
-    for night in NIGHTS:
-        if night > 1:
-            shutil.copytree(folder / str(night - 1), folder / str(night))
-        nightly.main(living(night, folder / str(night)))
-    return folder
 
 
 def test_every_group_got_what_its_consumers_received_night_by_night(nights: Path) -> None:

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -5,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from schemas.rocketmq_store.commitlog_walk import Damage, scan
-from schemas.rocketmq_store.message_decoder import COLUMNS, decode, decode_segment
+from schemas.rocketmq_store.message_decoder import COLUMNS, decode
 from schemas.rocketmq_store.segments import Segment, segments
 from schemas.storage import Storage
 from tests.captures import UNDAMAGED, capture, rows
@@ -33,11 +34,17 @@ NAMES = {
 }
 
 
+def batches(segment: Segment, columns: Sequence[str] = tuple(COLUMNS)) -> list[pa.RecordBatch]:
+    """The records of a segment that has no damage."""
+    pieces = list(scan(segment))
+    assert not [piece for piece in pieces if isinstance(piece, Damage)]
+    return [decode(piece, columns) for piece in pieces]
+
+
 def decoded(log: bytes, folder: Path) -> list[dict[str, Any]]:
     file = folder / "00000000000000000000"
     file.write_bytes(log)
-    pieces = list(decode_segment(Segment(0, file.name, len(log), Storage.at(str(folder)))))
-    assert not [piece for piece in pieces if isinstance(piece, Damage)]
+    pieces = batches(Segment(0, file.name, len(log), Storage.at(str(folder))))
     for batch in pieces:
         batch.validate(full=True)
     return pa.Table.from_batches(pieces).to_pylist(maps_as_pydicts="strict")
@@ -45,9 +52,7 @@ def decoded(log: bytes, folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", UNDAMAGED)
 def test_every_field_is_what_the_broker_wrote(name: str) -> None:
-    pieces = [
-        piece for segment in segments(Storage.at(str(capture(name) / "store"))) for piece in decode_segment(segment)
-    ]
+    pieces = [batch for segment in segments(Storage.at(str(capture(name) / "store"))) for batch in batches(segment)]
     messages = pa.Table.from_batches(pieces)
     expected = [row for row in rows(name, "messages") if not row.get("blank")]
 
@@ -120,6 +125,6 @@ def test_small_chunks_change_nothing(tmp_path: Path) -> None:
 
 def test_only_the_asked_columns_in_the_asked_order(tmp_path: Path) -> None:
     [segment, *_] = segments(Storage.at(str(capture("small") / "store")))
-    [batch] = decode_segment(segment, ["flag", "topic"])
+    [batch] = batches(segment, ["flag", "topic"])
 
     assert batch.schema.names == ["flag", "topic"]

@@ -12,10 +12,10 @@ from typing import NamedTuple, NoReturn
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from filtering.sql92 import checks
 from filtering.sql92.errors import InvalidExpression
-from filtering.sql92.lexer import string_value
-from filtering.sql92.nodes import NotFound
+from filtering.sql92.syntax import checks
+from filtering.sql92.syntax.nodes import NotFound
+from filtering.sql92.syntax.tokens import string_value
 
 _OR, _AND, _EQUALITY, _COMPARISON, _UNARY = range(1, 6)
 _PARENTHESIS = 0

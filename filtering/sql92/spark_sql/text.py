@@ -26,8 +26,8 @@ from filtering.predicate import (
     TextIn,
     TextStartsWith,
 )
-from filtering.sql92 import spark_leaves
-from filtering.sql92.spark_leaves import Column
+from filtering.sql92.spark_sql import leaves
+from filtering.sql92.spark_sql.leaves import Column
 
 _Number = tuple[str, NumberType]
 
@@ -86,7 +86,7 @@ class SparkText:
             case Or():
                 return _joined(Or, self._disjuncts(node.terms))
             case _:
-                sql, nullable = spark_leaves.leaf(node, self._column)
+                sql, nullable = leaves.leaf(node, self._column)
                 return Text(sql, nullable, And if isinstance(node, (IsNumber, NumberIs)) else None)
 
     def _conjuncts(self, terms: Iterable[Predicate]) -> list[Text]:
@@ -113,8 +113,8 @@ class SparkText:
                     texts.append((term, _denied(leaf, self._column)))
         return [
             *(text for term, text in texts if term not in answered),
-            *self._numbers(ranges, spark_leaves.in_range),
-            *self._numbers(excluded, spark_leaves.none_of),
+            *self._numbers(ranges, leaves.in_range),
+            *self._numbers(excluded, leaves.none_of),
         ]
 
     def _disjuncts(self, terms: Iterable[Predicate]) -> list[Text]:
@@ -127,12 +127,12 @@ class SparkText:
                 points.setdefault((term.name, term.type), []).append(term)
             else:
                 texts.append(self._texts[term])
-        return [*texts, *self._numbers(points, spark_leaves.one_of)]
+        return [*texts, *self._numbers(points, leaves.one_of)]
 
     def _numbers(
-        self, leaves: dict[_Number, list[NumberIs]], write: Callable[[list[NumberIs], Column], str]
+        self, numbers: dict[_Number, list[NumberIs]], write: Callable[[list[NumberIs], Column], str]
     ) -> list[Text]:
-        return [Text(write(some, self._column), True, And) for some in leaves.values()]
+        return [Text(write(some, self._column), True, And) for some in numbers.values()]
 
 
 def _joined(kind: type[And | Or], texts: list[Text]) -> Text:
@@ -158,8 +158,8 @@ def _denied(leaf: Predicate, column: Column) -> Text:
     """That a leaf is false of a property that is there, or NULL where it isn't."""
     match leaf:
         case TextIn():
-            return Text(spark_leaves.not_in(leaf, column), True)
+            return Text(leaves.not_in(leaf, column), True)
         case IsTrueText():
             return Text(f"lower({column(leaf.name)}) <> 'true'", True)
         case _:
-            return Text(f"NOT {spark_leaves.leaf(leaf, column)[0]}", True)
+            return Text(f"NOT {leaves.leaf(leaf, column)[0]}", True)

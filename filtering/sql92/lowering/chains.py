@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from filtering.predicate import FALSE, Predicate
-from filtering.sql92.normal_form import NormalForm
+from filtering.sql92.normal_form.normal_form import NormalForm
 
 _NESTED = 8
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 
 from filtering.predicate import Predicate, postorder
-from filtering.sql92.spark_leaves import Column
-from filtering.sql92.spark_text import SparkText
+from filtering.sql92.spark_sql.leaves import Column
+from filtering.sql92.spark_sql.text import SparkText
 
 _REPETITION = 4
 _BRACKETS = 10

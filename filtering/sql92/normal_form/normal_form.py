@@ -27,7 +27,7 @@ from filtering.predicate import (
     PropertyPairLeaf,
     TextIn,
 )
-from filtering.sql92 import property_terms
+from filtering.sql92.normal_form import property_terms
 
 _READABLE = 160
 _FEW = 8

@@ -27,12 +27,12 @@ from filtering.predicate import (
     TextIn,
     TextStartsWith,
 )
-from filtering.sql92 import chains, comparisons, equality, nulls
-from filtering.sql92.evaluate import SEARCHES
-from filtering.sql92.nodes import NotFound, inside
-from filtering.sql92.normal_form import NormalForm
-from filtering.sql92.operands import Operand, Property, Value, operand
-from filtering.sql92.outcome import Lowered, Outcome
+from filtering.sql92.lowering import chains, comparisons, equality, nulls
+from filtering.sql92.lowering.operands import Operand, Property, Value, operand
+from filtering.sql92.lowering.outcome import Lowered, Outcome
+from filtering.sql92.normal_form.normal_form import NormalForm
+from filtering.sql92.reference import SEARCHES
+from filtering.sql92.syntax.nodes import NotFound, inside
 
 _Part: TypeAlias = Callable[[Outcome], Lowered]
 

@@ -14,9 +14,9 @@ from sqlglot import exp
 
 from filtering.java.numbers import compare_doubles, parse_double, parse_int, parse_long
 from filtering.predicate import NumberType
-from filtering.sql92.checks import compare
 from filtering.sql92.errors import EvaluationError
-from filtering.sql92.nodes import NotFound, Number, literal_value
+from filtering.sql92.syntax.checks import compare
+from filtering.sql92.syntax.nodes import NotFound, Number, literal_value
 
 Value: TypeAlias = bool | str | Number | None
 Properties: TypeAlias = Mapping[str, str]

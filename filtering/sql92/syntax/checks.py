@@ -11,7 +11,7 @@ from sqlglot.tokenizer_core import Token
 from filtering.java.numbers import compare_doubles
 from filtering.predicate import NumberType
 from filtering.sql92.errors import InvalidExpression
-from filtering.sql92.nodes import BOOLEANS, ORDERINGS, Number, inside, is_integer, is_long, literal_value
+from filtering.sql92.syntax.nodes import BOOLEANS, ORDERINGS, Number, inside, is_integer, is_long, literal_value
 
 _MEANT = {
     "!": "write <> for not equal",

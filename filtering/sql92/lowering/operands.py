@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from filtering.sql92.nodes import BOOLEANS, Number, inside, literal_value
+from filtering.sql92.syntax.nodes import BOOLEANS, Number, inside, literal_value
 
 
 @dataclass(frozen=True, slots=True)

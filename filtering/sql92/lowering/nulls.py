@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from filtering.predicate import FALSE, TRUE, IsPresent, Not
-from filtering.sql92.normal_form import NormalForm
-from filtering.sql92.operands import Boolean, Nothing, Operand, Property, Value
-from filtering.sql92.outcome import Lowered, Outcome
+from filtering.sql92.lowering.operands import Boolean, Nothing, Operand, Property, Value
+from filtering.sql92.lowering.outcome import Lowered, Outcome
+from filtering.sql92.normal_form.normal_form import NormalForm
 
 
 def is_null(form: NormalForm, value: Operand) -> Lowered:

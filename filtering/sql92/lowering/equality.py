@@ -7,11 +7,11 @@ from collections.abc import Generator
 from sqlglot import exp
 
 from filtering.predicate import FALSE, TRUE, IsPresent, IsTrueText, Not, Predicate
-from filtering.sql92 import comparisons, nulls
-from filtering.sql92.nodes import Number
-from filtering.sql92.normal_form import NormalForm
-from filtering.sql92.operands import Boolean, Operand, Property, Value
-from filtering.sql92.outcome import Lowered, Outcome
+from filtering.sql92.lowering import comparisons, nulls
+from filtering.sql92.lowering.operands import Boolean, Operand, Property, Value
+from filtering.sql92.lowering.outcome import Lowered, Outcome
+from filtering.sql92.normal_form.normal_form import NormalForm
+from filtering.sql92.syntax.nodes import Number
 
 
 def equal(form: NormalForm, left: Operand, right: Operand, outcome: Outcome) -> Lowered:

@@ -20,11 +20,11 @@ from filtering.predicate import (
     TextsEqual,
 )
 from filtering.sql92.errors import EvaluationError
-from filtering.sql92.evaluate import equal, order
-from filtering.sql92.nodes import Number
-from filtering.sql92.normal_form import NormalForm, number_is
-from filtering.sql92.operands import Property, Value
-from filtering.sql92.outcome import Outcome
+from filtering.sql92.lowering.operands import Property, Value
+from filtering.sql92.lowering.outcome import Outcome
+from filtering.sql92.normal_form.normal_form import NormalForm, number_is
+from filtering.sql92.reference import equal, order
+from filtering.sql92.syntax.nodes import Number
 
 _OPPOSITE = {
     Comparison.LESS: Comparison.GREATER_OR_EQUAL,

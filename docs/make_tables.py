@@ -1,0 +1,48 @@
+"""Prints docs/TABLES.md: ./spark-submit.sh python docs/make_tables.py > docs/TABLES.md"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from schemas.commitlog import COMMITLOG, SLOTS
+from schemas.delivery_pairs import PAIRS
+from schemas.run_ledger import RUN_LEDGER
+from schemas.tables import TABLES
+
+HEAD = """# Tables
+
+Generated from `schemas/` by `docs/make_tables.py`. Times are ms since the epoch, UTC, unless a comment says otherwise.
+
+Readers see two tables otherwise than their files keep them: `commitlog` has `properties` (a map), `msg_id` and
+`body_crc` instead of the columns that properties are cut into, and `deliveries` has one row for each message and
+group of `delivery_blocks`. Use `schemas.warehouse.open`, `./spark-submit.sh export`, or `schemas.commitlog.read` and
+`schemas.deliveries.read` in Spark.
+"""
+
+
+def page() -> str:
+    """The page as Markdown."""
+    parts = [HEAD, _table("deliveries", "One row for each message and group that received it, or dropped it.", PAIRS)]
+    parts += [_table(table.name, table.comment, table.schema) for table in (*TABLES, RUN_LEDGER)]
+    return "\n".join(parts)
+
+
+def _table(name: str, comment: str, schema: pa.Schema) -> str:
+    fields = [field for field in schema if field.name not in SLOTS[1:]] if name == COMMITLOG.name else schema
+    rows = [
+        f"| `{_name(field)}` | {field.type if len(str(field.type)) < 40 else 'list'} | {_comment(field)} |"
+        for field in fields
+    ]
+    return "\n".join([f"## {name}", "", comment, "", "| Column | Type | Meaning |", "|---|---|---|", *rows, ""])
+
+
+def _name(field: pa.Field) -> str:
+    return f"{SLOTS[0]} to {SLOTS[-1]}" if field.name == SLOTS[0] else field.name
+
+
+def _comment(field: pa.Field) -> str:
+    return (field.metadata or {}).get(b"comment", b"").decode().replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,1 @@
+"""The syntax tree lowered to predicates: where the outcome is TRUE, FALSE or ERROR."""

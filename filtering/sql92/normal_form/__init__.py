@@ -1,0 +1,1 @@
+"""Predicates simplified and ordered, so that equal ones are one object as far as that is cheap to tell."""

@@ -1,0 +1,1 @@
+"""The text of an expression, its tokens, and its syntax tree."""

@@ -1,0 +1,126 @@
+"""lag: how far groups are behind: by offsets, by the messages that they would get, and by the broker's own estimate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from jobs.cli import application, options
+from jobs.cli.application import Parser, input_file
+from jobs.cli.text import age, count, print_table, printable, short
+
+if TYPE_CHECKING:
+    from schemas.answers.lag import Lag
+
+EXAMPLES = (
+    "--warehouse /data/mqsieve",
+    "--warehouse /data/mqsieve --group cg_paid --offsets store/config/consumerOffset.json",
+)
+TITLES = ("behind", "would get", "broker says", "off by", "oldest of them")
+METRICS = {
+    "mqsieve_consumer_lag_messages": ("lag", "Entries behind the committed offset."),
+    "mqsieve_consumer_exact_lag_messages": ("exact_lag", "Messages that the group would get."),
+    "mqsieve_consumer_broker_estimate_messages": ("broker_estimate", "Messages that the broker's metric counts."),
+    "mqsieve_consumer_oldest_pending_ms": ("oldest_pending_ms", "Age of the oldest message that the group would get."),
+}
+
+
+def parser() -> Parser:
+    parser = Parser("lag", __doc__, EXAMPLES)
+    options.add_answer(parser)
+    parser.add_argument("--group", metavar="NAME", help="only this consumer group, queue by queue")
+    parser.add_argument("--topic", metavar="NAME", help="only this topic")
+    parser.add_argument(
+        "--offsets", type=input_file, metavar="FILE",
+        help="the broker's consumerOffset.json of now; default: that of the last night",
+    )  # fmt: skip
+    output = parser.add_mutually_exclusive_group()
+    options.add_json(output)
+    output.add_argument("--prometheus", action="store_true", help="answer in the text format of Prometheus")
+    return parser
+
+
+def main(arguments: list[str]) -> None:
+    chosen = parser().parse_args(arguments)
+    from schemas.answers.lag import CommittedOffsets, lag
+    from schemas.rocketmq_store.config_files import parse_consumer_offsets
+
+    newer = None
+    if chosen.offsets is not None:
+        newer = CommittedOffsets(*parse_consumer_offsets(chosen.offsets.read_bytes(), str(chosen.offsets)))
+    facts = options.facts_of(chosen)
+    if chosen.group is not None:
+        facts.subscriptions_of(chosen.group)
+    rows = lag(facts, newer, [chosen.group] if chosen.group else None, [chosen.topic] if chosen.topic else None)
+    if chosen.json:
+        for row in rows:
+            print(json.dumps(asdict(row) | {"estimate_error": row.estimate_error}, ensure_ascii=False))
+    elif chosen.prometheus:
+        for line in _metrics(rows, facts.name):
+            print(line)
+    elif chosen.group is not None:
+        _print_queues(rows)
+    else:
+        _print_groups(rows)
+
+
+def _print_groups(rows: Sequence[Lag]) -> None:
+    """A line for each group and topic that is behind."""
+    by_key = groupby(rows, key=lambda row: (row.consumer_group, row.topic))
+    all_keys = [(key, list(of_key)) for key, of_key in by_key]
+    behind = [(key, of_key) for key, of_key in all_keys if any(row.lag or row.exact_lag for row in of_key)]
+    behind.sort(key=lambda each: -sum(row.exact_lag for row in each[1]))
+    if behind:
+        lines = [[short(group), short(topic), *_cells(of_key)] for (group, topic), of_key in behind]
+        print_table(("group", "topic", *TITLES, "pulls"), lines, left=2)
+    print(f"{len(all_keys) - len(behind):,} of {len(all_keys):,} subscriptions have nothing behind their offsets")
+
+
+def _print_queues(rows: Sequence[Lag]) -> None:
+    lines = [
+        [short(row.topic), str(row.queue_id), "-" if row.committed is None else f"{row.committed:,}", f"{row.end:,}",
+         *_cells([row])]
+        for row in rows
+    ]  # fmt: skip
+    print_table(("topic", "queue", "committed", "end", *TITLES, "pulls"), lines)
+
+
+def _cells(rows: Sequence[Lag]) -> list[str]:
+    ages = [row.oldest_pending_ms for row in rows if row.oldest_pending_ms is not None]
+    refusal = next((row.refusal for row in rows if row.refusal is not None), None)
+    off = sum(row.estimate_error for row in rows)
+    online = "online" if rows[0].is_consuming else "away"
+    return [
+        count(sum(row.lag for row in rows)),
+        count(sum(row.exact_lag for row in rows)),
+        count(sum(row.broker_estimate for row in rows)),
+        f"{off:+,}" if off else "-",
+        age(max(ages)) if ages else "-",
+        online if refusal is None else f"refused: {refusal}",
+    ]
+
+
+def _metrics(rows: Sequence[Lag], broker_name: str) -> Iterator[str]:
+    """Lines of Prometheus's text format: a gauge a row, by broker, group, topic and queue."""
+    for name, (field, meaning) in METRICS.items():
+        yield f"# HELP {name} {meaning}"
+        yield f"# TYPE {name} gauge"
+        for row in rows:
+            value = getattr(row, field)
+            if value is not None:
+                labels = {"broker": broker_name, "group": row.consumer_group, "topic": row.topic}
+                shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+                yield f'{name}{{{shown},queue="{row.queue_id}"}} {value}'
+
+
+def _escaped(text: str) -> str:
+    """A label's value: backslash, quote and line feed are escaped, other control characters made visible."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return printable(escaped)
+
+
+if __name__ == "__main__":
+    application.run(main)

@@ -1,0 +1,75 @@
+"""subscriptions: turns what mqadmin, the dashboard or broker.log say into a file for --subscriptions."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from jobs.cli import application
+from jobs.cli.application import Parser, input_file
+from schemas.errors import UsageError
+
+EXAMPLES = (
+    "broker.log > subscription_events.jsonl",
+    "cg_paid.txt cg_rich.txt > subscriptions.yaml   # each from: mqadmin consumerConnection -g NAME > NAME.txt",
+)
+
+
+def parser() -> Parser:
+    parser = Parser("subscriptions", __doc__, EXAMPLES)
+    parser.add_argument(
+        "files", nargs="+", type=input_file, metavar="FILE",
+        help="broker logs; or, one file a group and named after it, output of mqadmin consumerConnection or the "
+        "dashboard's JSON of it",
+    )  # fmt: skip
+    return parser
+
+
+def main(arguments: list[str]) -> None:
+    chosen = parser().parse_args(arguments)
+    from filtering.subscriptions.operator_tools import is_broker_log
+
+    texts = {path: path.read_text(encoding="utf-8", errors="replace") for path in chosen.files}
+    are_logs = {is_broker_log(text) for text in texts.values()}
+    if len(are_logs) > 1:
+        raise UsageError("give broker logs or consumer connections, not both at once")
+    if are_logs.pop():
+        _print_events(texts)
+    else:
+        _print_snapshot(texts)
+
+
+def _print_events(texts: dict[Path, str]) -> None:
+    from filtering.subscriptions.event_lines import event_line
+    from filtering.subscriptions.events import in_order
+    from filtering.subscriptions.operator_tools import broker_log_events
+
+    events = in_order(event for text in texts.values() for event in broker_log_events(text))
+    for event in events:
+        print(event_line(event))
+    print(f"{len(events):,} subscription events", file=sys.stderr)
+
+
+def _print_snapshot(texts: dict[Path, str]) -> None:
+    import yaml
+
+    from filtering.sql92 import Expressions
+    from filtering.subscription_data import SQL92
+    from filtering.subscriptions.operator_tools import consumer_connection
+
+    expressions = Expressions()
+    entries = []
+    for path, text in texts.items():
+        try:
+            found = consumer_connection(text, expressions)
+        except ValueError as error:
+            raise UsageError(f"{path}: {error}") from None
+        for subscription in found:
+            kind = "sql" if subscription["type"] == SQL92 else "tag"
+            entries.append({"group": path.stem, "topic": subscription["topic"], kind: subscription["expression"]})
+    yaml.safe_dump(entries, sys.stdout, allow_unicode=True, sort_keys=False)
+    print(f"{len(entries):,} subscriptions of {len(texts):,} groups", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    application.run(main)

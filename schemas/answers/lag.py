@@ -1,0 +1,209 @@
+"""How far each group is behind: by offsets, by the messages that it would get, and by the broker's own estimate."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow.compute as pc
+
+from filtering.consumption.lag import TopicLag
+from filtering.consumption.offsets import Key, Offsets
+from filtering.consumption.plan import COMMIT_DELAY
+from filtering.delivery.message_filter import MessageFilter, message_filters
+from filtering.delivery.pull_window import FOREVER, OffsetRange, PullWindow
+from filtering.predicate import TRUE
+from filtering.pulls.pull import refusal
+from filtering.subscriptions.history import SubscriptionRow
+from schemas.answers.facts import BrokerFacts
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.delta.aggregates import group_numbers
+from schemas.delta.table_rows import filtered, one_of, within
+from schemas.messages.stored_entries import read_entries, stored_ranges
+
+
+@dataclass(frozen=True)
+class CommittedOffsets:
+    """A consumerOffset.json that is newer than the last night, as saved at ``saved_at`` (ms; None: not known)."""
+
+    offsets: Mapping[Key, Offsets]
+    saved_at: int | None = None
+
+
+@dataclass(frozen=True)
+class Lag:
+    """Where a group is in a queue. Offsets are of the queue, times ms.
+
+    ``committed`` is the broker's offset, None where no snapshot told one; ``position`` is where the group goes on: a
+    group that keeps up has pulled more than it has committed. ``lag`` is ``end`` less ``committed`` (or
+    ``position``), as mqadmin shows it. ``exact_lag`` counts the messages from ``position`` on that the group would
+    get, and ``broker_estimate`` is what the broker's metric says they are. ``oldest_pending_at`` is when the oldest
+    of them was stored, ``oldest_pending_ms`` how old it was at the end of the last night. ``refusal``: the broker
+    refuses the group's pulls with this code, so that nothing reaches it.
+    """
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    committed: int | None
+    position: int
+    end: int
+    lag: int
+    exact_lag: int
+    broker_estimate: int
+    oldest_pending_at: int | None
+    oldest_pending_ms: int | None
+    is_consuming: bool
+    refusal: str | None
+
+    @property
+    def estimate_error(self) -> int:
+        """How many messages the broker's estimate is off."""
+        return self.broker_estimate - self.exact_lag
+
+
+def lag(
+    facts: BrokerFacts,
+    newer: CommittedOffsets | None = None,
+    groups: Collection[str] | None = None,
+    topics: Collection[str] | None = None,
+) -> list[Lag]:
+    """A row for each group, topic and queue, in this order, after the last night. ``groups``, ``topics``: only these.
+
+    ``newer``: offsets of a later time. The ends of the queues stay those of the last night. What a client's filter
+    hooks would drop is not known.
+    """
+    in_force = {(row.consumer_group, row.topic): row for row in facts.in_force()}
+    filters = {(each.consumer_group, each.topic): each for each in message_filters(in_force.values(), facts.broker)}
+    by_topic: defaultdict[str, list[_Standing]] = defaultdict(list)
+    for standing in _standings(facts, newer, groups, topics):
+        by_topic[standing.topic].append(standing)
+    counts = {topic: _topic_lag(standings, in_force, filters, facts) for topic, standings in by_topic.items()}
+    _scan(facts, counts)
+    found = [
+        _row(standing, in_force.get(standing.key), counts[topic], facts)
+        for topic, standings in by_topic.items()
+        for standing in standings
+    ]
+    return sorted(found, key=lambda each: (each.consumer_group, each.topic, each.queue_id))
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """Where a group is in a queue."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    committed: int | None
+    position: int
+    end: int
+
+    @property
+    def key(self) -> Key:
+        return self.consumer_group, self.topic
+
+
+def _standings(
+    facts: BrokerFacts, newer: CommittedOffsets | None, groups: Collection[str] | None, topics: Collection[str] | None
+) -> Iterator[_Standing]:
+    rows = facts.offsets.filter(pc.is_valid(facts.offsets["consumer_group"]))
+    chosen = (("consumer_group", groups), ("topic", topics))
+    rows = filtered(rows, [one_of(column, values) for column, values in chosen if values is not None])
+    names = ("consumer_group", "topic", "queue_id", "committed", "told_to", "queue_end")
+    for group, topic, queue_id, committed, told_to, end in zip(
+        *(rows[name].to_pylist() for name in names), strict=True
+    ):
+        position = told_to or 0
+        later = newer.offsets.get((group, topic), {}).get(queue_id) if newer is not None else None
+        if newer is not None and later is not None:
+            # Commits lag behind what was pulled: a snapshot of about the same time tells nothing new.
+            is_later = newer.saved_at is None or newer.saved_at >= facts.as_of + COMMIT_DELAY
+            committed, position = later, later if is_later else max(later, position)
+        yield _Standing(group, topic, queue_id, committed, min(position, end), end)
+
+
+def _topic_lag(
+    standings: Iterable[_Standing],
+    in_force: Mapping[Key, SubscriptionRow],
+    filters: Mapping[Key, MessageFilter],
+    facts: BrokerFacts,
+) -> TopicLag:
+    pending: defaultdict[Key, dict[int, OffsetRange]] = defaultdict(dict)
+    estimated: defaultdict[Key, dict[int, OffsetRange]] = defaultdict(dict)
+    for each in standings:
+        if each.key not in filters:
+            continue
+        if each.position < each.end:
+            pending[each.key][each.queue_id] = each.position, each.end
+        begin = each.position if each.committed is None else each.committed
+        # Without the group, and for one whose first filter passes everything, the broker counts all entries.
+        is_filtered = filters[each.key].tags is not TRUE or filters[each.key].bit_pos
+        if begin < each.end and in_force[each.key].registered and is_filtered:
+            estimated[each.key][each.queue_id] = begin, each.end
+
+    def windows(ranges: Mapping[Key, Mapping[int, OffsetRange]]) -> list[PullWindow]:
+        return [
+            PullWindow(filters[key], in_force[key].valid_from, offsets=offsets, only_listed=True)
+            for key, offsets in ranges.items()
+        ]
+
+    return TopicLag(facts.broker.bloom_filter.m, windows(pending), windows(estimated))
+
+
+def _scan(facts: BrokerFacts, counts: Mapping[str, TopicLag]) -> None:
+    """Shows all messages that somebody waits for to the counters of their topics."""
+    needed = {topic: each for topic, each in counts.items() if each.pending or each.estimated}
+    begin = _first_needed(facts, needed)
+    if begin is None:
+        return
+    commitlog, consumequeue = (facts.warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
+    properties = {topic: each.properties for topic, each in needed.items()}
+    # What the broker has deleted reaches nobody.
+    offsets = max(begin, facts.last.log_start or 0), FOREVER
+    for part in stored_ranges(lambda table: facts.warehouse.files(table, facts.name), offsets):
+        for entries in read_entries(part, commitlog, consumequeue, properties):
+            needed[entries.topic].add(entries)
+
+
+def _first_needed(facts: BrokerFacts, counts: Mapping[str, TopicLag]) -> int | None:
+    """The physical offset of the first message that some window reaches, None where there is none."""
+    from_offsets: dict[tuple[str, int], int] = {}
+    for topic, each in counts.items():
+        for window in (*each.pending, *each.estimated):
+            for queue_id, (low, _) in window.offsets.items():
+                from_offsets[topic, queue_id] = min(low, from_offsets.get((topic, queue_id), low))
+    if not from_offsets:
+        return None
+    wanted = [one_of("topic", counts), within("queue_offset", min(from_offsets.values()))]
+    rows = facts.rows(CONSUMEQUEUE, ["topic", "queue_id", "queue_offset", "commitlog_offset"], wanted)
+    keys, numbers = group_numbers(rows, ["topic", "queue_id"])
+    froms = np.array([from_offsets.get(key, FOREVER) for key in keys], np.int64)
+    is_needed = rows["queue_offset"].to_numpy() >= froms[numbers]
+    at = rows["commitlog_offset"].to_numpy()[is_needed]
+    return int(at.min()) if len(at) else None
+
+
+def _row(standing: _Standing, row: SubscriptionRow | None, counts: TopicLag, facts: BrokerFacts) -> Lag:
+    waiting = counts.waiting_of(standing.consumer_group, standing.queue_id)
+    behind = max(0, standing.end - (standing.position if standing.committed is None else standing.committed))
+    sample = counts.sample_of(standing.consumer_group, standing.queue_id)
+    code = refusal(row, facts.broker) if row is not None else None
+    return Lag(
+        standing.consumer_group,
+        standing.topic,
+        standing.queue_id,
+        standing.committed,
+        standing.position,
+        standing.end,
+        behind,
+        waiting.messages if waiting else 0,
+        sample.estimate(behind) if sample else behind,
+        waiting.oldest_at if waiting else None,
+        max(0, facts.as_of - waiting.oldest_at) if waiting else None,
+        row is not None and row.is_consuming,
+        code.name if code is not None else None,
+    )

@@ -1,0 +1,149 @@
+"""Nights that are killed: each in a process of its own, forked from one that has imported everything.
+
+Run as a program this is that process. It reads orders from stdin, a JSON object a line, and answers each with how the
+night ended. deltalake must not be used before a fork, so the process itself runs no night.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jobs.cli.night_job
+import jobs.cli.summary  # noqa: F401
+from jobs import nightly
+from jobs.cli import application
+from schemas.delta.data_files import DataFileWriter
+from schemas.delta.delta_log import DeltaLog
+from schemas.rocketmq_store.commitlog_walk import Records, scan
+from schemas.rocketmq_store.message_decoder import SCHEMA, decode
+from schemas.rocketmq_store.segments import segments
+from schemas.storage import Storage
+from tests.captures import capture
+
+PROJECT = Path(__file__).parents[2]
+
+
+class Order(NamedTuple):
+    """A command line of nightly. It is killed after so many steps, or after some seconds; None: not at all."""
+
+    arguments: Sequence[str]
+    after_steps: int | None = None
+    after_seconds: float | None = None
+
+
+class Ended(NamedTuple):
+    """``killed`` tells whether the night was; ``code`` is its exit code; ``steps``: those that it did, at the end."""
+
+    killed: bool
+    code: int
+    steps: int
+    error: str
+
+
+class Nights:
+    """The process from which nights are forked."""
+
+    def __init__(self) -> None:
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.kill"], cwd=PROJECT, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+
+    def run(self, order: Order) -> Ended:
+        """Runs a night until it ends or is killed."""
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.write(json.dumps(order) + "\n")
+        self._server.stdin.flush()
+        return Ended(*json.loads(self._server.stdout.readline()))
+
+    def close(self) -> None:
+        self._server.communicate()
+
+
+@contextlib.contextmanager
+def night_process() -> Iterator[Nights]:
+    nights = Nights()
+    try:
+        yield nights
+    finally:
+        nights.close()
+
+
+class _Steps:
+    """Counts what changes files or tables, and kills this process after one of them."""
+
+    def __init__(self, last: int | None) -> None:
+        self.done = 0
+        self._last = last
+
+    def count(self, owner: type, name: str) -> None:
+        function: Callable[..., Any] = getattr(owner, name)
+
+        def counted(*arguments: Any, **named: Any) -> Any:
+            result = function(*arguments, **named)
+            self.done += 1
+            if self.done == self._last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        setattr(owner, name, counted)
+
+
+def _night(order: Order, answer: int) -> None:
+    """In the child: runs nightly, and writes steps and stderr to a pipe."""
+    steps = _Steps(order.after_steps)
+    # After `write` a file has rows and no footer; after `close` it is whole, and no table has it.
+    for owner, names in ((DataFileWriter, ("write", "close")), (DeltaLog, ("create", "commit", "restore"))):
+        for name in names:
+            steps.count(owner, name)
+    sys.argv = ["nightly", *order.arguments]
+    code = 1
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as error:
+        try:
+            application.run(nightly.main)
+        except SystemExit as ended:
+            code = int(str(ended.code))
+    os.write(answer, json.dumps((False, code, steps.done, error.getvalue()[-2000:])).encode())
+    os._exit(0)
+
+
+def _load_kernels() -> None:
+    """Loads what compiled loops need, as far as no table is needed for it: children have it then."""
+    for segment in segments(Storage.at(str(capture("small") / "store"))):
+        for piece in scan(segment):
+            if isinstance(piece, Records):
+                decode(piece, SCHEMA.names)
+
+
+def _serve() -> None:
+    _load_kernels()
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    for line in sys.stdin:
+        order = Order(*json.loads(line))
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+            _night(order, write)
+        os.close(write)
+        if order.after_seconds is not None and signal.sigtimedwait([signal.SIGCHLD], order.after_seconds) is None:
+            os.kill(child, signal.SIGKILL)
+        with os.fdopen(read) as answer:
+            text = answer.read()
+        os.waitpid(child, 0)
+        signal.sigtimedwait([signal.SIGCHLD], 0)
+        print(text or json.dumps((True, -signal.SIGKILL, 0, "")), flush=True)
+
+
+if __name__ == "__main__":
+    _serve()

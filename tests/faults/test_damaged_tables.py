@@ -1,0 +1,204 @@
+"""Tables that a power loss, another program or a person damaged: one line says so, and its advice mends them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from jobs import export, nightly, pulls, verify
+from schemas.delta.warehouse import Warehouse
+from schemas.run_ledger import RUN_LEDGER
+from schemas.tables import TABLES
+from tests.captures import capture
+from tests.faults.stores import FaultyBroker
+from tests.nights.commands import Ended, without_runs
+
+Run = Callable[..., Ended]
+REMADE = ("consumequeue", "delivery_blocks", "delivery_stats", "current_offsets", "queue_progress", "subscriptions")
+"""Tables that follow from the others."""
+GIVEN = ("commitlog", "consumer_offsets", "quarantine", "subscription_events")
+"""Tables that hold what the store told of its time."""
+
+
+def data_file(table: Path) -> Path:
+    """A file of a table as it is now."""
+    return table / sorted(DeltaTable(str(table)).file_uris())[0].rpartition("/")[2]
+
+
+def last_commit(table: Path) -> Path:
+    return max((table / "_delta_log").glob("*.json"))
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-5])
+
+
+def noise(file: Path) -> None:
+    file.write_bytes(b"\x93\x00{]" * 40)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "deleted": shutil.rmtree,
+    "last commit removed": lambda table: last_commit(table).unlink(),
+    "last commit emptied": lambda table: last_commit(table).write_bytes(b""),
+    "last commit cut": lambda table: cut(last_commit(table)),
+    "last commit is noise": lambda table: noise(last_commit(table)),
+    "data file missing": lambda table: data_file(table).unlink(),
+    "data file cut": lambda table: cut(data_file(table)),
+}
+
+
+def cases(first: str, names: Sequence[str], damage: str) -> list[tuple[str, str]]:
+    """Every damage to one table, and one to the others."""
+    return [(first, each) for each in DAMAGES] + [(name, damage) for name in names if name != first]
+
+
+def damaged(broker: FaultyBroker, undisturbed: FaultyBroker, name: str, damage: str) -> FaultyBroker:
+    broker.start_from(undisturbed, 2)
+    DAMAGES[damage](broker.warehouse / name)
+    return broker
+
+
+def told(ended: Ended, name: str) -> str:
+    """The one line of a job that refused because of a table."""
+    assert ended.code == 2
+    assert ended.out == ""
+    assert ended.error.startswith("mqsieve: ")
+    assert ended.error.count("\n") == 1
+    assert name in ended.error
+    return ended.error
+
+
+def test_every_table_is_listed() -> None:
+    assert {*REMADE, *GIVEN} == {table.name for table in TABLES}
+
+
+@pytest.mark.parametrize(("name", "damage"), cases("delivery_blocks", REMADE, "last commit emptied"))
+def test_a_table_that_follows_from_others_is_made_anew(
+    run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, name: str, damage: str
+) -> None:
+    damaged(broker, undisturbed, name, damage)
+    assert "add --redo-from 0 to nightly" in told(run(nightly, *broker.arguments(2)), name)
+    ended = run(nightly, *broker.arguments(2, "--redo-from", 0))
+    assert ended.code == 0, ended.error
+    broker.assert_same(without_runs(undisturbed.kept(2)))
+    assert "There was nothing new" in run(nightly, *broker.arguments(2)).out
+
+
+@pytest.mark.parametrize(("name", "damage"), cases("commitlog", GIVEN, "data file missing"))
+def test_a_table_that_nothing_can_tell_again_is_refused_with_words(
+    run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, name: str, damage: str
+) -> None:
+    damaged(broker, undisturbed, name, damage)
+    for more in ((), ("--redo-from", 0)):
+        error = told(run(nightly, *broker.arguments(2, *more)), name)
+        assert "from a copy" in error
+        assert "give another --warehouse and run nightly on the store again" in error
+    shutil.rmtree(broker.warehouse / name, ignore_errors=True)
+    shutil.copytree(undisturbed.kept(2) / name, broker.warehouse / name)
+    assert "There was nothing new" in run(nightly, *broker.arguments(2)).out
+    broker.assert_same(without_runs(undisturbed.kept(2)))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_ledger(run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, damage: str) -> None:
+    """Without its last entry the last night counts as one that died; any other damage is refused."""
+    damaged(broker, undisturbed, "run_ledger", damage)
+    ended = run(nightly, *broker.arguments(2))
+    if damage in ("last commit removed", "last commit emptied"):
+        assert ended.code == 0, ended.error
+        broker.assert_same(without_runs(undisturbed.kept(2)))
+    else:
+        assert "give another --warehouse and run nightly on the store again" in told(ended, "run_ledger")
+
+
+def test_answers_over_a_damaged_table_are_refused_too(
+    run: Run, broker: FaultyBroker, undisturbed: FaultyBroker
+) -> None:
+    damaged(broker, undisturbed, "consumequeue", "data file missing")
+    of_warehouse = ("--warehouse", broker.warehouse)
+    told(run(verify, "--store", capture("small") / "store", *of_warehouse), "consumequeue")
+    told(run(pulls, "--group", "cg_all", "--topic", "T", *of_warehouse), "consumequeue")
+    told(run(export, "deliveries", "--output", "-", *of_warehouse), "consumequeue")
+
+
+def test_a_flipped_byte_in_a_data_file_is_met_when_it_is_read(
+    run: Run, broker: FaultyBroker, undisturbed: FaultyBroker
+) -> None:
+    broker.start_from(undisturbed, 2)
+    file = data_file(broker.warehouse / "commitlog")
+    content = bytearray(file.read_bytes())
+    column = pq.ParquetFile(file).metadata.row_group(0).column(0)
+    content[column.data_page_offset + column.total_compressed_size - 1] ^= 1
+    file.write_bytes(content)
+    ended = run(export, "commitlog", "--output", broker.folder / "out.jsonl", "--warehouse", broker.warehouse)
+    assert "CRC" in told(ended, file.name)
+    assert not (broker.folder / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize("name", ["commitlog", "delivery_blocks"])
+def test_rows_that_somebody_deleted_come_back_with_a_restore(
+    run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, name: str
+) -> None:
+    broker.start_from(undisturbed, 2)
+    table = DeltaTable(str(broker.warehouse / name))
+    version = table.version()
+    table.delete("topic = 'T'")
+    error = told(run(nightly, *broker.arguments(2)), name)
+    assert "was changed by another program (DELETE" in error
+    table.restore(version)
+    assert "There was nothing new" in run(nightly, *broker.arguments(2)).out
+    broker.assert_same(without_runs(undisturbed.kept(2)))
+
+
+def test_a_table_restored_to_an_earlier_night(run: Run, broker: FaultyBroker, undisturbed: FaultyBroker) -> None:
+    """A commitlog of one night under a ledger of two."""
+    broker.start_from(undisturbed, 2)
+    table = DeltaTable(str(broker.warehouse / "commitlog"))
+    table.restore(table.version() - 1)
+    assert "RESTORE" in told(run(nightly, *broker.arguments(2)), "commitlog")
+    table.restore(table.version() - 1)
+    assert "There was nothing new" in run(nightly, *broker.arguments(2)).out
+
+
+def test_optimize_and_vacuum_between_two_nights(run: Run, broker: FaultyBroker, undisturbed: FaultyBroker) -> None:
+    broker.start_from(undisturbed, 1)
+    for table in (*TABLES, RUN_LEDGER):
+        opened = DeltaTable(str(broker.warehouse / table.name))
+        opened.optimize.compact()
+        opened.vacuum(0, dry_run=False, enforce_retention_duration=False)
+        opened.create_checkpoint()
+    assert run(nightly, *broker.arguments(2)).code == 0
+    broker.assert_same(without_runs(undisturbed.kept(2)))
+
+
+def test_a_checkpoint_of_which_half_was_written(run: Run, broker: FaultyBroker, undisturbed: FaultyBroker) -> None:
+    broker.start_from(undisturbed, 2)
+    for name in ("commitlog", "run_ledger"):
+        DeltaTable(str(broker.warehouse / name)).create_checkpoint()
+        cut(next((broker.warehouse / name / "_delta_log").glob("*.checkpoint.parquet")))
+    ended = run(nightly, *broker.arguments(2))
+    if ended.code:
+        told(ended, "run_ledger")
+    else:
+        broker.assert_same(without_runs(undisturbed.kept(2)))
+
+
+def test_a_deleted_commitlog_does_not_advise_what_the_user_just_did(
+    run: Run, broker: FaultyBroker, undisturbed: FaultyBroker
+) -> None:
+    damaged(broker, undisturbed, "commitlog", "deleted")
+    error = told(run(nightly, *broker.arguments(2)), "commitlog is missing")
+    assert "run nightly first" not in error
+
+
+def test_the_warehouse_that_a_user_sees_has_no_temporary_files(undisturbed: FaultyBroker) -> None:
+    warehouse = Warehouse.at(str(undisturbed.kept(2)))
+    for table in (*TABLES, RUN_LEDGER):
+        folder = Path(warehouse.log(table).storage.root)
+        assert all(file.suffix in (".parquet", ".json") for file in folder.rglob("*") if file.is_file()), table.name

@@ -1,0 +1,165 @@
+"""Lag: what groups would get, beside what their consumers really received later."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs import lag as lag_job
+from jobs import nightly
+from schemas.answers.facts import BrokerFacts, open_facts
+from schemas.answers.lag import CommittedOffsets, Lag, lag
+from schemas.delta.warehouse import Warehouse
+from tests.broker_log import BrokerLog
+from tests.captures import rows
+from tests.nights.commands import NIGHTS, Ended
+
+Run = Callable[..., Ended]
+NEVER_BACK = {("cg_sql_gone", "DeviceTelemetry"), ("cg_two_topics", "TagLab")}
+DELETED_FIRST = {("cg_expired", "OrderEvents")}
+"""The broker deleted some of its messages before it came back."""
+
+
+def facts_after(nights: Path, night: int) -> BrokerFacts:
+    return open_facts(Warehouse.at(str(nights / str(night))))
+
+
+def received_later(night: int) -> set[tuple[str, str, int, int]]:
+    """Group, topic, queue and offset of what consumers received after a night."""
+    return {
+        (row["group"], row["topic"], row["queueId"], row["queueOffset"])
+        for row in rows("nights_dev", "live")
+        if row["night"] > night
+    }
+
+
+def came_back_otherwise(nights: Path, night: int) -> set[tuple[str, str]]:
+    """Groups away after a night that came back with another expression."""
+    at = facts_after(nights, night).as_of
+    later = [row for row in facts_after(nights, 4).history if row.valid_to is None or row.valid_to > at]
+    said: dict[tuple[str, str], list[str | None]] = {}
+    for row in later:
+        said.setdefault((row.consumer_group, row.topic), []).append(row.expression)
+    return {key for key, expressions in said.items() if len(set(expressions)) > 1}
+
+
+@pytest.mark.parametrize("night", NIGHTS)
+def test_exact_lag_is_what_consumers_received_later(nights: Path, night: int) -> None:
+    later, checked, waiting = received_later(night), Counter[bool](), 0
+    unlike = NEVER_BACK | DELETED_FIRST | came_back_otherwise(nights, night)
+    for row in lag(facts_after(nights, night)):
+        if (row.consumer_group, row.topic) in unlike and not row.is_consuming:
+            continue
+        place = row.consumer_group, row.topic, row.queue_id
+        got = [offset for offset in range(row.position, row.end) if (*place, offset) in later]
+        assert row.exact_lag == len(got), (night, row)
+        checked[row.lag > 0] += 1
+        waiting += row.exact_lag
+    assert checked[False] > 100
+    if night == 2:
+        assert (checked[True], waiting) == (9, 176)
+
+
+def test_a_group_that_keeps_up_waits_for_nothing_whatever_its_offset_says(nights: Path) -> None:
+    for night in NIGHTS:
+        for row in lag(facts_after(nights, night)):
+            if row.is_consuming:
+                assert (row.exact_lag, row.oldest_pending_at) == (0, None)
+
+
+def test_what_the_broker_deleted_reaches_nobody(nights: Path) -> None:
+    """One that was deleted by night 3 no longer counts; entries do, as the broker's own number has them."""
+    before, after = (lag(facts_after(nights, night), groups=["cg_expired"]) for night in (2, 3))
+    assert sum(row.lag for row in after) > sum(row.lag for row in before)
+    assert min(row.oldest_pending_at or 0 for row in after) > max(row.oldest_pending_at or 0 for row in before)
+
+
+def test_the_oldest_is_the_first_that_the_group_would_get(nights: Path) -> None:
+    stored = {
+        (row["topic"], row["queueId"], row["queueOffset"]): row["storeTimestamp"]
+        for row in rows("nights_dev", "messages")
+        if not row.get("blank")
+    }
+    facts = facts_after(nights, 2)
+    later = received_later(2)
+    changed = came_back_otherwise(nights, 2) | NEVER_BACK | DELETED_FIRST
+    for row in lag(facts):
+        if row.exact_lag and (row.consumer_group, row.topic) not in changed:
+            place = row.consumer_group, row.topic, row.queue_id
+            first = min(o for o in range(row.position, row.end) if (*place, o) in later)
+            assert row.oldest_pending_at == stored[row.topic, row.queue_id, first]
+            assert row.oldest_pending_ms == facts.as_of - row.oldest_pending_at
+
+
+def two_groups(folder: Path) -> list[str]:
+    """A night of 40 messages, every second tagged paid, and two groups that are online."""
+    log = BrokerLog()
+    for _ in range(20):
+        log.append(TAGS="paid", price="60.5").append(TAGS="open", price="1.5")
+    events = folder / "subscriptions.yaml"
+    events.write_text(
+        "- {group: cg_tag, topic: T, tag: paid}\n- {group: cg_sql, topic: T, sql: price > 50.0}\n"
+        "- {group: cg_refused, topic: T, sql: price >}\n"
+    )
+    store = log.write(folder / "store")
+    return ["--store", str(store), "--subscriptions", str(events), "--warehouse", str(folder / "w")]
+
+
+def test_the_broker_counts_what_passes_its_first_filter(tmp_path: Path) -> None:
+    nightly.main(two_groups(tmp_path))
+    newer = CommittedOffsets({("cg_tag", "T"): {0: 10}, ("cg_sql", "T"): {0: 10}})
+    found = {row.consumer_group: row for row in lag(open_facts(Warehouse.at(str(tmp_path / "w"))), newer)}
+    of_tag, of_sql = found["cg_tag"], found["cg_sql"]
+    assert (of_tag.lag, of_tag.exact_lag, of_tag.broker_estimate) == (30, 15, 15)
+    # Without a filter bit map the broker's first filter passes everything.
+    assert (of_sql.lag, of_sql.exact_lag, of_sql.broker_estimate) == (30, 15, 30)
+    assert (found["cg_refused"].exact_lag, found["cg_refused"].refusal) == (0, "FILTER_DATA_NOT_EXIST")
+
+
+def test_offsets_of_about_the_same_time_tell_nothing_new(tmp_path: Path) -> None:
+    nightly.main(two_groups(tmp_path))
+    facts = open_facts(Warehouse.at(str(tmp_path / "w")))
+    (row,) = lag(facts, CommittedOffsets({("cg_sql", "T"): {0: 39}}, facts.as_of + 1_000), groups=["cg_sql"])
+    assert (row.lag, row.exact_lag, row.position) == (1, 0, 40)
+
+
+def test_a_newer_offset_table_counts(tmp_path: Path, run: Run) -> None:
+    nightly.main(two_groups(tmp_path))
+    newer = tmp_path / "consumerOffset.json"
+    newer.write_text('{"offsetTable":{"T@cg_sql":{0:36}}}')
+    code, out, _ = run(lag_job, "--warehouse", tmp_path / "w", "--group", "cg_sql", "--offsets", newer, "--json")
+    row = json.loads(out)
+    assert (code, row["committed"], row["lag"], row["exact_lag"], row["estimate_error"]) == (0, 36, 4, 2, 2)
+
+
+def test_prometheus_text_escapes_names(tmp_path: Path, run: Run) -> None:
+    store = BrokerLog().append(3).write(tmp_path / "store")
+    (tmp_path / "s.jsonl").write_text(
+        '{"at":0,"op":"register","group":"a\\"b\\\\c\\nd","topic":"T","type":"TAG","expression":"*","sub_version":1}\n'
+    )
+    nightly.main(
+        ["--store", str(store), "--subscriptions", str(tmp_path / "s.jsonl"), "--warehouse", str(tmp_path / "w")]
+    )
+    out = run(lag_job, "--warehouse", tmp_path / "w", "--prometheus").out
+    line = 'mqsieve_consumer_lag_messages{broker="DEFAULT_BROKER",group="a\\"b\\\\c\\nd",topic="T",queue="0"} 0'
+    assert line in out.splitlines()
+    for line in out.splitlines():
+        assert line.startswith(("# HELP ", "# TYPE ", "mqsieve_"))
+
+
+def test_people_read_group_topic_and_what_waits(nights: Path, run: Run) -> None:
+    out = run(lag_job, "--warehouse", nights / "4").out
+    line = next(line for line in out.splitlines() if line.startswith("cg_sql_gone"))
+    assert line.split()[1:5] == ["DeviceTelemetry", "389", "103", "389"]
+    code, _, error = run(lag_job, "--warehouse", nights / "4", "--group", "cg_sql_gon")
+    assert (code, "did you mean cg_sql_gone?" in error) == (2, True)
+
+
+def test_fields_are_those_that_docs_promise() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "JSON.md").read_text("utf-8")
+    for name in (*Lag.__dataclass_fields__, "estimate_error"):
+        assert f"| `{name}` |" in page

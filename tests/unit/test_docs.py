@@ -1,0 +1,34 @@
+"""The files and folders that the documentation names exist."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PATH = re.compile(r"`((?:jobs|schemas|filtering|conf|tests|benchmarks|notebooks|docs)/[\w./-]*)`")
+LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_named_in_a_page_exist(page: Path) -> None:
+    text = page.read_text()
+    missing = [name for name in PATH.findall(text) if not (ROOT / name).exists()]
+    missing += [link for link in LINK.findall(text) if not (page.parent / link).exists()]
+    assert not missing
+
+
+def test_the_map_names_every_room() -> None:
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    rooms = [path.parent for base in ("filtering", "schemas", "jobs") for path in ROOT.glob(f"{base}/*/__init__.py")]
+    unnamed = [room.name for room in rooms if f"`{room.relative_to(ROOT)}/`" not in text and room.name != "java"]
+    assert not unnamed
+
+
+def test_the_reference_of_tables_is_that_of_the_schemas() -> None:
+    page = runpy.run_path(str(ROOT / "docs" / "make_tables.py"))["page"]
+    assert (ROOT / "docs" / "TABLES.md").read_text() == page()

@@ -1,0 +1,113 @@
+"""Subscriptions from what RocketMQ's tools print."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from filtering.subscriptions.sources import parse_subscriptions
+from jobs import subscriptions
+from schemas.errors import UsageError
+
+LOG = """\
+2026-11-21 14:00:00 INFO AdminBrokerThread_1 - register broker[0]to name server localhost:9876 OK
+2026-11-21 14:00:01 INFO HeartbeatThread_2 - new consumer connected, group: cg_rich CONSUME_PASSIVELY CLUSTERING
+2026-11-21 14:00:01 INFO HeartbeatThread_2 - subscription changed, add new topic, group: cg_rich SubscriptionData \
+[classFilterMode=false, topic=Orders, subString=price > 50.0 AND note = ', x=1]', tagsSet=[], codeSet=[], \
+subVersion=1795240801000, expressionType=SQL92]
+2026-11-21 14:00:02 INFO HeartbeatThread_2 - subscription changed, add new topic, group: cg_paid SubscriptionData \
+[classFilterMode=false, topic=Orders, subString=paid || shipped, tagsSet=[paid, shipped], \
+codeSet=[3433164, -516235858], subVersion=1795240802000, expressionType=TAG]
+2026-11-21 14:00:02 INFO HeartbeatThread_2 - subscription changed, add new topic, group: cg_paid SubscriptionData \
+[classFilterMode=false, topic=%RETRY%cg_paid, subString=*, tagsSet=[], codeSet=[], subVersion=1, expressionType=TAG]
+2026-11-21 15:00:00 INFO HeartbeatThread_1 - subscription changed, group: cg_rich OLD: SubscriptionData \
+[classFilterMode=false, topic=Orders, subString=price > 50.0, tagsSet=[], codeSet=[], subVersion=1795240801000, \
+expressionType=SQL92] NEW: SubscriptionData [classFilterMode=false, topic=Orders, subString=price > 99.0, tagsSet=[], \
+codeSet=[], subVersion=1795244400000, expressionType=SQL92]
+2026-11-21 16:00:00 INFO Client_5 - unregister consumer ok, no any connection, and remove consumer group, cg_paid
+"""
+CONNECTION = """\
+#ClientId                            #ClientAddr            #Language  #Version
+10.0.0.1@4711                        10.0.0.1:51814         JAVA       V5_5_0
+
+Below is subscription:
+#Topic               #SubExpression
+%RETRY%cg_rich       *
+Orders               price > 50.0 AND region = 'hangzhou'
+Payments             paid || shipped
+
+ConsumeType: CONSUME_PASSIVELY
+"""
+DASHBOARD = {
+    "status": 0,
+    "data": {
+        "connectionSet": [{"clientId": "10.0.0.1@4711"}],
+        "subscriptionTable": {
+            "Orders": {"topic": "Orders", "expressionType": "SQL92", "subString": "price > 50.0", "subVersion": 7},
+            "%RETRY%cg_rich": {"topic": "%RETRY%cg_rich", "expressionType": "TAG", "subString": "*"},
+        },
+    },
+}
+
+
+def test_a_broker_log_becomes_the_events_it_logged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "broker.log").write_text(LOG)
+    subscriptions.main([str(tmp_path / "broker.log")])
+    parsed = parse_subscriptions(capsys.readouterr().out)
+    assert not parsed.rejected
+    found = [
+        (
+            event.at - 1795240800000,
+            event.operation.value,
+            event.group,
+            [each["expression"] for each in event.subscriptions],
+        )
+        for event in parsed.events
+    ]
+    assert found == [
+        (1_000, "register", "cg_rich", ["price > 50.0 AND note = ', x=1]'"]),
+        (2_000, "register", "cg_paid", ["paid || shipped"]),
+        (2_000, "register", "cg_paid", ["*"]),
+        (3_600_000, "register", "cg_rich", ["price > 99.0"]),
+        (7_200_000, "unregister", "cg_paid", []),
+    ]
+    assert parsed.events[0].subscriptions[0]["version"] == 1795240801000
+
+
+def test_what_mqadmin_prints_becomes_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cg_rich.txt").write_text(CONNECTION)
+    subscriptions.main([str(tmp_path / "cg_rich.txt")])
+    assert _parsed(capsys.readouterr().out) == [
+        ("cg_rich", "%RETRY%cg_rich", "TAG", "*"),
+        ("cg_rich", "Orders", "SQL92", "price > 50.0 AND region = 'hangzhou'"),
+        ("cg_rich", "Payments", "TAG", "paid || shipped"),
+    ]
+
+
+def test_the_dashboards_json_becomes_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cg_rich.json").write_text(json.dumps(DASHBOARD))
+    subscriptions.main([str(tmp_path / "cg_rich.json")])
+    assert _parsed(capsys.readouterr().out) == [
+        ("cg_rich", "Orders", "SQL92", "price > 50.0"),
+        ("cg_rich", "%RETRY%cg_rich", "TAG", "*"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["hello", "{}", '{"subscriptionTable": 5}', "{"])
+def test_any_other_file_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x").write_text(text)
+    with pytest.raises(UsageError, match="/x: "):
+        subscriptions.main([str(tmp_path / "x")])
+
+
+def _parsed(text: str) -> list[tuple[str, str, str | None, str | None]]:
+    parsed = parse_subscriptions(text)
+    assert parsed.is_snapshot
+    assert not parsed.rejected
+    return [
+        (event.group, each["topic"], each["type"], each["expression"])
+        for event in parsed.events
+        for each in event.subscriptions
+    ]
