@@ -1,7 +1,6 @@
 """All measurements, one after another: ./spark-submit.sh bench [NAME [options]].
 
-Names: matcher, deliver, scale, spark_predicate, decode, compare. Without one: the first four, with their defaults,
-into benchmarks/results.
+Names: night, nights, matcher, spark_predicate, decode. Without one: all, with their defaults, into benchmarks/results.
 """
 
 from __future__ import annotations
@@ -9,8 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-ALL = ("matcher", "deliver", "scale", "spark_predicate")
-NAMES = (*ALL, "decode", "compare")
+NAMES = ("night", "nights", "matcher", "spark_predicate", "decode")
 
 
 def main(arguments: list[str]) -> int:
@@ -18,7 +16,7 @@ def main(arguments: list[str]) -> int:
         print(f"mqsieve: bench takes one of {', '.join(NAMES)}, or nothing for all", file=sys.stderr)
         return 2
     # A process each: one pins itself to a core, and the JVM of another would stay.
-    commands = [[arguments[0], *arguments[1:]]] if arguments else [[name] for name in ALL]
+    commands = [[arguments[0], *arguments[1:]]] if arguments else [[name] for name in NAMES]
     for name, *options in commands:
         print(f"\n{name}\n", flush=True)
         code = subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *options], check=False).returncode

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 JAVA = Path(__file__).parent / "java"
+QUIET = JAVA / "rmq.logback.xml"
 
 
 class JavaProcess:
@@ -14,7 +15,7 @@ class JavaProcess:
 
     def __init__(self, program: str, *arguments: str, options: tuple[str, ...] = ()) -> None:
         self._process = subprocess.Popen(
-            ["java", *options, "-cp", _class_path(), program, *arguments],
+            ["java", f"-Drmq.logback.configurationFile={QUIET}", *options, "-cp", _class_path(), program, *arguments],
             cwd=JAVA,
             text=True,
             stdin=subprocess.PIPE,
@@ -30,7 +31,10 @@ class JavaProcess:
         assert self._process.stdin
         assert self._process.stdout
         print(question, file=self._process.stdin, flush=True)
-        return [int(number) for number in self._process.stdout.readline().split()]
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the Java process ended: {' '.join(map(str, self._process.args))[-300:]}")
+        return [int(number) for number in answer.split()]
 
     def close(self) -> None:
         self._process.kill()

@@ -1,4 +1,4 @@
-"""Memory of this process and all that it started."""
+"""Memory of a process and all that it started."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ class Peak:
 
 
 @contextmanager
-def peak_memory() -> Iterator[Peak]:
-    """Watches until the block ends."""
+def peak_memory(root: int | None = None) -> Iterator[Peak]:
+    """Watches a process (None: this one) until the block ends."""
     peak, ended = Peak(), threading.Event()
+    first = os.getpid() if root is None else root
 
     def watch() -> None:
         while not ended.wait(SECONDS_BETWEEN_LOOKS):
-            peak.mib = max(peak.mib, sum(_kib(process) for process in _family(os.getpid())) / 1024)
+            peak.mib = max(peak.mib, sum(_kib(process) for process in _family(first)) / 1024)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

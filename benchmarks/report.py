@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import machine
+from benchmarks.machine import commit, machine, versions
 
 FOLDER = Path(__file__).parent / "results"
 
@@ -15,7 +15,8 @@ FOLDER = Path(__file__).parent / "results"
 def write(folder: Path, name: str, numbers: Mapping[str, Any]) -> None:
     """NAME.json in ``folder``, which is made if need be."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps({"machine": machine(), **numbers}, indent=2) + "\n")
+    measured = {"commit": commit(), "versions": versions(), "machine": machine(), **numbers}
+    (folder / f"{name}.json").write_text(json.dumps(measured, indent=2) + "\n")
 
 
 def draw_speeds(file: Path, title: str, cores: str, speeds: Mapping[str, Mapping[int, float | None]]) -> None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
+from filtering.consumption.group_night import COMMIT_DELAY
 from filtering.consumption.lag import TopicLag
 from filtering.consumption.offsets import Key, Offsets
-from filtering.consumption.plan import COMMIT_DELAY
 from filtering.delivery.message_filter import MessageFilter, message_filters
 from filtering.delivery.pull_window import FOREVER, OffsetRange, PullWindow
 from filtering.predicate import TRUE

@@ -1,0 +1,200 @@
+"""A broker's store of any size: a commit log as a broker writes it, and groups that consume from it.
+
+Messages have the properties of :mod:`benchmarks.workload`, TAGS and UNIQ_KEY. They go round the topics, and in each
+topic round the queues. Most bodies are JSON of 20 to 90 bytes; one in 300 has thousands of bytes, three quarters of
+these compressed. Segments are preallocated at their full size. The same seed gives the same messages, so a log is the
+beginning of any longer one, if both grow by multiples of MESSAGES_AT_ONCE.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from benchmarks import workload
+from schemas.rocketmq_store import gather
+from schemas.rocketmq_store.crc import body_crcs
+
+BROKER = "broker-a"
+TOPICS = ("OrderEvents", "DeviceTelemetry")
+QUEUES = 8
+SEGMENT = 1 << 30
+FIRST_STORE_TIMESTAMP = 1_790_000_000_000
+MESSAGES_A_MILLISECOND = 10
+MESSAGES_AT_ONCE = 10_000
+LARGE_BODIES = 64
+LARGE_ONE_IN = 300
+TAGS = ["created", "paid", "shipped", "cancelled", "refunded"]
+MAGIC, END_OF_SEGMENT = -626843481, -875286124
+COMPRESSED = {"zstd": 0x201, "lz4": 0x101, "gzip": 0x301}
+"""sysFlag of a compressed body by pyarrow's codec. RocketMQ's third one is zlib, whose bytes no filter looks at."""
+LOCALHOST = 0x7F000001
+HEADER = np.dtype(
+    [
+        ("size", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("queue_id", ">i4"), ("flag", ">i4"),
+        ("queue_offset", ">i8"), ("physical_offset", ">i8"), ("sys_flag", ">i4"), ("born_timestamp", ">i8"),
+        ("born_host", ">i4"), ("born_port", ">i4"), ("store_timestamp", ">i8"), ("store_host", ">i4"),
+        ("store_port", ">i4"), ("reconsume_times", ">i4"), ("prepared_offset", ">i8"), ("body_length", ">i4"),
+    ]
+)  # fmt: skip
+"""MessageDecoder's record up to the body; behind the body follow topic (length i1) and properties (length i2)."""
+
+
+class StoreWriter:
+    """Appends messages to the commit log of a store ``folder``. ``messages`` and ``size`` (bytes) are there so far."""
+
+    def __init__(self, folder: Path, segment: int = SEGMENT, topics: Sequence[str] = TOPICS, seed: int = 1) -> None:
+        self.messages = 0
+        self.size = 0
+        self.folder = folder / "commitlog"
+        self._segment, self._topics, self._seed = segment, topics, seed
+        self.folder.mkdir(parents=True)
+        self._bodies = _Bodies(seed)
+
+    def append(self, count: int) -> None:
+        for start in range(0, count, MESSAGES_AT_ONCE):
+            self._append(min(MESSAGES_AT_ONCE, count - start))
+
+    def _append(self, count: int) -> None:
+        number = np.arange(self.messages, self.messages + count)
+        rng = np.random.default_rng([self._seed, self.messages])
+        header = np.zeros(count, HEADER)
+        header["magic"], header["born_host"], header["store_host"] = MAGIC, LOCALHOST, LOCALHOST
+        header["born_port"], header["store_port"] = 36086, 10911
+        topic_of, of_topic = number % len(self._topics), number // len(self._topics)
+        header["queue_id"], header["queue_offset"] = of_topic % QUEUES, of_topic // QUEUES
+        header["store_timestamp"] = FIRST_STORE_TIMESTAMP + number // MESSAGES_A_MILLISECOND
+        header["born_timestamp"] = header["store_timestamp"] - 2
+        bodies, header["sys_flag"], header["crc"] = self._bodies.chosen(rng, count)
+        header["body_length"] = pc.binary_length(bodies).to_numpy()
+        names = pa.array([bytes([len(topic)]) + topic.encode() for topic in self._topics], pa.binary())
+        properties = _properties(number, int(rng.integers(1 << 31)))
+        lengths = pc.binary_length(properties).to_numpy().astype(">i2")
+        tails = pc.binary_join_element_wise(
+            bodies, names.take(pa.array(topic_of)), _octets(lengths), properties, pa.scalar(b"", pa.binary())
+        )
+        header["size"] = HEADER.itemsize + pc.binary_length(tails).to_numpy()
+        self._write(header, tails)
+        self.messages += count
+
+    def _write(self, header: NDArray[np.void], tails: pa.BinaryArray) -> None:
+        """Writes records, and begins a segment wherever the next one would leave no room for the end of the last."""
+        done = 0
+        while done < len(header):
+            at, end = self.size, (self.size // self._segment + 1) * self._segment
+            ends = at + np.cumsum(header["size"][done:], dtype=np.int64)
+            fit = int(np.searchsorted(ends, end - 8, "right"))
+            some = header[done : done + fit]
+            some["physical_offset"] = np.append(at, ends[: fit - 1]) if fit else []
+            records = pc.binary_join_element_wise(_octets(some), tails.slice(done, fit), pa.scalar(b"", pa.binary()))
+            done += fit
+            with self._open(at) as file:
+                file.seek(at % self._segment)
+                file.write(_data(records))
+                self.size = int(ends[fit - 1]) if fit else at
+                if done < len(header):
+                    file.write(np.array([end - self.size, END_OF_SEGMENT], ">i4").tobytes())
+                    self.size = end
+
+    def _open(self, offset: int):  # type: ignore[no-untyped-def]
+        path = self.folder / f"{offset // self._segment * self._segment:020d}"
+        if not path.exists():
+            with path.open("wb") as file:
+                file.truncate(self._segment)
+        return path.open("r+b")
+
+
+class _Bodies:
+    def __init__(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        lines = (
+            f'{{"orderId":{order},"sku":"{sku}","name":"{color} {region}"}}'
+            for order, sku, color, region in zip(
+                rng.integers(1 << 31, size=20_000), rng.integers(100_000, size=20_000),
+                rng.choice(workload.COLORS, 20_000), rng.choice(workload.REGIONS, 20_000), strict=True,
+            )
+        )  # fmt: skip
+        text = "".join(lines).encode()
+        self._text_end = len(text) - 100
+        large, flags = [], []
+        for i in range(LARGE_BODIES):
+            start = int(rng.integers(len(text) - 20_000))
+            body = text[start : start + int(rng.integers(4_000, 20_000))]
+            codec = [*COMPRESSED, None][i % 4]
+            large.append(body[:3_500] if codec is None else pa.compress(body, codec, asbytes=True))
+            flags.append(0 if codec is None else COMPRESSED[codec])
+        self._large_lengths, self._large_flags = np.array([len(body) for body in large]), np.array(flags)
+        self._large_starts = len(text) + np.cumsum(self._large_lengths) - self._large_lengths
+        self._pool = np.frombuffer(text + b"".join(large), np.uint8)
+
+    def chosen(
+        self, rng: np.random.Generator, count: int
+    ) -> tuple[pa.BinaryArray, NDArray[np.int64], NDArray[np.int32]]:
+        """Bodies, their sysFlags and their CRCs."""
+        starts, lengths = rng.integers(self._text_end, size=count), rng.integers(20, 90, size=count)
+        large = np.flatnonzero(rng.integers(LARGE_ONE_IN, size=count) == 0)
+        kind = rng.integers(LARGE_BODIES, size=len(large))
+        starts[large], lengths[large] = self._large_starts[kind], self._large_lengths[kind]
+        flags = np.zeros(count, np.int64)
+        flags[large] = self._large_flags[kind]
+        bodies = gather.binary_array(*gather.spans(self._pool, starts, lengths))
+        return bodies, flags, body_crcs(self._pool, starts, lengths)
+
+
+def _properties(number: NDArray[np.int64], seed: int) -> pa.BinaryArray:
+    """The properties of messages in RocketMQ's own form: name U+0001 value U+0002 name …"""
+    columns = workload.messages(len(number), seed)
+    keys = pa.array([f"7F00000100015EED0000{each:012X}" for each in number.tolist()])
+    tags = pa.array(TAGS).take(pa.array(number * 7 // 3 % len(TAGS)))
+    texts = {"TAGS": tags, "UNIQ_KEY": keys} | dict(zip(columns.schema.names, columns.columns, strict=True))
+    pairs = [pc.binary_join_element_wise(name, text, "\2", "\1") for name, text in texts.items()]
+    fields = [pc.fill_null(pc.replace_substring(pair, "\1\2", "\2"), "") for pair in pairs]
+    return pc.binary_join_element_wise(*fields, "").cast(pa.binary())
+
+
+def _octets(values: NDArray[np.void]) -> pa.BinaryArray:
+    """The bytes of each value of an array."""
+    values = np.ascontiguousarray(values)
+    buffers = [None, pa.py_buffer(values.view(np.uint8))]
+    return pa.Array.from_buffers(pa.binary(values.itemsize), len(values), buffers).cast(pa.binary())
+
+
+def _data(records: pa.BinaryArray) -> memoryview:
+    """The bytes of all values, one after another."""
+    first, last = records.offset, records.offset + len(records)
+    offsets = np.frombuffer(records.buffers()[1], np.int32)
+    return memoryview(records.buffers()[2] or b"")[int(offsets[first]) : int(offsets[last])]
+
+
+def write_store(folder: Path, messages: int, segment: int = SEGMENT, seed: int = 1) -> StoreWriter:
+    """A store with so many messages."""
+    writer = StoreWriter(folder, segment, seed=seed)
+    writer.append(messages)
+    return writer
+
+
+def group_name(number: int) -> str:
+    return f"cg_{number:05}"
+
+
+def write_subscriptions(file: Path, groups: int) -> list[tuple[str, str, str]]:
+    """Subscription events of groups that go round the TOPICS. Returns group, topic and expression of each."""
+    expressions = workload.selective_subscriptions(groups, 1)
+    found = [(group_name(i), TOPICS[i % len(TOPICS)], text) for i, text in enumerate(expressions)]
+    event = {"at": FIRST_STORE_TIMESTAMP - 1, "op": "register", "type": "SQL92"}
+    lines = (json.dumps(event | {"group": g, "topic": topic, "expression": text}) for g, topic, text in found)
+    file.write_text("\n".join(lines))
+    return found
+
+
+def write_broker_config(file: Path, with_bit_map: bool) -> None:
+    on = str(with_bit_map).lower()
+    file.write_text(
+        f"brokerName={BROKER}\nenablePropertyFilter=true\nenableCalcFilterBitMap={on}\nenableConsumeQueueExt={on}\n"
+    )

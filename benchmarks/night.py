@@ -1,0 +1,176 @@
+"""A whole night, beside RocketMQ's own and beside the floor, on one log in one run on the same cores.
+
+    python -m benchmarks.night [--messages 1000000 …] [--groups 10 1000 10000] [--bit-map off on] [--rounds 3]
+                               [--folder DIR] [--output DIR]
+
+- cold: ./spark-submit.sh nightly, all included; warm: the next nights in a process that ran one, each into a new
+  warehouse, median of the rounds; steps: the same with all tasks in one process, on one core;
+- RocketMQ: reput through its dispatchers and a full pull of each group (benchmarks.rocketmq_night). Where it would take
+  hours, some messages and groups are measured and the rest is calculated from them, which the table tells;
+- floor: decoding, and PyArrow writing what the night stores (benchmarks.floor); cat: reading the log.
+
+Deliveries must equal RocketMQ's, on every pair of the groups that were measured. Writes night.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from benchmarks.broker_store import BROKER, write_broker_config, write_store, write_subscriptions
+from benchmarks.floor import floor
+from benchmarks.peak_memory import peak_memory
+from benchmarks.report import FOLDER, write
+from benchmarks.rocketmq_night import rocketmq_night
+from schemas.delta.warehouse import Warehouse
+from schemas.tables import TABLES
+
+ROOT = Path(__file__).resolve().parent.parent
+CORES = len(os.sched_getaffinity(0))
+
+
+def night_options(folder: Path, store: Path, warehouse: Path) -> list[str]:
+    """The command line of a night with the subscriptions and the configuration in ``folder``."""
+    given = {
+        "--store": store, "--subscriptions": folder / "events.jsonl", "--broker-config": folder / "broker.conf",
+        "--warehouse": warehouse,
+    }  # fmt: skip
+    return [str(text) for pair in given.items() for text in pair]
+
+
+def cold_night(options: Sequence[str]) -> dict[str, float]:
+    """Seconds and MiB of a night in a process of its own."""
+    begin = perf_counter()
+    command = subprocess.Popen([ROOT / "spark-submit.sh", "nightly", *options], stdout=subprocess.DEVNULL)
+    with peak_memory(command.pid) as peak:
+        code = command.wait()
+    assert code == 0, f"the night ended with {code}"
+    return {"seconds": perf_counter() - begin, "peak_mib": round(peak.mib)}
+
+
+def nights_in_a_process(commands: Sequence[Sequence[str]], *options: str) -> list[dict[str, Any]]:
+    """The seconds and steps of nights, one after another in one process."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "benchmarks.night_process", *options], cwd=ROOT, text=True, check=True,
+        input="\n".join(map(json.dumps, commands)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def measure(folder: Path, store: Path, messages: int, groups: int, with_bit_map: bool, rounds: int) -> dict[str, Any]:
+    """All that is measured with some groups."""
+    subscriptions = write_subscriptions(folder / "events.jsonl", groups)
+    write_broker_config(folder / "broker.conf", with_bit_map)
+    warehouses = [folder / f"warehouse_{i}" for i in range(rounds + 1)]
+    commands = [night_options(folder, store, each) for each in warehouses]
+    cold = cold_night(night_options(folder, store, folder / "cold"))
+    warm = [night["seconds"] for night in nights_in_a_process(commands)[1:]]
+    remove(*warehouses)
+    in_steps = nights_in_a_process(commands[:2], "--in-process")[1]
+    found = {
+        "cold": round(cold["seconds"], 2),
+        "peak_mib": cold["peak_mib"],
+        "warm": round(median(warm), 2),
+        "warm_rounds": [round(seconds, 2) for seconds in warm],
+        "steps_on_one_core": {step: round(seconds, 2) for step, seconds in sorted(in_steps["steps"].items())},
+        "bytes_per_message": bytes_per_message(folder / "cold", messages),
+    }
+    least = floor(store, folder / "cold", CORES)
+    found["floor"] = {"seconds": round(least.seconds, 2), "decode": round(least.decode, 2)}
+    broker = rocketmq_night(store, messages, subscriptions, with_bit_map, CORES, folder / "cold")
+    found["rocketmq"] = {
+        "seconds": round(broker.seconds, 2), "reput": round(broker.reput, 2), "pulls": round(broker.pulls, 2),
+        "measured_messages": broker.messages, "measured_groups": broker.groups,
+    }  # fmt: skip
+    remove(folder / "cold", *warehouses)
+    return found
+
+
+def bytes_per_message(warehouse: Path, messages: int) -> dict[str, float]:
+    """Of the data files of each table."""
+    opened = Warehouse.at(str(warehouse))
+    sizes = {
+        table.name: sum(file.size for file in opened.files(table, BROKER)) for table in TABLES if opened.exists(table)
+    }
+    return {name: round(size / messages, 2) for name, size in sizes.items()} | {
+        "all": round(sum(sizes.values()) / messages, 2)
+    }
+
+
+def remove(*folders: Path) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def seconds_of_cat(store: Path, size: int) -> float:
+    """Seconds of reading the first ``size`` bytes of a log, the second time."""
+    files = " ".join(str(file) for file in sorted((store / "commitlog").iterdir()))
+    command = f"cat {files} | head -c {size} > /dev/null"
+    subprocess.run(command, shell=True, check=True)
+    begin = perf_counter()
+    subprocess.run(command, shell=True, check=True)
+    return perf_counter() - begin
+
+
+def table(size: int, found: dict[str, Any]) -> str:
+    """Markdown: seconds, what part of the floor that is, and MB of log a second and core."""
+    least = found["floor"]["seconds"]
+    broker = found["rocketmq"]
+    sampled = f"{broker['measured_messages']:,} messages, {broker['measured_groups']:,} groups measured"
+    rows = [
+        ("cat", found["cat"], ""),
+        ("floor", least, f"{found['floor']['decode']} decode"),
+        ("night, warm", found["warm"], ""),
+        ("night, cold", found["cold"], f"peak {found['peak_mib']:,} MiB"),
+        ("RocketMQ", broker["seconds"], f"{broker['reput']} reput, {broker['pulls']} pulls; {sampled}"),
+    ]
+    lines = ["| | seconds | × floor | × warm night | MB/s a core | |", "|---|---|---|---|---|---|"]
+    lines += [
+        f"| {name} | {seconds:,.2f} | {seconds / least:.2f} | {seconds / found['warm']:,.2f} | "
+        f"{size / 1e6 / seconds / CORES:,.1f} | {remark} |"
+        for name, seconds, remark in rows
+    ]
+    steps = sorted(found["steps_on_one_core"].items(), key=lambda step: -step[1])
+    lines.append("one core: " + ", ".join(f"{step} {seconds}" for step, seconds in steps if seconds >= 0.05))
+    lines.append("bytes a message: " + ", ".join(f"{name} {of}" for name, of in found["bytes_per_message"].items()))
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, nargs="+", default=[1_000_000])
+    parser.add_argument("--groups", type=int, nargs="+", default=[10, 1_000, 10_000])
+    parser.add_argument("--bit-map", choices=["off", "on"], nargs="+", default=["off", "on"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--folder", type=Path, help="where logs and tables go for a while; default: a temporary folder")
+    parser.add_argument("--output", type=Path, default=FOLDER)
+    options = parser.parse_args()
+    nights: list[dict[str, Any]] = []
+    numbers = {"cores": CORES, "rounds": options.rounds, "nights": nights}
+    for messages in options.messages:
+        with tempfile.TemporaryDirectory(dir=options.folder) as name:
+            folder = Path(name)
+            size = write_store(folder / "store", messages).size
+            cat = round(seconds_of_cat(folder / "store", size), 2)
+            for groups in options.groups:
+                for bit_map in options.bit_map:
+                    found = measure(folder, folder / "store", messages, groups, bit_map == "on", options.rounds)
+                    what = {"messages": messages, "log_bytes": size, "groups": groups, "bit_map": bit_map}
+                    nights.append(what | {"cat": cat} | found)
+                    write(options.output, "night", numbers)
+                    print(f"\n{messages:,} messages ({size / 1e6:,.0f} MB), {groups:,} groups, bit map {bit_map}\n")
+                    print(table(size, nights[-1]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""A process that runs a night for each line of input, and answers its seconds by step as JSON.
+
+    python -m benchmarks.night_process [--in-process] < lines
+
+A line is a JSON list: the command line of nightly. With --in-process, tasks run in this process, whatever their size.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import redirect_stdout
+from time import perf_counter
+
+from benchmarks.steps import night_steps
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    if "--in-process" in sys.argv:
+        from schemas import spark_tasks
+
+        spark_tasks.LITTLE = 1 << 60
+    steps = night_steps()
+    from jobs import nightly
+
+    for line in sys.stdin:
+        steps.reset()
+        begin = perf_counter()
+        with redirect_stdout(sys.stderr):
+            nightly.main(json.loads(line))
+        taken = perf_counter() - begin
+        steps.seconds["other"] = taken - sum(steps.seconds.values())
+        print(json.dumps({"seconds": taken, "steps": steps.seconds}), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""The store that benchmarks generate is one that a broker could have written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from benchmarks.broker_store import BROKER, QUEUES, TOPICS, StoreWriter, write_broker_config, write_subscriptions
+from filtering import sql92
+from jobs import nightly
+from schemas.delta.warehouse import Warehouse
+from tests.nights.commands import night, rows_of
+
+SEGMENT = 1 << 18
+MESSAGES = 4_800
+GROUPS = 12
+
+
+def test_generated_store_is_read_without_damage(tmp_path: Path) -> None:
+    store = StoreWriter(tmp_path / "store", SEGMENT)
+    store.append(MESSAGES - 500)
+    store.append(500)
+    expressions = write_subscriptions(tmp_path / "events.jsonl", GROUPS)
+    write_broker_config(tmp_path / "broker.conf", with_bit_map=True)
+    files = sorted((tmp_path / "store" / "commitlog").iterdir())
+    assert [int(file.name) for file in files] == [i * SEGMENT for i in range(len(files))]
+    assert len(files) > 2
+    assert {file.stat().st_size for file in files} == {SEGMENT}
+
+    nightly.main(night(tmp_path / "w", tmp_path / "store", tmp_path / "events.jsonl", tmp_path / "broker.conf"))
+
+    warehouse = Warehouse.at(str(tmp_path / "w"))
+    messages = list(rows_of(warehouse, "commitlog"))
+    assert not list(rows_of(warehouse, "quarantine"))
+    assert not any(row["body_is_damaged"] for row in messages)
+    assert {row["broker_name"] for row in messages} == {BROKER}
+    assert any(row["sys_flag"] for row in messages)
+    places = Counter((row["topic"], row["queue_id"], row["queue_offset"]) for row in messages)
+    each_queue = MESSAGES // len(TOPICS) // QUEUES
+    assert set(places) == {(t, q, o) for t in TOPICS for q in range(QUEUES) for o in range(each_queue)}
+    assert max(places.values()) == 1
+
+    properties = {(row["topic"], row["commitlog_offset"]): dict(row["properties"]) for row in messages}
+    expected = {
+        (group, offset)
+        for group, topic, text in expressions
+        for (of, offset), have in properties.items()
+        if of == topic and sql92.compile(text).evaluate(have)
+    }
+    delivered = {(row["consumer_group"], row["commitlog_offset"]) for row in rows_of(warehouse, "deliveries")}
+    assert delivered == expected
+    assert expected
