@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -134,8 +134,9 @@ class _ChangesOfTopic:
 def _window(
     message_filter: MessageFilter, stored: tuple[int, int], offsets: Mapping[int, OffsetRange], only_listed: bool
 ) -> PullWindow:
+    without_bit_map = replace(message_filter, bit_pos=())
     return PullWindow(
-        message_filter, BEGINNING, stored_from=stored[0], stored_to=stored[1], offsets=offsets, only_listed=only_listed
+        without_bit_map, BEGINNING, stored_from=stored[0], stored_to=stored[1], offsets=offsets, only_listed=only_listed
     )
 
 
