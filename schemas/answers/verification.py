@@ -17,8 +17,9 @@ from schemas.delta.table_rows import sorted_by
 from schemas.errors import UsageError
 from schemas.rocketmq_store.consume_queue import consume_queue_file_size
 from schemas.rocketmq_store.consume_queue_ext import has_extension
+from schemas.rocketmq_store.queue_files import Difference
 from schemas.rocketmq_store.queue_index import QueueIndex
-from schemas.rocketmq_store.queue_verification import Difference, QueueEntries, QueueVerification
+from schemas.rocketmq_store.queue_verification import QueueEntries, QueueVerification
 from schemas.rocketmq_store.segments import segments
 from schemas.storage import Storage
 

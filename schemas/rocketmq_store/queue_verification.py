@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,23 +17,11 @@ from schemas.rocketmq_store.consume_queue_ext import (
     encode_units,
     is_address,
 )
+from schemas.rocketmq_store.queue_files import Difference, QueueFiles
 from schemas.storage import Storage
 
 MAX_DIFFERENCES = 1000
-BYTES_AT_ONCE = 1 << 20
 CONSUME_QUEUE, EXTENSION = "consumequeue", "consumequeue_ext"
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A place where a file on disk is not what the broker should have written.
-
-    ``queue_offset`` is the entry's, None where a file as a whole differs.
-    """
-
-    file: str
-    queue_offset: int | None
-    reason: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,60 +37,6 @@ class QueueEntries:
 
     def __len__(self) -> int:
         return len(self.size)
-
-
-class _Files:
-    """The files of one kind of one queue, read at positions from the start of the queue."""
-
-    def __init__(self, storage: Storage, kind: str, topic: str, queue_id: int, file_size: int) -> None:
-        self._storage = storage
-        self.kind = kind
-        self._folder = f"{kind}/{topic}/{queue_id}"
-        found = storage.files(self._folder)
-        self.sizes = {int(info.base_name): info.size for info in found if info.base_name.isdecimal()}
-        self.file_size = file_size
-
-    def name(self, position: int) -> str:
-        return f"{self.kind}/{position // self.file_size * self.file_size:020d}"
-
-    def start(self, position: int) -> int:
-        """Where the file begins that has a position."""
-        return position // self.file_size * self.file_size
-
-    def read(self, position: int, length: int) -> bytes | None:
-        """Bytes of one file; None where it is not there, fewer where it is too short."""
-        start = self.start(position)
-        if start not in self.sizes:
-            return None
-        with self._storage.file_system.open_input_file(f"{self._folder}/{start:020d}") as file:
-            return bytes(file.read_at(length, position - start))
-
-    def read_span(self, position: int, length: int) -> bytes | None:
-        """Bytes of one or more files; None where one is not there or too short."""
-        parts = []
-        while length:
-            count = min(length, self.start(position) + self.file_size - position)
-            data = self.read(position, count)
-            if data is None or len(data) < count:
-                return None
-            parts.append(data)
-            position, length = position + count, length - count
-        return b"".join(parts)
-
-    def sized_differently(self) -> Iterator[Difference]:
-        for start, size in sorted(self.sizes.items()):
-            if size != self.file_size:
-                name = f"{self.kind}/{start:020d}"
-                yield Difference(name, None, f"the file has {size} bytes, should be {self.file_size}")
-
-    def rest(self, position: int) -> Iterator[tuple[int, bytes]]:
-        """All bytes from a position on, in pieces with their positions."""
-        for start in sorted(start_of_file for start_of_file in self.sizes if start_of_file + self.file_size > position):
-            at = max(start, position)
-            while at < start + self.sizes[start]:
-                data = self.read(at, min(BYTES_AT_ONCE, start + self.sizes[start] - at)) or b""
-                yield at, data
-                at += max(1, len(data))
 
 
 @dataclass
@@ -129,8 +63,8 @@ class QueueVerification:
     """Where the next unit of the extension should begin; None: not known."""
 
     def __post_init__(self) -> None:
-        self._queue = _Files(self.storage, CONSUME_QUEUE, self.topic, self.queue_id, self.file_size)
-        self._extension = _Files(self.storage, EXTENSION, self.topic, self.queue_id, self.extension_file_size)
+        self._queue = QueueFiles(self.storage, CONSUME_QUEUE, self.topic, self.queue_id, self.file_size)
+        self._extension = QueueFiles(self.storage, EXTENSION, self.topic, self.queue_id, self.extension_file_size)
         self.differences += self._queue.sized_differently()
         if self.has_extension:
             self.differences += self._extension.sized_differently()
@@ -298,11 +232,11 @@ class QueueVerification:
         """Files that begin where no entry is."""
         if newer:
             return
-        ends: Sequence[tuple[_Files, int | None]] = ((self._queue, after), (self._extension, self._position))
+        ends: Sequence[tuple[QueueFiles, int | None]] = ((self._queue, after), (self._extension, self._position))
         for files, end in ends:
             for start in sorted(files.sizes) if end is not None else ():
                 if start >= (end or 0) and start > 0:
                     self._add(files, start, None, "the broker would not have this file")
 
-    def _add(self, files: _Files, position: int, queue_offset: int | None, reason: str) -> None:
+    def _add(self, files: QueueFiles, position: int, queue_offset: int | None, reason: str) -> None:
         self.differences.append(Difference(files.name(position), queue_offset, reason))
