@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from schemas.delta.table import column
@@ -49,14 +50,12 @@ def _pairs(block: dict[str, pa.Scalar], groups: Collection[str] | None) -> pa.Re
     messages = block["messages"].as_py()
     received: list[NDArray[np.int64]] = []
     columns: dict[str, list[Any]] = {"consumer_group": [], "outcome": [], "subscription_from": [], "available_at": []}
-    for match in block["matches"]:
+    for match in _matches_of(block["matches"].values, groups):
         recipients = [
             recipient
             for recipient in match["recipients"].as_py()
             if groups is None or recipient["consumer_group"] in groups
         ]
-        if not recipients:
-            continue
         positions = positions_of(match, messages)
         for recipient in recipients:
             received.append(positions)
@@ -75,6 +74,15 @@ def _pairs(block: dict[str, pa.Scalar], groups: Collection[str] | None) -> pa.Re
     values = {name: array.take(recipient_of_pair) for name, array in by_recipient.items()}
     values |= {name: block[name].values.take(index) for name in ("queue_id", "queue_offset", "commitlog_offset")}
     stored = block["store_timestamp"].values.take(index)
-    values["available_at"] = pa.compute.coalesce(values["available_at"], stored)
+    values["available_at"] = pc.coalesce(values["available_at"], stored)
     values |= {name: pa.repeat(block[name].as_py(), len(at)) for name in ("topic", "run")}
     return pa.RecordBatch.from_arrays([values[name] for name in PAIRS.names], schema=PAIRS)
+
+
+def _matches_of(matches: pa.StructArray, groups: Collection[str] | None) -> pa.StructArray:
+    """The matches of a block that some of the groups received."""
+    if groups is None:
+        return matches
+    recipients = matches.field("recipients")
+    wanted = pc.is_in(recipients.flatten().field("consumer_group"), value_set=pa.array(list(groups), pa.string()))
+    return matches.take(pc.unique(pc.list_parent_indices(recipients).filter(wanted)))

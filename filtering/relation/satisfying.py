@@ -65,7 +65,7 @@ def satisfying(predicate: Predicate, plain: bool = False) -> Answer:
             open_branches = True
             for message in islice(_messages(branch, plain), MOST_TRIES):
                 if holds(predicate, message):
-                    return message
+                    return _shortened(predicate, message)
         if steps == MOST_STEPS:
             return UNKNOWN
     return UNKNOWN if open_branches else NONE
@@ -142,6 +142,15 @@ def _of_both(pair: Predicate) -> list[Predicate]:
     return [IsPresent(name) for name in pair.properties]
 
 
+def _shortened(predicate: Predicate, message: Message) -> Message:
+    """The message without the properties that it does not need."""
+    for name in message:
+        rest = {other: text for other, text in message.items() if other != name}
+        if holds(predicate, rest):
+            return _shortened(predicate, rest)
+    return message
+
+
 def _opposite(term: Predicate) -> Predicate:
     return term.operand if isinstance(term, Not) else Not(term)
 
@@ -149,7 +158,7 @@ def _opposite(term: Predicate) -> Predicate:
 def _messages(branch: _Branch, plain: bool) -> Iterator[Message]:
     """Messages that satisfy each property's terms, the likely ones first."""
     together = {name for pair in branch.pairs for name in (pair.operand if isinstance(pair, Not) else pair).properties}
-    names = [*(branch.terms.keys() - together), *sorted(together)]
+    names = [*(name for name in branch.terms if name not in together), *sorted(together)]
     shared = likely_texts([term for name in together for term in branch.terms.get(name, ())], plain)
     texts = []
     for name in names:

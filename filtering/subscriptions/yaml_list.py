@@ -96,7 +96,7 @@ def _event(entry: object) -> SubscriptionEvent:
         subscription["class_filter_mode"] = True
     group = wrap_namespace(namespace, entry["group"])
     return SubscriptionEvent(
-        _milliseconds(entry.get("at", "0")),
+        instant(entry.get("at", "0")),
         Operation.REGISTER,
         group,
         (subscription,),
@@ -104,13 +104,14 @@ def _event(entry: object) -> SubscriptionEvent:
     )
 
 
-def _milliseconds(text: str) -> int:
+def instant(text: str) -> int:
+    """An instant as it is typed, in ms since the epoch. Raises ValueError."""
     if re.fullmatch(r"[0-9]{1,18}", text):
         return int(text)
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"at: {text!r} is no time; write milliseconds or 2026-11-21T06:00:00Z") from None
+        raise ValueError(f"{text!r} is no time; write milliseconds or 2026-11-21T06:00:00Z") from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
     return round(time.timestamp() * 1000)

@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY
 from filtering.findings import TopicMessages
@@ -15,8 +14,7 @@ from filtering.tags_code import tags_codes
 from schemas.commitlog import COMMITLOG
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.columns import Int64s, Messages, concat
-from schemas.messages.stored_messages import read_messages
-from schemas.storage import Storage
+from schemas.messages.stored_messages import read_messages, row_groups
 
 MOST = 1 << 16
 """Messages of a topic that are looked at, the newest."""
@@ -55,7 +53,7 @@ def _read(warehouse: Warehouse, broker_name: str, topics: Collection[str], names
     parts: list[Messages] = []
     seen = 0
     for file in files:
-        for offsets, rows in reversed(_row_groups(storage, file.path)):
+        for offsets, rows in reversed(row_groups(storage, file.path)):
             if seen >= MOST_READ or all(counts[topic] >= MOST for topic in topics):
                 return parts[::-1]
             for part in read_messages(storage, [file.path], offsets, topics, names):
@@ -63,16 +61,6 @@ def _read(warehouse: Warehouse, broker_name: str, topics: Collection[str], names
                 parts.append(part)
             seen += rows
     return parts[::-1]
-
-
-def _row_groups(storage: Storage, path: str) -> list[tuple[tuple[int, int], int]]:
-    """The physical offsets (the second exclusive) and the rows of each row group of a file of commitlog."""
-    with storage.file_system.open_input_file(path) as source:
-        metadata = pq.ParquetFile(source).metadata
-    column = metadata.schema.names.index("commitlog_offset")
-    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-    bounds = [group.column(column).statistics for group in groups]
-    return [((of.min, of.max + 1), group.num_rows) for of, group in zip(bounds, groups, strict=True)]
 
 
 def _of_topic(messages: Messages, rows: Int64s, names: Sequence[str]) -> TopicMessages:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from schemas.commitlog import COMMITLOG, NAMED_PROPERTIES, SLOTS
+from schemas.delta.open_data_file import open_data_file
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.stored_messages import shapes_of
 from schemas.rocketmq_store.property_columns import parse
@@ -25,8 +26,7 @@ def property_names(warehouse: Warehouse, broker_name: str, asked: Mapping[str, C
     search = _Search({topic: set(names) - set(NAMED_PROPERTIES) for topic, names in asked.items()})
     storage = warehouse.log(COMMITLOG).storage
     for file in warehouse.files(COMMITLOG, broker_name):
-        with storage.file_system.open_input_file(file.path) as source:
-            parquet = pq.ParquetFile(source, read_dictionary=["topic", "property_names"])
+        with open_data_file(storage, file.path, ["topic", "property_names"]) as parquet:
             for group in range(parquet.metadata.num_row_groups):
                 if not any(search.missing.values()):
                     return search.names

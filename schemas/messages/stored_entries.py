@@ -79,12 +79,16 @@ def _files(
 
 
 def read_entries(
-    part: StoredRange, commitlog: Storage, consumequeue: Storage, properties: Mapping[str, Sequence[str]]
+    part: StoredRange,
+    commitlog: Storage,
+    consumequeue: Storage,
+    properties: Mapping[str, Sequence[str]],
+    bit_maps: bool = True,
 ) -> Iterator[Entries]:
     """The entries of some topics, in blocks. ``properties``: by topic, the message properties that are needed."""
     names = {name for topic_names in properties.values() for name in topic_names}
     messages = read_messages(commitlog, part.message_files, part.offsets, set(properties), names)
-    stored = StoredEntries.read(consumequeue, part.entry_files or (), part.offsets)
+    stored = StoredEntries.read(consumequeue, part.entry_files or (), part.offsets, bit_maps)
     for some in together(messages, MESSAGES_AT_ONCE):
         yield from _entries_of(some, stored, properties)
 
@@ -108,7 +112,7 @@ def _entries_of(
             stored.tags_code[at[rows]],
             messages.store_timestamp[rows],
             {name: column for name, column in found.items() if column is not None},
-            stored.filter_bit_map.take(pa.array(at[rows])),
+            None if stored.filter_bit_map is None else stored.filter_bit_map.take(pa.array(at[rows])),
         )
 
 
@@ -118,9 +122,10 @@ class _Scan(Generic[Result]):
     consumequeue: Storage
     properties: Mapping[str, Sequence[str]]
     function: Callable[[Iterator[Entries]], Result]
+    bit_maps: bool
 
     def __call__(self, part: StoredRange) -> Result:
-        return self.function(read_entries(part, self.commitlog, self.consumequeue, self.properties))
+        return self.function(read_entries(part, self.commitlog, self.consumequeue, self.properties, self.bit_maps))
 
 
 def scan_entries(
@@ -130,14 +135,15 @@ def scan_entries(
     function: Callable[[Iterator[Entries]], Result],
     session: Session | None,
     stored: tuple[int, int] = (BEGINNING, FOREVER),
+    bit_maps: bool = True,
 ) -> list[Result]:
     """``function`` on the entries of some topics, in parts, in the order of the log. It must be picklable.
 
     ``properties``: by topic, the message properties that it reads. ``stored``: files without a message stored in
-    this time (ms, the second exclusive) are left out.
+    this time (ms, the second exclusive) are left out. ``bit_maps``: whether the filter bit maps are read.
     """
     ranges = stored_ranges(lambda table: warehouse.files(table, broker_name), stored=stored)
     sizes = {file.path: file.size for file in warehouse.files(COMMITLOG, broker_name)}
     size = sum(sizes[path] for part in ranges for path in part.message_files)
     commitlog, consumequeue = (warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
-    return run_tasks(ranges, _Scan(commitlog, consumequeue, properties, function), size, session)
+    return run_tasks(ranges, _Scan(commitlog, consumequeue, properties, function, bit_maps), size, session)

@@ -40,6 +40,16 @@ def read_messages(
                     yield messages
 
 
+def row_groups(storage: Storage, path: str) -> list[tuple[tuple[int, int], int]]:
+    """The physical offsets (the second exclusive) and the rows of each row group of a file of commitlog."""
+    with open_data_file(storage, path) as parquet:
+        metadata = parquet.metadata
+    column = metadata.schema.names.index("commitlog_offset")
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    bounds = [group.column(column).statistics for group in groups]
+    return [((of.min, of.max + 1), group.num_rows) for of, group in zip(bounds, groups, strict=True)]
+
+
 def _read_group(
     file: pq.ParquetFile,
     group: int,
@@ -94,20 +104,22 @@ def shapes_of(topics: pa.DictionaryArray, names: pa.DictionaryArray) -> tuple[li
 
 @dataclass(frozen=True, eq=False)
 class StoredEntries:
-    """Entries of consumequeue, ordered by ``commitlog_offset``."""
+    """Entries of consumequeue, ordered by ``commitlog_offset``; the bit maps are None where they were not read."""
 
     commitlog_offset: NDArray[np.int64]
     tags_code: NDArray[np.int64]
-    filter_bit_map: pa.BinaryArray
+    filter_bit_map: pa.BinaryArray | None
 
     @classmethod
-    def read(cls, storage: Storage, paths: Sequence[str], offsets: tuple[int, int]) -> StoredEntries:
+    def read(
+        cls, storage: Storage, paths: Sequence[str], offsets: tuple[int, int], bit_maps: bool = True
+    ) -> StoredEntries:
         """The entries in some files whose physical offsets are in ``offsets`` (the second exclusive)."""
         in_range = [within("commitlog_offset", *offsets)]
-        columns = ["commitlog_offset", "tags_code", "filter_bit_map"]
+        columns = ["commitlog_offset", "tags_code", *(["filter_bit_map"] if bit_maps else [])]
         rows = sorted_by(read_rows(CONSUMEQUEUE, storage, paths, columns, in_range), "commitlog_offset")
-        bit_maps = rows["filter_bit_map"].combine_chunks()
-        return cls(rows["commitlog_offset"].to_numpy(), rows["tags_code"].to_numpy(), bit_maps)
+        of_rows = rows["filter_bit_map"].combine_chunks() if bit_maps else None
+        return cls(rows["commitlog_offset"].to_numpy(), rows["tags_code"].to_numpy(), of_rows)
 
     def find(self, commitlog_offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Where the entry of each message is, and whether it has one."""

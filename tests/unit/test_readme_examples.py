@@ -42,7 +42,7 @@ def help_of(job: str, capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize("job", JOBS)
 def test_help_tells_what_a_job_does_and_every_option(job: str, capsys: pytest.CaptureFixture[str]) -> None:
     printed = help_of(job, capsys)
-    assert printed.startswith(f"usage: ./spark-submit.sh {job} ")
+    assert printed.startswith(f"usage: ./spark-submit.sh {job.replace('_', '-')} ")
     doc = str(importlib.import_module(f"jobs.{job}").__doc__).split("\n\n")[0]
     assert " ".join(doc.split()) in " ".join(printed.split())
     for option in re.split(r"\n  (?=-)", printed.partition("options:\n")[2]):

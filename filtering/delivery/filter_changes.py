@@ -1,0 +1,155 @@
+"""What other filters would have delivered, against what groups received."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from filtering.delivery import bit_planes, window_loops
+from filtering.delivery.entries import Entries, Int64s
+from filtering.delivery.message_filter import MessageFilter
+from filtering.delivery.pull_window import BEGINNING, OffsetRange, PullWindow
+from filtering.delivery.topic_filters import TopicFilters
+
+DAY = 86_400_000
+GAINED, LOST = "gained", "lost"
+CHANGED = pa.schema(
+    [
+        ("change", pa.int32()),
+        ("kind", pa.string()),
+        ("queue_id", pa.int32()),
+        ("queue_offset", pa.int64()),
+        ("commitlog_offset", pa.int64()),
+        ("store_timestamp", pa.int64()),
+    ]
+)
+"""A row a message that a change would gain or lose."""
+_NO_BIT_MAP = 0
+_STAGE1, _FAILED = (window_loops.COUNTS.index(name) for name in ("passed_stage1", "evaluation_errors"))
+
+
+@dataclass(frozen=True, eq=False)
+class FilterChange:
+    """Another filter of a group, which ``received`` some messages (ascending physical offsets), ``dropped`` others.
+
+    ``dropped``: by hooks of its client, which would drop them again. ``asked`` has the offsets by queue id that the
+    group pulled past, ``pending`` those that it has yet to pull; a queue that ``asked`` does not list it asked for
+    all of its messages.
+    """
+
+    filter: MessageFilter
+    received: Int64s
+    dropped: Int64s
+    asked: Mapping[int, OffsetRange] = field(default_factory=dict)
+    pending: Mapping[int, OffsetRange] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class ChangeResult:
+    """``rows`` of CHANGED. ``kept`` counts messages by change, day since the epoch and queue id.
+
+    ``scanned``, ``passed_stage1`` and ``failed`` are entries by change: judged, passed on the entry (for tags by
+    their hash; the filter bit map is not asked), and those on whose message the expression fails. ``pending`` are
+    messages that match and that the group has yet to pull.
+    """
+
+    rows: pa.Table = field(default_factory=CHANGED.empty_table)
+    kept: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+    scanned: Counter[int] = field(default_factory=Counter)
+    passed_stage1: Counter[int] = field(default_factory=Counter)
+    failed: Counter[int] = field(default_factory=Counter)
+    pending: Counter[int] = field(default_factory=Counter)
+
+    def add(self, other: ChangeResult) -> None:
+        self.rows = pa.concat_tables([self.rows, other.rows])
+        for name in ("kept", "scanned", "passed_stage1", "failed", "pending"):
+            getattr(self, name).update(getattr(other, name))
+
+
+class FilterChanges:
+    """Picklable, so that Spark can send it to its workers."""
+
+    def __init__(self, changes: Sequence[FilterChange], stored: tuple[int, int]) -> None:
+        """``stored``: only messages stored in this time (ms, the second exclusive)."""
+        self._of_topic = {
+            topic: _ChangesOfTopic(
+                [(i, change) for i, change in enumerate(changes) if change.filter.topic == topic], stored
+            )
+            for topic in {change.filter.topic for change in changes}
+        }
+
+    @property
+    def properties(self) -> dict[str, tuple[str, ...]]:
+        """The message properties that are read, by topic."""
+        return {topic: of_topic.filters.properties for topic, of_topic in self._of_topic.items()}
+
+    def __call__(self, blocks: Iterable[Entries]) -> ChangeResult:
+        result = ChangeResult()
+        batches = []
+        for entries in blocks:
+            batches += self._of_topic[entries.topic].compare(entries, result)
+        result.rows = pa.Table.from_batches(batches, CHANGED)
+        return result
+
+
+class _ChangesOfTopic:
+    def __init__(self, numbered: Sequence[tuple[int, FilterChange]], stored: tuple[int, int]) -> None:
+        self._numbered = numbered
+        self._stored = stored
+        asked = [_window(change.filter, stored, change.asked, False) for _, change in numbered]
+        pending = [_window(change.filter, stored, change.pending, True) for _, change in numbered]
+        self.filters = TopicFilters(_NO_BIT_MAP, windows=[*asked, *pending])
+
+    def compare(self, entries: Entries, result: ChangeResult) -> list[pa.RecordBatch]:
+        """Adds the counts to ``result``, and returns the rows."""
+        outcome = self.filters.run(entries)
+        matched = np.zeros((self.filters.windows, len(entries)), bool)
+        for each in outcome.delivered:
+            matched[list(each.windows)] |= bit_planes.unpack(each.bits, len(entries))
+        in_time = (entries.store_timestamp >= self._stored[0]) & (entries.store_timestamp < self._stored[1])
+        days = entries.store_timestamp // DAY
+        batches = []
+        for window, (number, change) in enumerate(self._numbered):
+            now = matched[window]
+            was = _among(entries.commitlog_offset, change.received) & in_time
+            kept = was & now
+            keys, counts = np.unique(np.stack([days[kept], entries.queue_id[kept]]), axis=1, return_counts=True)
+            for day, queue_id, count in zip(*keys.tolist(), counts.tolist(), strict=True):
+                result.kept[number, day, queue_id] += count
+            result.scanned[number] += int(outcome.scanned[outcome.mask_of[window]].sum())
+            result.passed_stage1[number] += int(outcome.counts[window, :, _STAGE1].sum())
+            result.failed[number] += int(outcome.counts[window, :, _FAILED].sum())
+            result.pending[number] += int(matched[len(self._numbered) + window].sum())
+            gained = now & ~was & ~_among(entries.commitlog_offset, change.dropped)
+            for kind, flags in ((GAINED, gained), (LOST, was & ~now)):
+                if flags.any():
+                    batches.append(_rows(number, kind, entries, np.flatnonzero(flags)))
+        return batches
+
+
+def _window(
+    message_filter: MessageFilter, stored: tuple[int, int], offsets: Mapping[int, OffsetRange], only_listed: bool
+) -> PullWindow:
+    without_bit_map = replace(message_filter, bit_pos=())
+    return PullWindow(
+        without_bit_map, BEGINNING, stored_from=stored[0], stored_to=stored[1], offsets=offsets, only_listed=only_listed
+    )
+
+
+def _among(values: Int64s, ascending: Int64s) -> np.ndarray:
+    """Which values are among others."""
+    if not len(ascending):
+        return np.zeros(len(values), bool)
+    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    found: np.ndarray = ascending[at] == values
+    return found
+
+
+def _rows(number: int, kind: str, entries: Entries, at: Int64s) -> pa.RecordBatch:
+    columns = [pa.repeat(pa.scalar(number, pa.int32()), len(at)), pa.repeat(kind, len(at))]
+    columns += [pa.array(getattr(entries, name)[at]) for name in CHANGED.names[2:]]
+    return pa.RecordBatch.from_arrays(columns, schema=CHANGED)

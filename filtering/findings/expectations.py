@@ -1,0 +1,70 @@
+"""Messages that a filter must deliver, or must not: a YAML list typed by hand.
+
+    - pass: {region: hangzhou, price: "60.0"}
+    - stop: {region: beijing}
+      group: cg_expensive_orders
+
+``group``: only of the filter of this group; without it of every filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from filtering.findings.static import delivers
+from filtering.holds import holds
+from filtering.sql92 import EvaluationError
+from filtering.subscriptions.history import SubscriptionRow
+from filtering.yaml_input import load
+
+_KEYS = frozenset({"pass", "stop", "group"})
+_WORDS = {True: "TRUE", False: "FALSE", None: "NULL"}
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """The number ``number`` (from 1) in its list: whether a message with these properties passes."""
+
+    number: int
+    passes: bool
+    properties: Mapping[str, str]
+    consumer_group: str | None = None
+
+
+def parse_expectations(text: str) -> list[Expectation]:
+    """The expectations of a YAML text. Raises ValueError where it is none, and InvalidYaml, which is one."""
+    document = load(text)
+    if not isinstance(document, list) or not document:
+        raise ValueError("not a list; begin each message with - pass: or - stop:, and its properties")
+    return [_expectation(number, entry) for number, entry in enumerate(document, start=1)]
+
+
+def unmet(expectations: Iterable[Expectation], row: SubscriptionRow) -> Iterator[str]:
+    """A line for each expectation that a subscription, which compiles, does not meet."""
+    predicate = delivers(row)
+    for each in expectations:
+        if predicate is None or each.consumer_group not in (None, row.consumer_group):
+            continue
+        if holds(predicate, each.properties) is not each.passes:
+            shown = ", ".join(f"{name}: {text!r}" for name, text in each.properties.items())
+            must = "must pass and does not" if each.passes else "must not pass and does"
+            yield f"message {each.number} ({shown}) {must}: the filter is {_outcome(row, each.properties)}"
+
+
+def _expectation(number: int, entry: object) -> Expectation:
+    if not isinstance(entry, dict) or not entry.keys() <= _KEYS or ("pass" in entry) == ("stop" in entry):
+        raise ValueError(f"entry {number}: needs pass: or stop:, not both, and nothing else but group:")
+    properties = entry.get("pass", entry.get("stop")) or {}
+    if not isinstance(properties, dict) or not all(isinstance(text, str) for text in properties.values()):
+        raise ValueError(f"entry {number}: the properties must be names and texts, such as {{region: hangzhou}}")
+    return Expectation(number, "pass" in entry, properties, entry.get("group"))
+
+
+def _outcome(row: SubscriptionRow, properties: Mapping[str, str]) -> str:
+    if row.compiled.expression is None:
+        return f"{row.expression!r}, and its tag {properties.get('TAGS')!r}"
+    try:
+        return _WORDS[row.compiled.expression.evaluate(properties)]
+    except EvaluationError as error:
+        return f"in error: {error}"

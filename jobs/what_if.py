@@ -1,0 +1,141 @@
+"""what-if: what another filter of a group would have delivered: the messages gained and lost against what happened."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jobs.cli import application, options
+from jobs.cli.application import Parser, input_file
+from jobs.cli.exit_code import CheckFailed
+from schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from filtering.findings.expectations import Expectation
+    from filtering.subscriptions.history import SubscriptionRow
+    from schemas.answers.facts import BrokerFacts
+    from schemas.answers.what_if import WhatIf
+
+EXAMPLES = (
+    "--warehouse /data/mqsieve --group cg_expensive_orders --sql 'price > 40.0'",
+    "--warehouse /data/mqsieve --changes subscriptions.yaml --max-lost 0 --expect messages.yaml",
+)
+
+
+def parser() -> Parser:
+    parser = Parser("what-if", __doc__, EXAMPLES)
+    options.add_answer(parser)
+    parser.add_argument("--group", help="the consumer group")
+    parser.add_argument("--topic", help="a topic that it subscribes to; default: the only one")
+    parser.add_argument("--sql", metavar="EXPR", help="the SQL92 expression to try")
+    parser.add_argument("--tags", metavar="EXPR", help="the tags to try, such as 'paid || shipped'")
+    parser.add_argument(
+        "--changes",
+        type=input_file,
+        action="append",
+        metavar="FILE",
+        help="subscriptions as in --subscriptions of nightly: tries every one that differs from what is in force",
+    )
+    parser.add_argument("--from", dest="begin", type=_instant, metavar="TIME", help="messages stored from then on")
+    parser.add_argument("--to", dest="end", type=_instant, metavar="TIME", help="messages stored before then")
+    parser.add_argument("--max-lost", type=int, metavar="N", help="exit 3 where more messages are lost")
+    parser.add_argument("--max-gained", type=int, metavar="N", help="exit 3 where more messages are gained")
+    parser.add_argument(
+        "--expect",
+        type=input_file,
+        metavar="FILE",
+        help="messages that must pass, and must not (docs/WHAT_IF.md); exit 3 where one does otherwise",
+    )
+    options.add_json(parser)
+    return parser
+
+
+def main(arguments: list[str]) -> None:
+    chosen = parser().parse_args(arguments)
+    _check(chosen)
+    from filtering.delivery.pull_window import BEGINNING, FOREVER
+    from filtering.findings.expectations import unmet
+    from jobs.cli.what_if_text import as_json, print_markdown
+    from schemas.answers.what_if import what_if
+
+    expectations = _expectations(chosen)
+    facts = options.facts_of(chosen)
+    wanted = _wanted(chosen, facts)
+    period = (BEGINNING if chosen.begin is None else chosen.begin, FOREVER if chosen.end is None else chosen.end)
+    found = what_if(facts, wanted, period, options.session_of())
+    lines = [f"{each.new.consumer_group}: {line}" for each in found for line in unmet(expectations, each.new)]
+    if chosen.json:
+        print(as_json(found, lines))
+    else:
+        print_markdown(found, lines)
+    _check_limits(chosen, found, lines)
+
+
+def _check(chosen: argparse.Namespace) -> None:
+    """Raises UsageError where the options do not say what to try."""
+    if chosen.changes:
+        if chosen.group or chosen.topic or chosen.sql is not None or chosen.tags is not None:
+            raise UsageError("--changes names its groups itself: leave out --group, --topic, --sql and --tags")
+    elif not chosen.group:
+        raise UsageError("what-if needs --group with --sql or --tags, or --changes FILE")
+    elif (chosen.sql is None) == (chosen.tags is None):
+        raise UsageError("what-if needs either --sql or --tags")
+
+
+def _instant(text: str) -> int:
+    from filtering.subscriptions.yaml_list import instant
+
+    try:
+        return instant(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _expectations(chosen: argparse.Namespace) -> list[Expectation]:
+    from filtering.findings.expectations import parse_expectations
+
+    if chosen.expect is None:
+        return []
+    try:
+        return parse_expectations(chosen.expect.read_text("utf-8", "replace"))
+    except ValueError as error:
+        raise UsageError(f"{chosen.expect}: {error}") from None
+
+
+def _wanted(chosen: argparse.Namespace, facts: BrokerFacts) -> list[SubscriptionRow]:
+    """The subscriptions to try. Raises UsageError."""
+    from filtering.subscription_data import SQL92, TAG
+    from schemas.answers.tried_subscriptions import changed_subscriptions, only_topic, subscription_of
+
+    if not chosen.changes:
+        topic = chosen.topic or only_topic(facts, chosen.group)
+        facts.subscriptions_of(chosen.group)
+        text, type_ = (chosen.tags, TAG) if chosen.sql is None else (chosen.sql, SQL92)
+        return [subscription_of(chosen.group, topic, text, type_, facts.broker)]
+    file = options.subscriptions_of(chosen.changes)
+    assert file is not None
+    if file.events.rejected:
+        first = file.events.rejected[0]
+        raise UsageError(f"{file.name}, line {first.line}: {first.reason}")
+    wanted = changed_subscriptions(facts, file.events.events)
+    if not wanted:
+        raise UsageError("--changes: no subscription differs from what is in force")
+    return wanted
+
+
+def _check_limits(chosen: argparse.Namespace, found: Sequence[WhatIf], unmet_lines: Sequence[str]) -> None:
+    gained, lost = (
+        sum(len(side) for side in sides) for sides in zip(*((f.gained, f.lost) for f in found), strict=True)
+    )
+    failed = list(unmet_lines)
+    if chosen.max_lost is not None and lost > chosen.max_lost:
+        failed.append(f"{lost:,} messages are lost, more than --max-lost {chosen.max_lost:,}")
+    if chosen.max_gained is not None and gained > chosen.max_gained:
+        failed.append(f"{gained:,} messages are gained, more than --max-gained {chosen.max_gained:,}")
+    if failed:
+        raise CheckFailed("; ".join(failed))
+
+
+if __name__ == "__main__":
+    application.run(main)

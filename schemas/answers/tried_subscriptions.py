@@ -1,0 +1,55 @@
+"""Subscriptions that somebody wants to try."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from filtering.broker_config import BrokerConfig
+from filtering.consumer_filter_manager import Subscription
+from filtering.pulls.pull import refusal
+from filtering.subscriptions.events import Operation, SubscriptionEvent
+from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.in_force import in_force_at
+from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+from schemas.answers.facts import BrokerFacts
+from schemas.errors import UsageError
+
+
+def subscription_of(group: str, topic: str, expression: str, type_: str, broker: BrokerConfig) -> SubscriptionRow:
+    """The subscription as it would be in force. Raises UsageError where the broker refuses it, or every pull of it."""
+    subscription = Subscription(topic=topic, expression=expression, type=type_, version=1)
+    (row,) = subscription_history([SubscriptionEvent(0, Operation.REGISTER, group, (subscription,))], broker)
+    _check(row, broker)
+    return row
+
+
+def changed_subscriptions(facts: BrokerFacts, events: Sequence[SubscriptionEvent]) -> list[SubscriptionRow]:
+    """Those in force after some events that are not in force now. Raises UsageError where the broker refuses one."""
+    last = max((event.at for event in events), default=0)
+    now = {(row.consumer_group, row.topic): _filter(row) for row in facts.in_force()}
+    after = in_force_at(subscription_history(events, facts.broker), last)
+    changed = [row for row in after if now.get((row.consumer_group, row.topic)) != _filter(row)]
+    for row in changed:
+        _check(row, facts.broker)
+    return changed
+
+
+def only_topic(facts: BrokerFacts, group: str) -> str:
+    """The topic that a group subscribes to, besides its retry topic. Raises UsageError where there are several."""
+    topics = {row.topic for row in facts.subscriptions_of(group) if not row.topic.startswith(RETRY_TOPIC_PREFIX)}
+    if len(topics) != 1:
+        raise UsageError(f"{group} subscribes to {', '.join(sorted(topics)) or 'no topic'}: say which with --topic")
+    return topics.pop()
+
+
+def _filter(row: SubscriptionRow) -> tuple[str, str, bool]:
+    return row.expression or "", row.expression_type, row.class_filter_mode
+
+
+def _check(row: SubscriptionRow, broker: BrokerConfig) -> None:
+    """Raises UsageError where the broker refuses a subscription, or every pull of it."""
+    if row.compile_error is not None:
+        raise UsageError(f"{row.consumer_group} on {row.topic}: the filter does not compile: {row.compile_error}")
+    code = refusal(row, broker)
+    if code is not None:
+        raise UsageError(f"the broker would answer every pull of {row.consumer_group} on {row.topic} with {code.name}")

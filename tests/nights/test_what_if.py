@@ -1,0 +1,183 @@
+"""The job what-if, against what a real broker delivered under the one and the other filter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from filtering import sql92
+from filtering.delivery.pull_window import BEGINNING, FOREVER
+from filtering.relation import Kind
+from filtering.subscription_data import SQL92, TAG
+from jobs import nightly, what_if
+from schemas.answers.facts import open_facts
+from schemas.answers.tried_subscriptions import subscription_of
+from schemas.answers.what_if import WhatIf
+from schemas.answers.what_if import what_if as tried
+from schemas.delta.warehouse import Warehouse
+from tests.broker_log import FIRST_TIME, BrokerLog
+from tests.captures import rows
+from tests.nights import commands
+from tests.nights.commands import Ended
+
+Replayed = Callable[[str], Warehouse]
+Run = Callable[..., Ended]
+Places = set[tuple[int, int]]
+OLD, FINAL = "level > 2", "level > 3 AND color <> 'blue'"
+ORDERS = "OrderEvents"
+
+
+def one(warehouse: Warehouse, group: str, topic: str, text: str, type_: str = SQL92) -> WhatIf:
+    facts = open_facts(warehouse)
+    (found,) = tried(facts, [subscription_of(group, topic, text, type_, facts.broker)], (BEGINNING, FOREVER))
+    return found
+
+
+def places(found: Any) -> Places:
+    return set(zip(found.rows["queue_id"].to_pylist(), found.rows["queue_offset"].to_pylist(), strict=True))
+
+
+def delivered(group: str, column: str, topic: str = ORDERS) -> Places:
+    """What a consumer of the capture received: live (``liveDelivered``), or of its last filter (``client``)."""
+    (row,) = (
+        row
+        for row in rows("dev", "delivered")
+        if (row["group"], row["topic"], row["mode"]) == (group, topic, "wire, registered subscription")
+    )
+    return {(queue, offset) for queue, offset in row[column]}
+
+
+def test_the_final_filter_gives_the_difference_of_the_brokers_own_sets(replayed: Replayed) -> None:
+    live, final = delivered("cg_sql_changes", "liveDelivered"), delivered("cg_sql_changes", "client")
+    found = one(replayed("dev"), "cg_sql_changes", ORDERS, FINAL)
+    assert (places(found.gained), places(found.lost)) == (final - live, live - final)
+    assert (found.kept, found.relation and found.relation.kind) == (len(live & final), Kind.EQUIVALENT)
+
+
+def test_back_to_the_old_filter_gives_the_difference_of_the_brokers_own_sets(replayed: Replayed) -> None:
+    live = delivered("cg_sql_changes", "liveDelivered")
+    with_entry = {entry["commitLogOffset"] for entry in rows("dev", "consumequeue")}
+    compiled = sql92.compile(OLD)
+
+    def matches(properties: dict[str, str]) -> bool:
+        try:
+            return compiled.evaluate(properties) is True
+        except sql92.EvaluationError:
+            return False
+
+    old = {
+        (row["queueId"], row["queueOffset"])
+        for row in rows("dev", "messages")
+        if row.get("topic") == ORDERS and row["physicalOffset"] in with_entry and matches(row["properties"] or {})
+    }
+    found = one(replayed("dev"), "cg_sql_changes", ORDERS, OLD)
+    assert places(found.gained) == old - live != set()
+    assert places(found.lost) == live - old
+    assert sum(each.gained for each in found.by_queue) == len(found.gained)
+    assert found.gained.traits[0].text == "level = '3'"
+
+
+@pytest.mark.parametrize(("other", "topic"), [("cg_tag_orders_late", ORDERS), ("cg_all_orders", ORDERS)])
+def test_the_filter_of_another_group_gives_what_that_group_received(replayed: Replayed, other: str, topic: str) -> None:
+    (text,) = {row["expression"] for row in rows("dev", "delivered") if (row["group"], row["topic"]) == (other, topic)}
+    found = one(replayed("dev"), "cg_tag_orders_paid", topic, text, TAG)
+    own, theirs = delivered("cg_tag_orders_paid", "client"), delivered(other, "client")
+    assert (places(found.gained), places(found.lost)) == (theirs - own, own - theirs)
+
+
+def test_what_a_group_has_yet_to_pull_is_neither_gained_nor_lost(replayed: Replayed) -> None:
+    found = one(replayed("dev"), "cg_sql_offline_stays", ORDERS, "qty IS NOT NULL OR qty IS NULL")
+    assert found.kept + len(found.gained) == found.scanned
+    assert found.scanned + found.pending == len(delivered("cg_all_orders", "client"))
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a warehouse ``w`` with 30 orders, of which ``g`` gets the 20 from us and ``h`` all."""
+    folder = tmp_path_factory.mktemp("what_if")
+    log = BrokerLog()
+    for region in ("us", "eu", "us"):
+        log.append(10, region=region, price="5.50", TAGS="a|b")
+    log.write(folder / "store")
+    (folder / "subscriptions.yaml").write_text(
+        "- {group: g, topic: T, sql: region = 'us', consume_from: first}\n- {group: h, topic: T, tag: '*'}\n"
+    )
+    (folder / "broker.conf").write_text("enablePropertyFilter=true\n")
+    nightly.main(commands.night(folder / "w", folder / "store", folder / "subscriptions.yaml", folder / "broker.conf"))
+    return folder
+
+
+def test_markdown_has_all_that_a_reviewer_needs(night: Path, run: Run) -> None:
+    ended = run(what_if, "--warehouse", night / "w", "--group", "g", "--sql", "region = 'eu' AND price > 1.0")
+    assert ended.code == 0
+    for line in (
+        "## g on T: 10 gained, 20 lost, 0 kept",
+        "- in force: SQL92 `region = 'us'`",
+        "- the new filter is disjoint: it delivers nothing that the old one delivers",
+        "- only the new one delivers `region='eu', price='2.0'`",
+        "- cost: 30 entries scanned, 30 pass on the entry alone",
+        "- 100% have `region = 'eu'` (0% of the others)",
+        "| 2026-11-18 | 0     | 0    | 10     | 20   |",
+    ):
+        assert line in ended.out.splitlines()
+    assert "| 0/19         |" in ended.out
+    assert run(what_if, "--warehouse", night / "w", "--group", "g", "--tags", "a||b").out.count("`a\\|\\|b`") == 1
+
+
+def test_limits_and_expectations_end_with_3(night: Path, run: Run) -> None:
+    given = ("--warehouse", night / "w", "--group", "g", "--sql", "region IN ('us', 'eu')")
+    assert run(what_if, *given, "--max-lost", 0, "--max-gained", 10).code == 0
+    ended = run(what_if, *given, "--max-lost", 0, "--max-gained", 9)
+    assert (ended.code, ended.error) == (3, "mqsieve: 10 messages are gained, more than --max-gained 9\n")
+    expected = night / "messages.yaml"
+    expected.write_text("- pass: {region: eu}\n- stop: {region: mars}\n- {pass: {region: mars}, group: h}\n")
+    assert run(what_if, *given, "--expect", expected).code == 0
+    expected.write_text("- pass: {region: mars}\n")
+    ended = run(what_if, *given, "--expect", expected)
+    assert (ended.code, ended.error) == (
+        3, "mqsieve: g: message 1 (region: 'mars') must pass and does not: the filter is FALSE\n",
+    )  # fmt: skip
+    expected.write_text("- {pass: {}, stop: {}}\n")
+    assert "entry 1: needs pass: or stop:" in run(what_if, *given, "--expect", expected).error
+
+
+def test_changes_of_a_file_are_those_that_differ(night: Path, run: Run) -> None:
+    changes = night / "changes.yaml"
+    same = (night / "subscriptions.yaml").read_text()
+    changes.write_text(same.replace("tag: '*'", "tag: a") + "- {group: new, topic: T, sql: price = '5.50'}\n")
+    made = json.loads(run(what_if, "--warehouse", night / "w", "--changes", changes, "--json").out)
+    assert (made["gained"], made["lost"], made["kept"]) == (30, 30, 0)
+    assert [(each["consumer_group"], each["gained"], each["lost"]) for each in made["changes"]] == [
+        ("h", 0, 30), ("new", 30, 0),
+    ]  # fmt: skip
+    assert made["changes"][0]["relation"] == "narrower"
+    assert len(made["changes"][1]["gained_messages"]["messages"]) == 30
+    changes.write_text(same)
+    ended = run(what_if, "--warehouse", night / "w", "--changes", changes)
+    assert (ended.code, ended.error) == (2, "mqsieve: --changes: no subscription differs from what is in force\n")
+
+
+def test_a_period_leaves_out_other_messages(night: Path, run: Run) -> None:
+    period = ("--from", FIRST_TIME + 10_000, "--to", FIRST_TIME + 25_000)
+    made = json.loads(run(what_if, "--warehouse", night / "w", "--group", "g", "--sql", "TRUE", *period, "--json").out)
+    assert (made["gained"], made["lost"], made["kept"]) == (10, 0, 5)
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        (("--group", "g"), "needs either --sql or --tags"),
+        (("--sql", "a"), "needs --group with --sql or --tags, or --changes FILE"),
+        (("--group", "gg", "--sql", "a = 5"), "gg has no subscription in"),
+        (("--group", "g", "--sql", "a ="), "g on T: the filter does not compile"),
+        (("--group", "g", "--topic", "U", "--sql", "a = 5"), "no message of the log has the topic U; it has T"),
+        (("--group", "g", "--sql", "a = 5", "--from", "noon"), "argument --from: 'noon' is no time"),
+    ],
+)
+def test_wrong_usage_is_one_line(night: Path, run: Run, given: tuple[str, ...], error: str) -> None:
+    ended = run(what_if, "--warehouse", night / "w", *given)
+    assert (ended.code, ended.error.count("\n"), error in ended.error) == (2, 1, True)
