@@ -98,15 +98,10 @@ class LogComparison:
 
         What the broker deleted is not looked at.
         """
-<<<<<<< HEAD
         files = [file for file in self._files if file.greatest["commitlog_offset"] >= self._log.start]
-        if not files or (self._end <= self._log.segments[-1].end and self._ends_the_same(files[-1])):
-=======
-        there = [file for file in self._files if file.greatest["commitlog_offset"] >= self._log.start]
         is_shorter = self._end > self._log.segments[-1].end
-        at_end = None if is_shorter or not there else self._difference_at_end(there[-1])
-        if not there or (at_end is None and not is_shorter):
->>>>>>> faults
+        at_end = None if is_shorter or not files else self._difference_at_end(files[-1])
+        if not files or (at_end is None and not is_shorter):
             return None
         low, high = 0, len(files)
         while low < high:  # files before `low` begin as the log does, those from `high` on do not
@@ -116,19 +111,11 @@ class LogComparison:
             else:
                 high = middle
         if low == 0:
-<<<<<<< HEAD
             return int(files[0].least["commitlog_offset"])
         differing = self._difference_in(files[low - 1])
-        if differing is None and low < len(files):
-            return int(files[low].least["commitlog_offset"])
-        return differing
-=======
-            return int(there[0].least["commitlog_offset"])
-        differing = self._difference_in(there[low - 1])
         if differing is not None:
             return differing
-        return int(there[low].least["commitlog_offset"]) if low < len(there) else at_end
->>>>>>> faults
+        return int(files[low].least["commitlog_offset"]) if low < len(files) else at_end
 
     def mended(self) -> list[LogRange]:
         """The messages that were read with a damaged body, and have their own in the log now."""
