@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable
+from deltalake import CommitProperties, DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 from deltalake.exceptions import TableNotFoundError as NotFound
 from deltalake.transaction import AddAction, RemoveAction
@@ -95,6 +95,15 @@ class DeltaLog:
         """-1 where there is no table."""
         return self._table.version() if self.exists else -1
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that the table has."""
+        return pa.schema(self._table.schema().to_arrow())
+
+    def register(self, engine: QueryBuilder, name: str) -> None:
+        """Makes the table as its readers see it known to an SQL engine."""
+        engine.register(name, self._table)
+
     def create(self) -> None:
         """Makes the table, empty."""
         self._opened = DeltaTable.create(
@@ -115,6 +124,11 @@ class DeltaLog:
         if not self.exists:
             return []
         rows = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
+        return [_stored_file(row) for row in rows]
+
+    def files_at(self, version: int) -> list[StoredFile]:
+        """The files that the table had at a version. Raises DeltaError where its log does not go back that far."""
+        rows = pa.table(DeltaTable(self.storage.root, version=version).get_add_actions(flatten=True)).to_pylist()
         return [_stored_file(row) for row in rows]
 
     def state(self) -> TableState:
