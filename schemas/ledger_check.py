@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from schemas.commitlog import COMMITLOG
 from schemas.delta.delta_log import MAINTENANCE, TableDamaged, TableState, run_of
-from schemas.delta.table import Table
+from schemas.delta.table import LAYOUT, Table
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
-from schemas.run_ledger import VERSION, LedgerEntry, read_ledger
-from schemas.tables import DERIVED_TABLES, TABLES
+from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry, nights_of, read_ledger
+from schemas.tables import REBUILT_TABLES, TABLES
+
+ANEW = "give another --warehouse and run nightly on the store again"
 
 
 class NoWarehouse(UsageError):
@@ -18,27 +20,38 @@ class NoWarehouse(UsageError):
 
 
 def open_warehouse(warehouse: Warehouse) -> list[LedgerEntry]:
-    """The ledger of a warehouse. Its readers see the tables as the last run left them.
+    """The nights of a warehouse's ledger. Its readers see the tables as the last run left them.
 
     Raises UsageError where a table is not as the ledger says; the message tells how to mend it.
     """
-    entries = _entries(warehouse)
-    if not entries:
-        return []
+    entries = read_nights(warehouse)
+    for table, damage in damages(warehouse, entries):
+        raise damaged(warehouse, table, damage, entries)
+    return entries
+
+
+def damaged(warehouse: Warehouse, table: Table, damage: str, entries: Sequence[LedgerEntry]) -> UsageError:
+    """What to say of a table that is not as the ledger says."""
+    return UsageError(f"{warehouse.location}: {damage}; {_remedy(warehouse, table, entries)}")
+
+
+def damages(warehouse: Warehouse, entries: Sequence[LedgerEntry]) -> Iterator[tuple[Table, str]]:
+    """The tables that are not as the ledger says, and what is wrong with each. Raises UsageError on other layouts."""
     for table in TABLES:
-        state = entries[-1].tables.get(table.name)
+        state = entries[-1].tables.get(table.name) if entries else None
         if state is None:
             continue
         try:
             _check(warehouse, table, state, entries)
         except TableDamaged as error:
-            raise UsageError(f"{warehouse.location}: {error}; {_remedy(table, entries)}") from None
-    return entries
+            yield table, str(error)
 
 
-def undo_unfinished_run(warehouse: Warehouse, entries: Sequence[LedgerEntry], run: str) -> None:
+def undo_unfinished_run(
+    warehouse: Warehouse, entries: Sequence[LedgerEntry], run: str, tables: Iterable[Table] = TABLES
+) -> None:
     """Undoes what a run that is not in the ledger committed, as the run ``run``."""
-    for table in TABLES:
+    for table in tables:
         log = warehouse.log(table)
         log.pin(None)
         state = entries[-1].tables.get(table.name) if entries else None
@@ -47,30 +60,47 @@ def undo_unfinished_run(warehouse: Warehouse, entries: Sequence[LedgerEntry], ru
             log.restore(version, run)
 
 
-def _entries(warehouse: Warehouse) -> list[LedgerEntry]:
+def read_nights(warehouse: Warehouse) -> list[LedgerEntry]:
+    """The nights of a warehouse's ledger, whatever its tables are like. Raises UsageError."""
     try:
+        _check_layout(warehouse, RUN_LEDGER)
         entries = read_ledger(warehouse)
     except TableDamaged as error:
         raise UsageError(
-            f"{warehouse.location}: {error}; without its ledger a warehouse cannot be continued: give another "
-            "--warehouse and run nightly on the store again"
+            f"{warehouse.location}: {error}; without its ledger a warehouse cannot be continued: {ANEW}"
         ) from None
+    except UsageError:
+        raise
     except Exception as error:
-        raise UsageError(f"{warehouse.location}: run_ledger cannot be read: {str(error).splitlines()[0]}") from None
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"{warehouse.location}: run_ledger cannot be read ({reason}): {ANEW}") from None
     if not entries and warehouse.exists(COMMITLOG) and warehouse.log(COMMITLOG).files:
         raise UsageError(
             f"{warehouse.location} has a commitlog, but no run_ledger: it is of an older mqsieve, or its ledger was "
-            "deleted. Give another --warehouse and run nightly on the store again"
+            f"deleted: {ANEW}"
         )
-    if entries and entries[-1].layout > VERSION:
-        raise UsageError(f"{warehouse.location} was written by a newer mqsieve (layout {entries[-1].layout}): use that")
-    return entries
+    if entries:
+        _refuse_other_layout(warehouse, entries[-1].layout)
+    return nights_of(entries)
+
+
+def _check_layout(warehouse: Warehouse, table: Table) -> None:
+    if warehouse.exists(table):
+        _refuse_other_layout(warehouse, warehouse.log(table).layout)
+
+
+def _refuse_other_layout(warehouse: Warehouse, layout: int) -> None:
+    if layout > LAYOUT:
+        raise UsageError(f"{warehouse.location} was written by a newer mqsieve (layout {layout}): use that")
+    if layout < LAYOUT:
+        raise UsageError(f"{warehouse.location} was written by an older mqsieve (layout {layout}): {ANEW}")
 
 
 def _check(warehouse: Warehouse, table: Table, state: TableState, entries: Sequence[LedgerEntry]) -> None:
     log = warehouse.log(table)
     if not log.exists:
         raise TableDamaged(f"{table.name} is missing")
+    _check_layout(warehouse, table)
     if log.version < state.version:
         raise TableDamaged(
             f"{table.name} is at version {log.version}, and the last run left it at {state.version}: it was "
@@ -89,7 +119,7 @@ def _check(warehouse: Warehouse, table: Table, state: TableState, entries: Seque
 
 def _leftover(warehouse: Warehouse, table: Table, version: int, entries: Sequence[LedgerEntry]) -> bool:
     """Whether runs that are not in the ledger committed after ``version``. Raises TableDamaged where others did."""
-    known = {entry.run for entry in entries}
+    known = {run for entry in entries for run in (entry.run, entry.maintained)}
     leftover = False
     for operation in warehouse.log(table).operations_since(version):
         if (run := run_of(operation)) is not None:
@@ -102,11 +132,16 @@ def _leftover(warehouse: Warehouse, table: Table, version: int, entries: Sequenc
     return leftover
 
 
-def _remedy(table: Table, entries: Sequence[LedgerEntry]) -> str:
-    if table in DERIVED_TABLES:
-        return "add --redo-from 0 to nightly: it makes the table anew from commitlog"
+def _remedy(warehouse: Warehouse, table: Table, entries: Sequence[LedgerEntry]) -> str:
+    if entries[-1].job == REPLAY:
+        return "a replay is not mended: run replay again, into another folder"
+    if table in REBUILT_TABLES:
+        return (
+            "./spark-submit.sh maintain --rebuild --warehouse "
+            f"{warehouse.location} makes it again from commitlog and subscription_events"
+        )
     version = entries[-1].tables[table.name].version
     return (
-        f"restore it to version {version} (RESTORE TABLE delta.`…` TO VERSION AS OF {version}) or from a copy; else "
-        "give another --warehouse and run nightly on the store again"
+        f"no other table has what it holds: restore it to version {version} (RESTORE TABLE delta.`…` TO VERSION AS OF "
+        f"{version}) or from a copy; else {ANEW}"
     )

@@ -17,7 +17,7 @@ from deltalake.exceptions import TableNotFoundError as NotFound
 from deltalake.transaction import AddAction, RemoveAction
 
 from schemas.delta.data_files import DataFile
-from schemas.delta.table import Table
+from schemas.delta.table import Table, layout_of
 from schemas.errors import UsageError
 from schemas.storage import Storage
 
@@ -96,6 +96,11 @@ class DeltaLog:
         return self._table.version() if self.exists else -1
 
     @property
+    def layout(self) -> int:
+        """The layout with which the table was made."""
+        return layout_of(self._table.metadata().description)
+
+    @property
     def schema(self) -> pa.Schema:
         """The columns that the table has."""
         return pa.schema(self._table.schema().to_arrow())
@@ -112,7 +117,7 @@ class DeltaLog:
             mode="error",
             partition_by=list(self.table.partition_by),
             name=self.table.name,
-            description=self.table.comment,
+            description=self.table.description,
             configuration=self.table.properties,
         )
         if self.table.constraints:
@@ -171,6 +176,23 @@ class DeltaLog:
     def restore(self, version: int, run: str) -> None:
         """Makes the table what it was at a version, in a new commit."""
         self._table.restore(version, commit_properties=CommitProperties(custom_metadata={RUN_KEY: run}))
+        self._forget()
+
+    def clean(self) -> int:
+        """Deletes data files that no version of the last week has, and log entries older than 30 days; returns how
+
+        many data files.
+        """
+        deleted = self._table.vacuum(dry_run=False, full=True)
+        self._table.create_checkpoint()
+        self._table.cleanup_metadata()
+        self._forget()
+        return len(deleted)
+
+    def drop(self) -> None:
+        """Deletes the table with all of its files."""
+        if self.storage.is_folder():
+            self.storage.file_system.delete_dir_contents("", accept_root_dir=True)
         self._forget()
 
     def missing_files(self) -> list[StoredFile]:
