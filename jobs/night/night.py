@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.group_night import GroupNight
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
 from filtering.consumption.plan import NightPlan, plan_night
-from filtering.delivery.calc_bit_map import FilterDataInForce, filter_data_in_force
-from filtering.delivery.pull_window import BEGINNING, PullWindow, UncertainChange
+from filtering.delivery.calc_bit_map import filter_data_in_force
+from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
@@ -25,10 +22,12 @@ from jobs.night.hooked_task import filter_hooked, hooked_entries
 from jobs.night.hooks import FilterHook, check_groups, of_groups
 from jobs.night.log_plan import LogPlan, gap, merged
 from jobs.night.log_task import read_range
+from jobs.night.new_messages import NewMessages
 from jobs.night.progress_rows import Part, ProgressRows, progress_rows
 from jobs.night.stages import Stage
 from jobs.night.state import BrokerState, offset_batches
 from jobs.night.stored_task import read_stored
+from jobs.night.topics import by_topic, filter_data_of_night, first_run_of_backlog, times_of_leaving
 from jobs.night.work import NO_INSTANTS, Result, TopicWork, Work
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
@@ -37,32 +36,13 @@ from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table import Table
-from schemas.messages.bodies import Bodies
 from schemas.messages.stored_entries import WHOLE_LOG, StoredRange, stored_ranges
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
 
-OfTopic = TypeVar("OfTopic", PullWindow, UncertainChange)
-CLOCK_SLACK = 86_400_000
-"""ms: messages may bear earlier times than those of the night before, as far as this: clocks are set back."""
 WRITTEN_BY_TASKS = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE)
-
-
-@dataclass(frozen=True)
-class NewMessages:
-    """The messages of a night: bytes of a log, ``stored`` ones without entries, or ``undelivered`` ones with entries.
-
-    Ranges are physical offsets, the second exclusive. ``stored_in``: only those that a run stored.
-    """
-
-    log: LogPlan | None = None
-    store: Storage | None = None
-    bodies: Bodies = Bodies.KEEP
-    stored: tuple[int, int] | None = None
-    stored_in: str | None = None
-    undelivered: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +82,7 @@ class Night:
             plan = plan_night(self.history, self.events, self.state.offsets, self.offsets, self.broker)
         if self.hooks:
             check_groups(self.hooks, [group.key for group in plan.groups])
-        instants = _instants(plan.groups)
+        instants = times_of_leaving(plan.groups)
         backlog = self._backlog(plan)
         if self.hooks:
             new, settled = self._new_with_hooks(plan, instants)
@@ -128,8 +108,8 @@ class Night:
 
     def _new(self, plan: NightPlan, instants: Mapping[str, NDArray[np.int64]]) -> tuple[Part, int | None]:
         """Filters the new messages, as their entries are made."""
-        windows, changes = _by_topic([*plan.online, *plan.backlog]), _by_topic(plan.changes)
-        filter_data = self._filter_data()
+        windows, changes = by_topic([*plan.online, *plan.backlog]), by_topic(plan.changes)
+        filter_data = filter_data_of_night(self.history, self.broker, self.state.as_of)
         topics = {
             topic: TopicWork.of(
                 self.broker,
@@ -145,8 +125,8 @@ class Night:
 
     def _new_with_hooks(self, plan: NightPlan, instants: Mapping[str, NDArray[np.int64]]) -> tuple[Part, int | None]:
         """Makes the new entries, and then filters them together with what the hooks answer."""
-        windows, changes = _by_topic([*plan.online, *plan.backlog]), _by_topic(plan.changes)
-        filter_data = self._filter_data()
+        windows, changes = by_topic([*plan.online, *plan.backlog]), by_topic(plan.changes)
+        filter_data = filter_data_of_night(self.history, self.broker, self.state.as_of)
         topics = {
             topic: TopicWork.of(self.broker, filter_data.get(topic, ()), instants=instants.get(topic, NO_INSTANTS))
             for topic in filter_data.keys() | instants.keys()
@@ -202,7 +182,7 @@ class Night:
         if log is None or store is None or not log.repaired:
             return None
         always = plan_night(self.history, self.events, OffsetsSoFar(), self.offsets, self.broker)
-        windows, data = _by_topic(always.online), filter_data_in_force(self.history, self.broker)
+        windows, data = by_topic(always.online), filter_data_in_force(self.history, self.broker)
         topics = {
             topic: TopicWork.of(self.broker, data.get(topic, ()), windows.get(topic, ()))
             for topic in windows.keys() | data.keys()
@@ -215,14 +195,14 @@ class Night:
 
     def _backlog(self, plan: NightPlan) -> Part | None:
         """Filters the messages of earlier nights that groups get late."""
-        first_run = _first_run_of_backlog(plan, self.state)
+        first_run = first_run_of_backlog(plan, self.state)
         if first_run is None:
             return None
-        windows = _by_topic(plan.backlog)
+        windows = by_topic(plan.backlog)
         as_of = self.state.as_of
         changes = {
             topic: [change for change in items if as_of is not None and change.stored_from <= as_of]
-            for topic, items in _by_topic(plan.changes).items()
+            for topic, items in by_topic(plan.changes).items()
         }
         if self.hooks:
             return Part(windows, changes, self._filter_hooked(WHOLE_LOG, first_run, windows, changes))
@@ -263,18 +243,6 @@ class Night:
         self._add_files(result)
         return result
 
-    def _filter_data(self) -> dict[str, list[FilterDataInForce]]:
-        """The filter data that new messages may have met. The oldest of it holds for whatever is older still."""
-        as_of = self.state.as_of
-        oldest = BEGINNING if as_of is None else as_of - CLOCK_SLACK
-        found: defaultdict[str, list[FilterDataInForce]] = defaultdict(list)
-        for topic, items in filter_data_in_force(self.history, self.broker).items():
-            for data in items:
-                if data.valid_to > oldest:
-                    valid_from = BEGINNING if as_of is not None and data.valid_from <= oldest else data.valid_from
-                    found[topic].append(replace(data, valid_from=valid_from))
-        return found
-
     def _task(self, tables: Iterable[Table], topics: Mapping[str, TopicWork]) -> Work:
         return Work(self.run_id, self._folders(tables), topics, self.broker.delay_levels)
 
@@ -284,36 +252,3 @@ class Night:
     def _add_files(self, result: Result) -> None:
         for table in WRITTEN_BY_TASKS:
             self.changes.add_files(table, result.files[table.name])
-
-
-def _by_topic(items: Iterable[OfTopic]) -> dict[str, list[OfTopic]]:
-    found: defaultdict[str, list[OfTopic]] = defaultdict(list)
-    for item in items:
-        found[item.topic].append(item)
-    return dict(found)
-
-
-def _instants(groups: Iterable[GroupNight]) -> dict[str, NDArray[np.int64]]:
-    """By topic, the times (ms) at which groups left."""
-    found: defaultdict[str, set[int]] = defaultdict(set)
-    for group in groups:
-        if group.left_at is not None:
-            found[group.key[1]].add(group.left_at)
-    return {topic: np.array(sorted(times), np.int64) for topic, times in found.items()}
-
-
-def _first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
-    """The run from which on stored messages are filtered again; None where none are."""
-    runs = []
-    for window in plan.backlog:
-        offsets = state.topics.get(window.topic)
-        if offsets is None:
-            continue
-        for queue_id, end in zip(offsets.queue_ids, offsets.ends.tolist(), strict=True):
-            nothing = (0, 0) if window.only_listed else WHOLE_LOG
-            low, high = window.offsets.get(queue_id, nothing)
-            if low < min(end, high) and (run := state.first_run_with(window.topic, queue_id, low)):
-                runs.append(run)
-    if state.last is not None and any(change.stored_from <= (state.as_of or 0) for change in plan.changes):
-        runs.append(state.last.run)
-    return min(runs, default=None)

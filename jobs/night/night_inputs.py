@@ -12,7 +12,6 @@ from jobs.night.broker import Broker, changed_switches
 from jobs.night.events import NightEvents, iso_time
 from jobs.night.hooks import FilterHook
 from jobs.night.log_plan import LogPlan
-from jobs.night.night import NewMessages
 from jobs.night.snapshot import StoreSnapshot
 from jobs.night.stages import ALL_STAGES, Stage
 from jobs.night.state import BrokerState
@@ -108,17 +107,3 @@ def redo_instant(state: BrokerState, broker: Broker, events: NightEvents, option
             f"always were as they are now, or --redo-from {last.as_of + 1} if they changed after the last night"
         )
     return given
-
-
-def new_messages(
-    inputs: NightInputs, plan: LogPlan | None, state: BrokerState, rest: tuple[int, int] | None, bodies: Bodies
-) -> NewMessages:
-    """The messages of a night. ``rest``: stored messages that a redo leaves to it, physical offsets."""
-    last = state.last
-    if rest is None and last is not None and (last.dispatched_to or 0) < (last.ingested_to or 0):
-        rest = last.dispatched_to or 0, last.ingested_to or 0
-    undelivered = None
-    if last is not None and (last.delivered_to or 0) < (last.dispatched_to or 0):
-        undelivered = last.delivered_to or 0, last.dispatched_to or 0
-    store = inputs.snapshot.storage if inputs.snapshot is not None else None
-    return NewMessages(plan, store, bodies, rest, undelivered=undelivered)

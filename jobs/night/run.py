@@ -21,8 +21,9 @@ from jobs.night.events import NightEvents, merge_events, until
 from jobs.night.ledger_entry import ledger_entry
 from jobs.night.log_plan import LogPlan, ReadSoFar, plan_log
 from jobs.night.message_log import ingest_message_log
-from jobs.night.night import NewMessages, Night, NightOutcome
-from jobs.night.night_inputs import NightInputs, NightOptions, is_nothing_new, new_messages, redo_instant
+from jobs.night.new_messages import NewMessages, new_messages
+from jobs.night.night import Night, NightOutcome
+from jobs.night.night_inputs import NightInputs, NightOptions, is_nothing_new, redo_instant
 from jobs.night.redo import PastNight, delete_log_damage, plan_redo
 from jobs.night.rejected import replace_rejected
 from jobs.night.remarks import group_remarks, log_remarks

@@ -1,0 +1,74 @@
+"""The plan of a night, topic by topic."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from filtering.broker_config import BrokerConfig
+from filtering.consumption.group_night import GroupNight
+from filtering.consumption.plan import NightPlan
+from filtering.delivery.calc_bit_map import FilterDataInForce, filter_data_in_force
+from filtering.delivery.pull_window import BEGINNING, PullWindow, UncertainChange
+from filtering.subscriptions.history import SubscriptionRow
+from jobs.night.state import BrokerState
+from schemas.messages.stored_entries import WHOLE_LOG
+
+OfTopic = TypeVar("OfTopic", PullWindow, UncertainChange)
+CLOCK_SLACK = 86_400_000
+"""ms: messages may bear earlier times than those of the night before, as far as this: clocks are set back."""
+
+
+def filter_data_of_night(
+    history: Sequence[SubscriptionRow], broker: BrokerConfig, as_of: int | None
+) -> dict[str, list[FilterDataInForce]]:
+    """The filter data that messages stored after ``as_of`` (ms) may have met, by topic.
+
+    The oldest of it holds for all messages that are older still.
+    """
+    oldest = BEGINNING if as_of is None else as_of - CLOCK_SLACK
+    found: defaultdict[str, list[FilterDataInForce]] = defaultdict(list)
+    for topic, items in filter_data_in_force(history, broker).items():
+        for data in items:
+            if data.valid_to > oldest:
+                valid_from = BEGINNING if as_of is not None and data.valid_from <= oldest else data.valid_from
+                found[topic].append(replace(data, valid_from=valid_from))
+    return found
+
+
+def by_topic(items: Iterable[OfTopic]) -> dict[str, list[OfTopic]]:
+    found: defaultdict[str, list[OfTopic]] = defaultdict(list)
+    for item in items:
+        found[item.topic].append(item)
+    return dict(found)
+
+
+def times_of_leaving(groups: Iterable[GroupNight]) -> dict[str, NDArray[np.int64]]:
+    """By topic, the times (ms) at which groups left."""
+    found: defaultdict[str, set[int]] = defaultdict(set)
+    for group in groups:
+        if group.left_at is not None:
+            found[group.key[1]].add(group.left_at)
+    return {topic: np.array(sorted(times), np.int64) for topic, times in found.items()}
+
+
+def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
+    """The run from which on stored messages are filtered again; None where none are."""
+    runs = []
+    for window in plan.backlog:
+        offsets = state.topics.get(window.topic)
+        if offsets is None:
+            continue
+        for queue_id, end in zip(offsets.queue_ids, offsets.ends.tolist(), strict=True):
+            nothing = (0, 0) if window.only_listed else WHOLE_LOG
+            low, high = window.offsets.get(queue_id, nothing)
+            if low < min(end, high) and (run := state.first_run_with(window.topic, queue_id, low)):
+                runs.append(run)
+    if state.last is not None and any(change.stored_from <= (state.as_of or 0) for change in plan.changes):
+        runs.append(state.last.run)
+    return min(runs, default=None)
