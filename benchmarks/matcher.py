@@ -24,17 +24,14 @@ import pyarrow as pa
 from benchmarks import workload
 from benchmarks.filter_bench import NUMBERS, FilterBench, Result
 from benchmarks.report import FOLDER, draw_speeds, write
-from filtering.matcher import Matcher, kernels
-from filtering.matcher.kernels import in_numpy
+from filtering.matcher import Matcher
 from filtering.sql92 import compile
 
-COMPILED = kernels.backend  # Ours puts one or the other there
 BATCH_ROWS = 16_384
 CHECKED_ROWS = 500
 MOST_GROUPS = {"event-ruler": 1_000}  # It takes more than five minutes to add the rules of 10,000.
 EVALUATIONS = {
     "mqsieve": 4e8,
-    "mqsieve without Numba": 1e8,
     "Polars": 3e8,
     "DuckDB": 2e7,
     "RocketMQ": 4e6,
@@ -49,12 +46,11 @@ def rows_of(name: str, groups: int) -> int:
 
 
 class Ours:
-    def __init__(self, batch: pa.RecordBatch, expressions: list[str], backend: kernels.Kernels) -> None:
-        self._batch, self._backend = batch, backend
+    def __init__(self, batch: pa.RecordBatch, expressions: list[str]) -> None:
+        self._batch = batch
         self._matcher = Matcher([compile(expression).predicate for expression in expressions])
 
     def _pairs(self) -> Iterator[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int32]]]:
-        kernels.backend = self._backend
         for start in range(0, len(self._batch), BATCH_ROWS):
             yield start, *self._matcher.match(self._batch.slice(start, BATCH_ROWS)).pairs()
 
@@ -130,8 +126,7 @@ ENGINES: dict[str, Callable[[pa.RecordBatch, list[str]], Ours | Polars | DuckDB 
     "event-ruler": lambda batch, expressions: FilterBench("ruler", batch, expressions),
     "DuckDB": DuckDB,
     "Polars": Polars,
-    "mqsieve without Numba": lambda batch, expressions: Ours(batch, expressions, in_numpy),
-    "mqsieve": lambda batch, expressions: Ours(batch, expressions, COMPILED),
+    "mqsieve": Ours,
 }
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from filtering.delivery.block_schema import MATCH, RECIPIENT
 from filtering.delivery.entries import Entries
 from filtering.delivery.match_sets import MatchSets
-from filtering.matcher import kernels
+from filtering.matcher.kernels import kernels
 
 BYTES_IN_A_ROW = 1 << 20
 """A row with more bytes of matches is split: readers take a row as a whole."""
@@ -39,7 +39,7 @@ def block_matches(sets: MatchSets, outcome: str, of_windows: pa.StructArray) -> 
     few = sets.counts * _ROOM_OF_A_POSITION < sets.rows
     many = ~few & (sets.counts < sets.rows)
     starts = np.append(0, np.cumsum(sets.counts[few]))
-    positions = kernels.backend.expand(sets.bits, sets.chosen[few], starts, np.int32)
+    positions = kernels.expand(sets.bits, sets.chosen[few], starts, np.int32)
     words = np.ascontiguousarray(sets.bits[sets.chosen[many]]).view(np.int64)
     columns = [
         pa.repeat(pa.scalar(outcome, pa.string()), len(sets)),

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filtering.matcher import kernels
 from filtering.matcher.axes import NumberAxis, TextAxis
 from filtering.matcher.column import Column
+from filtering.matcher.kernels import kernels
 from filtering.matcher.numbers import numbers
 from filtering.predicate import (
     Comparison,
@@ -44,14 +44,14 @@ def text_classes(axis: TextAxis, column: Column | None, index: Any, rows: int) -
     """The class of each message on ``axis``; ``index``: its texts made ready by the kernels."""
     if column is None:
         return np.full(rows, axis.text_classes[-1])
-    return column.answer(lambda texts: kernels.backend.find_texts(texts, index), axis.registers - 1)
+    return column.answer(lambda texts: kernels.find_texts(texts, index), axis.registers - 1)
 
 
 def number_classes(axis: NumberAxis, column: Column | None, index: Any, rows: int) -> npt.NDArray[np.int32]:
     """The class of each message on ``axis``; ``index``: its cuts made ready by the kernels."""
     if column is None:
         return np.full(rows, axis.registers, np.int32)
-    return kernels.backend.number_classes(*numbers(column, axis.type), index)
+    return kernels.number_classes(*numbers(column, axis.type), index)
 
 
 def tags_code_classes(
@@ -61,7 +61,7 @@ def tags_code_classes(
     if tags_code is None:
         return np.full(rows, axis.registers, np.int32)
     cut = tags_code.fill_null(0).to_numpy().astype(np.int32).astype(np.int64)
-    return kernels.backend.number_classes(cut, tags_code.is_valid().to_numpy(zero_copy_only=False), index)
+    return kernels.number_classes(cut, tags_code.is_valid().to_numpy(zero_copy_only=False), index)
 
 
 def single(leaf: Predicate, columns: Mapping[str, Column]) -> Bools | None:

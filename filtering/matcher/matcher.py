@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from filtering.matcher import kernels, leaves
+from filtering.matcher import leaves
 from filtering.matcher.axes import TextAxis
 from filtering.matcher.column import Column
 from filtering.matcher.columns import columns
+from filtering.matcher.kernels import kernels
 from filtering.matcher.matches import Matches
 from filtering.matcher.program import compile_program
 from filtering.predicate import Predicate
@@ -62,7 +63,7 @@ class Matcher:
         for i, leaf in enumerate(program.singles):
             if (answer := leaves.single(leaf, of)) is not None:
                 singles[i] = _pack(answer)
-        bits = kernels.backend.evaluate(program, classes, singles, rows)
+        bits = kernels.evaluate(program, classes, singles, rows)
         if rows % 64:
             bits[:, -1] &= (np.uint64(1) << np.uint64(rows % 64)) - np.uint64(1)
         return Matches(rows, bits)
@@ -71,9 +72,9 @@ class Matcher:
         """What the kernels search on each axis."""
         if self._indexes is None:
             self._indexes = [
-                kernels.backend.index_texts(axis.texts, axis.text_classes)
+                kernels.index_texts(axis.texts, axis.text_classes)
                 if isinstance(axis, TextAxis)
-                else kernels.backend.index_cuts(axis.cuts)
+                else kernels.index_cuts(axis.cuts)
                 for axis in self._program.axes
             ]
         return self._indexes

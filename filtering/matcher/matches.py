@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from filtering.matcher import kernels
+from filtering.matcher.kernels import kernels
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,9 +27,9 @@ class Matches:
 
     def counts(self) -> npt.NDArray[np.int64]:
         """How many messages match each predicate."""
-        return kernels.backend.count(self.bits)
+        return kernels.count(self.bits)
 
     def pairs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """(indptr, rows): messages rows[indptr[p]:indptr[p + 1]], ascending, match predicate p."""
         indptr = np.append(0, np.cumsum(self.counts()))
-        return indptr, kernels.backend.expand(self.bits, np.arange(self.predicates), indptr, np.int32)
+        return indptr, kernels.expand(self.bits, np.arange(self.predicates), indptr, np.int32)

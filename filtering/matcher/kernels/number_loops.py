@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from filtering.matcher.kernels.numba_compile import Array, Int, compiled, load_word, trailing_zeros
+from filtering.matcher.kernels.numba_compile import Array, Int, compiled
+from filtering.matcher.kernels.words import load_word, trailing_zeros
 
 _DIGITS = 18
 _EXACT = 2**53

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from filtering.matcher.kernels.numba_compile import Array, Int, compiled, load_word
+from filtering.matcher.kernels.numba_compile import Array, Int, compiled
+from filtering.matcher.kernels.words import load_word
 
 SLOT = np.dtype([("first", np.uint64), ("last", np.uint64), ("length", np.int32), ("text", np.int32)], align=True)
 EMPTY = -1

@@ -36,6 +36,10 @@ _ATOMS = (
 _PREFIXES = frozenset(["NOT", "-", "+", "("])
 
 
+LONGEST = 262_144
+"""Characters of the longest expression that is read. A broker's stack, of 1 MB, ends at a fraction of it."""
+
+
 class SyntaxTree(NamedTuple):
     """``ignored``: the offset of the input after the first complete expression, which the broker ignores."""
 
@@ -52,7 +56,9 @@ class _Operator(NamedTuple):
 
 
 def parse(text: str) -> SyntaxTree:
-    """Raises InvalidExpression where the broker refuses the expression."""
+    """Raises InvalidExpression where the broker refuses the expression, or where it is longer than LONGEST."""
+    if len(text) > LONGEST:
+        raise InvalidExpression(f"An expression must be at most {LONGEST:,} characters long.", text, LONGEST)
     return _Parser(text).parse()
 
 

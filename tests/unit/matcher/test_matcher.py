@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from filtering.matcher import Matcher, Matches, kernels
-from filtering.matcher.kernels import in_numpy
+from filtering.matcher import Matcher, Matches
 from filtering.predicate import (
     FALSE,
     TRUE,
@@ -30,12 +29,6 @@ from tests.unit.matcher.scalar import holds
 
 MAP = pa.map_(pa.string(), pa.string())
 SIZES = [0, 1, 63, 64, 65, 150]
-
-
-@pytest.fixture(params=["compiled", "numpy"], autouse=True)
-def kernel(request, monkeypatch):
-    if request.param == "numpy":
-        monkeypatch.setattr(kernels, "backend", in_numpy)
 
 
 def columns(rows, names=NAMES):

@@ -5,6 +5,7 @@ import pickle
 import pytest
 
 from filtering.sql92 import InvalidExpression, compile
+from filtering.sql92.syntax.parser import LONGEST
 
 SAME = [
     ("a = 1 OR b = 2 AND c = 3", "a = 1 OR (b = 2 AND c = 3)"),
@@ -107,3 +108,13 @@ def test_no_length_or_depth_is_too_much(text):
     compiled = compile(text)
     assert compiled.evaluate({"a": "5", "p7": "x"}) in (True, False, None)
     assert compiled.spark_predicate()
+
+
+def test_the_longest_expression_and_one_longer():
+    longest = "a = 5 AND " * 26_213 + "a = 5" + " " * 9
+    assert len(longest) == LONGEST
+    assert compile(longest).evaluate({"a": "5"}) is True
+    assert compile(longest).predicate is compile("a = 5").predicate
+    with pytest.raises(InvalidExpression, match="at most 262,144 characters") as refused:
+        compile(longest + " ")
+    assert refused.value.position == LONGEST
