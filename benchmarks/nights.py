@@ -43,12 +43,13 @@ class NightProcess:
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
-    def night(self, options: list[str]) -> float:
-        """Seconds of a night."""
+    def night(self, options: list[str]) -> tuple[float, float]:
+        """Seconds of a night, and of CPU."""
         assert self._process.stdin
         assert self._process.stdout
         print(json.dumps(options), file=self._process.stdin, flush=True)
-        return float(json.loads(self._process.stdout.readline())["seconds"])
+        answer = json.loads(self._process.stdout.readline())
+        return answer["seconds"], answer["cpu"]
 
     def memory(self) -> float:
         """MiB."""
@@ -68,7 +69,7 @@ def after(folder: Path, messages: int, part: int, rounds: int) -> dict[str, Any]
     process.night(night_options(folder, folder / "store", folder / "first"))
     store.append(part)
     alone.append(part)
-    seconds: dict[str, list[float]] = {"after": [], "alone": []}
+    rounds_of: dict[str, list[tuple[float, float]]] = {"after": [], "alone": []}
     for turn in range(rounds + 1):
         for name, of in (("after", "store"), ("alone", "alone")):
             warehouse = folder / f"night_{turn}_{name}"
@@ -77,11 +78,14 @@ def after(folder: Path, messages: int, part: int, rounds: int) -> dict[str, Any]
             taken = process.night(night_options(folder, folder / of, warehouse))
             shutil.rmtree(warehouse)
             if turn:
-                seconds[name].append(taken)
+                rounds_of[name].append(taken)
     process.close()
-    medians = {name: round(median(taken), 2) for name, taken in seconds.items()}
-    ratio = round(medians["after"] / medians["alone"], 2)
-    return {"messages": messages, "new": part, **medians, "ratio": ratio, "rounds": seconds}
+    found: dict[str, Any] = {"messages": messages, "new": part}
+    for i, unit in enumerate(("seconds", "cpu")):
+        medians = {name: median(taken[i] for taken in of) for name, of in rounds_of.items()}
+        ratio = medians["after"] / medians["alone"]
+        found[unit] = {name: round(number, 2) for name, number in {**medians, "ratio": ratio}.items()}
+    return found
 
 
 def small_nights(folder: Path, nights: int) -> dict[str, Any]:
@@ -90,11 +94,11 @@ def small_nights(folder: Path, nights: int) -> dict[str, Any]:
     found = []
     for _ in range(nights):
         store.append(SMALL_NIGHT)
-        seconds = process.night(night_options(folder, folder / "growing", folder / "small"))
-        found.append((round(seconds, 2), files(folder / "small"), round(process.memory())))
+        seconds, cpu = process.night(night_options(folder, folder / "growing", folder / "small"))
+        found.append((round(seconds, 2), round(cpu, 2), files(folder / "small"), round(process.memory())))
     process.close()
     first, last = found[1 : ENDS + 1], found[-ENDS:]
-    names = ("seconds", "files", "memory_mib")
+    names = ("seconds", "cpu", "files", "memory_mib")
     return {
         "nights": nights,
         "first": dict(zip(names, map(median, zip(*first, strict=True)), strict=True)),
@@ -127,10 +131,7 @@ def main() -> None:
             write_broker_config(Path(name) / "broker.conf", with_bit_map=True)
             numbers["after"].append(after(Path(name), messages, part, options.rounds))
         found = numbers["after"][-1]
-        print(
-            f"{part:,} messages after {messages:,}: {found['after']} s; alone: {found['alone']} s; {found['ratio']} ×",
-            flush=True,
-        )
+        print(f"{part:,} messages after {messages:,}: seconds {found['seconds']}, CPU {found['cpu']}", flush=True)
         write(options.output, "nights", numbers)
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         write_subscriptions(Path(name) / "events.jsonl", options.groups)
