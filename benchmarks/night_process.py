@@ -1,4 +1,4 @@
-"""A process that runs a night for each line of input, and answers its seconds by step as JSON, and those of CPU in this process.
+"""A process that runs a night for each line of input, and answers seconds by step, and CPU seconds of it, as JSON.
 
     python -m benchmarks.night_process [--in-process] < lines
 
