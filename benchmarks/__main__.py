@@ -1,6 +1,7 @@
 """All measurements, one after another: ./spark-submit.sh bench [NAME [options]].
 
-Names: night, nights, matcher, spark_predicate, decode. Without one: all, with their defaults, into benchmarks/results.
+Names: night, nights, matcher, catalyst, spark_predicate, decode, compare. Without one: all but compare, with their
+defaults, into benchmarks/results.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-NAMES = ("night", "nights", "matcher", "spark_predicate", "decode")
+ALL = ("night", "nights", "matcher", "catalyst", "spark_predicate", "decode")
+NAMES = (*ALL, "compare")
 
 
 def main(arguments: list[str]) -> int:
@@ -16,7 +18,7 @@ def main(arguments: list[str]) -> int:
         print(f"mqsieve: bench takes one of {', '.join(NAMES)}, or nothing for all", file=sys.stderr)
         return 2
     # A process each: one pins itself to a core, and the JVM of another would stay.
-    commands = [[arguments[0], *arguments[1:]]] if arguments else [[name] for name in NAMES]
+    commands = [[arguments[0], *arguments[1:]]] if arguments else [[name] for name in ALL]
     for name, *options in commands:
         print(f"\n{name}\n", flush=True)
         code = subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *options], check=False).returncode

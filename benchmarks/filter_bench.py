@@ -14,7 +14,15 @@ from filtering.sql92 import compile
 NUMBERS = {"price": "DOUBLE", "qty": "INTEGER", "userId": "INTEGER"}
 
 Result = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
-"""For each group how many messages match, and the sum of their numbers."""
+"""For each group how many messages match, and a checksum of which."""
+
+
+def mixed(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Numbers mixed as in SplitMix64 (Steele, Lea and Flood, 2014), so that equal sums mean the same messages."""
+    mixed = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (mixed ^ (mixed >> np.uint64(31))).view(np.int64)
 
 
 class FilterBench:

@@ -83,6 +83,7 @@ def measure(folder: Path, store: Path, messages: int, groups: int, with_bit_map:
         "warm": round(median(warm), 2),
         "warm_rounds": [round(seconds, 2) for seconds in warm],
         "steps_on_one_core": {step: round(seconds, 2) for step, seconds in sorted(in_steps["steps"].items())},
+        "cpu_of_steps": round(in_steps["cpu"], 2),
         "bytes_per_message": bytes_per_message(folder / "cold", messages),
     }
     least = floor(store, folder / "cold", CORES)
@@ -141,7 +142,10 @@ def table(size: int, found: dict[str, Any]) -> str:
         for name, seconds, remark in rows
     ]
     steps = sorted(found["steps_on_one_core"].items(), key=lambda step: -step[1])
-    lines.append("one core: " + ", ".join(f"{step} {seconds}" for step, seconds in steps if seconds >= 0.05))
+    lines.append(
+        f"one core, {found['cpu_of_steps']} s of CPU: "
+        + ", ".join(f"{step} {seconds}" for step, seconds in steps if seconds >= 0.05)
+    )
     lines.append("bytes a message: " + ", ".join(f"{name} {of}" for name, of in found["bytes_per_message"].items()))
     return "\n".join(lines)
 

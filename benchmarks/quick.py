@@ -1,40 +1,50 @@
 """A short measurement of one checkout, a round for each line of input; see benchmarks.compare.
 
-Answers each line with seconds by name, in JSON.
+Answers each line with seconds by name, in JSON: the matcher alone, and a small night without Spark.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 import tempfile
+from contextlib import redirect_stdout
 from pathlib import Path
 from time import perf_counter
 
 from benchmarks import workload
-from benchmarks.deliver import generate, new_run, subscribe
+from benchmarks.broker_store import write_broker_config, write_store, write_subscriptions
 from filtering.matcher import Matcher
 from filtering.sql92 import compile
-from jobs.cli.session import spark_session
-from jobs.deliver import deliver
+from jobs import nightly
 
-MESSAGES, BATCH, GROUPS = 500_000, 16_384, 1_000
+MESSAGES, BATCH, GROUPS = 200_000, 16_384, 1_000
 
 
 def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
     batch, expressions = workload.messages(BATCH, 1), workload.selective_subscriptions(GROUPS, 1)
     matcher = Matcher([compile(expression).predicate for expression in expressions])
-    spark = spark_session("mqsieve quick benchmark")
-    with tempfile.TemporaryDirectory() as folder:
-        generate(spark, Path(folder), MESSAGES)
-        subscribe(spark, Path(folder), expressions)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_store(folder / "store", MESSAGES)
+        write_subscriptions(folder / "events.jsonl", GROUPS)
+        write_broker_config(folder / "broker.conf", with_bit_map=True)
+        files = ("--subscriptions", folder / "events.jsonl", "--broker-config", folder / "broker.conf")
+        options = map(str, ("--store", folder / "store", *files, "--warehouse", folder / "warehouse"))
+        command = list(options)
         for _ in sys.stdin:
+            shutil.rmtree(folder / "warehouse", ignore_errors=True)
             begin = perf_counter()
             for _ in range(8):
                 matcher.match(batch).pairs()
             matched = perf_counter()
-            deliver(new_run(spark, Path(folder)))
-            print(json.dumps({"matcher": matched - begin, "deliver": perf_counter() - matched}), flush=True)
+            with redirect_stdout(sys.stderr):
+                nightly.main(command)
+            seconds = {"matcher": matched - begin, "night": perf_counter() - matched}
+            print(json.dumps(seconds), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -77,11 +77,12 @@ public class NightBench {
             long[] times = bench.night(arguments[0], null);
             worked += times[0] + times[1];
         }
+        long[] times;
         try (DataOutputStream pairs = new DataOutputStream(
             new BufferedOutputStream(Files.newOutputStream(Path.of(arguments[8]))))) {
-            long[] times = bench.night(arguments[1], pairs);
-            output.println(times[0] + " " + times[1]);
+            times = bench.night(arguments[1], pairs);
         }
+        output.println(times[0] + " " + times[1]);
         System.exit(0);
     }
 

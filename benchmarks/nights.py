@@ -1,0 +1,146 @@
+"""What a night costs after many messages, and what many small nights leave behind.
+
+    python -m benchmarks.nights [--messages 1000000 …] [--groups 1000] [--part 10000] [--nights 30] [--rounds 3]
+                                [--folder DIR] [--output DIR]
+
+- after: a night of ``part`` new messages after a first night of ``messages``, and the night of those alone, each the
+  median of rounds in one warm process;
+- small: ``nights`` nights of 2,000 messages each, one after another in one process: seconds, files of all tables, and
+  memory at its beginning and at its end.
+
+Writes nights.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.broker_store import BROKER, StoreWriter, write_broker_config, write_subscriptions
+from benchmarks.night import ROOT, night_options
+from benchmarks.report import FOLDER, write
+from schemas.delta.warehouse import Warehouse
+from schemas.tables import TABLES
+
+SMALL_NIGHT = 2_000
+ENDS = 5
+"""Nights at the beginning and at the end of many of which the medians are compared."""
+
+
+class NightProcess:
+    """A process that runs nights, one after another."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.night_process"], cwd=ROOT, text=True, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def night(self, options: list[str]) -> tuple[float, float]:
+        """Seconds of a night, and of CPU."""
+        assert self._process.stdin
+        assert self._process.stdout
+        print(json.dumps(options), file=self._process.stdin, flush=True)
+        answer = json.loads(self._process.stdout.readline())
+        return answer["seconds"], answer["cpu"]
+
+    def memory(self) -> float:
+        """MiB."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def after(folder: Path, messages: int, part: int, rounds: int) -> dict[str, Any]:
+    """Nights of ``part`` messages after ``messages``, and alone."""
+    process = NightProcess()
+    store, alone = StoreWriter(folder / "store"), StoreWriter(folder / "alone")
+    store.append(messages)
+    process.night(night_options(folder, folder / "store", folder / "first"))
+    store.append(part)
+    alone.append(part)
+    rounds_of: dict[str, list[tuple[float, float]]] = {"after": [], "alone": []}
+    for turn in range(rounds + 1):
+        for name, of in (("after", "store"), ("alone", "alone")):
+            warehouse = folder / f"night_{turn}_{name}"
+            if name == "after":
+                shutil.copytree(folder / "first", warehouse)
+            taken = process.night(night_options(folder, folder / of, warehouse))
+            shutil.rmtree(warehouse)
+            if turn:
+                rounds_of[name].append(taken)
+    process.close()
+    found: dict[str, Any] = {"messages": messages, "new": part}
+    for i, unit in enumerate(("seconds", "cpu")):
+        medians = {name: median(taken[i] for taken in of) for name, of in rounds_of.items()}
+        ratio = medians["after"] / medians["alone"]
+        found[unit] = {name: round(number, 2) for name, number in {**medians, "ratio": ratio}.items()}
+    return found
+
+
+def small_nights(folder: Path, nights: int) -> dict[str, Any]:
+    process = NightProcess()
+    store = StoreWriter(folder / "growing")
+    found = []
+    for _ in range(nights):
+        store.append(SMALL_NIGHT)
+        seconds, cpu = process.night(night_options(folder, folder / "growing", folder / "small"))
+        found.append((round(seconds, 2), round(cpu, 2), files(folder / "small"), round(process.memory())))
+    process.close()
+    first, last = found[1 : ENDS + 1], found[-ENDS:]
+    names = ("seconds", "cpu", "files", "memory_mib")
+    return {
+        "nights": nights,
+        "first": dict(zip(names, map(median, zip(*first, strict=True)), strict=True)),
+        "last": dict(zip(names, map(median, zip(*last, strict=True)), strict=True)),
+        "each": found,
+    }
+
+
+def files(folder: Path) -> int:
+    """Data files that readers of all tables open."""
+    warehouse = Warehouse.at(str(folder))
+    return sum(len(warehouse.files(table, BROKER)) for table in TABLES if warehouse.exists(table))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, nargs="+", default=[1_000_000])
+    parser.add_argument("--groups", type=int, default=1_000)
+    parser.add_argument("--part", type=int, help="new messages; default: a hundredth of the first of --messages")
+    parser.add_argument("--nights", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--folder", type=Path, help="where logs and tables go for a while; default: a temporary folder")
+    parser.add_argument("--output", type=Path, default=FOLDER)
+    options = parser.parse_args()
+    part = options.part or options.messages[0] // 100
+    numbers: dict[str, Any] = {"groups": options.groups, "after": []}
+    for messages in options.messages:
+        with tempfile.TemporaryDirectory(dir=options.folder) as name:
+            write_subscriptions(Path(name) / "events.jsonl", options.groups)
+            write_broker_config(Path(name) / "broker.conf", with_bit_map=True)
+            numbers["after"].append(after(Path(name), messages, part, options.rounds))
+        found = numbers["after"][-1]
+        print(f"{part:,} messages after {messages:,}: seconds {found['seconds']}, CPU {found['cpu']}", flush=True)
+        write(options.output, "nights", numbers)
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        write_subscriptions(Path(name) / "events.jsonl", options.groups)
+        write_broker_config(Path(name) / "broker.conf", with_bit_map=True)
+        numbers["small"] = small_nights(Path(name), options.nights)
+    small = numbers["small"]
+    print(f"{options.nights} nights of {SMALL_NIGHT:,}: the first {ENDS} {small['first']}, the last {small['last']}")
+    write(options.output, "nights", numbers)
+
+
+if __name__ == "__main__":
+    main()
