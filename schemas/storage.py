@@ -17,6 +17,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 FOLDER_MODE = 0o770
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/")
 
 
@@ -79,6 +80,12 @@ class Storage:
 
     def __reduce__(self) -> tuple[type[Storage], tuple[str]]:
         return type(self), (self.root,)
+
+
+def one_line(error: Exception) -> str:
+    """What went wrong, without the colours, the indented causes and the XML of an object store's error."""
+    text = _COLOUR.sub("", str(error)).partition("<?xml")[0].replace("\u21b3", ":")
+    return " ".join(text.split()).rstrip(" :")
 
 
 def spark_path(storage: Storage) -> str:

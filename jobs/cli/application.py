@@ -26,6 +26,7 @@ _CAUSE = re.compile(r"^(?:Caused by: |: )?((?:[\w$]+\.)*[A-Z][\w$]*(?:Error|Exce
 _ARROW_ERROR = re.compile(r"'(.+?)'\. Detail: \[errno \d+\] (.+)")
 _DELTA_CHAIN = re.compile(r"(?:\x1b\[\d+m)?↳(?:\x1b\[0m)?")
 """Stands before each cause in an error of deltalake, between the codes of a colour."""
+_NO_FILE_SYSTEM = re.compile(r"Class org\.apache\.hadoop\.fs\.(\w+)\.\w+ not found")
 _UNRECOGNISED = re.compile(r"unrecognized arguments: (--[\w-]+)")
 
 
@@ -110,6 +111,11 @@ def _code_and_message(error: BaseException) -> tuple[ExitCode, str]:
             return ExitCode.USAGE, str(error)
         case OSError() if error.strerror:
             return ExitCode.FAILED, f"failed: {describe(error)}"
+    if missing := _NO_FILE_SYSTEM.search(str(error)):
+        return ExitCode.USAGE, (
+            f"Spark lacks the jars of the file system {missing[1]}: add them with --packages, those of s3a with "
+            "--packages org.apache.hadoop:hadoop-aws:3.5.0 (docs/CLUSTER.md)"
+        )
     if "Concurrent" in type(error).__name__ or "DELTA_CONCURRENT" in str(error):
         return ExitCode.LOST_RACE, "another writer committed first: run the same command again"
     return ExitCode.FAILED, f"failed: {_cause(error)} (-v shows all)"

@@ -114,7 +114,7 @@ def store_of(text: str) -> Storage:
     """What --store names. Raises UsageError where it cannot be read."""
     from jobs.night.snapshot import StoreSnapshot
     from schemas.messages.message_log import files, is_message_log
-    from schemas.storage import Storage
+    from schemas.storage import Storage, one_line
 
     storage = Storage.at(text)
     try:
@@ -125,7 +125,8 @@ def store_of(text: str) -> Storage:
         else:
             StoreSnapshot(storage).check()
     except OSError as error:
-        raise UsageError(f"--store: {describe(error)}") from None
+        reason = describe(error) if storage.is_local else one_line(error)
+        raise UsageError(f"--store: {reason}") from None
     return storage
 
 

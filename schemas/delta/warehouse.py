@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from schemas.delta.delta_log import DeltaLog, StoredFile
+from schemas.delta.one_writer import one_writer
 from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, read_rows
-from schemas.errors import WarehouseBusy, WarehouseUnusable
+from schemas.errors import WarehouseUnusable
 from schemas.storage import Storage, spark_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _CATALOG_NAME = re.compile(r"\w+\.\w+")
-FILE_MODE = 0o660
 
 
 @dataclass
@@ -80,32 +78,9 @@ class Warehouse:
         chosen = log.files if files is None else files
         return read_rows(table, log.storage, [file.path for file in chosen], columns, where)
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Holds the warehouse for one run.
-
-        Raises WarehouseBusy if another run on this machine holds it, WarehouseUnusable if it is no folder to write to.
-        """
-        if not self.storage.is_local:
-            yield
-            return
-        with self._lock() as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise WarehouseBusy(
-                    f"another run is writing to {self.location}: wait for it to end and try again"
-                ) from None
-            yield
-
-    def _lock(self) -> IO[str]:
-        folder = self.storage.root
-        try:
-            self.storage.make()
-            return os.fdopen(os.open(f"{folder}/.lock", os.O_RDWR | os.O_CREAT, FILE_MODE), "w")
-        except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise WarehouseUnusable(f"cannot write to {folder} ({why}): give a folder that you may write to") from None
+    def writing(self) -> AbstractContextManager[None]:
+        """Holds the warehouse for one run. Raises WarehouseBusy, WarehouseUnusable."""
+        return one_writer(self.storage, self.location)
 
 
 def catalog_warehouse(spark: SparkSession, name: str) -> Warehouse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -9,6 +10,14 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
+
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+def end_with_parent() -> None:
+    """In a child process: it ends with the test run, even if that is killed."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class Server:
@@ -18,7 +27,7 @@ class Server:
         self._command = command
         self._process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
-            env={**os.environ, **environment},
+            env={**os.environ, **environment}, preexec_fn=end_with_parent,
         )  # fmt: skip
         assert self._process.stderr is not None
         self._stderr = self._process.stderr

@@ -66,7 +66,7 @@ def without_runs(warehouse: Warehouse | Path) -> dict[str, Counter[str]]:
 
 def _exists(warehouse: Warehouse, name: str) -> bool:
     folder = "delivery_blocks" if name == "deliveries" else name
-    return (Path(warehouse.storage.root) / folder).exists()
+    return warehouse.storage.child(folder).is_folder()
 
 
 def _texts(warehouse: Warehouse, name: str, without: frozenset[str]) -> Counter[str]:
