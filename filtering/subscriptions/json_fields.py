@@ -19,6 +19,8 @@ def parse_json(text: str, longest: int = LONGEST_LINE) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error}") from None
+    except ValueError:  # sys.set_int_max_str_digits
+        raise ValueError("not JSON that can be read: a number is too long") from None
     except RecursionError:
         raise ValueError("not JSON that can be read: nested too deep") from None
 

@@ -56,13 +56,17 @@ class RecordSearch:
     def next_position(self, position: int) -> int:
         """Where to go on after ``position``, which holds no decodable record.
 
-        A record may be whole and still not decodable: where its size leads to what may begin a record, that is next.
-        Else the next decodable record that knows its own offset, or a filler that fills the file; else the end.
+        A record may be whole and still not decodable: where its size leads to a record that knows its own offset, or
+        to filler, that is next. Else the next decodable record that knows its own offset, or a filler that fills the
+        file. Where there is none, a size that leads behind the data ends the record there.
         """
         claimed = position + self._number(position, 4)
-        if claimed > position + 8 and self._may_begin(claimed):
+        if claimed > position + 8 and self._begins(claimed):
             return claimed
-        return self.next_record(position + 1)
+        following = self.next_record(position + 1)
+        if following == self._data_end <= claimed <= self._file.size:
+            return claimed
+        return following
 
     def next_record(self, position: int) -> int:
         """The next decodable record that knows its own offset, or filler that fills the file; else the end."""
@@ -92,15 +96,12 @@ class RecordSearch:
                     yield begin + at, is_filler
             begin += WINDOW
 
-    def _may_begin(self, position: int) -> bool:
-        if position >= self._file.size:
-            return position == self._file.size
+    def _begins(self, position: int) -> bool:
+        """Whether a record that knows its own offset, or filler that fills the file, begins at a position."""
         magic = self._file.read(position + 4, 4).tobytes()
         if magic == FILLER:
             return position + self._number(position, 4) == self._file.size
-        if magic[:3] == MESSAGE:
-            return self._knows_its_offset(position)
-        return position >= self._data_end
+        return magic[:3] == MESSAGE and self._knows_its_offset(position)
 
     def _knows_its_offset(self, position: int) -> bool:
         return self._number(position + PHYSICAL_OFFSET, 8) == self._offset + position

@@ -233,3 +233,15 @@ def test_a_store_and_its_commitlog_folder_are_the_same() -> None:
 
     assert segments(store) == segments(store.child("commitlog"))
     assert [segment.offset for segment in segments(store)] == [131072 * index for index in range(6)]
+
+
+@pytest.mark.parametrize("behind", [0, 400])
+def test_a_size_that_leads_behind_the_data_costs_one_message(tmp_path: Path, behind: int) -> None:
+    """A damaged size may point to the end of the file, or to the zeros there, where a record might end as well."""
+    log = log_of(*[{}] * 5)
+    size = len(log) // 5
+    claimed = (len(log) + behind - size).to_bytes(4, "big")
+    kept, damage = walked(log[:size] + claimed + log[size + 4 :] + bytes(2 * behind), tmp_path)
+
+    assert kept == [0, 2 * size, 3 * size, 4 * size]
+    assert [(piece.offset, len(piece.bytes)) for piece in damage] == [(size, size)]
