@@ -59,6 +59,9 @@ class Lowering:
 
     def predicate(self, outcome: Outcome) -> Predicate:
         """True exactly where the broker's evaluation of the expression comes to ``outcome``."""
+        known = self._known.get((id(self._root), outcome))
+        if known is not None:
+            return known
         asked = [(self._root, outcome)]
         stack = [self._rule(*asked[0])]
         answer: Predicate | None = None
