@@ -45,7 +45,7 @@ check_job "$job"
 
 job_options=()
 spark_options=()
-jars='' py_files='' master='' properties_file='' level=fatal
+jars='' py_files='' archives='' master='' properties_file='' level=fatal
 while [ $# -gt 0 ]; do
   case $job:$1 in
     test:* | python:* | bench:*) job_options+=("$1"); shift; continue ;;
@@ -66,9 +66,10 @@ while [ $# -gt 0 ]; do
     --master) master=$value ;;
     --jars) jars=$value ;;
     --py-files) py_files=$value ;;
+    --archives) archives=$value ;;
     --properties-file) properties_file=$value ;;
     --deploy-mode | --conf | --name | --queue | --num-executors | --executor-cores | --executor-memory | \
-      --driver-memory | --driver-cores | --archives | --files | --packages | --repositories | --principal | --keytab)
+      --driver-memory | --driver-cores | --files | --packages | --repositories | --principal | --keytab)
       spark_options+=("$option" "$value")
       ;;
     *) job_options+=("$1") ;;
@@ -96,18 +97,20 @@ case $master in
     [ -z "$master" ] || spark_options+=(--master "$master")
     [ -z "$jars" ] || spark_options+=(--jars "$jars")
     [ -z "$py_files" ] || spark_options+=(--py-files "$py_files")
+    [ -z "$archives" ] || spark_options+=(--archives "$archives")
     [ -z "$properties_file" ] || spark_options+=(--properties-file "$properties_file")
     MQSIEVE_SPARK_OPTIONS=$(printf '%s\n' "${spark_options[@]}") exec "$python" "$application" "${job_options[@]}"
     ;;
 esac
 
 # A cluster: the code and Delta's jars travel with the job.
-delta_jars=$("$python" -m jobs.cli.delta_jars)
-(cd "$root" && "$python" -m zipfile -c "$cache/mqsieve.zip" filtering schemas jobs)
+cluster_files=$("$python" -m jobs.cli.cluster_files)
+{ read -r delta_jars && read -r code; } <<<"$cluster_files"
+[ -z "$py_files" ] || spark_options+=(--py-files "$py_files")
 export MQSIEVE_STDERR=/proc/$$/fd/2
 export SPARK_SUBMIT_OPTS="${SPARK_SUBMIT_OPTS:-} -Dlog4j2.configurationFile=file:${root// /%20}/conf/log4j2.properties"
 "$SPARK_HOME/bin/spark-submit" --master "$master" \
   --properties-file "${properties_file:-$root/conf/cluster.conf}" --load-spark-defaults \
-  --jars "$delta_jars${jars:+,$jars}" --py-files "$cache/mqsieve.zip${py_files:+,$py_files}" \
+  --jars "$delta_jars${jars:+,$jars}" --archives "$code${archives:+,$archives}" \
   "${spark_options[@]}" "$application" "${job_options[@]}" \
   2> >(grep --line-buffered -v '^WARNING: Using incubator modules' >&2)

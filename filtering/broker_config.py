@@ -22,6 +22,8 @@ from filtering.yaml_input import InvalidYaml, load
 CONSUME_QUEUE_UNIT = 20
 MOST_CONSUMERS = 1_000_000
 """A filter bit map for more groups would take a megabyte a message."""
+LONGEST_LINE = 1 << 20
+"""Characters of the longest line of a broker.conf."""
 BROKER_KEYS = frozenset(
     {
         "brokerClusterName", "brokerId", "brokerIP1", "brokerIP2", "brokerRole", "listenPort", "namesrvAddr",
@@ -102,9 +104,12 @@ class BrokerConfig:
     def from_properties(cls, text: str) -> BrokerConfig:
         """From a RocketMQ ``broker.conf``; keys unknown here are left to the broker.
 
-        Raises InvalidBrokerConfig where the value of a known key is not of its type. The broker itself
-        would keep its default, or take anything but ``true`` as false, without a word.
+        Raises InvalidBrokerConfig where the value of a known key is not of its type (the broker itself would keep
+        its default, or take anything but ``true`` as false, without a word), and where a line is too long.
         """
+        for number, line in enumerate(text.split("\n") if len(text) > LONGEST_LINE else (), start=1):
+            if len(line) > LONGEST_LINE:
+                raise InvalidBrokerConfig(f"line {number} is longer than {LONGEST_LINE:,} characters")
         try:
             return cls.of_file(parse_properties(text))
         except InvalidBrokerConfig:

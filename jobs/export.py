@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 NAMES = (
     "commitlog", "consumequeue", "delivery_stats", "consumer_offsets", "current_offsets", "queue_progress",
-    "subscriptions", "subscription_events", "quarantine", "run_ledger", "deliveries",
+    "subscriptions", "subscription_events", "quarantine", "run_ledger", "quality_results", "deliveries",
 )  # fmt: skip
 FORMATS = ("jsonl", "csv", "parquet")
 EXAMPLES = (

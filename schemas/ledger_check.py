@@ -1,50 +1,53 @@
-"""Are the tables of a warehouse what its ledger says? What a run that died left is taken back."""
+"""Checks the tables of a warehouse against its ledger, and undoes what a run that died left."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from schemas.commitlog import COMMITLOG
-from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.delta_log import MAINTENANCE, TableDamaged, TableState, run_of
-from schemas.delta.table import Table
+from schemas.delta.table import LAYOUT, Table
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
-from schemas.run_ledger import RUN_LEDGER, VERSION, LedgerEntry, read_ledger
-from schemas.subscriptions import SUBSCRIPTIONS
-from schemas.tables import DERIVED_TABLES, TABLES
+from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry, nights_of, read_ledger
+from schemas.tables import REBUILT_TABLES, TABLES
 
-REMADE_TABLES = (*(table for table in DERIVED_TABLES if table is not CONSUMER_OFFSETS), SUBSCRIPTIONS)
-"""Tables that a redo of all nights writes again. It reads the committed offsets of then from consumer_offsets."""
 START_AGAIN = "give another --warehouse and run nightly on the store again"
 
 
-def open_warehouse(warehouse: Warehouse, redo_all: bool = False) -> list[LedgerEntry]:
-    """The ledger of a warehouse. Its readers see the tables as the last run left them.
+def open_warehouse(warehouse: Warehouse) -> list[LedgerEntry]:
+    """The nights of a warehouse's ledger. Its readers see the tables as the last run left them.
 
-    Raises UsageError if a table is not as the ledger says. The message says how to mend it. ``redo_all``: all
-    nights will run again; a damaged table that they make anew is removed instead.
+    Raises UsageError if a table is not as the ledger says. The message says how to mend it.
     """
-    entries = _entries(warehouse)
-    if not entries:
-        return []
+    entries = read_nights(warehouse)
+    for table, damage in damages(warehouse, entries):
+        raise damaged(warehouse, table, damage, entries)
+    return entries
+
+
+def damaged(warehouse: Warehouse, table: Table, damage: str, entries: Sequence[LedgerEntry]) -> UsageError:
+    """What to say of a table that is not as the ledger says."""
+    return UsageError(f"{warehouse.location}: {damage}; {_remedy(warehouse, table, entries)}")
+
+
+def damages(warehouse: Warehouse, entries: Sequence[LedgerEntry]) -> Iterator[tuple[Table, str]]:
+    """The tables that are not as the ledger says, and what is wrong with each. Raises UsageError on other layouts."""
     for table in TABLES:
-        state = entries[-1].tables.get(table.name)
+        state = entries[-1].tables.get(table.name) if entries else None
         if state is None:
             continue
         try:
             _check(warehouse, table, state, entries)
         except TableDamaged as error:
-            is_remade = table in REMADE_TABLES and len({entry.broker_name for entry in entries}) == 1
-            if not (redo_all and is_remade):
-                raise UsageError(f"{warehouse.location}: {error}; {_remedy(state, is_remade)}") from None
-            warehouse.log(table).remove()
-    return entries
+            yield table, str(error)
 
 
-def undo_unfinished_run(warehouse: Warehouse, entries: Sequence[LedgerEntry], run: str) -> None:
+def undo_unfinished_run(
+    warehouse: Warehouse, entries: Sequence[LedgerEntry], run: str, tables: Iterable[Table] = TABLES
+) -> None:
     """Undoes what a run that is not in the ledger committed, as the run ``run``."""
-    for table in TABLES:
+    for table in tables:
         log = warehouse.log(table)
         log.pin(None)
         if not log.exists:
@@ -59,8 +62,10 @@ def undo_unfinished_run(warehouse: Warehouse, entries: Sequence[LedgerEntry], ru
             log.restore(version, run)
 
 
-def _entries(warehouse: Warehouse) -> list[LedgerEntry]:
+def read_nights(warehouse: Warehouse) -> list[LedgerEntry]:
+    """The nights of a warehouse's ledger, whatever its tables are like. Raises UsageError."""
     try:
+        _check_layout(warehouse, RUN_LEDGER)
         if missing := warehouse.log(RUN_LEDGER).missing_files():
             raise TableDamaged(f"run_ledger lacks {len(missing)} of its data files, such as {missing[0].path}")
         entries = read_ledger(warehouse)
@@ -69,20 +74,38 @@ def _entries(warehouse: Warehouse) -> list[LedgerEntry]:
             f"{warehouse.location}: {error}; without its ledger a warehouse cannot be continued: put it back from a "
             f"copy, or {START_AGAIN}"
         ) from None
+    except UsageError:
+        raise
+    except Exception as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"{warehouse.location}: run_ledger cannot be read ({reason}): {START_AGAIN}") from None
     if not warehouse.exists(RUN_LEDGER) and warehouse.exists(COMMITLOG) and warehouse.log(COMMITLOG).files:
         raise UsageError(
             f"{warehouse.location} has a commitlog, but no run_ledger: it is of an older mqsieve, or its ledger was "
             f"deleted: put it back from a copy, or {START_AGAIN}"
         )
-    if entries and entries[-1].layout > VERSION:
-        raise UsageError(f"{warehouse.location} was written by a newer mqsieve (layout {entries[-1].layout}): use that")
-    return entries
+    if entries:
+        _refuse_other_layout(warehouse, entries[-1].layout)
+    return nights_of(entries)
+
+
+def _check_layout(warehouse: Warehouse, table: Table) -> None:
+    if warehouse.exists(table):
+        _refuse_other_layout(warehouse, warehouse.log(table).layout)
+
+
+def _refuse_other_layout(warehouse: Warehouse, layout: int) -> None:
+    if layout > LAYOUT:
+        raise UsageError(f"{warehouse.location} was written by a newer mqsieve (layout {layout}): use that")
+    if layout < LAYOUT:
+        raise UsageError(f"{warehouse.location} was written by an older mqsieve (layout {layout}): {START_AGAIN}")
 
 
 def _check(warehouse: Warehouse, table: Table, state: TableState, entries: Sequence[LedgerEntry]) -> None:
     log = warehouse.log(table)
     if not log.exists:
         raise TableDamaged(f"{table.name} is missing")
+    _check_layout(warehouse, table)
     if log.version < state.version:
         raise TableDamaged(
             f"{table.name} is at version {log.version}, and the last run left it at {state.version}: it was "
@@ -101,7 +124,7 @@ def _check(warehouse: Warehouse, table: Table, state: TableState, entries: Seque
 
 def _leftover(warehouse: Warehouse, table: Table, version: int, entries: Sequence[LedgerEntry]) -> bool:
     """Whether runs that are not in the ledger committed after ``version``. Raises TableDamaged where others did."""
-    known = {entry.run for entry in entries}
+    known = {run for entry in entries for run in (entry.run, entry.maintained)}
     leftover = False
     for operation in warehouse.log(table).operations_since(version):
         if (run := run_of(operation)) is not None:
@@ -114,10 +137,16 @@ def _leftover(warehouse: Warehouse, table: Table, version: int, entries: Sequenc
     return leftover
 
 
-def _remedy(state: TableState, is_remade: bool) -> str:
-    if is_remade:
-        return "add --redo-from 0 to nightly: it makes the table anew from commitlog"
+def _remedy(warehouse: Warehouse, table: Table, entries: Sequence[LedgerEntry]) -> str:
+    if entries[-1].job == REPLAY:
+        return "a replay is not mended: run replay again, into another folder"
+    if table in REBUILT_TABLES:
+        return (
+            "./spark-submit.sh maintain --rebuild --warehouse "
+            f"{warehouse.location} rebuilds it from commitlog and subscription_events"
+        )
+    version = entries[-1].tables[table.name].version
     return (
-        f"where another program changed it, restore version {state.version} (RESTORE TABLE), else put the table back "
-        f"from a copy; without one {START_AGAIN}"
+        f"no other table has what it holds: restore it to version {version} (RESTORE TABLE delta.`…` TO VERSION AS OF "
+        f"{version}) or from a copy; else {START_AGAIN}"
     )

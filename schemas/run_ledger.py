@@ -6,21 +6,25 @@ readers do not see it, and the next run takes it back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from filtering.broker_config import BrokerConfig
 from schemas.delta.delta_log import TableState
-from schemas.delta.table import Table, column
+from schemas.delta.table import LAYOUT, Table, column
 from schemas.delta.warehouse import Warehouse
 
 REPLAY = "replay"
 """The job whose tables are not facts."""
-VERSION = 2
-"""Of the tables' layout. An older warehouse must be rebuilt from its store."""
+MAINTAIN = "maintain"
+"""The job that writes files of tables again. Its entries hold the tables' versions after it, and no night."""
+MESSAGES_FROM = "messages_from"
+"""Among the inputs of entries: the physical offset before which maintenance removed the messages."""
+REBUILT = "rebuilt"
+"""Among the inputs of maintenance: the tables that it made again from the others."""
 _NUMBERS = pa.map_(pa.string(), pa.int64())
 _TEXTS = pa.map_(pa.string(), pa.string())
 
@@ -75,7 +79,9 @@ class LedgerEntry:
     as_of: int | None = None
     remarks: tuple[str, ...] = ()
     outcome: str = "done"
-    layout: int = VERSION
+    layout: int = LAYOUT
+    maintained: str | None = None
+    """The last maintenance after the run, before the next one."""
 
     @property
     def broker(self) -> BrokerConfig:
@@ -105,6 +111,30 @@ class LedgerEntry:
             name: TableState(version, rows[name], digests[name]) for name, version in row["output_versions"] or ()
         }
         return cls(**values | {"tables": tables, "remarks": tuple(row["remarks"] or ())})
+
+
+def nights_of(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+    """The entries without those of maintenance; the entries before these tell what it changed."""
+    nights: list[LedgerEntry] = []
+    for entry in entries:
+        if entry.job != MAINTAIN:
+            nights.append(entry)
+            continue
+        last = {night.broker_name: i for i, night in enumerate(nights)}
+        for broker_name, i in last.items():
+            nights[i] = _maintained(nights[i], broker_name, entry)
+        nights[-1] = replace(nights[-1], tables=entry.tables, maintained=entry.run)
+    return nights
+
+
+def _maintained(night: LedgerEntry, broker_name: str, maintenance: LedgerEntry) -> LedgerEntry:
+    """The last entry of a broker after maintenance. Its inputs are those of the broker's next nights, too."""
+    prefix = f"{broker_name}/"
+    of_broker = {
+        name.removeprefix(prefix): value for name, value in maintenance.inputs.items() if name.startswith(prefix)
+    }
+    delivered_to = night.dispatched_to if REBUILT in maintenance.inputs else night.delivered_to
+    return replace(night, inputs={**night.inputs, **of_broker}, delivered_to=delivered_to)
 
 
 def read_ledger(warehouse: Warehouse) -> list[LedgerEntry]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -20,14 +21,31 @@ Session: TypeAlias = "Callable[[], SparkSession]"
 LITTLE = 512 << 20
 """Bytes of a log that one core filters in less time than a Spark session takes to start."""
 
+SECONDS_OF_A_READY_SESSION = 0.1
+"""A session that is there already is given in less time."""
+
 
 def run_tasks(
     tasks: Sequence[Task], function: Callable[[Task], Result], size: int, session: Session | None
 ) -> list[Result]:
-    """The result of each task, in order. ``size``: bytes that all tasks read; ``session`` is asked where it is much."""
+    """The result of each task, in order. ``size``: bytes that all tasks read; ``session`` is asked where it is much.
+
+    While the session starts, this process does the first tasks.
+    """
     if size <= LITTLE or session is None:
         return [function(task) for task in tasks]
-    spark = session()
+    results: list[Result] = []
+    with ThreadPoolExecutor(1) as thread:
+        starting = thread.submit(session)
+        wait([starting], SECONDS_OF_A_READY_SESSION)
+        while not starting.done() and len(results) < len(tasks):
+            results.append(function(tasks[len(results)]))
+        spark = starting.result()
+    rest = tasks[len(results) :]
+    return results + (_run_in_spark(rest, function, spark) if rest else [])
+
+
+def _run_in_spark(tasks: Sequence[Task], function: Callable[[Task], Result], spark: SparkSession) -> list[Result]:
     indices = spark.range(0, len(tasks), 1, len(tasks))
     rows = indices.mapInArrow(_Runner(tuple(tasks), function), "task bigint, result binary").toArrow()
     results = dict(zip(rows["task"].to_pylist(), rows["result"].to_pylist(), strict=True))

@@ -8,6 +8,7 @@ from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
+from schemas.quality_results import QUALITY_RESULTS
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
@@ -23,3 +24,7 @@ APPENDED_TABLES = (
 """Tables to which each night adds files."""
 DERIVED_TABLES = (CONSUMEQUEUE, DELIVERY_BLOCKS, DELIVERY_STATS, CONSUMER_OFFSETS, CURRENT_OFFSETS, QUEUE_PROGRESS)
 """Tables that follow from the others: a redo makes them again."""
+REBUILT_TABLES = (CONSUMEQUEUE, DELIVERY_BLOCKS, DELIVERY_STATS, CURRENT_OFFSETS, QUEUE_PROGRESS, SUBSCRIPTIONS)
+"""Tables that can be lost: the others tell all that is in them."""
+UNLEDGERED_TABLES = (QUALITY_RESULTS,)
+"""Tables that no night reads: each of their commits stands for itself, and the ledger does not list them."""

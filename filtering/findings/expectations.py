@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from filtering.findings.static import delivers
-from filtering.holds import holds
+from filtering.predicate_value import holds
 from filtering.sql92 import EvaluationError
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.yaml_input import load

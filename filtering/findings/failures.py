@@ -6,13 +6,23 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlglot import exp
-
-from filtering.holds import parse
 from filtering.predicate import And, IsNumber, IsPresent, Not, NumberType, Predicate, postorder
+from filtering.predicate_value import parse
 from filtering.sql92 import CompiledExpression
+from filtering.sql92.syntax.nodes import (
+    Between,
+    Equal,
+    Minus,
+    Node,
+    NotEqual,
+    NumberLiteral,
+    Ordering,
+    Property,
+    inside,
+    walk,
+)
 
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between)
+_COMPARISONS = (Equal, NotEqual, Ordering, Between)
 _LONGEST = 24
 _DECIMAL = re.compile(r"-?[0-9]+\.[0-9]+")
 
@@ -63,16 +73,20 @@ def remedy(expression: CompiledExpression, cause: Cause, texts: Sequence[str], m
 def _integers(expression: CompiledExpression, name: str) -> list[str]:
     """The integers that a property is compared with, without suffixes, in the order of the text."""
     found: dict[str, None] = {}
-    for node in expression.syntax_tree.find_all(*_COMPARISONS, bfs=False):
-        sides = [side.unnest() for side in node.iter_expressions()]
-        if any(isinstance(side, exp.Column) and side.name == name for side in sides):
-            for side in sides:
-                literal = side.this.unnest() if isinstance(side, exp.Neg) else side
-                if isinstance(literal, exp.Literal) and not literal.is_string:
-                    digits = literal.this.rstrip("lL")
-                    if digits.isdigit():
-                        found["-" * isinstance(side, exp.Neg) + digits] = None
+    for node in walk(expression.syntax_tree):
+        if isinstance(node, _COMPARISONS):
+            sides = [inside(side) for side in node.children]
+            if any(isinstance(side, Property) and side.name == name for side in sides):
+                found |= dict.fromkeys(digits for side in sides if (digits := _integer(side)) is not None)
     return list(found)
+
+
+def _integer(node: Node) -> str | None:
+    sign, literal = ("-", inside(node.operand)) if isinstance(node, Minus) else ("", node)
+    if not isinstance(literal, NumberLiteral):
+        return None
+    digits = literal.image.rstrip("lL")
+    return sign + digits if digits.isdigit() else None
 
 
 def _quoted(text: str) -> str:

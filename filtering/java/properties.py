@@ -28,26 +28,22 @@ def parse_properties(text: str) -> dict[str, str]:
 
 def _logical_lines(text: str) -> Iterator[str]:
     """Lines without comments and blank ones, those ending in a backslash joined to the next."""
-    joined: str | None = None
+    joined: list[str] = []
     *naturals, last = re.split(r"\r\n|\r|\n", text)
     for natural in naturals:
         line = natural.lstrip(_BLANKS)
         if not joined and line[:1] in ("#", "!"):
-            joined = None
             continue
-        line = (joined or "") + line
         if _ends_in_an_escape(line):
-            joined = line[:-1]
+            joined += [line[:-1]] if len(line) > 1 else []
             continue
-        joined = None
-        if line:
-            yield line
+        if joined or line:
+            yield "".join([*joined, line])
+        joined = []
     line = last.lstrip(_BLANKS)
-    if joined or line[:1] not in ("#", "!"):
-        line = (joined or "") + line
-        if line:
-            # a backslash before the end of the file escapes nothing, and is gone
-            yield line[:-1] if _ends_in_an_escape(line) else line
+    if joined or (line and line[0] not in ("#", "!")):
+        # a backslash before the end of the file escapes nothing, and is gone
+        yield "".join([*joined, line[:-1] if _ends_in_an_escape(line) else line])
 
 
 def _ends_in_an_escape(line: str) -> bool:
@@ -63,4 +59,6 @@ def _unescape(text: str) -> str:
             raise ValueError(f"Malformed \\uxxxx encoding: \\u{digits}")
         return chr(int(digits, 16))
 
-    return _ESCAPE.sub(character, text)
+    unescaped = _ESCAPE.sub(character, text)
+    # Java's characters are UTF-16: two escapes may make one. Half of a pair is no text.
+    return unescaped.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import product
 
-from filtering.holds import order, text_holds
 from filtering.java.numbers import double_order
 from filtering.predicate import (
     Comparison,
@@ -22,6 +21,7 @@ from filtering.predicate import (
     TextIn,
     TextStartsWith,
 )
+from filtering.predicate_value import order, text_holds
 
 TRUE_TEXTS = frozenset("".join(letters) for letters in product("tT", "rR", "uU", "eE"))
 _OPPOSITE = {

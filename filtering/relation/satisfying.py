@@ -13,7 +13,6 @@ from enum import Enum
 from itertools import islice, product
 from typing import TypeAlias
 
-from filtering.holds import holds
 from filtering.predicate import (
     And,
     Constant,
@@ -28,6 +27,7 @@ from filtering.predicate import (
     TagsCodeIn,
     postorder,
 )
+from filtering.predicate_value import holds
 from filtering.relation.property_rules import can_hold
 from filtering.relation.texts import MISSING, likely_texts
 

@@ -1,7 +1,6 @@
 """SQL92 message filters, exactly as a RocketMQ broker has them. docs/FILTERS.md is the specification."""
 
 from filtering.sql92.compiled import CompiledExpression, Expressions, compile
-from filtering.sql92.dialect import RocketMQ
 from filtering.sql92.errors import EvaluationError, InvalidExpression
 from filtering.sql92.linter import Finding
 
@@ -11,6 +10,5 @@ __all__ = [
     "Expressions",
     "Finding",
     "InvalidExpression",
-    "RocketMQ",
     "compile",
 ]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from sqlglot import exp
-
 from filtering.predicate import Predicate
 from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.linter import Finding, lint
@@ -16,7 +14,6 @@ from filtering.sql92.reference import evaluate
 from filtering.sql92.spark_sql.leaves import Column
 from filtering.sql92.spark_sql.predicate import spark_sql
 from filtering.sql92.syntax.parser import parse
-from filtering.sql92.syntax.tokens import tokenize
 
 
 class CompiledExpression:
@@ -28,7 +25,7 @@ class CompiledExpression:
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
-        self.syntax_tree: exp.Expr = parse(tokenize(expression), expression)
+        self.syntax_tree, self._ignored = parse(expression)
         self._lowering = Lowering(self.syntax_tree)
 
     @cached_property
@@ -42,7 +39,7 @@ class CompiledExpression:
     @cached_property
     def findings(self) -> list[Finding]:
         """What the broker accepts here but can't mean what was written, by position."""
-        return lint(self.expression, self.syntax_tree, self._lowering.predicate)
+        return lint(self.expression, self.syntax_tree, self._ignored, self._lowering.predicate)
 
     def spark_predicate(self, properties: str | Mapping[str, str] = "properties") -> str:
         """Spark SQL text that is true exactly where the broker delivers, else false, never NULL.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from sqlglot.errors import ParseError
-
 _SHOWN_BEFORE = 60
 _SHOWN_AFTER = 20
 
 
-class InvalidExpression(ParseError, ValueError):
+class InvalidExpression(ValueError):
     """The broker refuses the expression when it is subscribed.
 
     ``problem`` is one sentence, ``position`` the offset in characters where it shows.

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from sqlglot import exp
-
 from filtering.predicate import FALSE, TRUE, NumberType, Predicate
-from filtering.sql92.lowering.operands import Property, Value, operand
+from filtering.sql92.lowering.operands import Value, operand
 from filtering.sql92.lowering.outcome import Outcome
+from filtering.sql92.syntax import nodes
 from filtering.sql92.syntax.checks import compare
-from filtering.sql92.syntax.nodes import NotFound, Number, inside
+from filtering.sql92.syntax.nodes import Node, Number, Property, inside
 
 # Words that name amounts rather than counts.
 _DECIMAL = re.compile(
@@ -34,46 +33,50 @@ class Finding(NamedTuple):
     suggestion: str
 
 
-def lint(expression: str, root: exp.Expr, where: Callable[[Outcome], Predicate]) -> list[Finding]:
-    """All findings, by position. ``where`` gives where an outcome is that of the expression."""
-    findings = [*_ignored(expression, root), *_constant(root, where)]
+def lint(expression: str, root: Node, ignored: int | None, where: Callable[[Outcome], Predicate]) -> list[Finding]:
+    """All findings, by position.
+
+    ``ignored``: the offset of the input that the broker ignores. ``where`` gives the predicate that is true where
+    the expression has an outcome.
+    """
+    findings = [*_ignored(expression, ignored), *_constant(root, where), *_bare(root)]
     stack = [root]
-    findings += _bare(root)
     while stack:
         node = stack.pop()
         findings += _node(node)
-        stack += node.iter_expressions()
+        stack += node.children
     return sorted(findings, key=lambda finding: finding.position)
 
 
-def _node(node: exp.Expr) -> Iterator[Finding]:
+def _node(node: Node) -> Iterator[Finding]:
     match node:
-        case exp.And() | exp.Or():
-            yield from _bare(node.this)
-            yield from _bare(node.expression)
-        case exp.Not():
+        case nodes.And() | nodes.Or():
+            yield from _bare(node.left)
+            yield from _bare(node.right)
+        case nodes.Not():
             yield from _reversed(node)
-            yield from _bare(node.this)
-        case exp.Neg() if isinstance(inside(node.this), exp.Column):
-            name = inside(node.this).name
+            yield from _bare(node.operand)
+        case nodes.Minus(operand=negated) if isinstance(named := inside(negated), Property):
             yield Finding(
                 "negated-property",
-                node.meta["start"],
-                f"A minus before a property is always NULL, whatever {name} is.",
+                node.position,
+                f"A minus before a property is always NULL, whatever {named.name} is.",
                 "Compare the property itself with the negative number.",
             )
-        case exp.EQ() | exp.NEQ() | exp.GT() | exp.GTE() | exp.LT() | exp.LTE() | exp.Between():
-            yield from _tight_not(node)
+        case nodes.Equal() | nodes.NotEqual() | nodes.Ordering():
+            yield from _tight_not(node.left)
             yield from _integers(node)
-            yield from _tags(node)
-        case exp.In():
-            yield from _tags(node)
-        case exp.Is() | exp.Contains() | exp.StartsWith() | exp.EndsWith():
-            yield from _tight_not(node)
+            yield from _tags(node, _texts(node))
+        case nodes.Between():
+            yield from _tight_not(node.operand)
+            yield from _integers(node)
+        case nodes.In(name=name, texts=texts) if name == _TAGS:
+            yield from _tags(node, texts)
+        case nodes.IsNull() | nodes.TextSearch():
+            yield from _tight_not(node.operand)
 
 
-def _ignored(expression: str, root: exp.Expr) -> Iterator[Finding]:
-    position = root.meta.get("ignored")
+def _ignored(expression: str, position: int | None) -> Iterator[Finding]:
     if position is not None:
         rest = expression[position:]
         shown = rest if len(rest) <= _SHOWN else rest[:_SHOWN] + "…"
@@ -85,8 +88,8 @@ def _ignored(expression: str, root: exp.Expr) -> Iterator[Finding]:
         )
 
 
-def _constant(root: exp.Expr, where: Callable[[Outcome], Predicate]) -> Iterator[Finding]:
-    position = root.meta["start"]
+def _constant(root: Node, where: Callable[[Outcome], Predicate]) -> Iterator[Finding]:
+    position = root.position
     true = where(Outcome.TRUE)
     if true is TRUE:
         yield Finding(
@@ -104,31 +107,35 @@ def _constant(root: exp.Expr, where: Callable[[Outcome], Predicate]) -> Iterator
         )
 
 
-def _bare(node: exp.Expr) -> Iterator[Finding]:
-    column = inside(node)
-    if isinstance(column, exp.Column):
-        name = column.name
+def _bare(node: Node) -> Iterator[Finding]:
+    named = inside(node)
+    if isinstance(named, Property):
+        name = named.name
         yield Finding(
             "bare-property",
-            column.meta["start"],
+            named.position,
             f"A property alone is never TRUE, even if it is 'true': {name} gives FALSE, or NULL where it is missing.",
             f"Write {name} = TRUE for its value, or {name} IS NOT NULL for its presence.",
         )
 
 
-def _tight_not(node: exp.Expr) -> Iterator[Finding]:
-    left = node.this
-    if isinstance(left, exp.Not) and not isinstance(left.this, (exp.In, exp.Between, exp.Is, NotFound)):
+def _tight_not(left: Node) -> Iterator[Finding]:
+    if isinstance(left, nodes.Not) and not _is_negative_form(left):
         yield Finding(
             "not-binds-tightly",
-            left.meta["start"],
+            left.position,
             "NOT takes only the next operand, not the comparison after it.",
             "Put parentheses around the comparison: NOT (… = …).",
         )
 
 
-def _integers(node: exp.Expr) -> Iterator[Finding]:
-    sides = [operand(part) for part in node.iter_expressions()]
+def _is_negative_form(node: nodes.Not) -> bool:
+    """NOT BETWEEN, NOT IN or IS NOT NULL."""
+    return isinstance(node.operand, (nodes.Between, nodes.In, nodes.IsNull))
+
+
+def _integers(node: Node) -> Iterator[Finding]:
+    sides = [operand(part) for part in node.children]
     for side in sides:
         if isinstance(side, Property) and _DECIMAL.search(side.name):
             for other in sides:
@@ -140,42 +147,40 @@ def _integers(node: exp.Expr) -> Iterator[Finding]:
                     value = other.value.value
                     yield Finding(
                         "integer-literal",
-                        node.meta["start"],
+                        node.position,
                         f"Compared with the integer {value}, a {side.name} like '55.10' is an error, not a number.",
                         f"Write {value}.0 if {side.name} may have decimals." if value else _ZERO,
                     )
                     return
 
 
-def _reversed(node: exp.Not) -> Iterator[Finding]:
-    between = node.this
-    if not isinstance(between, exp.Between):
+def _reversed(node: nodes.Not) -> Iterator[Finding]:
+    if not isinstance(node.operand, nodes.Between):
         return
-    low, high = operand(between.args["low"]), operand(between.args["high"])
-    if (
-        isinstance(low, Value)
-        and isinstance(high, Value)
-        and isinstance(low.value, Number)
-        and isinstance(high.value, Number)
-        and compare(low.value, high.value) > 0
-    ):
-        yield Finding(
-            "reversed-not-between",
-            node.meta["start"],
-            "The lower bound is above the upper one, so every number is outside.",
-            "Swap the bounds.",
-        )
+    match operand(node.operand.low), operand(node.operand.high):
+        case Value(value=Number() as low), Value(value=Number() as high) if compare(low, high) > 0:
+            yield Finding(
+                "reversed-not-between",
+                node.position,
+                "The lower bound is above the upper one, so every number is outside.",
+                "Swap the bounds.",
+            )
 
 
-def _tags(node: exp.Expr) -> Iterator[Finding]:
-    if not any(isinstance(part, exp.Column) and part.name == _TAGS for part in map(inside, node.iter_expressions())):
-        return
-    for literal in node.iter_expressions():
-        text = literal.this if isinstance(literal, exp.Literal) and literal.is_string else "tag"
+def _texts(node: Node) -> list[str]:
+    """The strings that TAGS is compared with."""
+    sides = [inside(side) for side in node.children]
+    if not any(isinstance(side, Property) and side.name == _TAGS for side in sides):
+        return []
+    return [side.value for side in sides if isinstance(side, nodes.TextLiteral)]
+
+
+def _tags(node: Node, texts: Iterable[str]) -> Iterator[Finding]:
+    for text in texts:
         if "||" in text or text != text.strip() or not text:
             yield Finding(
                 "impossible-tag",
-                node.meta["start"],
+                node.position,
                 f"A message has one tag, trimmed and not empty: {text!r} can't be one.",
                 "List single tags: TAGS IN ('TagA', 'TagB').",
             )

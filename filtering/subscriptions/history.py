@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_data import ConsumerFilterData
 from filtering.consumer_filter_manager import ConsumerFilterManager, Subscription, expression_type
@@ -101,8 +102,9 @@ def subscription_history(
     ``expressions``: what compiles the filters; shared with others that compile the same texts.
     """
     replay = _Replay(config, expressions or Expressions())
-    for event in events:
-        replay.apply(event)
+    with garbage_collection.paused():
+        for event in events:
+            replay.apply(event)
     replay.run_until(None)
     return replay.rows()
 

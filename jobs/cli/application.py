@@ -24,6 +24,8 @@ ADVICE: dict[type[OSError], str] = {
 }
 _CAUSE = re.compile(r"^(?:Caused by: |: )?((?:[\w$]+\.)*[A-Z][\w$]*(?:Error|Exception): .+)$", re.MULTILINE)
 _ARROW_ERROR = re.compile(r"'(.+?)'\. Detail: \[errno \d+\] (.+)")
+_DELTA_CHAIN = re.compile(r"(?:\x1b\[\d+m)?↳(?:\x1b\[0m)?")
+"""Stands before each cause in an error of deltalake, between the codes of a colour."""
 _UNRECOGNISED = re.compile(r"unrecognized arguments: (--[\w-]+)")
 
 
@@ -117,7 +119,8 @@ def _cause(error: BaseException) -> str:
     """The line that names what went wrong first: an error of Spark quotes whole stack traces."""
     text = str(error).strip() or type(error).__name__
     causes = _CAUSE.findall(text)
-    return str(causes[-1]) if causes else text.splitlines()[0]
+    chain = _DELTA_CHAIN.split(text)
+    return str(causes[-1]) if causes else ": ".join(part.strip() for part in chain[1:]) or text.splitlines()[0]
 
 
 def _find_stderr() -> None:

@@ -1,7 +1,6 @@
 """Delta's jars, which Spark needs to read and write tables: downloaded once, and checked against their digests.
 
-They come from Maven Central, or the repository that MQSIEVE_MAVEN names. Run as a program it prints their paths, joined
-by commas.
+They come from Maven Central, or the repository that MQSIEVE_MAVEN names.
 """
 
 from __future__ import annotations
@@ -53,10 +52,3 @@ def _download(digest: str, path: str) -> None:
     beside = _file(path).with_suffix(f".{os.getpid()}")
     beside.write_bytes(content)
     beside.replace(_file(path))
-
-
-if __name__ == "__main__":
-    try:
-        print(",".join(map(str, delta_jars())))
-    except UsageError as error:
-        sys.exit(f"mqsieve: {error}")

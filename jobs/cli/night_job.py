@@ -36,7 +36,7 @@ def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> 
     attention: list[str] = []
     with warehouse.writing():
         run = Run(warehouse, job, shared.session_of())
-        run.open(redo_all=stages == ALL_STAGES and options.redo_from == 0)
+        run.open()
         for entry in entries:
             try:
                 reports = _nights(run, entry, stages, options, hooks)

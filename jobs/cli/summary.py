@@ -46,7 +46,7 @@ WIDTH = 118
 
 def print_summary(run: Run, report: NightReport) -> list[str]:
     """Prints what each group got, what needs attention, and where the tables are. Returns the lines of attention."""
-    facts = open_facts(run.warehouse, report.broker.name)
+    facts = open_facts(run.warehouse, report.broker.name, run.expressions)
     summary = night_summary(facts)
     _print_groups(summary.groups)
     attention = [*summary.attention, *_inconsistent(facts, run)]

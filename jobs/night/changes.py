@@ -70,6 +70,10 @@ class Changes:
         self._remove(table, old)
         self.add_files(table, new)
 
+    def remove_files(self, table: Table, files: Iterable[StoredFile]) -> None:
+        """Removes files with all of their rows."""
+        self._remove(table, files)
+
     def rows(self, table: Table) -> int:
         """How many rows the run adds."""
         return sum(file.rows for file in self._added[table.name]) - self._rows_kept[table.name]

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from filtering.delivery.entries import Entries
 from filtering.matcher.columns import columns
@@ -17,6 +18,7 @@ from jobs.night.changes import Changes
 from jobs.night.hooks import FilterHook, with_answers
 from jobs.night.work import Result, Work
 from jobs.night.writer import NightWriter
+from schemas.arrow_batches import gathered
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.table import Table
@@ -48,8 +50,7 @@ def _read(spark: SparkSession, table: Table, changes: Changes, first_run: str | 
         file for file in changes.files(table) if first_run is None or file.greatest.get("run", first_run) >= first_run
     ]
     folder = spark_path(changes.warehouse.log(table).storage)
-    schema = changes.warehouse.read(spark, table).drop("broker_name").schema
-    return spark.read.schema(schema).parquet(*(f"{folder}/{file.path}" for file in files))
+    return spark.read.schema(from_arrow_schema(table.file_schema)).parquet(*(f"{folder}/{file.path}" for file in files))
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class _Worker:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer = NightWriter(self.work)
-        for batch in batches:
+        for batch in gathered(batches):
             for topic in pc.unique(batch["topic"]).to_pylist():
                 if topic in self.work.topics:
                     rows_of_topic = batch.filter(pc.equal(batch["topic"], topic))

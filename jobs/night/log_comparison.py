@@ -99,7 +99,9 @@ class LogComparison:
         What the broker deleted is not looked at.
         """
         files = [file for file in self._files if file.greatest["commitlog_offset"] >= self._log.start]
-        if not files or (self._end <= self._log.segments[-1].end and self._ends_the_same(files[-1])):
+        is_shorter = self._end > self._log.segments[-1].end
+        at_end = None if is_shorter or not files else self._difference_at_end(files[-1])
+        if not files or (at_end is None and not is_shorter):
             return None
         low, high = 0, len(files)
         while low < high:  # files before `low` begin as the log does, those from `high` on do not
@@ -111,9 +113,9 @@ class LogComparison:
         if low == 0:
             return int(files[0].least["commitlog_offset"])
         differing = self._difference_in(files[low - 1])
-        if differing is None and low < len(files):
-            return int(files[low].least["commitlog_offset"])
-        return differing
+        if differing is not None:
+            return differing
+        return int(files[low].least["commitlog_offset"]) if low < len(files) else at_end
 
     def mended(self) -> list[LogRange]:
         """The messages that were read with a damaged body, and have their own in the log now."""
@@ -129,12 +131,13 @@ class LogComparison:
                     ranges.append(self._log.range(offset, offset + size))
         return ranges
 
-    def _ends_the_same(self, file: StoredFile) -> bool:
+    def _difference_at_end(self, file: StoredFile) -> int | None:
+        """The physical offset of the first of the last messages of a file that the log does not hold as it is."""
         last = file.greatest["commitlog_offset"]
         columns = [*_HEADER, "uniq_key", "property_names", *SLOTS, "more_properties", "body_crc", "body"]
         near = [within("commitlog_offset", max(self._log.start, last - SEAM_BYTES))]
-        rows = self._warehouse.rows(COMMITLOG, columns, near, [file])
-        return all(self._is_in_log(row) for row in rows.to_pylist())
+        rows = sorted_by(self._warehouse.rows(COMMITLOG, columns, near, [file]), "commitlog_offset").to_pylist()
+        return next((row["commitlog_offset"] for row in rows if not self._is_in_log(row)), None)
 
     def _is_in_log(self, row: dict[str, Any]) -> bool:
         """Whether the log holds a message as it is stored, in all that it holds."""

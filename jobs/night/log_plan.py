@@ -13,7 +13,6 @@ from jobs.night.log_comparison import COMPARED_DAMAGE, LogComparison, LogSegment
 from jobs.night.log_task import LogRange, RangeResult
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
-from schemas.rocketmq_store.commitlog_walk import data_end
 from schemas.rocketmq_store.log_end import fingerprint
 from schemas.rocketmq_store.message_decoder import decode
 from schemas.rocketmq_store.segments import Segment
@@ -124,7 +123,7 @@ def merged(before: LogRange, after: LogRange) -> LogRange:
 
 def _with_data(segments: Sequence[Segment], read_to: int) -> LogSegments:
     """The segments up to the last one with data. What was read already is not looked through for its end."""
-    ends = [segment.end if segment.end <= read_to else data_end(segment) for segment in segments]
+    ends = [segment.end if segment.end <= read_to else segment.data_end for segment in segments]
     last = max((i for i, end in enumerate(ends) if end > segments[i].offset), default=0)
     return LogSegments(segments[: last + 1], ends[: last + 1])
 

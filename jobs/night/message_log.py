@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.night.changes import Changes
+from schemas.arrow_batches import gathered
 from schemas.commitlog import COMMITLOG
 from schemas.delta.data_files import DataFile, DataFileWriter
 from schemas.delta.table import Table
@@ -93,7 +94,7 @@ class _Writer:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         encode = self.encoding.encoder()
         file = DataFileWriter(self.table, self.storage)
-        for batch in batches:
-            if batch.num_rows and (rows := encode(batch)).num_rows:
+        for batch in gathered(batches):
+            if (rows := encode(batch)).num_rows:
                 file.write([rows])
         yield pa.RecordBatch.from_pydict({"files": [pickle.dumps(file.close())]})

@@ -10,14 +10,16 @@ import numpy as np
 import pyarrow.compute as pc
 
 from filtering.consumption.offsets import BrokerOffsets, Key
+from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY
 from jobs.night.changes import Changes
 from jobs.night.log_comparison import is_segment_name
 from jobs.night.state import BrokerState, read_state_before
 from schemas.commitlog import COMMITLOG
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table_rows import one_of, sorted_by, within
+from schemas.errors import UsageError
 from schemas.quarantine import QUARANTINE
-from schemas.run_ledger import LedgerEntry
+from schemas.run_ledger import MESSAGES_FROM, LedgerEntry
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
 from schemas.tables import DERIVED_TABLES
 
@@ -62,8 +64,10 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, change
     first = min(cut_at, redo_at)
     if first == count:
         return Redo(state)
+    if first < cut_at:
+        _check_messages(entries, first)
     before = read_state_before(changes.warehouse, entries, entries[first].run)
-    past = list(_past_nights(entries, range(first, cut_at), changes))
+    past = list(past_nights(entries, range(first, cut_at), changes))
     for table in DERIVED_TABLES:
         changes.delete_rows(table, [within("run", entries[first].run)], changes.files(table))
     rest = None
@@ -71,6 +75,17 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, change
         _cut_log(cut, changes)
         rest = _dispatched_to(entries, cut_at), cut
     return Redo(before, past, rest)
+
+
+def _check_messages(entries: Sequence[LedgerEntry], first: int) -> None:
+    """Raises UsageError where messages that a night read were removed since."""
+    messages_from = int(entries[-1].inputs.get(MESSAGES_FROM, "0"))
+    gone = [i for i in range(first, len(entries)) if (entries[i].log_start or 0) < messages_from]
+    if gone:
+        raise UsageError(
+            "messages of the nights to be redone were removed by maintain --keep-days: give --redo-from "
+            f"{(entries[gone[-1]].as_of or 0) + 1} or later"
+        )
 
 
 def _dispatched_to(entries: Sequence[LedgerEntry], index: int) -> int:
@@ -93,7 +108,8 @@ def delete_log_damage(start: int, stop: int | None, changes: Changes) -> None:
     changes.delete_rows(QUARANTINE, [one_of("source_file", segments), within("offset", start, stop)], files)
 
 
-def _past_nights(entries: Sequence[LedgerEntry], indices: range, changes: Changes) -> Iterator[PastNight]:
+def past_nights(entries: Sequence[LedgerEntry], indices: range, changes: Changes) -> Iterator[PastNight]:
+    """The nights with these indices, and what was known in them. Their rows must not have been removed yet."""
     if not indices:
         return
     queues = _StoredQueues(changes)
@@ -138,7 +154,9 @@ class _StoredQueues:
 
     def __init__(self, changes: Changes) -> None:
         names = ["topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp"]
-        rows = changes.warehouse.rows(COMMITLOG, names, files=changes.files(COMMITLOG))
+        rows = changes.warehouse.rows(COMMITLOG, [*names, "sys_flag"], files=changes.files(COMMITLOG))
+        # Prepared and rolled back messages have no entry, and queue offset 0 wherever their queue is.
+        rows = rows.filter(~np.isin(rows["sys_flag"].fill_null(0).to_numpy() & TRANSACTION_FLAGS, WITHOUT_ENTRY))
         self._queues: dict[tuple[str, int], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         grouped = sorted_by(rows, *names[:3])
         topics, queue_ids = grouped["topic"].to_pylist(), grouped["queue_id"].to_numpy()

@@ -68,17 +68,14 @@ class Run:
     expressions: Expressions = field(default_factory=Expressions)
     entries: list[LedgerEntry] = field(default_factory=list)
 
-    def open(self, redo_all: bool = False) -> None:
-        """Checks the tables against the ledger, and undoes what an unfinished run committed. Raises UsageError.
-
-        ``redo_all``: all nights will run again.
-        """
-        self.entries = open_warehouse(self.warehouse, redo_all)
+    def open(self) -> None:
+        """Checks the tables against the ledger, and undoes what an unfinished run committed. Raises UsageError."""
+        self.entries = open_warehouse(self.warehouse)
         if any(entry.job == REPLAY for entry in self.entries):
             raise UsageError(
                 f"{self.warehouse.location} holds a replay, which nights must not add to: give another folder"
             )
-        undo_unfinished_run(self.warehouse, self.entries, self._next_run())
+        undo_unfinished_run(self.warehouse, self.entries, self.next_run())
 
     @property
     def last(self) -> dict[str, LedgerEntry]:
@@ -102,11 +99,11 @@ class Run:
         if not self.warehouse.exists(RUN_LEDGER):
             # An empty ledger tells a first run that died from a warehouse whose ledger was deleted.
             self.warehouse.log(RUN_LEDGER).create()
-        changes = Changes(self.warehouse, broker.name, self._next_run())
+        changes = Changes(self.warehouse, broker.name, self.next_run())
         redo = plan_redo(state, plan.cut if plan else None, redo_from, changes)
         state_before = redo.state
         for past in redo.nights:
-            state_before = self._redo_night(broker, past, state_before, events.events, changes)
+            state_before = self.redo_night(broker, past, state_before, events.events, changes)
         _forget_unsettled(state_before, plan, changes)
         new = new_messages(inputs, plan, state_before, redo.rest, options.bodies)
         if inputs.message_log is not None:
@@ -132,11 +129,12 @@ class Run:
         entry = self._commit(changes, entry)
         return NightReport(broker, inputs, plan, state, outcome, entry, history, time.monotonic() - begun)
 
-    def _next_run(self) -> str:
+    def next_run(self) -> str:
         """When a run starts, UTC; greater than those of all earlier ones, even where the clock was set back."""
         now = datetime.now(UTC)
-        if self.entries and self.entries[-1].run >= _iso(now):
-            now = datetime.fromisoformat(self.entries[-1].run) + timedelta(milliseconds=1)
+        last = max((entry.maintained or entry.run for entry in self.entries), default="")
+        if last >= _iso(now):
+            now = datetime.fromisoformat(last) + timedelta(milliseconds=1)
         return _iso(now)
 
     def _events(self, broker: Broker, state: BrokerState, inputs: NightInputs) -> NightEvents:
@@ -145,7 +143,7 @@ class Run:
         only = file is not None and file.filters_only
         return merge_events(state.events, given, only, state.as_of, broker.config, self.expressions)
 
-    def _redo_night(
+    def redo_night(
         self,
         broker: Broker,
         past: PastNight,

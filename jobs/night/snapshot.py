@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from filtering.consumption.offsets import BrokerOffsets, Key
-from schemas.rocketmq_store.commitlog_walk import Records, Walk, data_end
+from schemas.rocketmq_store.commitlog_walk import Records, Walk
 from schemas.rocketmq_store.config_files import broker_name, read_consumer_offsets, read_topics
 from schemas.rocketmq_store.gather import longs
 from schemas.rocketmq_store.log_end import checkpoint
@@ -52,7 +52,7 @@ class StoreSnapshot:
     def _last_store_timestamp(self) -> int:
         """The latest store time of the last messages, without times that a damaged record claims."""
         for segment in reversed(self.segments):
-            end = data_end(segment)
+            end = segment.data_end
             if end > segment.offset:
                 walk = Walk(segment, max(segment.offset, end - LAST_BYTES), segment.end, end, synchronise=True)
                 found = [longs(piece.log, piece.at("store_timestamp")) for piece in walk if isinstance(piece, Records)]

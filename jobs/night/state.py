@@ -82,7 +82,7 @@ def read_state(warehouse: Warehouse, entries: Sequence[LedgerEntry]) -> BrokerSt
     return BrokerState(
         entries,
         _topic_offsets(offsets, ends),
-        _read_events(warehouse, name),
+        read_events(warehouse, name),
         lambda: _rows(warehouse, QUEUE_PROGRESS, name),
     )
 
@@ -96,7 +96,7 @@ def read_state_before(warehouse: Warehouse, entries: Sequence[LedgerEntry], run:
     return BrokerState(
         [entry for entry in entries if entry.run < run],
         _topic_offsets(offsets, _queue_ends(progress, "to_offset")),
-        _read_events(warehouse, name),
+        read_events(warehouse, name),
         lambda: progress,
     )
 
@@ -125,7 +125,8 @@ def _offset_batch(topic: str, offsets: TopicOffsets, run: str) -> pa.RecordBatch
     return CURRENT_OFFSETS.batch(columns, rows)
 
 
-def _read_events(warehouse: Warehouse, broker_name: str) -> tuple[SubscriptionEvent, ...]:
+def read_events(warehouse: Warehouse, broker_name: str) -> tuple[SubscriptionEvent, ...]:
+    """All subscription events of a broker, in order."""
     lines = sorted_by(_rows(warehouse, SUBSCRIPTION_EVENTS, broker_name), "number")["event"].to_pylist()
     return tuple(parse_event(line) for line in lines)
 

@@ -19,10 +19,10 @@ from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.messages.message_view import file_columns, view
 from schemas.run_ledger import RUN_LEDGER
-from schemas.tables import TABLES
+from schemas.tables import TABLES, UNLEDGERED_TABLES
 
 DELIVERIES = "deliveries"
-EXPORTED = {table.name: table for table in (*TABLES, RUN_LEDGER) if table is not DELIVERY_BLOCKS}
+EXPORTED = {table.name: table for table in (*TABLES, RUN_LEDGER, *UNLEDGERED_TABLES) if table is not DELIVERY_BLOCKS}
 NAMES = (*EXPORTED, DELIVERIES)
 
 

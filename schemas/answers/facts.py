@@ -111,8 +111,13 @@ class BrokerFacts:
         return sorted(pc.unique(self.offsets["topic"]).to_pylist())
 
 
-def open_facts(warehouse: Warehouse, broker_name: str | None = None) -> BrokerFacts:
-    """What is known of a broker; without a name, of the only one. Raises UsageError where that is not decided."""
+def open_facts(
+    warehouse: Warehouse, broker_name: str | None = None, expressions: Expressions | None = None
+) -> BrokerFacts:
+    """What is known of a broker; without a name, of the only one. Raises UsageError where that is not decided.
+
+    ``expressions``: what has compiled the filters already.
+    """
     by_broker: dict[str, list[LedgerEntry]] = {}
     for entry in open_warehouse(warehouse):
         by_broker.setdefault(entry.broker_name, []).append(entry)
@@ -123,7 +128,7 @@ def open_facts(warehouse: Warehouse, broker_name: str | None = None) -> BrokerFa
     chosen = broker_name if broker_name is not None else next(iter(by_broker))
     if chosen not in by_broker:
         raise UsageError(f"the warehouse has no broker {chosen}; it holds {', '.join(by_broker)}")
-    return BrokerFacts(warehouse, by_broker[chosen])
+    return BrokerFacts(warehouse, by_broker[chosen], expressions or Expressions())
 
 
 def _near(name: str, known: Sequence[str]) -> str:

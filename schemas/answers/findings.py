@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import pyarrow.compute as pc
-from sqlglot import exp
 
 from filtering.delivery.message_filter import MessageFilter, message_filter
 from filtering.findings import (
@@ -19,7 +18,7 @@ from filtering.findings import (
     worst_first,
 )
 from filtering.predicate import TRUE, postorder
-from filtering.sql92 import CompiledExpression
+from filtering.sql92.syntax.nodes import named_properties
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
@@ -86,24 +85,23 @@ def _without_topic(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> list[
 def _unknown_properties(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> dict[_Key, list[Finding]]:
     """Properties that an expression names and no message of the topic has."""
     asked: defaultdict[str, set[str]] = defaultdict(set)
-    names = [(row, _properties(row.compiled.expression)) for row in rows if row.compiled.expression is not None]
-    for row, of_row in names:
-        asked[row.topic].update(of_row)
+    names = [
+        (row, named_properties(row.compiled.expression.syntax_tree))
+        for row in rows
+        if row.compiled.expression is not None
+    ]
+    for row, properties in names:
+        asked[row.topic].update(properties)
     known = property_names(facts.warehouse, facts.name, asked)
     found: defaultdict[_Key, list[Finding]] = defaultdict(list)
-    for row, of_row in names:
+    for row, properties in names:
         has = known.get(row.topic, set())
-        for name in of_row:
+        for name in properties:
             if name not in has:
                 text = f"no message has {name}{_near(name, sorted(has))}"
                 key = row.consumer_group, row.topic
                 found[key].append(Finding(ERROR, *key, "unknown-property", text))
     return found
-
-
-def _properties(expression: CompiledExpression) -> list[str]:
-    """The properties that an expression names, in the order of the text."""
-    return list(dict.fromkeys(column.name for column in expression.syntax_tree.find_all(exp.Column, bfs=False)))
 
 
 def _near(name: str, known: Sequence[str]) -> str:

@@ -11,14 +11,14 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable
+from deltalake import CommitProperties, DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 from deltalake.exceptions import TableNotFoundError as NotFound
 from deltalake.transaction import AddAction, RemoveAction
 
 from schemas.delta.data_files import DataFile
-from schemas.delta.table import Table
-from schemas.errors import UsageError
+from schemas.delta.table import Table, layout_of
+from schemas.errors import UsageError, WarehouseBusy
 from schemas.storage import Storage
 
 RUN_KEY = "mqsieve.run"
@@ -96,9 +96,23 @@ class DeltaLog:
         return self._table.version() if self.exists else -1
 
     @property
+    def layout(self) -> int:
+        """The layout with which the table was made."""
+        return layout_of(self._table.metadata().description)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that the table has."""
+        return pa.schema(self._table.schema().to_arrow())
+
+    @property
     def empty_version(self) -> int:
         """The version of the table as :meth:`create` leaves it."""
         return 1 if self.table.constraints else 0
+
+    def register(self, engine: QueryBuilder, name: str) -> None:
+        """Makes the table as its readers see it known to an SQL engine."""
+        engine.register(name, self._table)
 
     def create(self) -> None:
         """Makes the table, empty; goes on where a run that made it died in between."""
@@ -109,7 +123,7 @@ class DeltaLog:
                 mode="error",
                 partition_by=list(self.table.partition_by),
                 name=self.table.name,
-                description=self.table.comment,
+                description=self.table.description,
                 configuration=self.table.properties,
             )
         if self.version < self.empty_version:
@@ -121,6 +135,11 @@ class DeltaLog:
         if not self.exists:
             return []
         rows = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
+        return [_stored_file(row) for row in rows]
+
+    def files_at(self, version: int) -> list[StoredFile]:
+        """The files that the table had at a version. Raises DeltaError where its log does not go back that far."""
+        rows = pa.table(DeltaTable(self.storage.root, version=version).get_add_actions(flatten=True)).to_pylist()
         return [_stored_file(row) for row in rows]
 
     def state(self) -> TableState:
@@ -140,9 +159,14 @@ class DeltaLog:
         broker_name: str | None,
         run: str,
     ) -> None:
-        """Adds and removes files in one commit; the new ones are the broker's where the table is cut by broker."""
+        """Adds and removes files in one commit; the new ones are the broker's where the table is cut by broker.
+
+        Raises WarehouseBusy where another program changed the table meanwhile. The commit does not count then: the
+        next run takes it back.
+        """
         if not self.exists:
             self.create()
+        version = self.version
         partition = {"broker_name": broker_name} if self.table.partition_by else {}
         now = int(time.time() * 1000)
         actions: list[AddAction | RemoveAction] = [
@@ -159,14 +183,33 @@ class DeltaLog:
             commit_properties=CommitProperties(custom_metadata={RUN_KEY: run}),
         )
         self._forget()
+        # Delta lets a commit follow one that removed the same files: their rows would be in the table twice.
+        if self.version != version + 1:
+            raise WarehouseBusy(f"another program changed {self.table.name} meanwhile: run the same command again")
+        if self.missing_files():
+            raise WarehouseBusy(
+                f"another program removed files of {self.table.name} that were just written (VACUUM without a "
+                "retention?): run the same command again"
+            )
 
     def restore(self, version: int, run: str) -> None:
         """Makes the table what it was at a version, in a new commit."""
         self._table.restore(version, commit_properties=CommitProperties(custom_metadata={RUN_KEY: run}))
         self._forget()
 
-    def remove(self) -> None:
-        """Removes the table with all its files."""
+    def clean(self) -> int:
+        """Deletes data files that no version of the last week has, and log entries older than 30 days.
+
+        Returns the number of data files.
+        """
+        deleted = self._table.vacuum(dry_run=False, full=True)
+        self._table.create_checkpoint()
+        self._table.cleanup_metadata()
+        self._forget()
+        return len(deleted)
+
+    def drop(self) -> None:
+        """Deletes the table with all of its files."""
         self.storage.clear()
         self.pin(None)
 

@@ -6,6 +6,7 @@ schedules the work and reads the tables (docs/DECISIONS.md says why).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,9 @@ EVERY_TABLE = {
     "delta.checkpointInterval": "10",
 }
 """Without deletion vectors a table's rows are its files' rows, for every reader there is."""
+LAYOUT = 2
+"""Version of the tables' columns and of what is in them. The description of every table has it."""
+_LAYOUT = re.compile(r"\(mqsieve layout (\d+)\)$")
 DICTIONARY_BYTES = 1 << 18
 COMMENTS = {
     "broker_name": "brokerName of the broker",
@@ -36,6 +40,12 @@ def column(name: str, kind: pa.DataType, comment: str = "", nullable: bool = Tru
     """A column of a table, with the comment that its readers see."""
     comment = comment or COMMENTS.get(name, "")
     return pa.field(name, kind, nullable, metadata={"comment": comment} if comment else None)
+
+
+def layout_of(description: str | None) -> int:
+    """The layout of a table with this description. Tables of layout 2 were first made without it."""
+    found = _LAYOUT.search(description or "")
+    return int(found[1]) if found else 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +70,11 @@ class Table:
     def file_schema(self) -> pa.Schema:
         """The columns of the table's files."""
         return pa.schema([field for field in self.schema if field.name not in self.partition_by])
+
+    @property
+    def description(self) -> str:
+        """The Delta table's own: the comment and the layout."""
+        return f"{self.comment} (mqsieve layout {LAYOUT})"
 
     @property
     def properties(self) -> dict[str, str]:

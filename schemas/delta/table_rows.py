@@ -73,11 +73,15 @@ def read_rows(
     """The rows of some files of a table. ``columns``: of the files, None for all."""
     names = list(table.file_schema.names if columns is None else columns)
     wanted = pa.schema([table.file_schema.field(name) for name in names])
-    parts = [part for path in paths for part in _read_file(storage, path, names, where)]
+    parts = [part for path in paths for part in row_groups(table, storage, path, names, where)]
     return pa.concat_tables([wanted.empty_table(), *(part.cast(wanted) for part in parts)])
 
 
-def _read_file(storage: Storage, path: str, names: Sequence[str], where: Where) -> Iterator[pa.Table]:
+def row_groups(
+    table: Table, storage: Storage, path: str, columns: Sequence[str] | None = None, where: Where = ()
+) -> Iterator[pa.Table]:
+    """The rows of a file of a table, row group by row group. ``columns``: of the files, None for all."""
+    names = list(table.file_schema.names if columns is None else columns)
     conditions = {condition.column for condition in where}
     with open_data_file(storage, path) as file:
         present = set(file.schema_arrow.names)

@@ -14,6 +14,8 @@ from schemas.rocketmq_store.segments import Segment, SegmentBytes
 
 CHUNK_BYTES = 4 << 20
 DAMAGE_BYTES = 1 << 20
+AFTER_DAMAGE_BYTES = 1 << 16
+"""Of the first chunk after damage: more damage may follow, and what is read ahead is read again then."""
 
 REASONS = {
     Found.ZEROS: "zeros where a record should begin",
@@ -111,8 +113,9 @@ class Walk:
         self, file: SegmentBytes, search: RecordSearch, position: int, stop: int
     ) -> Iterator[tuple[Records | Damage, int]]:
         """Each piece, and the position after it."""
+        chunk_bytes = self.chunk_bytes
         while position < stop:
-            log = file.read(position, self.chunk_bytes)
+            log = file.read(position, chunk_bytes)
             layout = np.empty((len(FIELDS), len(log) // SHORTEST + 1), np.int64)
             rows, _, _ = walk(log, layout)
             rows = int(np.searchsorted(layout[0, :rows], stop - position))
@@ -127,6 +130,7 @@ class Walk:
                 after = position + int(layout[0, last] + layout[1, last])
                 yield Records(self.segment.offset + position, log, layout[:, :rows]), after
                 position = after
+                chunk_bytes = min(self.chunk_bytes, 4 * chunk_bytes)
                 continue
             if found == Found.FILLER:
                 self.reached = self.segment.end
@@ -137,6 +141,7 @@ class Walk:
                 damage = Damage(self.segment.path, self.segment.offset + at, REASONS[found], piece)
                 yield damage, at + len(piece)
             position = following
+            chunk_bytes = min(self.chunk_bytes, AFTER_DAMAGE_BYTES)
 
 
 def scan(segment: Segment, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Records | Damage]:
@@ -145,18 +150,4 @@ def scan(segment: Segment, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Records |
     The filler at the end of a full file, and the zeros after the last record of another, are no damage.
     After damage the walk goes on at the next record that knows its own offset.
     """
-    yield from Walk(segment, segment.offset, segment.end, data_end(segment), chunk_bytes=chunk_bytes)
-
-
-def data_end(segment: Segment) -> int:
-    """The physical offset after the last byte of a segment that is not zero."""
-    with segment.open() as file:
-        end = file.size
-        while end > 0:
-            begin = (end - 1) // DAMAGE_BYTES * DAMAGE_BYTES
-            data = file.read(begin, end - begin)
-            words = data[: len(data) // 8 * 8].view(np.uint64)
-            if words.any() or data[len(words) * 8 :].any():
-                return segment.offset + begin + int(np.flatnonzero(data)[-1]) + 1
-            end = begin
-    return segment.offset
+    yield from Walk(segment, segment.offset, segment.end, segment.data_end, chunk_bytes=chunk_bytes)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +20,7 @@ from schemas.storage import Storage
 
 SLACK = 8
 """Bytes after the last one that readers of a chunk may touch: they load eight at a time."""
+LOOK_BYTES = 1 << 20
 _NAME = re.compile(r"[0-9]{20}")
 
 
@@ -41,28 +45,64 @@ class Segment:
         """The physical offset after its last byte."""
         return self.offset + self.size
 
+    @cached_property
+    def data_end(self) -> int:
+        """The physical offset after the last byte that is not zero, as it is when first asked."""
+        with self.open() as file:
+            end = self._hole()
+            while end > 0:
+                begin = (end - 1) // LOOK_BYTES * LOOK_BYTES
+                data = file.read(begin, end - begin)
+                words = data[: len(data) // 8 * 8].view(np.uint64)
+                if words.any() or data[len(words) * 8 :].any():
+                    return self.offset + begin + int(np.flatnonzero(data)[-1]) + 1
+                end = begin
+        return self.offset
+
+    def _hole(self) -> int:
+        """Where the hole begins that ends a preallocated file, bytes; its size where there is none, or none is seen."""
+        if not self.storage.is_local or not hasattr(os, "SEEK_DATA"):
+            return self.size
+        hole = 0
+        with open(Path(self.storage.root) / self.path, "rb") as file:
+            while hole < self.size:
+                try:
+                    data = os.lseek(file.fileno(), hole, os.SEEK_DATA)
+                except OSError as error:
+                    return hole if error.errno == errno.ENXIO else self.size  # ENXIO: there is no data behind
+                hole = os.lseek(file.fileno(), data, os.SEEK_HOLE)
+        return self.size
+
     @contextmanager
     def open(self) -> Iterator[SegmentBytes]:
         with self.storage.file_system.open_input_file(self.path) as file:
-            yield SegmentBytes(file, self.size)
+            yield SegmentBytes(file, self.size, self.path)
 
 
 class SegmentBytes:
     """The bytes of an open segment file, read in pieces.
 
     Nothing is mapped into memory: a mapped file that another process cuts short kills the process that reads it.
-    A file that has become shorter reads as if it ended in zeros.
     """
 
-    def __init__(self, file: pa.NativeFile, size: int) -> None:
+    def __init__(self, file: pa.NativeFile, size: int, name: str) -> None:
         self._file = file
+        self._name = name
         self.size = size
 
     def read(self, position: int, length: int) -> NDArray[np.uint8]:
-        """``length`` bytes from ``position`` on, fewer at the end of the file; SLACK more can be read after them."""
+        """``length`` bytes from ``position`` on, fewer at the end of the file; SLACK more can be read after them.
+
+        Raises CommitLogError where the file has become shorter since it was listed.
+        """
         length = max(0, min(length, self.size - position))
         wanted = length + SLACK
         data = self._file.read_at(wanted, position)
+        if len(data) < length:
+            raise CommitLogError(
+                f"{self._name} became shorter while it was read: let the copy of the store end, and run the same "
+                "command again"
+            )
         if len(data) < wanted:
             data = bytes(data).ljust(wanted, b"\0")
         return np.frombuffer(data, np.uint8)[:length]

@@ -13,9 +13,9 @@ import pytest
 from jobs import nightly
 from tests.faults.kill import Nights, night_process
 from tests.faults.stores import NIGHTS, FaultyBroker
-from tests.nights.conftest import _no_spark, run
+from tests.nights.conftest import _no_spark, replayed, run
 
-__all__ = ["_no_spark", "run"]
+__all__ = ["_no_spark", "replayed", "run"]
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -33,11 +34,15 @@ PROJECT = Path(__file__).parents[2]
 
 
 class Order(NamedTuple):
-    """A command line of nightly. It is killed after so many steps, or after some seconds; None: not at all."""
+    """A command line of nightly. It is killed after so many steps, or after some seconds; None: not at all.
+
+    ``largest_file``: bytes of the largest file that it can write.
+    """
 
     arguments: Sequence[str]
     after_steps: int | None = None
     after_seconds: float | None = None
+    largest_file: int | None = None
 
 
 class Ended(NamedTuple):
@@ -106,6 +111,9 @@ def _night(order: Order, answer: int) -> None:
     for owner, names in ((DataFileWriter, ("write", "close")), (DeltaLog, ("create", "commit", "restore"))):
         for name in names:
             steps.count(owner, name)
+    if order.largest_file is not None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (order.largest_file, order.largest_file))
     sys.argv = ["nightly", *order.arguments]
     code = 1
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as error:

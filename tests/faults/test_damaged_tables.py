@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from jobs import export, nightly, pulls, verify
+from jobs import export, maintain, nightly, pulls, verify
 from schemas.delta.warehouse import Warehouse
 from schemas.run_ledger import RUN_LEDGER
 from schemas.tables import TABLES
@@ -19,10 +19,10 @@ from tests.faults.stores import FaultyBroker
 from tests.nights.commands import Ended, without_runs
 
 Run = Callable[..., Ended]
-REMADE = ("consumequeue", "delivery_blocks", "delivery_stats", "current_offsets", "queue_progress", "subscriptions")
+DERIVED = ("consumequeue", "delivery_blocks", "delivery_stats", "current_offsets", "queue_progress", "subscriptions")
 """Tables that follow from the others."""
-GIVEN = ("commitlog", "consumer_offsets", "quarantine", "subscription_events")
-"""Tables that hold what the store told of its time."""
+INPUT = ("commitlog", "consumer_offsets", "quarantine", "subscription_events")
+"""Tables that hold what the store had at its time."""
 
 
 def data_file(table: Path) -> Path:
@@ -64,7 +64,7 @@ def damaged(broker: FaultyBroker, undisturbed: FaultyBroker, name: str, damage: 
     return broker
 
 
-def told(ended: Ended, name: str) -> str:
+def refusal(ended: Ended, name: str) -> str:
     """The one line of a job that refused because of a table."""
     assert ended.code == 2
     assert ended.out == ""
@@ -75,28 +75,28 @@ def told(ended: Ended, name: str) -> str:
 
 
 def test_every_table_is_listed() -> None:
-    assert {*REMADE, *GIVEN} == {table.name for table in TABLES}
+    assert {*DERIVED, *INPUT} == {table.name for table in TABLES}
 
 
-@pytest.mark.parametrize(("name", "damage"), cases("delivery_blocks", REMADE, "last commit emptied"))
-def test_a_table_that_follows_from_others_is_made_anew(
+@pytest.mark.parametrize(("name", "damage"), cases("delivery_blocks", DERIVED, "last commit emptied"))
+def test_a_table_that_follows_from_others_is_rebuilt(
     run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, name: str, damage: str
 ) -> None:
     damaged(broker, undisturbed, name, damage)
-    assert "add --redo-from 0 to nightly" in told(run(nightly, *broker.arguments(2)), name)
-    ended = run(nightly, *broker.arguments(2, "--redo-from", 0))
+    assert "./spark-submit.sh maintain --rebuild" in refusal(run(nightly, *broker.arguments(2)), name)
+    ended = run(maintain, "--rebuild", "--warehouse", broker.warehouse)
     assert ended.code == 0, ended.error
     broker.assert_same(without_runs(undisturbed.kept(2)))
     assert "There was nothing new" in run(nightly, *broker.arguments(2)).out
 
 
-@pytest.mark.parametrize(("name", "damage"), cases("commitlog", GIVEN, "data file missing"))
-def test_a_table_that_nothing_can_tell_again_is_refused_with_words(
+@pytest.mark.parametrize(("name", "damage"), cases("commitlog", INPUT, "data file missing"))
+def test_a_table_that_cannot_be_derived_is_refused_with_words(
     run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, name: str, damage: str
 ) -> None:
     damaged(broker, undisturbed, name, damage)
-    for more in ((), ("--redo-from", 0)):
-        error = told(run(nightly, *broker.arguments(2, *more)), name)
+    for ended in (run(nightly, *broker.arguments(2)), run(maintain, "--rebuild", "--warehouse", broker.warehouse)):
+        error = refusal(ended, name)
         assert "from a copy" in error
         assert "give another --warehouse and run nightly on the store again" in error
     shutil.rmtree(broker.warehouse / name, ignore_errors=True)
@@ -114,7 +114,7 @@ def test_a_ledger(run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, dam
         assert ended.code == 0, ended.error
         broker.assert_same(without_runs(undisturbed.kept(2)))
     else:
-        assert "give another --warehouse and run nightly on the store again" in told(ended, "run_ledger")
+        assert "give another --warehouse and run nightly on the store again" in refusal(ended, "run_ledger")
 
 
 def test_answers_over_a_damaged_table_are_refused_too(
@@ -122,9 +122,9 @@ def test_answers_over_a_damaged_table_are_refused_too(
 ) -> None:
     damaged(broker, undisturbed, "consumequeue", "data file missing")
     of_warehouse = ("--warehouse", broker.warehouse)
-    told(run(verify, "--store", capture("small") / "store", *of_warehouse), "consumequeue")
-    told(run(pulls, "--group", "cg_all", "--topic", "T", *of_warehouse), "consumequeue")
-    told(run(export, "deliveries", "--output", "-", *of_warehouse), "consumequeue")
+    refusal(run(verify, "--store", capture("small") / "store", *of_warehouse), "consumequeue")
+    refusal(run(pulls, "--group", "cg_all", "--topic", "T", *of_warehouse), "consumequeue")
+    refusal(run(export, "deliveries", "--output", "-", *of_warehouse), "consumequeue")
 
 
 def test_a_flipped_byte_in_a_data_file_is_met_when_it_is_read(
@@ -137,7 +137,7 @@ def test_a_flipped_byte_in_a_data_file_is_met_when_it_is_read(
     content[column.data_page_offset + column.total_compressed_size - 1] ^= 1
     file.write_bytes(content)
     ended = run(export, "commitlog", "--output", broker.folder / "out.jsonl", "--warehouse", broker.warehouse)
-    assert "CRC" in told(ended, file.name)
+    assert "CRC" in refusal(ended, file.name)
     assert not (broker.folder / "out.jsonl").exists()
 
 
@@ -149,7 +149,7 @@ def test_rows_that_somebody_deleted_come_back_with_a_restore(
     table = DeltaTable(str(broker.warehouse / name))
     version = table.version()
     table.delete("topic = 'T'")
-    error = told(run(nightly, *broker.arguments(2)), name)
+    error = refusal(run(nightly, *broker.arguments(2)), name)
     assert "was changed by another program (DELETE" in error
     table.restore(version)
     assert "There was nothing new" in run(nightly, *broker.arguments(2)).out
@@ -161,7 +161,7 @@ def test_a_table_restored_to_an_earlier_night(run: Run, broker: FaultyBroker, un
     broker.start_from(undisturbed, 2)
     table = DeltaTable(str(broker.warehouse / "commitlog"))
     table.restore(table.version() - 1)
-    assert "RESTORE" in told(run(nightly, *broker.arguments(2)), "commitlog")
+    assert "RESTORE" in refusal(run(nightly, *broker.arguments(2)), "commitlog")
     table.restore(table.version() - 1)
     assert "There was nothing new" in run(nightly, *broker.arguments(2)).out
 
@@ -184,7 +184,7 @@ def test_a_checkpoint_of_which_half_was_written(run: Run, broker: FaultyBroker, 
         cut(next((broker.warehouse / name / "_delta_log").glob("*.checkpoint.parquet")))
     ended = run(nightly, *broker.arguments(2))
     if ended.code:
-        told(ended, "run_ledger")
+        refusal(ended, "run_ledger")
     else:
         broker.assert_same(without_runs(undisturbed.kept(2)))
 
@@ -193,7 +193,7 @@ def test_a_deleted_commitlog_does_not_advise_what_the_user_just_did(
     run: Run, broker: FaultyBroker, undisturbed: FaultyBroker
 ) -> None:
     damaged(broker, undisturbed, "commitlog", "deleted")
-    error = told(run(nightly, *broker.arguments(2)), "commitlog is missing")
+    error = refusal(run(nightly, *broker.arguments(2)), "commitlog is missing")
     assert "run nightly first" not in error
 
 

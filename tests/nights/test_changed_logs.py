@@ -228,3 +228,16 @@ def test_damage_between_messages_is_kept_with_its_bytes(night: Night, tmp_path: 
     assert b"".join(piece["bytes"] for piece in pieces) == log.data[at:end]
     shutil.copytree(tmp_path / "w", tmp_path / "copy")
     assert "There was nothing new" in night(tmp_path / "store").out
+
+
+def test_a_last_message_whose_properties_were_not_all_there_yet(night: Night, tmp_path: Path) -> None:
+    """No checksum covers properties: a copy that was torn inside them holds a message of its own."""
+    log = BrokerLog().append(5, x="A")
+    whole, torn = log.data, BrokerLog()
+    torn.data = whole[:-2] + b"\0\0"
+    night(torn.write(tmp_path / "store"))
+    night(torn.write(tmp_path / "store"))
+    night(log.append(2).write(tmp_path / "store"))
+    night(log.write(tmp_path / "other"), warehouse="undisturbed")
+    found, expected = (rows_of(tmp_path / name, "commitlog", "properties") for name in ("w", "undisturbed"))
+    assert list(map(str, found)) == list(map(str, expected))

@@ -11,12 +11,15 @@ from pyspark.sql import SparkSession
 from jobs import nightly
 from jobs.night.hooks import FilterHook, check_groups, read_filter_hooks, with_answers
 from schemas.consumequeue import CONSUMEQUEUE
+from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
+from tests.broker_log import BrokerLog
 from tests.captures import rows
 from tests.nights.commands import arguments, rows_of
 
 Replayed = Callable[[str], Warehouse]
+ARROW_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 HOOKS = """
 - {group: cg_all_orders, topic: OrderEvents, predicate: "properties['region'] = 'hangzhou'"}
 - {group: cg_all_orders, topic: OrderEvents, predicate: "store_timestamp > 0 AND queue_id < 2"}
@@ -71,6 +74,27 @@ def test_what_hooks_drop_is_counted_and_listed(
     assert "hook drops" in capsys.readouterr().out
     nightly.main(given)
     assert "There was nothing new" in capsys.readouterr().out
+
+
+def test_small_arrow_batches_make_no_more_blocks(spark: SparkSession, tmp_path: Path) -> None:
+    store = BrokerLog().append(2_000, region="hangzhou").write(tmp_path / "store")
+    (tmp_path / "subscriptions.yaml").write_text("- {group: g, topic: T, tag: '*'}")
+    (tmp_path / "hooks.yaml").write_text("- {group: g, topic: T, predicate: queue_offset % 2 = 0}")
+    before = spark.conf.get(ARROW_BATCH)
+    spark.conf.set(ARROW_BATCH, "100")
+    try:
+        given = ("--subscriptions", tmp_path / "subscriptions.yaml", "--filter-hooks", tmp_path / "hooks.yaml")
+        nightly.main(list(map(str, ("--store", store, "--warehouse", tmp_path / "w", *given))))
+    finally:
+        spark.conf.set(ARROW_BATCH, before)
+    warehouse = Warehouse.at(str(tmp_path / "w"))
+    blocks = warehouse.rows(DELIVERY_BLOCKS, ["messages"])["messages"].to_pylist()
+    assert sum(blocks) == 2_000
+    assert len(blocks) <= int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
+    assert Counter(row["outcome"] for row in rows_of(warehouse, "deliveries")) == {
+        "DELIVERED": 1_000,
+        "DROPPED_BY_HOOK": 1_000,
+    }
 
 
 @pytest.mark.parametrize(

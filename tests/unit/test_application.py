@@ -26,6 +26,7 @@ AttributeError: no such thing
  SQLSTATE: 38000
 	at org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:665)
 """
+DELTA = "Generic error\n  \x1b[31m↳\x1b[0m Unable to copy data to file\n  \x1b[31m↳\x1b[0m No space left on device\n"
 FAILURES: list[tuple[BaseException | None, int, str]] = [
     (None, 0, ""),
     (UsageError("give a folder"), 2, "mqsieve: give a folder\n"),
@@ -46,6 +47,7 @@ FAILURES: list[tuple[BaseException | None, int, str]] = [
     ),
     (RuntimeError(SPARK), 1, "mqsieve: failed: java.io.IOException: No space left on device (-v shows all)\n"),
     (RuntimeError(PYTHON), 1, "mqsieve: failed: AttributeError: no such thing (-v shows all)\n"),
+    (OSError(DELTA), 1, "mqsieve: failed: Unable to copy data to file: No space left on device (-v shows all)\n"),
     (RuntimeError("one\ntwo"), 1, "mqsieve: failed: one (-v shows all)\n"),
     (RuntimeError(), 1, "mqsieve: failed: RuntimeError (-v shows all)\n"),
     (

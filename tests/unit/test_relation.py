@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from filtering import sql92
-from filtering.holds import holds
 from filtering.predicate import FALSE, TRUE, Predicate, TextIn
+from filtering.predicate_value import holds
 from filtering.relation import Kind, Trait, common_traits, relation, satisfying
 from tests.depth import examples
 from tests.unit.matcher import random_work

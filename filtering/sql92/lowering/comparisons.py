@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-from filtering.holds import COMPARE
+from filtering.java.numbers import double_order
 from filtering.predicate import (
     FALSE,
     TRUE,
+    And,
     Comparison,
     DoublesCompare,
     IsNumber,
@@ -19,12 +18,11 @@ from filtering.predicate import (
     TextIn,
     TextsEqual,
 )
-from filtering.sql92.errors import EvaluationError
-from filtering.sql92.lowering.operands import Property, Value
+from filtering.predicate_value import COMPARE, parse
+from filtering.sql92.lowering.operands import Value
 from filtering.sql92.lowering.outcome import Outcome
-from filtering.sql92.normal_form.normal_form import NormalForm, number_is
-from filtering.sql92.reference import equal, order
-from filtering.sql92.syntax.nodes import Number
+from filtering.sql92.normal_form.normal_form import NormalForm, number_is, present_but_not
+from filtering.sql92.syntax.nodes import Number, Property
 
 _OPPOSITE = {
     Comparison.LESS: Comparison.GREATER_OR_EQUAL,
@@ -38,31 +36,34 @@ _FLIPPED = {
     Comparison.GREATER: Comparison.LESS,
     Comparison.GREATER_OR_EQUAL: Comparison.LESS_OR_EQUAL,
 }
-_REMEMBERED = 4_096
 _REFLEXIVE = (Comparison.LESS_OR_EQUAL, Comparison.GREATER_OR_EQUAL)
 
 
-def values_equal(left: Value, right: Value, outcome: Outcome) -> Predicate:
-    try:
-        result = Outcome.TRUE if equal(left.value, right.value) else Outcome.FALSE
-    except EvaluationError:
-        result = Outcome.ERROR
+def values_equal(left: str | Number, right: str | Number, outcome: Outcome) -> Predicate:
+    """Two literals; the type of a number decides how a string is read."""
+    if isinstance(left, str) and isinstance(right, str):
+        result = _outcome(left == right)
+    else:
+        type_ = left.type if isinstance(left, Number) else right.type  # type: ignore[union-attr]
+        numbers = _read(left, type_), _read(right, type_)
+        if numbers[0] is None or numbers[1] is None:
+            result = Outcome.ERROR
+        else:
+            result = _outcome(_numbers_compare(numbers[0], Comparison.EQUAL, numbers[1]))
     return TRUE if result is outcome else FALSE
 
 
-def property_equals(form: NormalForm, name: str, value: str | Number, outcome: Outcome) -> Predicate:
+def property_equals(name: str, value: str | Number, outcome: Outcome) -> Predicate:
+    """What comes out is in normal form."""
     if isinstance(value, Number):
+        if outcome is Outcome.ERROR:
+            return _no_number(name, value.type)
         same: Predicate = NumberIs(name, value.type, Comparison.EQUAL, value.value)
-        comparable: Predicate = IsNumber(name, value.type)
-    else:
-        same, comparable = TextIn(name, frozenset([value])), IsPresent(name)
-    match outcome:
-        case Outcome.TRUE:
-            return same
-        case Outcome.FALSE:
-            return form.all_of([comparable, Not(same)])
-        case Outcome.ERROR:
-            return _no_number(name, value.type) if isinstance(value, Number) else FALSE
+        return same if outcome is Outcome.TRUE else And((IsNumber(name, value.type), Not(same)))
+    if outcome is Outcome.ERROR:
+        return FALSE
+    listed = TextIn(name, frozenset([value]))
+    return listed if outcome is Outcome.TRUE else present_but_not(listed)
 
 
 def properties_equal(form: NormalForm, left: str, right: str, outcome: Outcome) -> Predicate:
@@ -81,18 +82,34 @@ def ordered(
     form: NormalForm, left: Property | Value, comparison: Comparison, right: Property | Value, outcome: Outcome
 ) -> Predicate:
     match left, right:
-        case Property(), Value(Number() as number):
+        case Property(), Value(value=Number() as number):
             return _property_ordered(left.name, comparison, number, outcome)
-        case Value(Number() as number), Property():
+        case Value(value=Number() as number), Property():
             return _property_ordered(right.name, _FLIPPED[comparison], number, outcome)
         case Property(), Property():
             if left.name > right.name:
                 left, right, comparison = right, left, _FLIPPED[comparison]
             return _properties_ordered(form, left.name, comparison, right.name, outcome)
-        case Value(), Value():
-            holds = COMPARE[comparison](order(left.value, right.value), 0)
-            return TRUE if outcome is (Outcome.TRUE if holds else Outcome.FALSE) else FALSE
+        case Value(value=Number() as first), Value(value=Number() as second):
+            return TRUE if outcome is _outcome(_numbers_compare(first, comparison, second)) else FALSE
     raise AssertionError("the grammar refuses to order anything else")
+
+
+def _outcome(holds: bool) -> Outcome:
+    return Outcome.TRUE if holds else Outcome.FALSE
+
+
+def _read(value: str | Number, type_: NumberType) -> Number | None:
+    if isinstance(value, Number):
+        return value
+    number = parse(type_, value)
+    return None if number is None else Number(type_, number)
+
+
+def _numbers_compare(left: Number, comparison: Comparison, right: Number) -> bool:
+    if NumberType.DOUBLE in (left.type, right.type):
+        return COMPARE[comparison](double_order(float(left.value)), double_order(float(right.value)))
+    return COMPARE[comparison](left.value, right.value)
 
 
 def _property_ordered(name: str, comparison: Comparison, number: Number, outcome: Outcome) -> Predicate:
@@ -105,10 +122,9 @@ def _property_ordered(name: str, comparison: Comparison, number: Number, outcome
             return _no_number(name, number.type)
 
 
-@lru_cache(_REMEMBERED)
 def _no_number(name: str, type_: NumberType) -> Predicate:
-    """There is a text, and it doesn't parse."""
-    return NormalForm().all_of([IsPresent(name), Not(IsNumber(name, type_))])
+    """There is a text, and it doesn't parse; in normal form."""
+    return present_but_not(IsNumber(name, type_))
 
 
 def _properties_ordered(form: NormalForm, left: str, comparison: Comparison, right: str, outcome: Outcome) -> Predicate:

@@ -2,100 +2,67 @@
 
 The outcomes exclude each other, and NULL is what is left. Most expressions have no ERROR that
 matters, and become what one would write by hand.
-
-Each node's rule is a generator that yields the outcomes of other nodes that it needs and returns a
-predicate, so that no depth of nesting exhausts the stack.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TypeAlias
-
-from sqlglot import exp
+from typing import Any, TypeAlias
 
 from filtering.predicate import (
     FALSE,
     TRUE,
     Comparison,
     IsPresent,
-    Not,
     Predicate,
+    PropertyLeaf,
     TextContains,
     TextEndsWith,
     TextIn,
     TextStartsWith,
 )
 from filtering.sql92.lowering import chains, comparisons, equality, nulls
-from filtering.sql92.lowering.operands import Operand, Property, Value, operand
-from filtering.sql92.lowering.outcome import Lowered, Outcome
-from filtering.sql92.normal_form.normal_form import NormalForm
-from filtering.sql92.reference import SEARCHES
-from filtering.sql92.syntax.nodes import NotFound, inside
+from filtering.sql92.lowering.operands import Nothing, Operand, Value, operand
+from filtering.sql92.lowering.outcome import Outcome
+from filtering.sql92.normal_form.normal_form import NormalForm, present_but_not
+from filtering.sql92.syntax import nodes
+from filtering.sql92.syntax.nodes import Node, Property, Search, inside
+from filtering.sql92.syntax.walk import Steps, run
 
-_Part: TypeAlias = Callable[[Outcome], Lowered]
-
-_COMPARISONS: dict[type[exp.Expr], Comparison] = {
-    exp.GT: Comparison.GREATER,
-    exp.GTE: Comparison.GREATER_OR_EQUAL,
-    exp.LT: Comparison.LESS,
-    exp.LTE: Comparison.LESS_OR_EQUAL,
-}
-_LEAVES: dict[type[exp.Expr], Callable[[str, str], Predicate]] = {
-    exp.Contains: TextContains,
-    exp.StartsWith: TextStartsWith,
-    exp.EndsWith: TextEndsWith,
-}
+_Part: TypeAlias = Callable[[Outcome], Steps[Predicate]]
 
 
 class Lowering:
     """One syntax tree; what it has lowered before, it remembers."""
 
-    def __init__(self, root: exp.Expr) -> None:
+    def __init__(self, root: Node) -> None:
         self._root = root
         self._form = NormalForm()
-        self._known: dict[tuple[int, Outcome], Predicate] = {}
+        self._known: dict[tuple[Node, Outcome], Predicate] = {}
 
     def predicate(self, outcome: Outcome) -> Predicate:
         """True exactly where the broker's evaluation of the expression comes to ``outcome``."""
-        known = self._known.get((id(self._root), outcome))
-        if known is not None:
-            return known
-        asked = [(self._root, outcome)]
-        stack = [self._rule(*asked[0])]
-        answer: Predicate | None = None
-        while True:
-            try:
-                wanted = stack[-1].send(answer)  # type: ignore[arg-type]
-            except StopIteration as done:
-                stack.pop()
-                node, of = asked.pop()
-                lowered: Predicate = done.value
-                answer = self._known[id(node), of] = lowered
-                if not stack:
-                    return lowered
-            else:
-                answer = self._known.get((id(wanted[0]), wanted[1]))
-                if answer is None:
-                    asked.append(wanted)
-                    stack.append(self._rule(*wanted))
+        return run(self._lower(self._root, outcome))
 
-    def _rule(self, node: exp.Expr, outcome: Outcome) -> Lowered:
-        return _RULES[type(node)](self, node, outcome)
+    def _lower(self, node: Node, outcome: Outcome) -> Steps[Predicate]:
+        leaf = _LEAVES.get(type(node))
+        if leaf is not None:
+            return leaf(node, outcome)
+        known = self._known.get((node, outcome))
+        if known is None:
+            known = self._known[node, outcome] = yield _RULES[type(node)](self, node, outcome)
+        return known
 
-    def _paren(self, node: exp.Paren, outcome: Outcome) -> Lowered:
-        return (yield node.this, outcome)
+    def _parentheses(self, node: nodes.Parentheses, outcome: Outcome) -> Steps[Predicate]:
+        return (yield from self._lower(inside(node), outcome))
 
-    def _logic(self, node: exp.And | exp.Or, outcome: Outcome) -> Lowered:
-        kind = type(node)
-        return (yield from self._chain(kind, [partial(self._ask, part) for part in _parts(node)], outcome))
+    def _logic(self, node: nodes.And | nodes.Or, outcome: Outcome) -> Steps[Predicate]:
+        deciding = Outcome.TRUE if isinstance(node, nodes.Or) else Outcome.FALSE
+        return (yield from self._chain(deciding, [partial(self._lower, part) for part in _parts(node)], outcome))
 
-    def _ask(self, node: exp.Expr, outcome: Outcome) -> Lowered:
-        return (yield node, outcome)
-
-    def _chain(self, kind: type[exp.Expr], parts: list[_Part], outcome: Outcome) -> Lowered:
-        deciding = Outcome.TRUE if kind is exp.Or else Outcome.FALSE
+    def _chain(self, deciding: Outcome, parts: list[_Part], outcome: Outcome) -> Steps[Predicate]:
+        """Parts of which the first that comes to ``deciding`` decides the whole."""
         if outcome is deciding.negated:
             return self._form.all_of((yield from _each(parts, outcome)))
         if outcome is deciding:
@@ -108,122 +75,128 @@ class Lowering:
         decides = yield from _each(parts, deciding)
         return chains.failed(self._form, decides, fails)
 
-    def _not(self, node: exp.Not, outcome: Outcome) -> Lowered:
-        return (yield node.this, outcome.negated)
+    def _not(self, node: nodes.Not, outcome: Outcome) -> Steps[Predicate]:
+        return (yield from self._lower(node.operand, outcome.negated))
 
-    def _column(self, node: exp.Column, outcome: Outcome) -> Lowered:
-        """A property as a boolean: FALSE if it is there."""
-        return IsPresent(node.name) if outcome is Outcome.FALSE else FALSE
-        yield
-
-    def _boolean(self, node: exp.Boolean, outcome: Outcome) -> Lowered:
-        return TRUE if outcome is (Outcome.TRUE if node.this else Outcome.FALSE) else FALSE
-        yield
-
-    def _null(self, node: exp.Null, outcome: Outcome) -> Lowered:
-        return FALSE
-        yield
-
-    def _in(self, node: exp.In, outcome: Outcome) -> Lowered:
-        name = inside(node.this).name
-        listed = TextIn(name, frozenset(literal.this for literal in node.expressions))
-        match outcome:
-            case Outcome.TRUE:
-                return listed
-            case Outcome.FALSE:
-                return self._form.all_of([IsPresent(name), Not(listed)])
-            case Outcome.ERROR:
-                return FALSE
-        yield
-
-    def _search(self, node: exp.Expr, outcome: Outcome) -> Lowered:
-        return (yield from self._searched(node, True, outcome))
-
-    def _not_found(self, node: NotFound, outcome: Outcome) -> Lowered:
-        return (yield from self._searched(node.this, False, outcome))
-
-    def _searched(self, node: exp.Expr, wanted: bool, outcome: Outcome) -> Lowered:
-        text: str = node.expression.this
-        searched = operand(node.this)
-        failing = (yield from nulls.fails(searched)) if text else FALSE
+    def _search(self, node: nodes.TextSearch, outcome: Outcome) -> Steps[Predicate]:
+        searched = operand(node.operand)
+        failing = (yield from nulls.fails(self._lower, searched)) if node.text else FALSE
         if outcome is Outcome.ERROR:
             return failing
-        true: Predicate = FALSE
-        if text and isinstance(searched, Property):
-            leaf = _LEAVES[type(node)](searched.name, text)
-            true = leaf if wanted else self._form.all_of([IsPresent(searched.name), Not(leaf)])
-        elif text and isinstance(searched, Value) and isinstance(searched.value, str):
-            true = TRUE if SEARCHES[type(node)](searched.value, text) is wanted else FALSE
-        if outcome is Outcome.TRUE:
-            return true
-        return self._form.negation(self._form.any_of([true, failing]))
+        true = self._found(node, searched)
+        return true if outcome is Outcome.TRUE else self._form.negation(self._form.any_of([true, failing]))
 
-    def _ordering(self, node: exp.Expr, outcome: Outcome) -> Lowered:
-        left, comparison, right = operand(node.this), _COMPARISONS[type(node)], operand(node.expression)
-        return (yield from self._ordered(left, comparison, right, outcome))
+    def _found(self, node: nodes.TextSearch, searched: Operand) -> Predicate:
+        """Where a search is TRUE: never for an empty text, or in anything but text."""
+        if node.text and isinstance(searched, Property):
+            leaf = _SEARCHES[node.search](searched.name, node.text)
+            return present_but_not(leaf) if node.negated else leaf
+        if node.text and isinstance(searched, Value) and isinstance(searched.value, str):
+            return FALSE if _is_found(node.search, searched.value, node.text) is node.negated else TRUE
+        return FALSE
 
-    def _between(self, node: exp.Between, outcome: Outcome) -> Lowered:
-        value, low, high = (operand(node.args[name]) for name in ("this", "low", "high"))
+    def _ordering(self, node: nodes.Ordering, outcome: Outcome) -> Steps[Predicate]:
+        return (yield from self._ordered(operand(node.left), node.comparison, operand(node.right), outcome))
+
+    def _between(self, node: nodes.Between, outcome: Outcome) -> Steps[Predicate]:
+        value, low, high = map(operand, node.children)
         above = partial(self._ordered, value, Comparison.GREATER_OR_EQUAL, low)
         below = partial(self._ordered, value, Comparison.LESS_OR_EQUAL, high)
-        return (yield from self._chain(exp.And, [above, below], outcome))
+        return (yield from self._chain(Outcome.FALSE, [above, below], outcome))
 
-    def _ordered(self, left: Operand, comparison: Comparison, right: Operand, outcome: Outcome) -> Lowered:
+    def _ordered(self, left: Operand, comparison: Comparison, right: Operand, outcome: Outcome) -> Steps[Predicate]:
         """NULL on the left is the result before the right is evaluated."""
         if isinstance(left, (Property, Value)) and isinstance(right, (Property, Value)):
             return comparisons.ordered(self._form, left, comparison, right, outcome)
         if outcome is not Outcome.ERROR:
             return FALSE
-        left_fails = yield from nulls.fails(left)
-        right_fails = yield from nulls.fails(right)
-        left_is_there = yield from nulls.is_not_null(self._form, left)
-        return self._form.any_of([left_fails, self._form.all_of([left_is_there, right_fails])])
+        left_fails = yield from nulls.fails(self._lower, left)
+        right_fails = yield from nulls.fails(self._lower, right)
+        left_not_null = yield from nulls.is_not_null(self._form, self._lower, left)
+        return self._form.any_of([left_fails, self._form.all_of([left_not_null, right_fails])])
 
-    def _equality(self, node: exp.Expr, outcome: Outcome) -> Lowered:
-        return (yield from equality.equal(self._form, operand(node.this), operand(node.expression), outcome))
+    def _equal(self, node: nodes.Equal, outcome: Outcome) -> Steps[Predicate]:
+        left, right = operand(node.left), operand(node.right)
+        return (yield from equality.equal(self._form, self._lower, left, right, outcome))
 
-    def _inequality(self, node: exp.NEQ, outcome: Outcome) -> Lowered:
-        return (yield from self._equality(node, outcome.negated))
+    def _not_equal(self, node: nodes.NotEqual, outcome: Outcome) -> Steps[Predicate]:
+        left, right = operand(node.left), operand(node.right)
+        return (yield from equality.equal(self._form, self._lower, left, right, outcome.negated))
+
+    def _is_null(self, node: nodes.IsNull, outcome: Outcome) -> Steps[Predicate]:
+        return (yield from equality.equal(self._form, self._lower, operand(node.operand), Nothing(), outcome))
 
 
-def _parts(node: exp.And | exp.Or) -> list[exp.Expr]:
+def _parts(node: nodes.And | nodes.Or) -> list[Node]:
     """The operands of nested ANDs, or ORs, from left to right: both are associative, errors included."""
-    kind, parts, stack = type(node), [], [node]
+    kind, parts = type(node), []
+    stack: list[Node] = [node]
     while stack:
         part = inside(stack.pop())
         if isinstance(part, kind):
-            stack += [part.expression, part.this]
+            stack += [part.right, part.left]
         else:
             parts.append(part)
     return parts
 
 
-def _each(parts: Iterable[_Part], outcome: Outcome) -> Generator[tuple[exp.Expr, Outcome], Predicate, list[Predicate]]:
+def _each(parts: Iterable[_Part], outcome: Outcome) -> Steps[list[Predicate]]:
     predicates = []
     for part in parts:
         predicates.append((yield from part(outcome)))
     return predicates
 
 
-_RULES: dict[type[exp.Expr], Callable[..., Lowered]] = {
-    exp.Paren: Lowering._paren,
-    exp.Or: Lowering._logic,
-    exp.And: Lowering._logic,
-    exp.Not: Lowering._not,
-    exp.Column: Lowering._column,
-    exp.Boolean: Lowering._boolean,
-    exp.Null: Lowering._null,
-    exp.In: Lowering._in,
-    exp.Contains: Lowering._search,
-    exp.StartsWith: Lowering._search,
-    exp.EndsWith: Lowering._search,
-    NotFound: Lowering._not_found,
-    exp.EQ: Lowering._equality,
-    exp.Is: Lowering._equality,
-    exp.NEQ: Lowering._inequality,
-    exp.Between: Lowering._between,
-    exp.GT: Lowering._ordering,
-    exp.GTE: Lowering._ordering,
-    exp.LT: Lowering._ordering,
-    exp.LTE: Lowering._ordering,
+def _property(node: Property, outcome: Outcome) -> Predicate:
+    """A property as a boolean: FALSE if it is there."""
+    return IsPresent(node.name) if outcome is Outcome.FALSE else FALSE
+
+
+def _boolean(node: nodes.BooleanLiteral, outcome: Outcome) -> Predicate:
+    return TRUE if outcome is (Outcome.TRUE if node.value else Outcome.FALSE) else FALSE
+
+
+def _null(node: nodes.NullLiteral, outcome: Outcome) -> Predicate:
+    return FALSE
+
+
+def _in(node: nodes.In, outcome: Outcome) -> Predicate:
+    if outcome is Outcome.ERROR:
+        return FALSE
+    listed = TextIn(node.name, frozenset(node.texts))
+    return listed if outcome is Outcome.TRUE else present_but_not(listed)
+
+
+def _is_found(search: Search, text: str, searched: str) -> bool:
+    match search:
+        case Search.CONTAINS:
+            return searched in text
+        case Search.STARTS_WITH:
+            return text.startswith(searched)
+        case Search.ENDS_WITH:
+            return text.endswith(searched)
+
+
+_SEARCHES: dict[Search, Callable[[str, str], PropertyLeaf]] = {
+    Search.CONTAINS: TextContains,
+    Search.STARTS_WITH: TextStartsWith,
+    Search.ENDS_WITH: TextEndsWith,
+}
+_LEAVES: dict[type[Node], Callable[[Any, Outcome], Predicate]] = {
+    Property: _property,
+    nodes.BooleanLiteral: _boolean,
+    nodes.NullLiteral: _null,
+    nodes.In: _in,
+}
+_RULES: dict[type[Node], Callable[[Lowering, Any, Outcome], Steps[Predicate]]] = {
+    nodes.Parentheses: Lowering._parentheses,
+    nodes.And: Lowering._logic,
+    nodes.Or: Lowering._logic,
+    nodes.Not: Lowering._not,
+    nodes.TextSearch: Lowering._search,
+    nodes.Equal: Lowering._equal,
+    nodes.NotEqual: Lowering._not_equal,
+    nodes.IsNull: Lowering._is_null,
+    nodes.Between: Lowering._between,
+    nodes.Ordering: Lowering._ordering,
 }

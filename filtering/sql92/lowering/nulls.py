@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
-from sqlglot import exp
-
-from filtering.predicate import FALSE, TRUE, IsPresent, Not
-from filtering.sql92.lowering.operands import Boolean, Nothing, Operand, Property, Value
-from filtering.sql92.lowering.outcome import Lowered, Outcome
+from filtering.predicate import FALSE, TRUE, IsPresent, Not, Predicate
+from filtering.sql92.lowering.operands import Nothing, Operand, Value
+from filtering.sql92.lowering.outcome import Lower, Outcome
 from filtering.sql92.normal_form.normal_form import NormalForm
+from filtering.sql92.syntax.nodes import BooleanNode, Property
+from filtering.sql92.syntax.walk import Steps
 
 
-def is_null(form: NormalForm, value: Operand) -> Lowered:
+def is_null(form: NormalForm, lower: Lower, value: Operand) -> Steps[Predicate]:
     match value:
         case Property():
             return Not(IsPresent(value.name))
         case Value():
             return FALSE
-        case Boolean():
-            there = yield from is_not_null(form, value)
-            return form.negation(form.any_of([there, (yield value.node, Outcome.ERROR)]))
+        case BooleanNode():
+            not_null = yield from is_not_null(form, lower, value)
+            return form.negation(form.any_of([not_null, (yield from lower(value, Outcome.ERROR))]))
         case Nothing():
-            return form.negation((yield from fails(value)))
+            return form.negation((yield from fails(lower, value)))
 
 
-def is_not_null(form: NormalForm, value: Operand) -> Lowered:
+def is_not_null(form: NormalForm, lower: Lower, value: Operand) -> Steps[Predicate]:
     match value:
         case Property():
             return IsPresent(value.name)
         case Value():
             return TRUE
-        case Boolean():
-            return form.any_of([(yield value.node, Outcome.TRUE), (yield value.node, Outcome.FALSE)])
+        case BooleanNode():
+            true = yield from lower(value, Outcome.TRUE)
+            return form.any_of([true, (yield from lower(value, Outcome.FALSE))])
         case Nothing():
             return FALSE
 
 
-def fails(value: Operand) -> Lowered:
-    match value:
-        case Boolean():
-            return (yield value.node, Outcome.ERROR)
-        case Nothing(exp.Expr() as evaluated):
-            return (yield evaluated, Outcome.ERROR)
-        case _:
-            return FALSE
+def fails(lower: Lower, value: Operand) -> Steps[Predicate]:
+    node = value.evaluated if isinstance(value, Nothing) else value
+    return (yield from lower(node, Outcome.ERROR)) if isinstance(node, BooleanNode) else FALSE

@@ -6,57 +6,52 @@ a literal or a boolean.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from sqlglot import exp
+from filtering.sql92.syntax.nodes import (
+    BooleanNode,
+    Minus,
+    Node,
+    NullLiteral,
+    Number,
+    NumberLiteral,
+    Parentheses,
+    Property,
+    TextLiteral,
+)
 
-from filtering.sql92.syntax.nodes import BOOLEANS, Number, inside, literal_value
 
-
-@dataclass(frozen=True, slots=True)
-class Property:
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A literal, or a number with its minus."""
 
     value: str | Number
 
 
-@dataclass(frozen=True, slots=True)
-class Boolean:
-    node: exp.Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Nothing:
+class Nothing(NamedTuple):
     """NULL, once ``evaluated`` (if anything) has been evaluated without an error."""
 
-    evaluated: exp.Expr | None = None
+    evaluated: BooleanNode | None = None
 
 
-Operand: TypeAlias = Property | Value | Boolean | Nothing
+Operand: TypeAlias = Property | Value | BooleanNode | Nothing
+"""A BooleanNode here is never NULL itself: that is Nothing."""
 
 
-def operand(node: exp.Expr) -> Operand:
-    node = inside(node)
-    minus = False
-    negated = False
-    while isinstance(node, exp.Neg):
-        minus = True
-        negated = not negated
-        node = inside(node.this)
-    if isinstance(node, exp.Literal):
-        value = literal_value(node)
-        if not minus or isinstance(value, Number):
-            return Value(value.negated() if negated and isinstance(value, Number) else value)
-        return Nothing()
-    if isinstance(node, exp.Column):
-        return Nothing() if minus else Property(node.name)
-    if isinstance(node, exp.Null):
-        return Nothing()
-    assert isinstance(node, BOOLEANS)
-    return Nothing(node) if minus else Boolean(node)
+def operand(node: Node) -> Operand:
+    minus = negative = False
+    while isinstance(node, (Parentheses, Minus)):
+        if isinstance(node, Minus):
+            minus, negative = True, not negative
+        node = node.operand
+    match node:
+        case NumberLiteral(value=value):
+            return Value(value.negated() if negative else value)
+        case Property():
+            return Nothing() if minus else node
+        case TextLiteral(value=text):
+            return Nothing() if minus else Value(text)
+        case NullLiteral():
+            return Nothing()
+        case BooleanNode():
+            return Nothing(node) if minus else node
+    raise TypeError(f"{type(node).__name__} is no operand")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from enum import Enum, auto
+from collections.abc import Callable
+from enum import Enum
 from typing import TypeAlias
 
-from sqlglot import exp
-
 from filtering.predicate import Predicate
+from filtering.sql92.syntax.nodes import Node
+from filtering.sql92.syntax.walk import Steps
 
 
 class Outcome(Enum):
-    TRUE = auto()
-    FALSE = auto()
-    ERROR = auto()
+    __hash__ = object.__hash__
+
+    TRUE = "TRUE"
+    FALSE = "FALSE"
+    ERROR = "ERROR"
 
     @property
     def negated(self) -> Outcome:
@@ -24,5 +26,5 @@ class Outcome(Enum):
 
 _NEGATED = {Outcome.TRUE: Outcome.FALSE, Outcome.FALSE: Outcome.TRUE, Outcome.ERROR: Outcome.ERROR}
 
-Lowered: TypeAlias = Generator[tuple[exp.Expr, Outcome], Predicate, Predicate]
-"""Where a node comes to an outcome, while it is found out: yields the nodes and outcomes of which it must know that."""
+Lower: TypeAlias = Callable[[Node, Outcome], Steps[Predicate]]
+"""Where a node comes to an outcome."""

@@ -113,8 +113,9 @@ class NormalForm:
     def _key(self, predicate: Predicate) -> str:
         """Where a term stands among others: cheap leaves first, then by name; the same in every run."""
         keys = self._keys
-        if predicate in keys:
-            return keys[predicate]
+        known = keys.get(predicate)
+        if known is not None:
+            return known
         stack = [predicate]
         while stack:
             node = stack[-1]
@@ -126,6 +127,11 @@ class NormalForm:
                 if node not in keys:
                     keys[node] = _key(node, [keys[operand] for operand in node.operands])
         return keys[predicate]
+
+
+def present_but_not(leaf: PropertyLeaf) -> Predicate:
+    """The property is there and the leaf, which is not IsPresent, is false; in normal form."""
+    return And((IsPresent(leaf.name), Not(leaf)))
 
 
 def number_is(name: str, type_: NumberType, comparison: Comparison, value: int | float) -> Predicate:

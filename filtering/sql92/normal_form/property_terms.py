@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from filtering.holds import COMPARE, order, text_holds
 from filtering.predicate import (
     Comparison,
     IsNumber,
@@ -21,6 +20,7 @@ from filtering.predicate import (
     PropertyLeaf,
     TextIn,
 )
+from filtering.predicate_value import COMPARE, order, text_holds
 
 _UPPER = (Comparison.LESS, Comparison.LESS_OR_EQUAL)
 _LOWER = (Comparison.GREATER, Comparison.GREATER_OR_EQUAL)
@@ -28,6 +28,10 @@ _LOWER = (Comparison.GREATER, Comparison.GREATER_OR_EQUAL)
 
 def all_of(terms: list[Predicate]) -> list[Predicate] | None:
     """The terms of a conjunction about one property, merged; None if they can't all be true."""
+    ranges = [term for term in terms if isinstance(term, NumberIs)]
+    if len(ranges) == len(terms):
+        narrowest = _narrowed_ranges(ranges)
+        return None if narrowest is None else [*narrowest]
     positive = [term for term in terms if isinstance(term, PropertyLeaf)]
     negative = _denied(terms)
     name = _name(terms[0])
@@ -113,18 +117,25 @@ def _is_number(leaves: Iterable[PropertyLeaf], type_: NumberType) -> bool:
 
 def _narrowed(leaves: list[PropertyLeaf]) -> list[PropertyLeaf] | None:
     """All of the leaves, none of them a list of texts, without what others imply; None for an empty range."""
-    kept = [leaf for leaf in leaves if not isinstance(leaf, (IsPresent, IsNumber, NumberIs))]
-    for type_ in NumberType:
-        ranges = [leaf for leaf in leaves if isinstance(leaf, NumberIs) and leaf.type is type_]
-        if ranges:
-            narrow = _range(ranges)
-            if narrow is None:
-                return None
-            kept += narrow
+    ranges = _narrowed_ranges([leaf for leaf in leaves if isinstance(leaf, NumberIs)])
+    if ranges is None:
+        return None
+    kept = [leaf for leaf in leaves if not isinstance(leaf, (IsPresent, IsNumber, NumberIs))] + ranges
     for leaf in leaves:
         if isinstance(leaf, IsNumber) and not _is_number(kept, leaf.type):
             kept.append(leaf)
     return kept or leaves[:1]
+
+
+def _narrowed_ranges(leaves: list[NumberIs]) -> list[PropertyLeaf] | None:
+    kept: list[PropertyLeaf] = []
+    for type_ in NumberType:
+        of_type = [leaf for leaf in leaves if leaf.type is type_]
+        narrow = _range(of_type) if len(of_type) > 1 else of_type
+        if narrow is None:
+            return None
+        kept += narrow
+    return kept
 
 
 def _range(leaves: list[NumberIs]) -> list[PropertyLeaf] | None:
@@ -177,13 +188,15 @@ def _tightest(leaves: list[NumberIs], sides: tuple[Comparison, Comparison], sign
     """The bound with the greatest (sign 1) or least (-1) value; of two at one value, the open one for
     a conjunction and the closed one for a disjunction."""
     bounds = [leaf for leaf in leaves if leaf.comparison in sides]
+    if len(bounds) < 2:
+        return bounds[0] if bounds else None
     open_first = sign if sides is _LOWER else -sign
 
     def tightness(leaf: NumberIs) -> tuple[int, int]:
         is_open = leaf.comparison in (Comparison.LESS, Comparison.GREATER)
         return sign * order(leaf.type, leaf.value), open_first * is_open
 
-    return max(bounds, key=tightness, default=None)
+    return max(bounds, key=tightness)
 
 
 def _covers(leaf: NumberIs, point: NumberIs) -> bool:

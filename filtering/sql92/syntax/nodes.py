@@ -1,49 +1,19 @@
-"""The syntax tree: sqlglot's nodes, and what RocketMQ makes of them.
+"""The syntax tree of an expression, as the broker's parser builds it (org.apache.rocketmq.filter.expression).
 
-============== =====================================================================
-``exp.Column`` a property
-``Literal``    a string, an Integer, a Long or a Double
-``Boolean``    TRUE, FALSE; ``Null`` is NULL
-``Is``         IS NULL; IS NOT NULL is ``Not(Is)``, as <> is ``NEQ`` and NOT IN ``Not(In)``
-``Contains``   CONTAINS, ``StartsWith``, ``EndsWith``; their NOT forms are ``NotFound`` of them
-``Neg``        unary minus; unary plus leaves no node
-``Paren``      parentheses around an operator
-============== =====================================================================
+Trees may be as deep as the text is long, so nothing here recurses.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
-from sqlglot import exp
-
 from filtering.java.numbers import INT_MAX, LONG_MAX
-from filtering.predicate import NumberType
+from filtering.predicate import Comparison, NumberType
 
-SEARCHES = (exp.Contains, exp.StartsWith, exp.EndsWith)
-ORDERINGS = (exp.GT, exp.GTE, exp.LT, exp.LTE)
-
-
-class NotFound(exp.Unary, exp.Predicate):
-    """``a NOT CONTAINS 'x'``: not the negation of ``a CONTAINS 'x'``, both are FALSE without an ``a``."""
-
-
-BOOLEANS = (
-    exp.And,
-    exp.Or,
-    exp.Not,
-    exp.EQ,
-    exp.NEQ,
-    exp.Is,
-    exp.Between,
-    exp.In,
-    exp.Boolean,
-    exp.Null,
-    NotFound,
-    *ORDERINGS,
-    *SEARCHES,
-)
-"""What RocketMQ calls a BooleanExpression, TRUE, FALSE and NULL included."""
+_LONGEST = len(str(LONG_MAX))
 
 
 class Number(NamedTuple):
@@ -56,30 +26,193 @@ class Number(NamedTuple):
         return Number(self.type, -self.value)
 
 
-def inside(node: exp.Expr) -> exp.Expr:
-    """The node without parentheses around it; they mean nothing to the broker."""
-    while isinstance(node, exp.Paren):
-        node = node.this
+class Search(Enum):
+    """The text searches; the value is the reserved word."""
+
+    CONTAINS = "CONTAINS"
+    STARTS_WITH = "STARTSWITH"
+    ENDS_WITH = "ENDSWITH"
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """``position``: the offset in the text of the operator, the literal or the name."""
+
+    position: int
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return ()
+
+
+@dataclass(slots=True, eq=False)
+class Property(Node):
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class TextLiteral(Node):
+    value: str
+
+
+@dataclass(slots=True, eq=False)
+class NumberLiteral(Node):
+    """``image`` is how the text spells the number."""
+
+    image: str
+    value: Number
+
+
+@dataclass(slots=True, eq=False)
+class Parentheses(Node):
+    """Parentheses around an operator; they mean nothing to the broker."""
+
+    operand: Node
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.operand,)
+
+
+@dataclass(slots=True, eq=False)
+class Minus(Node):
+    """A unary minus. A unary plus leaves no node."""
+
+    operand: Node
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.operand,)
+
+
+@dataclass(slots=True, eq=False)
+class BooleanNode(Node):
+    """What RocketMQ calls a BooleanExpression, TRUE, FALSE and NULL included."""
+
+
+@dataclass(slots=True, eq=False)
+class BooleanLiteral(BooleanNode):
+    value: bool
+
+
+@dataclass(slots=True, eq=False)
+class NullLiteral(BooleanNode):
+    pass
+
+
+@dataclass(slots=True, eq=False)
+class Not(BooleanNode):
+    """NOT before an operand; NOT BETWEEN, NOT IN and IS NOT NULL are ``Not`` of the positive form."""
+
+    operand: Node
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.operand,)
+
+
+@dataclass(slots=True, eq=False)
+class Binary(BooleanNode):
+    left: Node
+    right: Node
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return self.left, self.right
+
+
+@dataclass(slots=True, eq=False)
+class And(Binary):
+    pass
+
+
+@dataclass(slots=True, eq=False)
+class Or(Binary):
+    pass
+
+
+@dataclass(slots=True, eq=False)
+class Equal(Binary):
+    pass
+
+
+@dataclass(slots=True, eq=False)
+class NotEqual(Binary):
+    pass
+
+
+@dataclass(slots=True, eq=False)
+class Ordering(Binary):
+    comparison: Comparison
+
+
+@dataclass(slots=True, eq=False)
+class IsNull(BooleanNode):
+    operand: Node
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.operand,)
+
+
+@dataclass(slots=True, eq=False)
+class Between(BooleanNode):
+    operand: Node
+    low: Node
+    high: Node
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return self.operand, self.low, self.high
+
+
+@dataclass(slots=True, eq=False)
+class In(BooleanNode):
+    name: str
+    texts: tuple[str, ...]
+
+
+@dataclass(slots=True, eq=False)
+class TextSearch(BooleanNode):
+    """``negated``: the NOT form, which is no negation: both are FALSE where the operand is missing."""
+
+    search: Search
+    operand: Node
+    text: str
+    negated: bool
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.operand,)
+
+
+def inside(node: Node) -> Node:
+    """The node without the parentheses around it."""
+    while isinstance(node, Parentheses):
+        node = node.operand
     return node
 
 
-def literal_value(literal: exp.Literal) -> str | Number:
-    """The value of a literal that the grammar let through."""
-    image: str = literal.this
-    if literal.is_string:
-        return image
-    return integer(image) if is_integer(image) else Number(NumberType.DOUBLE, float(image))
+def walk(root: Node) -> Iterator[Node]:
+    """The nodes of a tree, each before its children, from left to right."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(node.children)
 
 
-def is_integer(image: str) -> bool:
-    return image.rstrip("lL").isdigit()
+def named_properties(root: Node) -> list[str]:
+    """The properties that a tree names, in the order of the text, without repetition."""
+    return list(dict.fromkeys(node.name for node in walk(root) if isinstance(node, (Property, In))))
 
 
-def integer(image: str) -> Number:
-    """ConstantExpression.createFromDecimal: an Integer if it fits one, whatever the suffix."""
-    value = int(image.rstrip("lL"))
+def number(image: str) -> Number:
+    """The value of a literal (ConstantExpression.createFromDecimal, createFloat): an Integer if it fits one,
+    whatever the suffix. Raises ValueError for an integer above the greatest Long."""
+    digits = image.rstrip("lL")
+    if not digits.isdigit():
+        return Number(NumberType.DOUBLE, float(image))
+    if len(digits) > _LONGEST or (value := int(digits)) > LONG_MAX:
+        raise ValueError("an integer must be at most 9223372036854775807")
     return Number(NumberType.INT if value <= INT_MAX else NumberType.LONG, value)
-
-
-def is_long(image: str) -> bool:
-    return len(image) < 21 and int(image.rstrip("lL")) <= LONG_MAX

@@ -7,114 +7,104 @@ complete expression: it looks at one more token and leaves the rest alone.
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
-from sqlglot import exp
-from sqlglot.tokenizer_core import Token, TokenType
-
+from filtering.predicate import Comparison
 from filtering.sql92.errors import InvalidExpression
-from filtering.sql92.syntax import checks
-from filtering.sql92.syntax.nodes import NotFound
-from filtering.sql92.syntax.tokens import string_value
+from filtering.sql92.syntax import checks, nodes, tokens
+from filtering.sql92.syntax.nodes import Node
+from filtering.sql92.syntax.tokens import END, STRING, UNKNOWN, Token, string_value, tokenize
 
-_OR, _AND, _EQUALITY, _COMPARISON, _UNARY = range(1, 6)
-_PARENTHESIS = 0
-_BINARY = {
-    TokenType.OR: (_OR, exp.Or),
-    TokenType.AND: (_AND, exp.And),
-    TokenType.EQ: (_EQUALITY, exp.EQ),
-    TokenType.NEQ: (_EQUALITY, exp.NEQ),
-    TokenType.GT: (_COMPARISON, exp.GT),
-    TokenType.GTE: (_COMPARISON, exp.GTE),
-    TokenType.LT: (_COMPARISON, exp.LT),
-    TokenType.LTE: (_COMPARISON, exp.LTE),
+_PARENTHESIS, _OR, _AND, _EQUALITY, _COMPARISON, _UNARY = range(6)
+_ORDERINGS = {
+    "<": Comparison.LESS,
+    "<=": Comparison.LESS_OR_EQUAL,
+    ">": Comparison.GREATER,
+    ">=": Comparison.GREATER_OR_EQUAL,
 }
-_COMPARISONS = {
-    TokenType.GT,
-    TokenType.GTE,
-    TokenType.LT,
-    TokenType.LTE,
-    TokenType.NOT,
-    TokenType.BETWEEN,
-    TokenType.IN,
-    TokenType.OPERATOR,
-}
-_SEARCHES = {"CONTAINS": exp.Contains, "STARTSWITH": exp.StartsWith, "ENDSWITH": exp.EndsWith}
-_END = TokenType.SENTINEL
+_BINARY = {"OR": _OR, "AND": _AND, "=": _EQUALITY, "<>": _EQUALITY, **dict.fromkeys(_ORDERINGS, _COMPARISON)}
+_SEARCHES = {search.value: search for search in nodes.Search}
+_COMPARISONS = frozenset([*_ORDERINGS, *_SEARCHES, "NOT", "BETWEEN", "IN"])
+_ATOMS = (
+    nodes.Parentheses,
+    nodes.Property,
+    nodes.TextLiteral,
+    nodes.NumberLiteral,
+    nodes.BooleanLiteral,
+    nodes.NullLiteral,
+)
+_PREFIXES = frozenset(["NOT", "-", "+", "("])
+
+
+class SyntaxTree(NamedTuple):
+    """``ignored``: the offset of the input after the first complete expression, which the broker ignores."""
+
+    root: Node
+    ignored: int | None
 
 
 class _Operator(NamedTuple):
     precedence: int
     token: Token
-    low: exp.Expr | None = None
+    low: Node | None = None
     """The lower bound of a BETWEEN that waits for its upper one."""
     negated: bool = False
 
 
-def parse(tokens: list[Token], text: str) -> exp.Expr:
-    """The syntax tree; ``meta["ignored"]`` of its root is the offset of input that the broker ignores.
-
-    Raises InvalidExpression where the broker refuses the expression.
-    """
-    return _Parser(tokens, text).parse()
+def parse(text: str) -> SyntaxTree:
+    """Raises InvalidExpression where the broker refuses the expression."""
+    return _Parser(text).parse()
 
 
 class _Parser:
-    def __init__(self, tokens: list[Token], text: str) -> None:
+    def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = [*tokens, Token(_END, "", start=len(text), end=len(text))]
+        self._tokens = tokenize(text)
         self._next = 0
-        self._operands: list[exp.Expr] = []
+        self._operands: list[Node] = []
         self._operators: list[_Operator] = []
+        self._wants_operand = True
+        self._wants_comparison = True
 
-    def parse(self) -> exp.Expr:
-        while True:
+    def parse(self) -> SyntaxTree:
+        while self._wants_operand:
             self._read_operand()
             while self._operator_follows():
                 pass
-            if self._wants_operand:
-                continue
-            token = self._tokens[self._next]
-            self._reduce(_OR)
-            if self._operators:
-                self._fail("The parenthesis here is never closed", self._operators[-1].token)
-            root = self._operands.pop()
-            checks.boolean(root, self._text)
-            if token.token_type != _END:
-                root.meta["ignored"] = token.start
-            return root
+        token = self._tokens[self._next]
+        self._reduce(_OR)
+        if self._operators:
+            raise self._error("The parenthesis here is never closed", self._operators[-1].token)
+        root = self._operands.pop()
+        checks.boolean(root, self._text)
+        return SyntaxTree(root, None if token.kind == END else token.start)
 
     def _read_operand(self) -> None:
         """Prefixes, opening parentheses, and one literal or property."""
-        while True:
-            token = self._take()
-            kind = token.token_type
-            if kind in (TokenType.NOT, TokenType.DASH):
-                self._operators.append(_Operator(_UNARY, token))
-            elif kind == TokenType.L_PAREN:
+        token = self._take()
+        while token.kind in _PREFIXES:
+            if token.kind == "(":
                 self._operators.append(_Operator(_PARENTHESIS, token))
-            elif kind != TokenType.PLUS:
-                break
+            elif token.kind != "+":
+                self._operators.append(_Operator(_UNARY, token))
+            token = self._take()
         self._operands.append(self._atom(token))
         self._unary_complete()
 
-    def _atom(self, token: Token) -> exp.Expr:
-        match token.token_type:
-            case TokenType.VAR:
-                node: exp.Expr = exp.Column(this=exp.Identifier(this=token.text, quoted=True))
-            case TokenType.STRING:
-                node = exp.Literal(this=string_value(token.text), is_string=True)
-            case TokenType.NUMBER:
-                checks.number(token, self._text)
-                node = exp.Literal(this=token.text, is_string=False)
-            case TokenType.TRUE | TokenType.FALSE:
-                node = exp.Boolean(this=token.token_type == TokenType.TRUE)
-            case TokenType.NULL:
-                node = exp.Null()
-            case _:
-                self._fail("A property, a literal or a parenthesis is expected here", token)
-        node.meta["start"] = token.start
-        return node
+    def _atom(self, token: Token) -> Node:
+        kind, text, start = token
+        match kind:
+            case tokens.NAME:
+                return nodes.Property(start, text)
+            case tokens.STRING:
+                return nodes.TextLiteral(start, string_value(text))
+            case tokens.NUMBER:
+                return nodes.NumberLiteral(start, text, checks.number(token, self._text))
+            case "TRUE" | "FALSE":
+                return nodes.BooleanLiteral(start, kind == "TRUE")
+            case "NULL":
+                return nodes.NullLiteral(start)
+        raise self._error("A property, a literal or a parenthesis is expected here", token)
 
     def _unary_complete(self) -> None:
         """Apply what binds a unary operand: its prefixes, and the comparison it ends."""
@@ -123,17 +113,17 @@ class _Parser:
         operators, operands = self._operators, self._operands
         while operators and operators[-1].precedence == _UNARY:
             token = operators.pop().token
-            if token.token_type == TokenType.NOT:
+            if token.kind == "NOT":
                 checks.boolean(operands[-1], self._text, token)
-                operands.append(self._at(exp.Not(this=operands.pop()), token))
+                operands.append(nodes.Not(token.start, operands.pop()))
             else:
-                operands.append(self._at(exp.Neg(this=operands.pop()), token))
+                operands.append(nodes.Minus(token.start, operands.pop()))
         if not operators or operators[-1].precedence != _COMPARISON:
             return
-        if operators[-1].token.token_type != TokenType.BETWEEN:
+        if operators[-1].token.kind != "BETWEEN":
             self._reduce(_COMPARISON)
         elif operators[-1].low is None:
-            self._take(TokenType.AND, "The lower bound of BETWEEN must be followed by AND")
+            self._take("AND", "The lower bound of BETWEEN must be followed by AND")
             operators.append(operators.pop()._replace(low=operands.pop()))
             self._wants_operand = True
         else:
@@ -144,42 +134,41 @@ class _Parser:
         if self._wants_operand:
             return False
         token = self._tokens[self._next]
-        kind = token.token_type
-        precedence = _BINARY[kind][0] if kind in _BINARY else _COMPARISON
-        if precedence == _COMPARISON and not self._wants_comparison and kind in _COMPARISONS:
+        kind = token.kind
+        if not self._wants_comparison and kind in _COMPARISONS:
             return False
         if kind in _BINARY:
+            precedence = _BINARY[kind]
             self._next += 1
             self._reduce(precedence)
             self._operators.append(_Operator(precedence, token))
             self._wants_operand = True
             return False
-        if kind == TokenType.R_PAREN:
+        if kind == ")":
             return self._close()
-        if kind == TokenType.IS:
+        if kind == "IS":
             self._next += 1
             self._is_null(token)
             return True
-        negated = kind == TokenType.NOT
+        negated = kind == "NOT"
         if negated:
             self._next += 1
-            kind = self._tokens[self._next].token_type
-        match kind:
-            case TokenType.BETWEEN:
-                self._operators.append(_Operator(_COMPARISON, self._take(), negated=negated))
-                self._wants_operand = True
-                return False
-            case TokenType.IN:
-                self._in_list(self._take(), negated)
-            case TokenType.OPERATOR:
-                self._search(self._take(), negated)
-            case _ if negated:
-                self._fail("NOT after an operand must be followed by BETWEEN, IN or a text search", token)
-            case TokenType.UNKNOWN:
-                self._fail("", token)
-            case _:
-                return False
-        return True
+            kind = self._tokens[self._next].kind
+        if kind == "BETWEEN":
+            self._operators.append(_Operator(_COMPARISON, self._take(), negated=negated))
+            self._wants_operand = True
+            return False
+        if kind == "IN":
+            self._in_list(self._take(), negated)
+            return True
+        if kind in _SEARCHES:
+            self._search(self._take(), negated)
+            return True
+        if negated:
+            raise self._error("NOT after an operand must be followed by BETWEEN, IN or a text search", token)
+        if kind == UNKNOWN:
+            raise self._error("", token)
+        return False
 
     def _close(self) -> bool:
         """Close a parenthesis; one that was never opened ends the expression."""
@@ -189,77 +178,81 @@ class _Parser:
         self._next += 1
         opening = self._operators.pop().token
         node = self._operands[-1]
-        if not isinstance(node, (exp.Paren, exp.Column, exp.Literal, exp.Boolean, exp.Null)):
-            self._operands[-1] = self._at(exp.Paren(this=node), opening)
+        if not isinstance(node, _ATOMS):
+            self._operands[-1] = nodes.Parentheses(opening.start, node)
         self._unary_complete()
         return True
 
     def _is_null(self, token: Token) -> None:
-        negated = self._tokens[self._next].token_type == TokenType.NOT
+        negated = self._tokens[self._next].kind == "NOT"
         self._next += negated
-        self._take(TokenType.NULL, "IS must be followed by NULL or NOT NULL")
+        self._take("NULL", "IS must be followed by NULL or NOT NULL")
         self._reduce(_EQUALITY)
         self._wants_comparison = False
-        test = self._at(exp.Is(this=self._operands.pop(), expression=exp.Null()), token)
-        self._operands.append(self._negated(test, negated, token))
+        self._push(nodes.IsNull(token.start, self._operands.pop()), negated)
 
     def _in_list(self, token: Token, negated: bool) -> None:
-        self._take(TokenType.L_PAREN, "IN must be followed by a list of strings in parentheses")
+        self._take("(", "IN must be followed by a list of strings in parentheses")
         texts = [self._string("IN takes string literals only")]
-        while self._tokens[self._next].token_type == TokenType.COMMA:
+        while self._tokens[self._next].kind == ",":
             self._next += 1
             texts.append(self._string("A string literal is expected after the comma"))
-        self._take(TokenType.R_PAREN, "The list of IN must go on with a comma or end with a parenthesis")
-        operand = self._operands.pop()
-        checks.property_(operand, self._text, token)
-        member = self._at(exp.In(this=operand, expressions=texts), token)
-        self._operands.append(self._negated(member, negated, token))
+        self._take(")", "The list of IN must go on with a comma or end with a parenthesis")
+        name = checks.property_name(self._operands.pop(), self._text, token)
+        self._push(nodes.In(token.start, name, tuple(texts)), negated)
 
     def _search(self, token: Token, negated: bool) -> None:
-        word = token.text.upper()
-        text = self._string(f"{word} takes one string literal")
-        found = self._at(_SEARCHES[word](this=self._operands.pop(), expression=text), token)
-        self._operands.append(self._at(NotFound(this=found), token) if negated else found)
+        text = self._string(f"{token.kind} takes one string literal")
+        self._push(nodes.TextSearch(token.start, _SEARCHES[token.kind], self._operands.pop(), text, negated))
 
     def _reduce(self, precedence: int) -> None:
         """Build the pending binary operations that bind at least as tightly."""
         operators, operands = self._operators, self._operands
         while operators and operators[-1].precedence >= precedence:
             token = operators.pop().token
-            right, left = operands.pop(), operands.pop()
-            kind = _BINARY[token.token_type][1]
-            checks.operands(kind, left, right, self._text, token)
-            operands.append(self._at(kind(this=left, expression=right), token))
+            right = operands.pop()
+            operands.append(self._binary(operands.pop(), token, right))
+
+    def _binary(self, left: Node, token: Token, right: Node) -> Node:
+        kind, _, start = token
+        if kind in _ORDERINGS:
+            checks.ordered(left, self._text, token)
+            checks.ordered(right, self._text, token)
+            return nodes.Ordering(start, left, right, _ORDERINGS[kind])
+        if kind in ("AND", "OR"):
+            checks.boolean(left, self._text, token)
+            checks.boolean(right, self._text, token)
+            return (nodes.And if kind == "AND" else nodes.Or)(start, left, right)
+        checks.equality(left, right, self._text, token)
+        return (nodes.Equal if kind == "=" else nodes.NotEqual)(start, left, right)
 
     def _reduce_between(self) -> None:
         _, token, low, negated = self._operators.pop()
         high, value = self._operands.pop(), self._operands.pop()
         assert low is not None
-        checks.between(value, low, high, negated, self._text, token)
-        test = self._at(exp.Between(this=value, low=low, high=high), token)
-        self._operands.append(self._negated(test, negated, token))
+        for node in (value, low, high):
+            checks.ordered(node, self._text, token)
+        if not negated:
+            checks.between(low, high, self._text, token)
+        self._push(nodes.Between(token.start, value, low, high), negated)
 
-    def _negated(self, node: exp.Expr, negated: bool, token: Token) -> exp.Expr:
-        return self._at(exp.Not(this=node), token) if negated else node
+    def _push(self, node: Node, negated: bool = False) -> None:
+        self._operands.append(nodes.Not(node.position, node) if negated else node)
 
-    def _string(self, problem: str) -> exp.Literal:
-        return exp.Literal(this=string_value(self._take(TokenType.STRING, problem).text), is_string=True)
+    def _string(self, problem: str) -> str:
+        return string_value(self._take(STRING, problem).text)
 
-    def _at(self, node: exp.Expr, token: Token) -> exp.Expr:
-        node.meta["start"] = token.start
-        return node
-
-    def _take(self, kind: TokenType | None = None, problem: str = "") -> Token:
+    def _take(self, kind: str | None = None, problem: str = "") -> Token:
         token = self._tokens[self._next]
-        if kind is not None and token.token_type != kind:
-            self._fail(problem, token)
-        if token.token_type != _END:
+        if kind is not None and token.kind != kind:
+            raise self._error(problem, token)
+        if token.kind != END:
             self._next += 1
         return token
 
-    def _fail(self, problem: str, token: Token) -> NoReturn:
-        if token.token_type == TokenType.UNKNOWN:
-            problem = checks.unknown(self._text, token.start)
-        elif token.token_type == _END:
+    def _error(self, problem: str, token: Token) -> InvalidExpression:
+        if token.kind == UNKNOWN:
+            problem = checks.unknown(token.text)
+        elif token.kind == END:
             problem += ", but the expression ends"
-        raise InvalidExpression(problem + ".", self._text, token.start)
+        return InvalidExpression(problem + ".", self._text, token.start)

@@ -3,89 +3,79 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-from sqlglot.tokenizer_core import Token, TokenType
+NAME, NUMBER, STRING, UNKNOWN, END = "name", "number", "string", "unknown", "end"
 
 # The first alternative that matches is also the longest, as JavaCC demands.
 _TOKEN = re.compile(
     r"""
-      (?P<blank>[ \t\n\r\f]+)
-    | (?P<name>[A-Za-z_$][A-Za-z0-9_$]*)
+    [ \t\n\r\f]*
+    (?:
+      (?P<name>[A-Za-z_$][A-Za-z0-9_$]*)
     | (?P<number>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)? | \.[0-9]+(?:[eE][+-]?[0-9]+)? | [0-9]+[eE][+-]?[0-9]+
                | 0 | [1-9][0-9]*[lL]?)
     | (?P<string>'[^']*(?:''[^']*)*')
     | (?P<comment>--|/\*[^*]*\*(?:\*|[^*/][^*]*\*)*/)
     | (?P<operator><>|>=|<=|[=<>(),+-])
+    | (?P<end>\Z)
+    | (?P<unknown>.)
+    )
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.DOTALL,
 )
-_OPERATORS = {
-    "=": TokenType.EQ,
-    "<>": TokenType.NEQ,
-    ">": TokenType.GT,
-    ">=": TokenType.GTE,
-    "<": TokenType.LT,
-    "<=": TokenType.LTE,
-    "(": TokenType.L_PAREN,
-    ")": TokenType.R_PAREN,
-    ",": TokenType.COMMA,
-    "+": TokenType.PLUS,
-    "-": TokenType.DASH,
-}
-_RESERVED = {
-    "NOT": TokenType.NOT,
-    "AND": TokenType.AND,
-    "OR": TokenType.OR,
-    "BETWEEN": TokenType.BETWEEN,
-    "IN": TokenType.IN,
-    "TRUE": TokenType.TRUE,
-    "FALSE": TokenType.FALSE,
-    "NULL": TokenType.NULL,
-    "IS": TokenType.IS,
-    "CONTAINS": TokenType.OPERATOR,
-    "STARTSWITH": TokenType.OPERATOR,
-    "ENDSWITH": TokenType.OPERATOR,
-}
+_RESERVED = frozenset(
+    ["NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS", "CONTAINS", "STARTSWITH", "ENDSWITH"]
+)
+
+
+class Token(NamedTuple):
+    """``kind`` is NAME, NUMBER, STRING, UNKNOWN or END; of operators and reserved words their own text in capitals.
+
+    ``start`` is the offset of the first character.
+    """
+
+    kind: str
+    text: str
+    start: int
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of ``text``; ``start`` and ``end`` are offsets of the first character and behind the last.
+    """The tokens of ``text``; the last is END, or UNKNOWN where a character starts no token.
 
-    What is no token ends the list as one UNKNOWN: the broker fails only if its parser gets there.
+    The broker fails at an UNKNOWN token only if its parser gets there.
     """
     tokens: list[Token] = []
     last_line_end = max(text.rfind("\n"), text.rfind("\r"))
     position = 0
-    while position < len(text):
+    while True:
         match = _TOKEN.match(text, position)
-        if match is None:
-            tokens.append(_token(TokenType.UNKNOWN, text[position], position))
-            break
-        image, kind = match[0], match.lastgroup
-        if image == "--":
-            if position < last_line_end:
-                position = _line_end(text, position)
-                continue
-            image = "-"
-            kind = "operator"
-        if kind == "name":
-            tokens.append(_token(_RESERVED.get(image.upper(), TokenType.VAR), image, position))
+        assert match is not None
+        kind = match.lastgroup
+        assert kind is not None
+        image = match[kind]
+        position = match.end()
+        start = position - len(image)
+        if kind == NAME:
+            word = image.upper()
+            tokens.append(Token(word if word in _RESERVED else NAME, image, start))
         elif kind == "operator":
-            tokens.append(_token(_OPERATORS[image], image, position))
-        elif kind == "number":
-            tokens.append(_token(TokenType.NUMBER, image, position))
-        elif kind == "string":
-            tokens.append(_token(TokenType.STRING, image, position))
-        position += len(image)
-    return tokens
+            tokens.append(Token(image, image, start))
+        elif kind != "comment":
+            tokens.append(Token(kind, image, start))
+            if kind in (END, UNKNOWN):
+                return tokens
+        elif image == "--":
+            if start < last_line_end:
+                position = _line_end(text, start)
+            else:
+                tokens.append(Token("-", "-", start))
+                position = start + 1
 
 
 def string_value(image: str) -> str:
+    """The text that a string literal stands for."""
     return image[1:-1].replace("''", "'")
-
-
-def _token(kind: TokenType, image: str, position: int) -> Token:
-    return Token(kind, image, start=position, end=position + len(image))
 
 
 def _line_end(text: str, position: int) -> int:

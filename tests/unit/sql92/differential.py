@@ -15,7 +15,7 @@ import sys
 from collections import Counter
 from typing import Any
 
-from filtering.holds import holds
+from filtering.predicate_value import holds
 from filtering.sql92 import EvaluationError, InvalidExpression, compile
 from tests.unit.sql92.generator import Generator
 

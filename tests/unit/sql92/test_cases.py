@@ -1,6 +1,6 @@
 """Every known answer of the broker."""
 
-from filtering.holds import holds
+from filtering.predicate_value import holds
 from filtering.sql92 import EvaluationError, InvalidExpression
 from tests.unit.sql92.cases import compiled, expressions
 

@@ -3,7 +3,6 @@
 import pickle
 
 import pytest
-import sqlglot
 
 from filtering.sql92 import InvalidExpression, compile
 
@@ -90,14 +89,6 @@ def test_the_error_points_at_the_place():
     ]
     copy = pickle.loads(pickle.dumps(refused.value))
     assert (copy.position, str(copy)) == (17, str(refused.value))
-
-
-def test_sqlglot_reads_the_dialect():
-    tree = sqlglot.parse_one("NOT a = 5 rest", read="rocketmq")
-    assert isinstance(tree, sqlglot.exp.EQ)
-    assert isinstance(tree.this, sqlglot.exp.Not)
-    with pytest.raises(sqlglot.ParseError):
-        sqlglot.parse_one("a = 5 #", read="rocketmq")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from filtering.holds import holds
+from filtering.predicate_value import holds
 from filtering.sql92 import CompiledExpression, EvaluationError, InvalidExpression
 from tests.depth import examples
 from tests.unit.sql92.generator import Generator

@@ -1,0 +1,26 @@
+"""Recursion over syntax trees that no depth of nesting brings to Python's limit."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, TypeAlias, TypeVar
+
+_Result = TypeVar("_Result")
+
+Steps: TypeAlias = Generator[Any, Any, _Result]
+"""A recursive computation: it yields the computations that it calls, gets their results, and returns its own."""
+
+
+def run(steps: Steps[_Result]) -> _Result:
+    """The result of ``steps``."""
+    stack: list[Steps[Any]] = [steps]
+    result: Any = None
+    while stack:
+        try:
+            stack.append(stack[-1].send(result))
+            result = None
+        except StopIteration as returned:
+            stack.pop()
+            result = returned.value
+    value: _Result = result
+    return value

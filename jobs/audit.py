@@ -1,0 +1,74 @@
+"""audit: are the tables right? Queries for bad rows, those of conf/audits.yaml, counted over the new nights."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from jobs.cli import application, options
+from jobs.cli.application import Parser, input_file
+from jobs.cli.exit_code import CheckFailed
+
+AUDITS = Path(__file__).resolve().parent.parent / "conf" / "audits.yaml"
+EXAMPLES = (
+    "--warehouse /data/mqsieve",
+    "--warehouse /data/mqsieve --json > known.jsonl",
+    "--warehouse /data/mqsieve --baseline known.jsonl --fail-on warn --junit audits.xml",
+)
+
+
+def parser() -> Parser:
+    parser = Parser("audit", __doc__, EXAMPLES)
+    options.add_warehouse(parser)
+    parser.add_argument(
+        "--fail-on", choices=("error", "warn"), default="error", help="what exits 3; default: %(default)s"
+    )
+    parser.add_argument(
+        "--baseline", type=input_file, metavar="FILE",
+        help="known failures, as --json writes them: they do not exit 3 unless there are more bad rows",
+    )  # fmt: skip
+    parser.add_argument(
+        "--all", action="store_true", help="audit all nights; default: those since the last audit that passed"
+    )
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write the results as JUnit XML, too")
+    parser.add_argument("--show-values", action="store_true", help="show values of messages in samples of bad rows")
+    parser.add_argument("--json", action="store_true", help="write the results as JSON lines, one an audit")
+    return parser
+
+
+def main(arguments: list[str]) -> None:
+    chosen = parser().parse_args(arguments)
+    from jobs.cli import audit_formats as formats
+    from schemas.audits.audit import Severity, parse_audits
+    from schemas.audits.auditor import run_audits, store
+    from schemas.audits.scope import scope_of
+    from schemas.errors import UsageError
+    from schemas.ledger_check import open_warehouse
+
+    listed = parse_audits(AUDITS.read_text("utf-8"), str(AUDITS))
+    known = formats.read_baseline(chosen.baseline) if chosen.baseline is not None else {}
+    warehouse = options.warehouse_of(chosen.warehouse)
+    entries = open_warehouse(warehouse)
+    if not entries:
+        raise UsageError(f"{warehouse.location} has no table yet: run ./spark-submit.sh nightly --warehouse … first")
+    report = run_audits(scope_of(warehouse, entries, chosen.all), listed, known, options.session_of())
+    failures = report.failures(Severity(chosen.fail_on))
+    try:
+        store(report, passed=not failures)
+    except OSError as error:
+        print(f"mqsieve: the results were not stored in quality_results: {error}", file=sys.stderr)
+    if chosen.junit is not None:
+        formats.write_junit(chosen.junit, report, chosen.show_values)
+    if (summary := os.environ.get("GITHUB_STEP_SUMMARY")) is not None:
+        formats.add_summary(Path(summary), report, chosen.show_values)
+    if chosen.json:
+        formats.print_json(report, chosen.show_values)
+    else:
+        formats.print_report(report, chosen.show_values)
+    if failures:
+        raise CheckFailed(f"audits failed: {', '.join(failure.audit.name for failure in failures)}")
+
+
+if __name__ == "__main__":
+    application.run(main)

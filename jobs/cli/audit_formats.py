@@ -1,0 +1,157 @@
+"""Results of audits for people, for programs, for JUnit and for GitHub."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+from jobs.cli.json_lines import output_file
+from jobs.cli.text import count, print_table, printable
+from schemas.audits.audit import Severity
+from schemas.audits.auditor import AuditReport, AuditResult
+from schemas.audits.samples import shown_rows
+from schemas.errors import UsageError
+
+LONGEST_SUMMARY = 65_000
+"""Characters. GitHub refuses a comment of more than 65,536, and a step's summaries of more than 1 MiB."""
+_NOT_IN_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_MARKS = {Severity.OK: "✅", Severity.WARN: "⚠️", Severity.ERROR: "❌"}
+
+
+def read_baseline(file: Path) -> dict[str, int]:
+    """By audit, the bad rows that are known: of a file as :func:`print_json` writes it. Raises UsageError."""
+    known = {}
+    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            if row["severity"] != Severity.OK.value:
+                known[str(row["audit"])] = int(row["bad_rows"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise UsageError(f"{file}, line {number}: no result of an audit; audit --json writes such lines") from None
+    return known
+
+
+def print_json(report: AuditReport, show_values: bool) -> None:
+    """A line for each audit."""
+    for result in report.results:
+        row = {
+            "audit": result.audit.name,
+            "severity": result.severity.value,
+            "bad_rows": result.bad_rows,
+            "rows": result.rows,
+            "cause": result.cause,
+            "known": result.known,
+            "about": result.audit.about,
+            "sample": shown_rows(result.sample, show_values),
+            "query": result.query,
+        }
+        print(json.dumps(row, ensure_ascii=False))
+
+
+def print_report(report: AuditReport, show_values: bool) -> None:
+    """A table of all audits, and for each failure its query and some bad rows."""
+    print(f"nights {report.scope.first_run} to {report.scope.last_run}\n")
+    rows = [
+        [result.audit.name, _verdict(result), count(result.bad_rows), count(result.rows), result.audit.about]
+        for result in folded(report.results)
+    ]
+    print_table(["audit", "result", "bad rows", "rows", "what holds"], rows, left=2, last_is_text=True)
+    for result in folded(report.results):
+        if result.severity is Severity.OK or result.cause is not None:
+            continue
+        print(f"\n{_verdict(result)}: {result.audit.name}: {count(result.bad_rows)} of {count(result.rows)} rows")
+        print(f"  {printable(result.query)}")
+        for row in shown_rows(result.sample, show_values):
+            print(f"    {printable(json.dumps(row, ensure_ascii=False))}")
+
+
+def folded(results: Sequence[AuditResult]) -> list[AuditResult]:
+    """The results, each consequence behind its cause."""
+    of_cause = {
+        result.audit.name: [other for other in results if other.cause == result.audit.name] for result in results
+    }
+    ordered: list[AuditResult] = []
+
+    def add(result: AuditResult) -> None:
+        ordered.append(result)
+        for consequence in of_cause[result.audit.name]:
+            add(consequence)
+
+    for result in results:
+        if result.cause is None:
+            add(result)
+    return ordered
+
+
+def write_junit(file: Path, report: AuditReport, show_values: bool) -> None:
+    """A test suite with a test case for each audit. Warnings, consequences and known failures count as skipped."""
+    failed = {result.audit.name for result in report.failures(Severity.ERROR)}
+    skipped = [
+        result for result in report.results if result.severity is not Severity.OK and result.audit.name not in failed
+    ]
+    suite = ElementTree.Element(
+        "testsuite", name="mqsieve audit", tests=str(len(report.results)), failures=str(len(failed)), errors="0",
+        skipped=str(len(skipped)),
+    )  # fmt: skip
+    for result in report.results:
+        case = ElementTree.SubElement(suite, "testcase", classname="mqsieve.audit", name=result.audit.name)
+        if result.severity is Severity.OK:
+            continue
+        message = f"{_verdict(result)}: {result.bad_rows} of {result.rows} rows; {result.audit.about}"
+        kind = "failure" if result.audit.name in failed else "skipped"
+        detail = ElementTree.SubElement(case, kind, message=_xml_text(message))
+        detail.text = _xml_text(_detail(result, show_values))
+    with output_file(file) as output:
+        ElementTree.ElementTree(suite).write(output, encoding="utf-8", xml_declaration=True)
+
+
+def add_summary(file: Path, report: AuditReport, show_values: bool) -> None:
+    """Adds the results to a Markdown file, such as the summary of a step of GitHub Actions."""
+    scope = report.scope
+    lines = [
+        f"### mqsieve audit: nights {scope.first_run} to {scope.last_run}",
+        "",
+        "| audit | result | bad rows | rows |",
+        "|---|---|---:|---:|",
+    ]
+    for result in folded(report.results):
+        mark = _MARKS[result.severity]
+        lines.append(f"| {result.audit.name} | {mark} {_verdict(result)} | {result.bad_rows:,} | {result.rows:,} |")
+    text = "\n".join(lines) + "\n"
+    for result in folded(report.results):
+        if result.severity is Severity.OK or result.cause is not None:
+            continue
+        detail = "\n".join(f"    {line}" for line in printable_lines(_detail(result, show_values)))
+        part = f"\n{result.audit.name}: {result.audit.about}\n\n{detail}\n"
+        if len(text) + len(part) > LONGEST_SUMMARY:
+            text += "\nThe others are in the log of the step.\n"
+            break
+        text += part
+    with file.open("a", encoding="utf-8") as output:
+        output.write(text[:LONGEST_SUMMARY])
+
+
+def printable_lines(text: str) -> list[str]:
+    return [printable(line) for line in text.split("\n")]
+
+
+def _detail(result: AuditResult, show_values: bool) -> str:
+    """The query, and some bad rows."""
+    rows = [json.dumps(row, ensure_ascii=False) for row in shown_rows(result.sample, show_values)]
+    return "\n".join([result.query, *rows])
+
+
+def _verdict(result: AuditResult) -> str:
+    if result.cause is not None:
+        return f"follows from {result.cause}"
+    return f"{result.severity.value} (known)" if result.known else result.severity.value
+
+
+def _xml_text(text: str) -> str:
+    """Without the characters that XML has no way to write."""
+    return _NOT_IN_XML.sub("\ufffd", text)

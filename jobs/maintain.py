@@ -1,0 +1,60 @@
+"""maintain: deletes old files and, if told to, old messages or bodies; makes damaged tables again."""
+
+from __future__ import annotations
+
+import argparse
+
+from jobs.cli import application, options
+from jobs.cli.application import Parser
+from jobs.cli.text import printable
+
+EXAMPLES = (
+    "--warehouse /data/mqsieve",
+    "--warehouse /data/mqsieve --keep-days 90 --keep-bodies 7",
+    "--warehouse /data/mqsieve --rebuild",
+)
+
+
+def parser() -> Parser:
+    parser = Parser("maintain", __doc__, EXAMPLES)
+    options.add_answer(parser)
+    parser.add_argument(
+        "--keep-days", type=_days, metavar="N",
+        help="remove messages, entries and deliveries of nights that ended more than N days before the last one; "
+        "what the broker still has in its log stays",
+    )  # fmt: skip
+    parser.add_argument(
+        "--keep-bodies", type=_days, metavar="N",
+        help="remove the bodies of messages of nights that ended more than N days before the last one",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rebuild", action="store_true", help="make damaged or missing tables again that follow from the others"
+    )
+    return parser
+
+
+def _days(text: str) -> int:
+    if not text.isdecimal() or int(text) > 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of days")
+    return int(text)
+
+
+def main(arguments: list[str]) -> None:
+    chosen = parser().parse_args(arguments)
+    from schemas.errors import UsageError
+
+    if chosen.rebuild and (chosen.keep_days, chosen.keep_bodies) != (None, None):
+        raise UsageError("--rebuild goes alone: run maintain again with --keep-days and --keep-bodies")
+    from jobs.night.run import Run
+    from jobs.upkeep.work import maintain, mend
+
+    warehouse = options.warehouse_of(chosen.warehouse)
+    with warehouse.writing():
+        run = Run(warehouse, "maintain", options.session_of())
+        lines = mend(run) if chosen.rebuild else maintain(run, chosen.broker, chosen.keep_days, chosen.keep_bodies)
+    for line in lines:
+        print(printable(line))
+
+
+if __name__ == "__main__":
+    application.run(main)

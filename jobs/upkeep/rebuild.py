@@ -1,0 +1,90 @@
+"""Damaged or missing tables that follow from others, made again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from filtering.subscriptions.history import subscription_history
+from jobs.night.broker import Broker
+from jobs.night.changes import Changes
+from jobs.night.redo import past_nights
+from jobs.night.run import Run
+from jobs.night.state import BrokerState, read_events
+from schemas.delta.table import Table
+from schemas.delta.warehouse import Warehouse
+from schemas.errors import UsageError
+from schemas.ledger_check import START_AGAIN, damaged, damages, read_nights, undo_unfinished_run
+from schemas.run_ledger import MESSAGES_FROM, LedgerEntry
+from schemas.subscriptions import SUBSCRIPTIONS, table_row
+from schemas.tables import DERIVED_TABLES, REBUILT_TABLES, TABLES
+
+CUT = "the log differs from offset"
+NEW_EPOCH = "a new epoch of "
+"""How remarks of nights begin that replaced rows of earlier ones."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """``tables`` by name, and what is wrong with each."""
+
+    entries: Sequence[LedgerEntry]
+    tables: dict[str, str]
+
+    def last(self, broker_name: str) -> LedgerEntry:
+        """The last entry of a broker."""
+        return [entry for entry in self.entries if entry.broker_name == broker_name][-1]
+
+
+def find_damage(warehouse: Warehouse) -> Damage:
+    """The damaged tables of a warehouse. Raises UsageError where one of them cannot be made again."""
+    entries = read_nights(warehouse)
+    found = list(damages(warehouse, entries))
+    for table, damage in found:
+        if table not in REBUILT_TABLES:
+            raise damaged(warehouse, table, damage, entries)
+    return Damage(entries, {table.name: damage for table, damage in found})
+
+
+def rebuild(run: Run, damage: Damage, name: str) -> None:
+    """Makes all derived tables again, as the run ``name``: every night of every broker runs again as of its own end.
+
+    Raises UsageError where the nights cannot be repeated from the tables alone.
+    """
+    for entry in damage.entries:
+        _check_repeatable(entry, int(damage.last(entry.broker_name).inputs.get(MESSAGES_FROM, "0")))
+    broken = [table for table in TABLES if table.name in damage.tables]
+    undo_unfinished_run(run.warehouse, damage.entries, name, [table for table in TABLES if table not in broken])
+    for table in broken:
+        run.warehouse.log(table).drop()
+    for broker_name in dict.fromkeys(entry.broker_name for entry in damage.entries):
+        of_broker = [entry for entry in damage.entries if entry.broker_name == broker_name]
+        _rebuild_broker(run, of_broker, broken, Changes(run.warehouse, broker_name, name))
+
+
+def _check_repeatable(entry: LedgerEntry, messages_from: int) -> None:
+    reasons = {
+        "replaced rows of earlier nights (a cut log or a new epoch)": any(
+            remark.startswith((CUT, NEW_EPOCH)) for remark in entry.remarks
+        ),
+        "had filter hooks": bool(entry.inputs.get("hooks")),
+        "read messages that were removed since": (entry.log_start or 0) < messages_from,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise UsageError(f"the night {entry.run} {reason} and cannot be repeated from the tables: {START_AGAIN}")
+
+
+def _rebuild_broker(run: Run, entries: Sequence[LedgerEntry], broken: Sequence[Table], changes: Changes) -> None:
+    events = read_events(run.warehouse, entries[0].broker_name)
+    nights = list(past_nights(entries, range(len(entries)), changes))
+    for table in DERIVED_TABLES:
+        changes.replace_rows(table, [])
+    state = BrokerState((), events=events)
+    for night in nights:
+        state = run.redo_night(Broker(night.entry.broker, ""), night, state, events, changes)
+    if SUBSCRIPTIONS in broken:
+        history = subscription_history(events, entries[-1].broker, run.expressions)
+        changes.replace_rows(SUBSCRIPTIONS, [SUBSCRIPTIONS.rows_batch([table_row(row) for row in history])])
+    changes.create_missing(table for table in broken if table.name in entries[-1].tables)
+    changes.commit()

@@ -1,0 +1,72 @@
+"""What the job maintain does, and the lines that it prints."""
+
+from __future__ import annotations
+
+from jobs.night.changes import Changes
+from jobs.night.run import Run
+from jobs.upkeep.ledger import record
+from jobs.upkeep.old_files import clean
+from jobs.upkeep.rebuild import find_damage, rebuild
+from jobs.upkeep.retention import remove_bodies, remove_nights
+from schemas.errors import UsageError
+from schemas.ledger_check import open_warehouse
+from schemas.run_ledger import REBUILT
+
+
+def maintain(run: Run, broker_name: str | None, keep_days: int | None, keep_bodies: int | None) -> list[str]:
+    """Removes old rows of one broker, or of all, and then old files of all tables. Raises UsageError."""
+    run.open()
+    brokers = dict.fromkeys(entry.broker_name for entry in run.entries)
+    if not brokers:
+        raise UsageError(
+            f"{run.warehouse.location} has no table yet: run ./spark-submit.sh nightly --warehouse … first"
+        )
+    if broker_name is not None and broker_name not in brokers:
+        raise UsageError(f"the warehouse has no broker {broker_name}; it holds {', '.join(brokers)}")
+    name = run.next_run()
+    inputs: dict[str, str] = {}
+    lines: list[str] = []
+    for each in [broker_name] if broker_name is not None else brokers:
+        known, told = _remove(run, each, keep_days, keep_bodies, name)
+        inputs |= {f"{each}/{key}": value for key, value in known.items()}
+        lines += told
+    done = clean(run.warehouse)
+    record(run.warehouse, name, inputs)
+    return [*lines, f"{done.files:,} old files deleted, of {done.tables} tables"]
+
+
+def _remove(
+    run: Run, broker_name: str, keep_days: int | None, keep_bodies: int | None, name: str
+) -> tuple[dict[str, str], list[str]]:
+    """Removes old rows of a broker. Returns what the ledger must know, and what to tell."""
+    entries = [entry for entry in run.entries if entry.broker_name == broker_name]
+    changes = Changes(run.warehouse, broker_name, name)
+    known: dict[str, str] = {}
+    lines = []
+    if keep_days is not None:
+        removed, of_nights = remove_nights(entries, keep_days, changes)
+        known |= of_nights
+        lines.append(f"{broker_name}: {removed.rows:,} rows of nights older than {keep_days} days removed")
+        if removed.kept_for_broker:
+            lines.append(
+                f"{broker_name}: {removed.kept_for_broker:,} older nights stay: the broker still has their messages"
+            )
+    if keep_bodies is not None:
+        removed, of_bodies = remove_bodies(entries, keep_bodies, changes)
+        known |= of_bodies
+        lines.append(f"{broker_name}: {removed.bodies:,} bodies of nights older than {keep_bodies} days removed")
+    changes.commit()
+    return known, lines
+
+
+def mend(run: Run) -> list[str]:
+    """Makes damaged tables again. Raises UsageError where that cannot be done."""
+    damage = find_damage(run.warehouse)
+    if not damage.tables:
+        return ["no table is damaged: nothing was changed"]
+    run.entries = list(damage.entries)
+    name = run.next_run()
+    rebuild(run, damage, name)
+    record(run.warehouse, name, {REBUILT: ", ".join(damage.tables)})
+    open_warehouse(run.warehouse)
+    return [f"{what}; made again" for what in damage.tables.values()]

@@ -1,0 +1,28 @@
+"""Arrow record batches put together: Spark cuts rows into batches of its own size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+ROWS = 1 << 16
+BYTES = 64 << 20
+
+
+def gathered(batches: Iterable[pa.RecordBatch], rows: int = ROWS, size: int = BYTES) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of at least ``rows`` rows or ``size`` bytes, but for the last one; none is empty."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(each.num_rows for each in waiting) >= rows or sum(each.nbytes for each in waiting) >= size:
+            yield from _together(waiting)
+            waiting = []
+    if waiting:
+        yield from _together(waiting)
+
+
+def _together(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in pa.Table.from_batches(batches).combine_chunks().to_batches():
+        if batch.num_rows:
+            yield batch

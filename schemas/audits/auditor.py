@@ -1,0 +1,155 @@
+"""Audits counted, relation by relation."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from schemas.audits.audit import Audit, AuditList, Severity
+from schemas.audits.relations import Relations, open_relations, reason
+from schemas.audits.samples import shown_rows
+from schemas.audits.scope import Scope
+from schemas.delta.data_files import DataFileWriter
+from schemas.errors import UsageError
+from schemas.quality_results import QUALITY_RESULTS
+from schemas.spark_tasks import Session
+
+SAMPLED = 5
+"""Bad rows that a report shows of an audit."""
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What an audit found. ``sample``: some bad rows. ``cause``: the failed audit that this failure follows from.
+
+    ``query`` gives the bad rows; it is complete, with all the relations that it reads.
+    """
+
+    audit: Audit
+    severity: Severity
+    bad_rows: int
+    rows: int
+    query: str
+    sample: tuple[Mapping[str, object], ...] = ()
+    cause: str | None = None
+    known: bool = False
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """``results`` in the order of the list. ``audited_at`` in ms."""
+
+    scope: Scope
+    audited_at: int
+    results: Sequence[AuditResult]
+
+    def failures(self, at_least: Severity) -> list[AuditResult]:
+        """Results that neither follow from another nor are known."""
+        counting = {Severity.ERROR} if at_least is Severity.ERROR else {Severity.WARN, Severity.ERROR}
+        return [
+            result
+            for result in self.results
+            if result.severity in counting and result.cause is None and not result.known
+        ]
+
+
+def run_audits(scope: Scope, listed: AuditList, known: Mapping[str, int], session: Session) -> AuditReport:
+    """``known``: by audit, the bad rows that a baseline has. Raises UsageError where an audit is no SQL."""
+    audited_at = int(time.time() * 1000)
+    with open_relations(scope, listed.relations, session) as relations:
+        counts = _count(listed.audits, relations)
+        results = []
+        for audit in listed.audits:
+            bad_rows, rows = counts[audit.name]
+            severity = audit.severity(bad_rows, rows)
+            query = relations.complete(audit.query)
+            failed = severity is not Severity.OK
+            sample = relations.rows(f"{audit.query} LIMIT {SAMPLED}").to_pylist() if failed else ()
+            is_known = failed and bad_rows <= known.get(audit.name, -1)
+            results.append(AuditResult(audit, severity, bad_rows, rows, query, tuple(sample), None, is_known))
+    return AuditReport(scope, audited_at, _with_causes(results))
+
+
+def _count(audits: Sequence[Audit], relations: Relations) -> dict[str, tuple[int, int]]:
+    """By audit, the bad rows and all rows. Audits of one relation are counted in one pass."""
+    by_relation: defaultdict[str, list[Audit]] = defaultdict(list)
+    for audit in audits:
+        by_relation[audit.relation].append(audit)
+    found = {}
+    for relation, of_relation in by_relation.items():
+        try:
+            counts = _count_together(relation, of_relation, relations)
+        except Exception:  # The engine raises no type of its own.
+            counts = _count_one_by_one(relation, of_relation, relations)
+        for audit in of_relation:
+            found[audit.name] = counts[audit.name], counts["rows"]
+    return found
+
+
+def _count_together(relation: str, audits: Sequence[Audit], relations: Relations) -> dict[str, int]:
+    counted = ", ".join(f'count(*) FILTER (WHERE {audit.condition}) AS "{audit.name}"' for audit in audits)
+    return dict(relations.rows(f'SELECT count(*) AS "rows", {counted} FROM {relation}').to_pylist()[0])
+
+
+def _count_one_by_one(relation: str, audits: Sequence[Audit], relations: Relations) -> dict[str, int]:
+    """The same in a pass each, so that it is known which audit cannot be counted."""
+    counts: dict[str, int] = {}
+    for audit in audits:
+        try:
+            counts |= _count_together(relation, [audit], relations)
+        except Exception as error:
+            raise UsageError(f"audit {audit.name}: {reason(error)}") from None
+    return counts
+
+
+def _with_causes(results: Sequence[AuditResult]) -> list[AuditResult]:
+    """A failure names the first of its possible causes that failed itself, at least as badly."""
+    failed = {result.audit.name: result for result in results if result.severity is not Severity.OK}
+    folded = []
+    for result in results:
+        causes = [
+            cause
+            for cause in result.audit.caused_by
+            if cause in failed and (failed[cause].severity is Severity.ERROR or result.severity is Severity.WARN)
+        ]
+        is_folded = result.severity is not Severity.OK and bool(causes)
+        folded.append(replace(result, cause=causes[0]) if is_folded else result)
+    return folded
+
+
+def store(report: AuditReport, passed: bool) -> None:
+    """Adds the results to quality_results, without values of messages."""
+    scope = report.scope
+    log = scope.warehouse.log(QUALITY_RESULTS)
+    log.storage.make()
+    if not log.exists:
+        log.create()
+    rows = [
+        {
+            "run": scope.last_run,
+            "first_run": scope.first_run,
+            "audited_at": report.audited_at,
+            "audit": result.audit.name,
+            "severity": result.severity.value,
+            "bad_rows": result.bad_rows,
+            "rows": result.rows,
+            "cause": result.cause,
+            "known": result.known,
+            "sample": "\n".join(json.dumps(row, ensure_ascii=False) for row in shown_rows(result.sample, False))
+            or None,
+            "query": result.audit.query,
+            "passed": passed,
+            "versions": list(scope.versions.items()),
+        }
+        for result in report.results
+    ]
+    writer = DataFileWriter(QUALITY_RESULTS, log.storage)
+    writer.write([QUALITY_RESULTS.rows_batch(rows)])
+    log.commit(writer.close(), (), None, scope.last_run)
+
+
+def _json_lines(rows: Sequence[Mapping[str, object]]) -> str | None:
+    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows) or None

@@ -1,0 +1,125 @@
+"""Are the rows of nights that were audited before still the same?
+
+Only files that left a table since then can have taken rows along: their rows are compared with those of the files
+that came. A table that nights only added to costs nothing.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+from numpy.typing import NDArray
+
+from schemas.audits.scope import Scope
+from schemas.delta.delta_log import StoredFile
+from schemas.delta.table import Table
+from schemas.delta.table_rows import within
+from schemas.tables import APPENDED_TABLES
+
+CHANGED_NIGHTS = pa.schema(
+    [
+        ("table_name", pa.string()),
+        ("broker_name", pa.string()),
+        ("run", pa.string()),
+        ("rows_before", pa.int64()),
+        ("rows_now", pa.int64()),
+        ("reason", pa.string()),
+    ]
+)
+NOT_COMPARED = frozenset({"body", "body_crc"})
+"""Bodies may be dropped; the checksum of one is in its column only when the body is not."""
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+AFTER = "\0"
+"""Makes a text the least one that is greater."""
+Totals = dict[tuple[str | None, str], tuple[int, int]]
+"""By broker and run: the number of rows, and the sum of their hashes."""
+
+
+def changed_nights(scope: Scope) -> pa.Table:
+    """Rows of CHANGED_NIGHTS: the nights of which a table has other rows than at the last audit that passed."""
+    rows: list[dict[str, object]] = []
+    for table in APPENDED_TABLES:
+        if scope.last_audit is None or table.name not in scope.last_audit.versions:
+            continue
+        try:
+            before, now = _before_and_now(scope, table, scope.last_audit.run, scope.last_audit.versions[table.name])
+        except (DeltaError, OSError) as error:
+            reason = f"cannot be compared: {str(error).splitlines()[0]}"
+            rows.append({"table_name": table.name, "run": scope.last_audit.run, "reason": reason})
+            continue
+        for broker_name, run in sorted(before.keys() | now.keys(), key=str):
+            old, new = (totals.get((broker_name, run), (0, 0)) for totals in (before, now))
+            if old != new:
+                reason = "other values" if old[0] == new[0] else "other rows"
+                rows.append(
+                    {
+                        "table_name": table.name,
+                        "broker_name": broker_name,
+                        "run": run,
+                        "rows_before": old[0],
+                        "rows_now": new[0],
+                        "reason": reason,
+                    }
+                )
+    return pa.Table.from_pylist(rows, CHANGED_NIGHTS)
+
+
+def _before_and_now(scope: Scope, table: Table, last_run: str, version: int) -> tuple[Totals, Totals]:
+    log = scope.warehouse.log(table)
+    if version >= log.version:
+        return {}, {}
+    before, now = log.files_at(version), log.files
+    kept = {file.path for file in before} & {file.path for file in now}
+    removed = [file for file in before if file.path not in kept]
+    added = [file for file in now if file.path not in kept and file.least.get("run", "") <= last_run]
+    if not removed and not added:
+        return {}, {}
+    return _totals(scope, table, removed, last_run), _totals(scope, table, added, last_run)
+
+
+def _totals(scope: Scope, table: Table, files: Sequence[StoredFile], last_run: str) -> Totals:
+    totals: defaultdict[tuple[str | None, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
+    names = [name for name in table.file_schema.names if name not in NOT_COMPARED]
+    for file in files:
+        rows = scope.warehouse.rows(table, names, [within("run", below=last_run + AFTER)], [file])
+        for run, hashes in _by_run(rows):
+            count, total = totals[file.broker_name, run]
+            totals[file.broker_name, run] = count + len(hashes), (total + int(hashes.sum())) & (2**64 - 1)
+    return dict(totals)
+
+
+def _by_run(rows: pa.Table) -> Iterator[tuple[str, NDArray[np.uint64]]]:
+    """The hashes of the rows of each run."""
+    hashes = row_hashes(rows)
+    runs = rows["run"].combine_chunks().dictionary_encode()
+    numbers = runs.indices.to_numpy()
+    for number, run in enumerate(runs.dictionary.to_pylist()):
+        yield run, hashes[numbers == number]
+
+
+def row_hashes(rows: pa.Table) -> NDArray[np.uint64]:
+    """A hash of each row, the same in one process for the same values."""
+    total = np.zeros(len(rows), np.uint64)
+    with np.errstate(over="ignore"):
+        for column in rows.columns:
+            mixed = (_value_hashes(column.combine_chunks()) + total) * _MULTIPLIER
+            total = mixed ^ (mixed >> np.uint64(29))
+    return total
+
+
+def _value_hashes(values: pa.Array) -> NDArray[np.uint64]:
+    if pa.types.is_nested(values.type):
+        return np.array([_hash(pickle.dumps(value.as_py())) for value in values], np.uint64)
+    encoded = values.dictionary_encode(null_encoding="encode")
+    distinct = np.array([_hash(value) for value in encoded.dictionary.to_pylist()], np.uint64)
+    hashes: NDArray[np.uint64] = distinct[encoded.indices.to_numpy()]
+    return hashes
+
+
+def _hash(value: object) -> int:
+    return hash(value) & (2**64 - 1)

@@ -1,0 +1,139 @@
+"""What the audits of filters compare: deliveries counted again, and bit maps held against expressions."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from filtering.broker_config import BrokerConfig
+from filtering.delivery.block_schema import DELIVERED
+from filtering.delivery.entries import Entries
+from filtering.delivery.message_filter import message_filter
+from filtering.delivery.pull_window import FOREVER, PullWindow
+from filtering.delivery.topic_filters import TopicFilters
+from filtering.delivery.window_loops import COUNTS
+from filtering.subscriptions.history import SubscriptionRow
+from schemas.answers.inconsistency import inconsistent_groups, knows_clients
+from schemas.audits.scope import Scope
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.delivery_pairs import positions_of
+from schemas.delta.table_rows import within
+from schemas.messages.stored_entries import scan_entries
+from schemas.spark_tasks import Session
+
+_OF_PAIR = [("consumer_group", pa.string()), ("topic", pa.string()), ("queue_id", pa.int32())]
+DELIVERY_COUNTS = pa.schema(
+    [("broker_name", pa.string()), ("run", pa.string()), *_OF_PAIR, ("delivered", pa.int64()), ("dropped", pa.int64())]
+)
+BIT_MAP_CHECKS = pa.schema(
+    [
+        ("broker_name", pa.string()),
+        *_OF_PAIR[:2],
+        ("subscription_from", pa.int64()),
+        ("matching", pa.int64()),
+        ("held_back", pa.int64()),
+    ]
+)
+INCONSISTENT_GROUPS = pa.schema(
+    [("broker_name", pa.string()), *_OF_PAIR[:2], ("state", pa.string()), ("lost", pa.int64())]
+)
+
+
+def delivery_counts(scope: Scope) -> pa.Table:
+    """Rows of DELIVERY_COUNTS: the deliveries in delivery_blocks, and what clients dropped, by queue."""
+    totals: defaultdict[tuple[object, ...], Counter[str]] = defaultdict(Counter)
+    for file in scope.new_files(DELIVERY_BLOCKS):
+        blocks = scope.warehouse.rows(DELIVERY_BLOCKS, where=[within("run", scope.first_run)], files=[file])
+        for row in range(len(blocks)):
+            _count_block(blocks, row, file.broker_name, totals)
+    rows = [
+        dict(zip(DELIVERY_COUNTS.names, (*key, counts["delivered"], counts["dropped"]), strict=True))
+        for key, counts in totals.items()
+    ]
+    return pa.Table.from_pylist(rows, DELIVERY_COUNTS)
+
+
+def _count_block(
+    blocks: pa.Table, row: int, broker_name: str | None, totals: defaultdict[tuple[object, ...], Counter[str]]
+) -> None:
+    topic, run, messages = (blocks[name][row].as_py() for name in ("topic", "run", "messages"))
+    queue_ids, queue_of = np.unique(np.asarray(blocks["queue_id"][row].values), return_inverse=True)
+    for match in blocks["matches"][row]:
+        of_queue = np.bincount(queue_of[positions_of(match, messages)], minlength=len(queue_ids)).tolist()
+        name = "delivered" if match["outcome"].as_py() == DELIVERED else "dropped"
+        for group in match["recipients"].values.field("consumer_group").to_pylist():
+            for queue_id, count in zip(queue_ids.tolist(), of_queue, strict=True):
+                if count:
+                    totals[broker_name, run, group, topic, queue_id][name] += count
+
+
+def bit_map_checks(scope: Scope, session: Session) -> pa.Table:
+    """Rows of BIT_MAP_CHECKS: for each subscription with filter data, the messages that match its expression, and
+    those of them that the stored filter bit map holds back.
+    """
+    files = scope.new_files(CONSUMEQUEUE)
+    since = min((file.least["store_timestamp"] for file in files), default=FOREVER)
+    rows = []
+    for facts in scope.facts:
+        for topic, windows in _windows(facts.history, facts.broker, since).items():
+            without = [replace(each, message_filter=replace(each.message_filter, bit_pos=())) for each in windows]
+            filters = TopicFilters(facts.broker.bloom_filter.m, (), [*windows, *without])
+            properties = {topic: filters.properties}
+            parts = scan_entries(
+                scope.warehouse, facts.name, properties, _Passed(filters), session, stored=(since, FOREVER)
+            )
+            passed = np.sum([np.zeros(2 * len(windows), np.int64), *parts], axis=0).tolist()
+            for window, held, matching in zip(windows, passed[: len(windows)], passed[len(windows) :], strict=True):
+                rows.append(
+                    {
+                        "broker_name": facts.name,
+                        "consumer_group": window.consumer_group,
+                        "topic": topic,
+                        "subscription_from": window.subscription_from,
+                        "matching": matching,
+                        "held_back": matching - held,
+                    }
+                )
+    return pa.Table.from_pylist(rows, BIT_MAP_CHECKS)
+
+
+def _windows(history: Sequence[SubscriptionRow], broker: BrokerConfig, since: int) -> Mapping[str, list[PullWindow]]:
+    """By topic, the subscriptions whose pulls are held against bit maps, while they were in force."""
+    found: defaultdict[str, list[PullWindow]] = defaultdict(list)
+    of_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
+    for row in history:
+        of_group[row.consumer_group].append(row)
+    for row in history:
+        valid_to = FOREVER if row.valid_to is None else row.valid_to
+        decides = message_filter(row, of_group[row.consumer_group], broker) if valid_to > since else None
+        if decides is not None and decides.bit_pos:
+            found[row.topic].append(PullWindow(decides, row.valid_from, max(row.valid_from, since), valid_to))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Passed:
+    """How many messages pass each window's second filter."""
+
+    filters: TopicFilters
+
+    def __call__(self, entries: Iterator[Entries]) -> np.ndarray:
+        passed = np.zeros(self.filters.windows, np.int64)
+        for some in entries:
+            passed += self.filters.run(some).counts[:, :, COUNTS.index("passed_stage2")].sum(axis=1)
+        return passed
+
+
+def inconsistencies(scope: Scope, session: Session) -> pa.Table:
+    """Rows of INCONSISTENT_GROUPS: groups whose clients disagree on a topic."""
+    rows = []
+    for facts in filter(knows_clients, scope.facts):
+        for group in inconsistent_groups(facts, session):
+            of_group = group.consumer_group, group.topic, group.last_state, group.lost
+            rows.append(dict(zip(INCONSISTENT_GROUPS.names, (facts.name, *of_group), strict=True)))
+    return pa.Table.from_pylist(rows, INCONSISTENT_GROUPS)

@@ -1,0 +1,157 @@
+"""What audits read: the tables, of all nights and of those in scope, and relations that SQL alone could not make."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+
+from filtering.tags_code import tags_codes
+from schemas.answers.facts import BrokerFacts
+from schemas.audits.changed_nights import changed_nights
+from schemas.audits.data_file_checks import data_files, table_columns
+from schemas.audits.delivery_checks import bit_map_checks, delivery_counts, inconsistencies
+from schemas.audits.scope import Scope
+from schemas.commitlog import COMMITLOG, SLOTS
+from schemas.quarantine import QUARANTINE
+from schemas.run_ledger import RUN_LEDGER
+from schemas.spark_tasks import Session
+from schemas.tables import TABLES
+
+ALL = "all_"
+"""Begins the names of tables with the rows of all nights."""
+BROKERS = pa.schema(
+    [
+        ("broker_name", pa.string()),
+        ("first_run", pa.string()),
+        ("last_run", pa.string()),
+        ("dispatched_to", pa.int64()),
+        ("unreadable_bytes", pa.int64()),
+        ("false_positive_rate", pa.int64()),
+    ]
+)
+TAG_CODES = pa.schema([("tags", pa.string()), ("tags_code", pa.int64())])
+# Keys must be Utf8: the engine compares a key in brackets with no other type of text.
+_NAMES = "arrow_cast(string_to_array(property_names, chr(1)), 'List(Utf8)')"
+_VALUES = f"array_slice(make_array({', '.join(SLOTS)}), 1, CAST(array_length({_NAMES}) AS BIGINT))"
+_PROPERTIES = f"map({_NAMES}, {_VALUES}) AS properties"
+
+
+class Relations:
+    """Answers queries. Relations that cost something are made when a query first names them."""
+
+    def __init__(self, scope: Scope, named: Mapping[str, str], session: Session, folder: Path) -> None:
+        self._scope = scope
+        self._folder = folder
+        self._engine = QueryBuilder()
+        self._made: set[str] = set()
+        self._measured: dict[str, Callable[[], pa.Table]] = {
+            "brokers": lambda: _brokers(scope),
+            "tag_codes": self._tag_codes,
+            "data_files": lambda: data_files(scope, session),
+            "table_columns": lambda: table_columns(scope),
+            "changed_nights": lambda: changed_nights(scope),
+            "delivery_counts": lambda: delivery_counts(scope),
+            "bit_map_checks": lambda: bit_map_checks(scope, session),
+            "inconsistent_groups": lambda: inconsistencies(scope, session),
+        }
+        self._queries = {table.name: _in_scope(table.name, scope) for table in (*TABLES, RUN_LEDGER)}
+        self._queries |= named
+
+    def rows(self, query: str) -> pa.Table:
+        """The rows of a query. Raises an Exception of the engine where it cannot be answered."""
+        return pa.table(self._engine.execute(self.complete(query)).read_all())
+
+    def complete(self, query: str) -> str:
+        """A query with all that it reads."""
+        parts: dict[str, str] = {}
+        self._add_needed(query, parts)
+        if not parts:
+            return query
+        return "WITH " + ", ".join(f"{name} AS ({text})" for name, text in parts.items()) + f" {query}"
+
+    def _add_needed(self, query: str, parts: dict[str, str]) -> None:
+        words = dict.fromkeys(re.findall(r"\w+", query))
+        for name in words:
+            if name in self._measured and name not in self._made:
+                self._made.add(name)
+                write_deltalake(str(self._folder / name), self._measured[name]())
+                self._engine.register(name, DeltaTable(str(self._folder / name)))
+            elif name.startswith(ALL):
+                self._register(name.removeprefix(ALL))
+            elif name in self._queries and name not in parts and self._queries[name] != query:
+                self._add_needed(self._queries[name], parts)
+                parts[name] = self._queries[name]
+
+    def _register(self, name: str) -> None:
+        table = next((each for each in (*TABLES, RUN_LEDGER) if each.name == name), None)
+        if table is None or name in self._made:
+            return
+        self._made.add(name)
+        log = self._scope.warehouse.log(table)
+        if log.exists:
+            log.register(self._engine, ALL + name)
+            return
+        folder = str(self._folder / (ALL + name))
+        write_deltalake(folder, table.schema.empty_table())
+        self._engine.register(ALL + name, DeltaTable(folder))
+
+    def _tag_codes(self) -> pa.Table:
+        """The hash of each tag."""
+        tags = self.rows("SELECT DISTINCT tags FROM commitlog WHERE tags IS NOT NULL")["tags"].cast(pa.string())
+        return pa.table([tags, tags_codes(tags)], schema=TAG_CODES)
+
+
+@contextmanager
+def open_relations(scope: Scope, named: Mapping[str, str], session: Session) -> Iterator[Relations]:
+    """``named``: relations in SQL, which may read those before them."""
+    with tempfile.TemporaryDirectory(prefix="mqsieve-audit-") as folder:
+        yield Relations(scope, named, session, Path(folder))
+
+
+def reason(error: Exception) -> str:
+    """Why a query cannot be answered, in one line."""
+    return " ".join(str(error).split()).removeprefix("Error during planning: ")
+
+
+def _in_scope(name: str, scope: Scope) -> str:
+    columns = f"*, {_PROPERTIES}" if name == COMMITLOG.name else "*"
+    table = next(table for table in (*TABLES, RUN_LEDGER) if table.name == name)
+    # current_offsets has the state after the last night, under the names of the runs that made it.
+    if "run" not in table.schema.names or name == "current_offsets":
+        return f"SELECT {columns} FROM {ALL}{name}"
+    return f"SELECT {columns} FROM {ALL}{name} WHERE run >= '{scope.first_run}'"
+
+
+def _brokers(scope: Scope) -> pa.Table:
+    rows = []
+    for facts in scope.facts:
+        rows.append(
+            {
+                "broker_name": facts.name,
+                "first_run": scope.first_run,
+                "last_run": facts.last.run,
+                "dispatched_to": facts.last.dispatched_to or 0,
+                "unreadable_bytes": _unreadable_bytes(facts),
+                "false_positive_rate": facts.broker.max_error_rate_of_bloom_filter,
+            }
+        )
+    return pa.Table.from_pylist(rows, BROKERS)
+
+
+def _unreadable_bytes(facts: BrokerFacts) -> int:
+    """Bytes of the log that are in quarantine, or were deleted before a night read them."""
+    rows = facts.rows(QUARANTINE, ["source_file", "bytes"])
+    of_log = pc.match_substring_regex(rows["source_file"], "^[0-9]{20}$")
+    quarantined = pc.sum(pc.binary_length(rows.filter(of_log)["bytes"])).as_py() or 0
+    deleted = sum(
+        max(0, (entry.log_start or 0) - (before.ingested_to or 0)) for before, entry in pairwise(facts.entries)
+    )
+    return int(quarantined + deleted)

@@ -1,0 +1,102 @@
+"""What an audit looks at: the tables at one set of versions, and the nights since the last audit that passed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from filtering.sql92 import Expressions
+from schemas.answers.facts import BrokerFacts
+from schemas.delta.delta_log import StoredFile
+from schemas.delta.table import Table
+from schemas.delta.warehouse import Warehouse
+from schemas.quality_results import QUALITY_RESULTS
+from schemas.run_ledger import RUN_LEDGER, LedgerEntry
+from schemas.tables import TABLES
+
+
+@dataclass(frozen=True)
+class LastAudit:
+    """The last audit that passed: the last ``run`` it looked at, and the ``versions`` of the tables then."""
+
+    run: str
+    versions: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """``entries`` are the ledger's. Rows of runs from ``first_run`` on are looked at."""
+
+    warehouse: Warehouse
+    entries: Sequence[LedgerEntry]
+    first_run: str
+    last_audit: LastAudit | None
+
+    @property
+    def last_run(self) -> str:
+        return self.entries[-1].run
+
+    @property
+    def last_entries(self) -> dict[str, LedgerEntry]:
+        """The last entry of each broker."""
+        return {entry.broker_name: entry for entry in self.entries}
+
+    @cached_property
+    def facts(self) -> list[BrokerFacts]:
+        """What the tables hold of each broker."""
+        expressions = Expressions()
+        return [
+            BrokerFacts(self.warehouse, [entry for entry in self.entries if entry.broker_name == name], expressions)
+            for name in self.last_entries
+        ]
+
+    def new_files(self, table: Table) -> list[StoredFile]:
+        """The files that may have rows of the nights in scope."""
+        files = self.warehouse.log(table).files
+        return [file for file in files if file.greatest.get("run", self.first_run) >= self.first_run]
+
+    @property
+    def tables(self) -> list[Table]:
+        """The tables that there are."""
+        return [table for table in (*TABLES, RUN_LEDGER) if self.warehouse.exists(table)]
+
+    @property
+    def versions(self) -> dict[str, int]:
+        return {table.name: self.warehouse.log(table).version for table in self.tables}
+
+
+def scope_of(warehouse: Warehouse, entries: Sequence[LedgerEntry], every_night: bool) -> Scope:
+    """What is to be audited. From now on the warehouse's readers see the tables as they are now.
+
+    Where no night is new since the last audit that passed, the last night is audited again.
+    """
+    for table in TABLES:
+        log = warehouse.log(table)
+        if log.exists:
+            log.pin(log.version)
+    last = last_audit(warehouse)
+    if every_night or last is None:
+        return Scope(warehouse, entries, entries[0].run, last)
+    first = next((i for i, entry in enumerate(entries) if entry.run > last.run), len(entries) - 1)
+    while first and not _is_settled(entries[:first]):
+        first -= 1
+    return Scope(warehouse, entries, entries[first].run, last)
+
+
+def last_audit(warehouse: Warehouse) -> LastAudit | None:
+    """The last audit that passed; None where none did."""
+    if not warehouse.exists(QUALITY_RESULTS):
+        return None
+    rows = warehouse.rows(QUALITY_RESULTS, ["run", "audited_at", "passed", "versions"]).to_pylist()
+    passed = [row for row in rows if row["passed"]]
+    if not passed:
+        return None
+    last = max(passed, key=lambda row: row["audited_at"])
+    return LastAudit(last["run"], dict(last["versions"] or ()))
+
+
+def _is_settled(entries: Sequence[LedgerEntry]) -> bool:
+    """Whether after some runs every stored message had its entry and was filtered."""
+    last = {entry.broker_name: entry for entry in entries}
+    return all(entry.ingested_to == entry.dispatched_to == entry.delivered_to for entry in last.values())

@@ -1,0 +1,32 @@
+"""What audits found. Each audit adds its rows in one commit, which no night reads and no ledger lists."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from schemas.delta.table import Table, column
+
+QUALITY_RESULTS = Table(
+    "quality_results",
+    "Results of audits. Key: run, audited_at, audit.",
+    pa.schema(
+        [
+            column("run", pa.string(), "the last run of the ledger that was audited", nullable=False),
+            column("first_run", pa.string(), "the first one; rows of earlier runs were not looked at", nullable=False),
+            column("audited_at", pa.int64(), "ms since the epoch", nullable=False),
+            column("audit", pa.string(), nullable=False),
+            column("severity", pa.string(), "ok, warn or error", nullable=False),
+            column("bad_rows", pa.int64(), nullable=False),
+            column("rows", pa.int64(), "rows that the audit looked at", nullable=False),
+            column("cause", pa.string(), "the failed audit that this failure follows from"),
+            column("known", pa.bool_(), "the baseline has this failure", nullable=False),
+            column("sample", pa.string(), "some bad rows as JSON lines, without values of messages"),
+            column("query", pa.string(), "what gives the bad rows", nullable=False),
+            column("passed", pa.bool_(), "whether the audit passed as a whole", nullable=False),
+            column("versions", pa.map_(pa.string(), pa.int64()), "Delta versions of the tables that were audited"),
+        ]
+    ),
+    partition_by=(),
+    statistics_on=("run", "audited_at"),
+    dictionary=("run", "first_run", "audited_at", "severity", "cause"),
+)

@@ -1,0 +1,5 @@
+"""In a driver's PYTHONPATH: every task goes to Spark, however little there is to do."""
+
+from schemas import spark_tasks
+
+spark_tasks.LITTLE = -1

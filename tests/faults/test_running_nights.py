@@ -1,0 +1,174 @@
+"""What happens to the store, the disk, the clock or the warehouse while a night runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from datetime import datetime, tzinfo
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from jobs import export, nightly, pulls, verify
+from jobs.night import changes, night
+from jobs.night import run as night_run
+from schemas.delta.data_files import DataFileWriter
+from tests.captures import capture
+from tests.faults.kill import Nights, Order
+from tests.faults.stores import FaultyBroker
+from tests.nights.commands import Ended, arguments, without_runs
+from tests.nights.test_bad_input import as_nobody, one_line
+
+Run = Callable[..., Ended]
+
+
+def before(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, fault: Callable[[], object]) -> None:
+    """Lets something happen just before a function of a night is called for the first time."""
+    function, faults = getattr(owner, name), [fault]
+
+    def called(*given: Any, **named: Any) -> Any:
+        while faults:
+            faults.pop()()
+        return function(*given, **named)
+
+    monkeypatch.setattr(owner, name, called)
+
+
+def test_a_segment_that_the_broker_deletes_during_the_read(
+    run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment = broker.store(1) / "commitlog" / f"{0:020d}"
+    content = segment.read_bytes()
+    before(monkeypatch, night, "read_range", segment.unlink)
+    ended = run(nightly, *broker.arguments(1))
+    monkeypatch.undo()
+    assert (ended.code, one_line(ended.error)) == (2, True)
+    assert segment.name in ended.error
+    segment.write_bytes(content)
+    assert run(nightly, *broker.arguments(1)).code == 0
+    broker.assert_same(without_runs(undisturbed.kept(1)))
+
+
+@pytest.mark.parametrize("size", [0, 1_500])
+def test_a_segment_that_shrinks_during_the_read(
+    run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """A mapped file would end the process."""
+    segment = broker.store(2) / "commitlog" / f"{0:020d}"
+    content = segment.read_bytes()
+    broker.start_from(undisturbed, 1)
+    before(monkeypatch, night, "read_range", lambda: os.truncate(segment, size))
+    ended = run(nightly, *broker.arguments(2))
+    monkeypatch.undo()
+    assert (ended.code, one_line(ended.error)) == (2, True)
+    assert f"{segment.name} became shorter while it was read" in ended.error
+    segment.write_bytes(content)
+    assert run(nightly, *broker.arguments(2)).code == 0
+    broker.assert_same(without_runs(undisturbed.kept(2)))
+
+
+def test_the_clock_goes_back(
+    run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Earlier(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Earlier:
+            return cls(2020, 1, 1, tzinfo=tz)
+
+    broker.start_from(undisturbed, 1)
+    monkeypatch.setattr(night_run, "datetime", Earlier)
+    assert run(nightly, *broker.arguments(2)).code == 0
+    broker.assert_same(without_runs(undisturbed.kept(2)))
+    assert "There was nothing new" in run(nightly, *broker.arguments(2)).out
+
+
+def test_two_processes_on_one_warehouse(
+    nights: Nights, run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second process begins while the first one writes."""
+    others: list[Any] = []
+    before(
+        monkeypatch, DataFileWriter, "close", lambda: others.append(nights.run(Order(broker.arguments(1))))
+    )  # fmt: skip
+    assert run(nightly, *broker.arguments(1)).code == 0
+    told = f"mqsieve: another run is writing to {broker.warehouse}: wait for it to end and try again\n"
+    assert [(other.code, other.error) for other in others] == [(4, told)]
+    broker.assert_same(without_runs(undisturbed.kept(1)))
+
+
+@pytest.mark.parametrize("name", ["commitlog", "current_offsets"])
+def test_optimize_during_a_night(
+    run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """current_offsets is replaced by each night, so both want to remove its file."""
+    broker.start_from(undisturbed, 1)
+    for _ in range(2):
+        before(monkeypatch, changes.Changes, "commit", lambda: rewrite(broker.warehouse / name))
+        ended = run(nightly, *broker.arguments(2))
+        monkeypatch.undo()
+        if ended.code == 4:
+            assert f"another program changed {name} meanwhile: run the same command again" in ended.error
+            ended = run(nightly, *broker.arguments(2))
+        assert ended.code == 0, ended.error
+        broker.assert_same(without_runs(undisturbed.kept(2)))
+        broker.start_from(undisturbed, 1)
+
+
+def rewrite(table: Path) -> None:
+    """OPTIMIZE as of a table with small files: each file is replaced."""
+    opened = DeltaTable(str(table))
+    opened.optimize.z_order([opened.schema().fields[1].name])
+    assert opened.history(1)[0]["operation"] == "OPTIMIZE"
+
+
+def test_vacuum_during_a_night(
+    run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """VACUUM without a retention removes files that are written and not yet committed."""
+    broker.start_from(undisturbed, 1)
+
+    def vacuum() -> None:
+        for table in ("commitlog", "delivery_blocks"):
+            removed = DeltaTable(str(broker.warehouse / table)).vacuum(
+                0, dry_run=False, enforce_retention_duration=False, full=True
+            )
+            assert removed
+
+    before(monkeypatch, changes.Changes, "commit", vacuum)
+    ended = run(nightly, *broker.arguments(2))
+    monkeypatch.undo()
+    assert (ended.code, one_line(ended.error)) == (4, True)
+    assert "run the same command again" in ended.error
+    assert run(nightly, *broker.arguments(2)).code == 0
+    broker.assert_same(without_runs(undisturbed.kept(2)))
+
+
+def test_a_read_only_warehouse_is_read_and_not_written(
+    run: Run, replayed: Callable[[str], Any], tmp_path: Path
+) -> None:
+    for folder in (*reversed(tmp_path.parents[:2]), tmp_path):
+        folder.chmod(0o755)
+    warehouse = tmp_path / "w"
+    shutil.copytree(replayed("small").storage.root, warehouse)
+    (warehouse / ".lock").unlink()
+    for path in (warehouse, *warehouse.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    (tmp_path / "out").mkdir(mode=0o777)
+    (tmp_path / "out").chmod(0o777)
+    of_warehouse = ("--warehouse", warehouse)
+    # What is compiled is written where nobody may not write.
+    run(verify, "--store", capture("small") / "store", *of_warehouse)
+    run(pulls, "--group", "cg_tag_orders_paid", "--topic", "OrderEvents", *of_warehouse)
+    with as_nobody():
+        assert run(verify, "--store", capture("small") / "store", *of_warehouse).code == 0
+        pulled = run(pulls, "--group", "cg_tag_orders_paid", "--topic", "OrderEvents", *of_warehouse)
+        assert pulled.code == 0, pulled.error
+        output = tmp_path / "out" / "deliveries.jsonl"
+        assert run(export, "deliveries", "--output", output, *of_warehouse).code == 0
+        assert output.stat().st_size
+        ended = run(nightly, *arguments("small", warehouse))
+    assert (ended.code, ended.out, one_line(ended.error)) == (2, "", True)
+    assert f"cannot write to {warehouse}" in ended.error

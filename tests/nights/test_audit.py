@@ -1,0 +1,298 @@
+"""Each audit passes on what nights make of a real broker's store, and fails on tables that are bad for it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from deltalake import DeltaTable
+from deltalake.schema import Field
+
+from jobs import audit, nightly
+from schemas.audits.audit import AuditList, parse_audits
+from schemas.audits.auditor import AuditResult, run_audits
+from schemas.audits.scope import scope_of
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.delivery_stats import DELIVERY_STATS
+from schemas.delta.table import Table
+from schemas.delta.warehouse import Warehouse
+from schemas.ledger_check import open_warehouse
+from schemas.quarantine import QUARANTINE
+from schemas.queue_progress import QUEUE_PROGRESS
+from schemas.subscriptions import SUBSCRIPTIONS
+from tests.broker_log import BrokerLog
+from tests.captures import UNDAMAGED
+from tests.nights.commands import Ended, living, night, rows_of
+from tests.nights.damage import Change, Row, copy_of, rewrite, rewrite_ledger, seal
+
+Run = Callable[..., Ended]
+Replayed = Callable[[str], Warehouse]
+LISTED = parse_audits(audit.AUDITS.read_text("utf-8"), "audits.yaml")
+NAMES = [each.name for each in LISTED.audits]
+OF_THE_CLOCK = {"late_nights"}
+DAY = 86_400_000
+FOUND_IN_CAPTURES = {"hash_collisions", "groups_that_never_match"}
+"""Warnings that are true: the captures have colliding tags, and an expression that no message matches."""
+
+
+def results(warehouse: Warehouse, *names: str) -> dict[str, AuditResult]:
+    """The results of some audits over all nights."""
+    chosen = [each for each in LISTED.audits if each.name in names or not names]
+    chosen = [replace(each, caused_by=()) for each in chosen]
+    scope = scope_of(warehouse, open_warehouse(warehouse), every_night=True)
+    report = run_audits(scope, AuditList(LISTED.relations, chosen), {}, lambda: pytest.fail("asked for Spark"))
+    return {result.audit.name: result for result in report.results}
+
+
+@pytest.mark.parametrize("name", [*UNDAMAGED, "small_torn"])
+def test_captures_pass(replayed: Replayed, tmp_path: Path, name: str) -> None:
+    warehouse = Warehouse.at(replayed(name).storage.root)
+    failed = {name for name, result in results(warehouse).items() if result.severity.value != "ok"}
+    assert failed - OF_THE_CLOCK - FOUND_IN_CAPTURES == ({"quarantine_growth"} if name == "small_torn" else set())
+
+
+def first(**values: Any) -> Change:
+    """Changes the first row."""
+    return lambda rows: [rows[0] | values, *rows[1:]]
+
+
+def each(**values: Callable[[Row], Any]) -> Change:
+    """Changes every row."""
+    return lambda rows: [row | {name: value(row) for name, value in values.items()} for row in rows]
+
+
+def twice(rows: list[Row]) -> list[Row]:
+    return [*rows, rows[0]]
+
+
+def without_one(rows: list[Row]) -> list[Row]:
+    """Without an entry in the middle of a queue."""
+    ordered = sorted(rows, key=lambda row: (row["topic"], row["queue_id"], row["queue_offset"]))
+    last = max(row["queue_offset"] for row in ordered if row["topic"] == "OrderEvents" and row["queue_id"] == 0)
+    gone = next(
+        row for row in ordered if (row["topic"], row["queue_id"], row["queue_offset"]) == ("OrderEvents", 0, last // 2)
+    )
+    return [row for row in rows if row is not gone]
+
+
+def quarantined(rows: list[Row]) -> list[Row]:
+    return [{"source_file": "events.jsonl", "offset": 1, "reason": "not JSON", "bytes": b"x", "run": "2027"}]
+
+
+BAD: dict[str, tuple[Table, Change]] = {
+    "messages_have_entries": (CONSUMEQUEUE, without_one),
+    "entries_have_messages": (COMMITLOG, without_one),
+    "entries_are_of_their_messages": (CONSUMEQUEUE, first(size=1)),
+    "tags_codes": (CONSUMEQUEUE, first(tags_code=7)),
+    "no_duplicates": (CONSUMEQUEUE, twice),
+    "offsets_dense": (CONSUMEQUEUE, without_one),
+    "nights_follow_each_other": (QUEUE_PROGRESS, each(entries=lambda row: row["entries"] - 1)),
+    "body_damage": (COMMITLOG, first(body_is_damaged=True)),
+    "quarantine_growth": (QUARANTINE, quarantined),
+    "conservation": (DELIVERY_STATS, each(pending=lambda row: row["pending"] + 1)),
+    "stages_add_up": (DELIVERY_STATS, each(passed_stage2=lambda row: row["passed_stage1"] + 1)),
+    "deliveries_are_counted": (DELIVERY_BLOCKS, lambda rows: rows[1:]),
+    "bit_maps_hold_nothing_back": (
+        CONSUMEQUEUE, each(filter_bit_map=lambda row: row["filter_bit_map"] and bytes(len(row["filter_bit_map"])))
+    ),
+    "false_positive_rate": (
+        DELIVERY_STATS, each(bit_map_false_positives=lambda row: row["scanned"] - row["passed_stage2"])
+    ),
+    "hash_collisions": (DELIVERY_STATS, each(hash_collisions=lambda row: 1)),
+    "expressions_compile": (SUBSCRIPTIONS, each(compile_error=lambda row: "no expression")),
+    "groups_that_always_fail": (DELIVERY_STATS, each(evaluation_errors=lambda row: row["scanned"])),
+    "groups_that_never_match": (DELIVERY_STATS, each(passed_stage2=lambda row: 0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_an_audit_fails_on_rows_that_are_bad_for_it(replayed: Replayed, tmp_path: Path, name: str) -> None:
+    warehouse = copy_of(replayed("small"), tmp_path / "w")
+    if name not in FOUND_IN_CAPTURES:
+        assert results(warehouse, name)[name].severity.value == "ok"
+    before = results(warehouse, name)[name].bad_rows
+    rewrite(warehouse, *BAD[name])
+    result = results(Warehouse.at(warehouse.storage.root), name)[name]
+    assert result.severity.value != "ok"
+    assert result.bad_rows > before
+    assert result.sample
+    assert result.query.endswith(result.audit.query)
+
+
+def test_a_flipped_byte_fails_the_page_checksums(replayed: Replayed, tmp_path: Path) -> None:
+    warehouse = copy_of(replayed("small"), tmp_path / "w")
+    file = max((tmp_path / "w" / "commitlog").glob("*.parquet"), key=lambda each: each.stat().st_size)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    result = results(warehouse, "page_checksums")["page_checksums"]
+    assert [row["path"] for row in result.sample] == [file.name]
+
+
+def test_a_column_too_many_fails_the_schema(replayed: Replayed, tmp_path: Path) -> None:
+    warehouse = copy_of(replayed("small"), tmp_path / "w")
+    DeltaTable(str(tmp_path / "w" / "quarantine")).alter.add_columns([Field("more", "string")])
+    seal(warehouse)
+    result = results(Warehouse.at(str(tmp_path / "w")), "schema_as_declared")["schema_as_declared"]
+    assert [(row["table_name"], row["column_name"]) for row in result.sample] == [("quarantine", "more")]
+
+
+@pytest.mark.parametrize(
+    ("name", "ages"),
+    [
+        ("late_nights", [(2, "b")]),
+        ("missing_days", [(3, "b"), (0, "b")]),
+        ("brokers_without_a_night", [(2, "b"), (0, "c")]),
+    ],
+)
+def test_nights_that_are_late_or_missing(
+    replayed: Replayed, tmp_path: Path, name: str, ages: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse = copy_of(replayed("small"), tmp_path / "w")
+    now = int(time.time() * 1000)
+
+    def aged(days: list[tuple[int, str]]) -> None:
+        entry = open_warehouse(warehouse)[-1]
+        rewrite_ledger(
+            warehouse,
+            lambda _: [
+                replace(entry, run=f"{entry.run}{number}", broker_name=broker, as_of=now - age * DAY)
+                for number, (age, broker) in enumerate(days)
+            ],
+        )
+
+    aged([(0, broker) for _, broker in ages])
+    assert results(Warehouse.at(warehouse.storage.root), name)[name].severity.value == "ok"
+    aged(ages)
+    assert results(Warehouse.at(warehouse.storage.root), name)[name].bad_rows == 1
+
+
+EVENT = (
+    '{{"at": {0}, "op": "heartbeat", "group": "cg", "client_id": "c{0}", '
+    '"subscriptions": [{{"topic": "T", "expression": "{1}", "sub_version": {0}}}]}}'
+)
+
+
+def small_night(tmp_path: Path, *events: str) -> list[str]:
+    (tmp_path / "events.jsonl").write_text("\n".join(events))
+    (tmp_path / "broker.conf").write_text("brokerName=b\nenablePropertyFilter=true\n")
+    store = BrokerLog().append(5, TAGS="a", secret="of the shop").write(tmp_path / "store")
+    return night(tmp_path / "w", store, tmp_path / "events.jsonl", tmp_path / "broker.conf")
+
+
+def test_every_audit_was_made_to_fail() -> None:
+    elsewhere = {
+        "page_checksums", "schema_as_declared", "earlier_facts_unchanged", "late_nights", "missing_days",
+        "brokers_without_a_night", "inconsistent_subscriptions",
+    }  # fmt: skip
+    assert set(NAMES) == BAD.keys() | elsewhere
+
+
+def json_of(ended: Ended) -> dict[str, dict[str, Any]]:
+    return {row["audit"]: row for row in map(json.loads, ended.out.splitlines())}
+
+
+def test_facts_that_changed_since_the_last_audit(run: Run, replayed: Replayed, tmp_path: Path) -> None:
+    warehouse = copy_of(replayed("small"), tmp_path / "w")
+    assert run(audit, "--warehouse", tmp_path / "w").code == 0
+    rewrite(warehouse, DELIVERY_STATS, lambda rows: list(reversed(rows)))
+    assert run(audit, "--warehouse", tmp_path / "w").code == 0, "the same rows in another order"
+    rewrite(Warehouse.at(str(tmp_path / "w")), DELIVERY_STATS, each(uncertain=lambda row: row["uncertain"] + 1))
+    ended = run(audit, "--warehouse", tmp_path / "w", "--json")
+    assert (ended.code, ended.error) == (3, "mqsieve: audits failed: earlier_facts_unchanged\n")
+    assert json_of(ended)["earlier_facts_unchanged"]["sample"][0]["table_name"] == "delivery_stats"
+
+
+def test_nights_are_audited_until_an_audit_passes(run: Run, tmp_path: Path) -> None:
+    looked_at = []
+    for number in (1, 2, 3):
+        nightly.main(living(number, tmp_path / "w"))
+        ended = run(audit, "--warehouse", tmp_path / "w", "--json")
+        assert ended.code == 0, ended
+        looked_at.append(json_of(ended)["messages_have_entries"]["rows"])
+    messages = [dict(row["rows"])["commitlog"] for row in rows_of(tmp_path / "w", "run_ledger")]
+    assert looked_at == messages
+    again = json_of(run(audit, "--warehouse", tmp_path / "w", "--json"))
+    assert again["messages_have_entries"]["rows"] == messages[-1]
+    rewrite(Warehouse.at(str(tmp_path / "w")), QUEUE_PROGRESS, lambda rows: rows)
+    everything = json_of(run(audit, "--warehouse", tmp_path / "w", "--json", "--all"))
+    assert everything["messages_have_entries"]["rows"] == sum(messages)
+    stored = list(rows_of(tmp_path / "w", "quality_results"))
+    assert len(stored) == 5 * len(NAMES)
+    assert all(row["passed"] for row in stored)
+
+
+def test_a_baseline_knows_failures_up_to_their_number(run: Run, replayed: Replayed, tmp_path: Path) -> None:
+    copy_of(replayed("small"), tmp_path / "w")
+    given = ("--warehouse", tmp_path / "w", "--fail-on", "warn")
+    ended = run(audit, *given, "--json")
+    assert ended.code == 3
+    baseline = tmp_path / "known.jsonl"
+    baseline.write_text(ended.out)
+    assert run(audit, *given, "--baseline", baseline).code == 0
+    baseline.write_text(ended.out.replace('"bad_rows": 16', '"bad_rows": 15'))
+    assert run(audit, *given, "--baseline", baseline).error == "mqsieve: audits failed: hash_collisions\n"
+    baseline.write_text("{}\n")
+    ended = run(audit, *given, "--baseline", baseline)
+    assert (ended.code, ended.error.count("\n")) == (2, 1)
+    assert "known.jsonl, line 1: no result of an audit" in ended.error
+
+
+def test_consequences_are_folded_under_their_cause(run: Run, replayed: Replayed, tmp_path: Path) -> None:
+    rewrite(copy_of(replayed("small"), tmp_path / "w"), CONSUMEQUEUE, without_one)
+    ended = run(audit, "--warehouse", tmp_path / "w")
+    assert ended.error == "mqsieve: audits failed: messages_have_entries\n"
+    lines = ended.out.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("messages_have_entries"))
+    assert lines[at + 1].startswith("offsets_dense")
+    assert "follows from messages_have_entries" in lines[at + 1]
+    assert "SELECT * FROM entries WHERE store_size IS NOT NULL" in ended.out
+
+
+def test_an_audit_of_ones_own(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nightly.main(small_night(tmp_path, EVENT.format(1, "a"), EVENT.format(2, "b")))
+    own = tmp_path / "audits.yaml"
+    monkeypatch.setattr(audit, "AUDITS", own)
+    text = (
+        "relations:\n  shops: SELECT properties['secret'] AS secret, queue_offset FROM commitlog\n"
+        "audits:\n- {{name: no_secrets, about: None., from: shops, where: {}, error_if: '{}'}}\n"
+    )
+    own.write_text(text.format("secret IS NOT NULL", "> 20%"))
+    junit, summary = tmp_path / "junit.xml", tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    ended = run(audit, "--warehouse", tmp_path / "w", "--junit", junit)
+    assert (ended.code, ended.error) == (3, "mqsieve: audits failed: no_secrets\n")
+    (failure,) = ElementTree.parse(junit).getroot().iter("failure")
+    assert "properties['secret']" in str(failure.text)
+    assert "| no_secrets | ❌ error | 5 | 5 |" in summary.read_text()
+    stored = json.dumps(list(rows_of(tmp_path / "w", "quality_results")))
+    assert "of the shop" not in ended.out + junit.read_text() + summary.read_text() + stored
+    assert "of the shop" in run(audit, "--warehouse", tmp_path / "w", "--show-values").out
+    own.write_text(text.format("secret IS NOT NULL AND queue_offset < 1", "> 20%"))
+    assert run(audit, "--warehouse", tmp_path / "w").code == 0
+    own.write_text(text.format("nothing > 1", "> 0"))
+    ended = run(audit, "--warehouse", tmp_path / "w")
+    assert ended.code == 2
+    assert ended.error.startswith("mqsieve: audit no_secrets: Schema error: No field named nothing.")
+    own.write_text(text.format("true", "a lot"))
+    assert "'a lot' is no threshold; write '> 5' or '> 0.1%'" in run(audit, "--warehouse", tmp_path / "w").error
+
+
+def test_clients_that_disagree(run: Run, tmp_path: Path) -> None:
+    nightly.main(small_night(tmp_path, EVENT.format(1, "a"), EVENT.format(2, "b")))
+    result = results(Warehouse.at(str(tmp_path / "w")), "inconsistent_subscriptions")["inconsistent_subscriptions"]
+    assert [row["consumer_group"] for row in result.sample] == ["cg"]
+
+
+def test_a_warehouse_before_its_first_night(run: Run, tmp_path: Path) -> None:
+    ended = run(audit, "--warehouse", tmp_path)
+    assert (ended.code, ended.error.count("\n")) == (2, 1)
+    assert "has no table yet" in ended.error
