@@ -134,9 +134,7 @@ class DeltaLog:
         """The files of the table as it is now."""
         if not self.exists:
             return []
-        # pa.table() would import pandas, to see whether it was given a DataFrame.
-        actions = pa.RecordBatchReader.from_stream(self._table.get_add_actions(flatten=True))
-        rows = actions.read_all().to_pylist()
+        rows = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
         return [_stored_file(row) for row in rows]
 
     def files_at(self, version: int) -> list[StoredFile]:
