@@ -181,8 +181,8 @@ def _first_needed(facts: BrokerFacts, counts: Mapping[str, TopicLag]) -> int | N
     wanted = [one_of("topic", counts), within("queue_offset", min(from_offsets.values()))]
     rows = facts.rows(CONSUMEQUEUE, ["topic", "queue_id", "queue_offset", "commitlog_offset"], wanted)
     keys, numbers = group_numbers(rows, ["topic", "queue_id"])
-    froms = np.array([from_offsets.get(key, FOREVER) for key in keys], np.int64)
-    is_needed = rows["queue_offset"].to_numpy() >= froms[numbers]
+    firsts = np.array([from_offsets.get(key, FOREVER) for key in keys], np.int64)
+    is_needed = rows["queue_offset"].to_numpy() >= firsts[numbers]
     at = rows["commitlog_offset"].to_numpy()[is_needed]
     return int(at.min()) if len(at) else None
 

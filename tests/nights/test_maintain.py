@@ -74,7 +74,7 @@ def test_a_damaged_table_is_made_again(run: Run, copied: Path, nights: Path, dam
 def assert_mended(run: Run, folder: Path, undamaged: Path, table: str) -> None:
     refused = run(nightly, *living(4, folder))
     assert refused.code == 2
-    assert f"./spark-submit.sh maintain --rebuild --warehouse {folder} makes it again" in refused.error
+    assert f"./spark-submit.sh maintain --rebuild --warehouse {folder} rebuilds it" in refused.error
     ended = run(maintain, "--rebuild", "--warehouse", folder)
     assert (ended.code, ended.error) == (0, "")
     assert table in ended.out

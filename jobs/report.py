@@ -1,0 +1,59 @@
+"""report: one HTML page of a night: what each group got, what changed, and what needs attention."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentTypeError
+from datetime import UTC, datetime
+from pathlib import Path
+
+from jobs.cli import application, options
+from jobs.cli.application import Parser
+
+EXAMPLES = (
+    "--warehouse /data/mqsieve --output night.html",
+    "--warehouse /data/mqsieve --output week.html --since 2026-11-15 --compare 2026-11-20",
+)
+
+
+def parser() -> Parser:
+    parser = Parser("report", __doc__, EXAMPLES)
+    options.add_answer(parser)
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the page to write; - is stdout")
+    parser.add_argument(
+        "--since", type=_instant, metavar="TIME",
+        help="show the nights that ended at this date or time (UTC) or later, at most 90; default: the last 30",
+    )  # fmt: skip
+    parser.add_argument(
+        "--compare", metavar="NIGHT",
+        help="the night beside which the last one is shown: the beginning of its run or of the time at which it ended; "
+        "default: the night before",
+    )  # fmt: skip
+    return parser
+
+
+def main(arguments: list[str]) -> None:
+    chosen = parser().parse_args(arguments)
+    from jobs.cli.json_lines import output_file
+    from jobs.report_page.page import render_page
+    from schemas.answers.report_data import report
+
+    found = report(options.facts_of(chosen), chosen.since, chosen.compare)
+    page = render_page(found)
+    with output_file(chosen.output) as file:
+        file.write(page)
+    counted = f"{len(found.groups):,} rows of groups, {len(found.nights)} nights, {len(page):,} bytes"
+    print(f"report: {counted} in {chosen.output}", file=sys.stderr)
+
+
+def _instant(text: str) -> int:
+    """Milliseconds of a date or a time, UTC where it names no zone."""
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text} is no date or time such as 2026-11-20 or 2026-11-20T02:00") from None
+    return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+if __name__ == "__main__":
+    application.run(main)

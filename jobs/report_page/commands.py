@@ -1,0 +1,64 @@
+"""Command lines that a reader of a report copies to a shell."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import unicodedata
+
+from schemas.answers.report_data import Report
+
+PROGRAM = "./spark-submit.sh"
+_PLAIN = re.compile(r"[\w%@.,:+/|-]+", re.ASCII)
+
+
+def is_plain(text: str) -> bool:
+    """Whether a shell and a job's command line take the text as it is."""
+    return _PLAIN.fullmatch(text) is not None and "|" not in text and not text.startswith("-")
+
+
+def shell_word(text: str) -> str:
+    """The text as one word of bash. Characters that cannot be seen are escapes."""
+    if all(unicodedata.category(character)[0] != "C" for character in text):
+        return shlex.quote(text)
+    escaped = "".join(
+        f"\\U{ord(character):08x}"
+        if unicodedata.category(character)[0] == "C"
+        else re.sub(r"(['\\])", r"\\\1", character)
+        for character in text
+    )
+    return f"$'{escaped}'"
+
+
+def option(name: str, value: str) -> str:
+    """``--name value``, with = where the value looks like an option."""
+    return f"--{name}{'=' if value.startswith('-') else ' '}{shell_word(value)}"
+
+
+class Commands:
+    """The command lines about one broker of one warehouse."""
+
+    def __init__(self, report: Report) -> None:
+        self.where = option("warehouse", report.warehouse)
+        if not report.broker_is_alone:
+            self.where += f" {option('broker', report.broker_name)}"
+
+    def of(self, job: str, *options: str) -> str:
+        """``./spark-submit.sh JOB --warehouse … OPTIONS``."""
+        return " ".join([PROGRAM, job, self.where, *options])
+
+    def compare(self, run: str) -> str:
+        return self.of("report", option("compare", run), "--output night.html")
+
+    def export(self, table: str, *options: str) -> str:
+        return self.of(f"export {table}", *options, "--output -")
+
+    def export_topic(self, topic: str) -> str:
+        return self.export("delivery_stats", option("topic", topic))
+
+    def of_group(self, consumer_group: str, topic: str, last_pulled: tuple[int, int] | None) -> str:
+        """explain for an entry of the group; before its first pull, what its pulls would be."""
+        whose = f"{option('group', consumer_group)} {option('topic', topic)}"
+        if last_pulled is None:
+            return self.of("pulls", whose)
+        return self.of("explain", whose, f"--queue {last_pulled[0]} --offset {last_pulled[1]}")

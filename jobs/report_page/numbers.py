@@ -1,0 +1,84 @@
+"""Numbers and names as a report writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jobs.cli.text import printable, short
+from schemas.answers.report_nights import iso
+
+LONGEST_NAME = 80
+LONGEST_TEXT = 300
+_SECOND = 1000
+_STEPS = ((86_400 * _SECOND, "d"), (3_600 * _SECOND, "h"), (60 * _SECOND, "min"), (_SECOND, "s"))
+_SIZES = ("bytes", "kB", "MB", "GB", "TB", "PB")
+
+
+def whole(number: int | None) -> str:
+    """``12,345``; a dash where it is not known."""
+    return "–" if number is None else f"{number:,}"
+
+
+def difference(now: int, before: int | None) -> str:
+    """``+12``, ``−3``, ``0``; ``new`` where there was nothing to compare with."""
+    if before is None:
+        return "new"
+    return f"{now - before:+,}".replace("-", "−") if now != before else "0"
+
+
+def share(part: int, of: int) -> str:
+    """``12.3 %``; something is never 0 %, and not all is never 100 %."""
+    if not of:
+        return "–"
+    percent = 100 * part / of
+    if part and percent < 0.1:
+        return "< 0.1 %"
+    if part < of and percent > 99.9:
+        return "> 99.9 %"
+    return f"{percent:.1f} %"
+
+
+def age(milliseconds: int | None) -> str:
+    """``2 h 14 min``."""
+    if milliseconds is None:
+        return "–"
+    for at, (size, unit) in enumerate(_STEPS):
+        if milliseconds >= size:
+            rest = _STEPS[at + 1] if at + 1 < len(_STEPS) else None
+            more = f" {milliseconds % size // rest[0]} {rest[1]}" if rest else ""
+            return f"{milliseconds // size} {unit}{more}"
+    return f"{milliseconds} ms"
+
+
+def size(number: float) -> str:
+    """``1.2 GB``."""
+    for unit in _SIZES:
+        if number < 1000 or unit == _SIZES[-1]:
+            return f"{number:,.0f} {unit}" if unit == "bytes" or number >= 100 else f"{number:.1f} {unit}"
+        number /= 1000
+    raise AssertionError
+
+
+def name(text: str) -> str:
+    """A group, topic or file. Long ones lose their middle."""
+    return short(text, LONGEST_NAME)
+
+
+def sentence(text: str) -> str:
+    return cut(text, LONGEST_TEXT)
+
+
+def cut(text: str, longest: int) -> str:
+    """One printable line, whose end is cut off where it is too long."""
+    line = printable(" ".join(text[: 4 * longest].split()))
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def night_names(instants: Sequence[int]) -> list[str]:
+    """The ends of nights (ms), to the minute, or as fine as it takes to tell them apart."""
+    full = [iso(instant) for instant in instants]
+    for length in (16, 19, 23):
+        names = [text[:length] for text in full]
+        if len(set(names)) == len(set(full)):
+            break
+    return names

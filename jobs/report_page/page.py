@@ -1,0 +1,129 @@
+"""The page of a report: one HTML file, small enough to be sent by mail, that loads nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from jobs.report_page import numbers, plots
+from jobs.report_page.columns import columns
+from jobs.report_page.commands import Commands, is_plain
+from schemas.answers.report_data import Report
+from schemas.answers.report_groups import GroupReport
+from schemas.answers.report_nights import Night
+
+MOST_BYTES = 300_000
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("jobs.report_page"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+@dataclass(frozen=True)
+class Room:
+    """The rows of the table of groups, the characters of an expression, and the rows of any other table."""
+
+    groups: int
+    expression: int
+    others: int
+
+
+ROOMS = (
+    *(Room(1000, expression, 100) for expression in (400, 200, 120, 80, 60, 40, 24)),
+    *(Room(groups, 24, 40) for groups in (700, 500, 350, 250, 150, 100, 50)),
+    Room(20, 24, 5),
+)
+
+
+def render_page(report: Report) -> bytes:
+    """The page with as much as fits into MOST_BYTES; it says what was left out."""
+    for room in ROOMS:
+        page = _render(report, room)
+        if len(page) <= MOST_BYTES:
+            break
+    return page
+
+
+def _render(report: Report, room: Room) -> bytes:
+    shown = report.groups[: room.groups]
+    night, compared = report.night, report.compared
+    instants = [each.ended_at for each in report.nights]
+    *names, beside = numbers.night_names([*instants, compared.ended_at if compared is not None else night.ended_at])
+    stages = plots.stages(night.road, night.log_bytes / night.messages if night.log_bytes and night.messages else None)
+    style, script = _source("style.css"), _source("script.js")
+    text = _ENVIRONMENT.get_template("page.html").render(
+        report=report,
+        room=room,
+        commands=Commands(report),
+        ended=names[-1],
+        compared=beside,
+        nights=list(zip(names, report.nights, strict=True)),
+        plots=plots.nights_plots(report, names),
+        width=plots.WIDTH,
+        height=plots.HEIGHT,
+        stages=stages,
+        stages_bar=plots.stages_bar(stages),
+        changes=plots.changes(report.groups),
+        side_by_side=_side_by_side(night, compared) if compared is not None else (),
+        columns=columns(report.groups, len(report.nights), compared is not None),
+        groups=shown,
+        filters_are_cut=any(len(group.expression) > room.expression for group in shown),
+        last_pulled={(group.consumer_group, group.topic): group.last_pulled for group in report.groups},
+        is_plain=_is_plain,
+        style=style,
+        script=script,
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+        **{
+            function.__name__: function
+            for function in (
+                numbers.whole, numbers.difference, numbers.share, numbers.name, numbers.sentence, numbers.cut,
+            )
+        },
+    )  # fmt: skip
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _source(name: str) -> str:
+    loader = _ENVIRONMENT.loader
+    assert loader is not None
+    return loader.get_source(_ENVIRONMENT, name)[0]
+
+
+def _hash(text: str) -> str:
+    """As a Content-Security-Policy names an inline style or script."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _is_plain(group: GroupReport) -> bool:
+    """Whether the command of a row follows from what the row shows."""
+    return all(is_plain(text) and text == numbers.name(text) for text in (group.consumer_group, group.topic))
+
+
+def _side_by_side(now: Night, before: Night) -> list[tuple[str, str, str, str]]:
+    """Measure, the night compared with, this night, change."""
+    measures = [
+        ("Messages stored", now.messages, before.messages),
+        ("Entries looked at", now.road.scanned, before.road.scanned),
+        ("Stopped by the tags code", now.road.stopped_by_tags_code, before.road.stopped_by_tags_code),
+        ("Stopped by the filter bit map", now.road.stopped_by_bit_map, before.road.stopped_by_bit_map),
+        ("Stopped by the expression", now.road.stopped_by_expression, before.road.stopped_by_expression),
+        ("Dropped by the client's tag check", now.road.dropped_by_client, before.road.dropped_by_client),
+        ("Dropped by the client's hooks", now.road.dropped_by_hook, before.road.dropped_by_hook),
+        ("Delivered", now.road.delivered, before.road.delivered),
+        ("Pending at its end", now.totals["pending"], before.totals["pending"]),
+        ("Lost", now.totals["lost"], before.totals["lost"]),
+        ("Expression errors", now.totals["evaluation_errors"], before.totals["evaluation_errors"]),
+        ("Bit map false positives", now.false_positives, before.false_positives),
+        ("Pieces quarantined", now.quarantined, before.quarantined),
+    ]  # fmt: skip
+    return [
+        (title, numbers.whole(then), numbers.whole(this), numbers.difference(this, then))
+        for title, this, then in measures
+    ]

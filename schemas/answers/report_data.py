@@ -1,0 +1,98 @@
+"""Everything that a report of a night shows, from the tables and without Spark."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schemas.answers.facts import BrokerFacts
+from schemas.answers.night_summary import night_summary
+from schemas.answers.report_findings import Finding, findings
+from schemas.answers.report_groups import GroupReport, TopicReport, group_reports, is_sql92, topic_reports
+from schemas.answers.report_nights import Night, chosen_nights, compared_night, night_rows, nights_with_deliveries
+from schemas.delivery_stats import DELIVERY_STATS
+from schemas.quarantine import QUARANTINE
+from schemas.queue_progress import QUEUE_PROGRESS
+from schemas.run_ledger import read_ledger
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """Pieces of one file that could not be decoded for one reason; ``new`` of them were met in the last night.
+
+    ``first``: the offset in a commitlog, or the line of a text file, of the first piece.
+    """
+
+    source_file: str
+    reason: str
+    pieces: int
+    new: int
+    first: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """``nights`` in order; the last is the one reported, and ``compared`` the one it is compared with.
+
+    ``earlier_nights`` are in the warehouse and not in ``nights``. ``attention`` is what somebody must look at.
+    ``broker_is_alone``: the warehouse holds no other.
+    """
+
+    warehouse: str
+    broker_name: str
+    broker_is_alone: bool
+    nights: Sequence[Night]
+    earlier_nights: int
+    compared: Night | None
+    groups: Sequence[GroupReport]
+    topics: Sequence[TopicReport]
+    attention: Sequence[str]
+    findings: Sequence[Finding]
+    quarantined: Sequence[Quarantined]
+
+    @property
+    def night(self) -> Night:
+        return self.nights[-1]
+
+
+def report(facts: BrokerFacts, since: int | None = None, compare: str | None = None) -> Report:
+    """The report of the last night of a broker. Raises UsageError where it cannot be made as asked.
+
+    ``since``: with the nights that ended at this instant (ms) or later, else the last 30. ``compare``: beside which
+    night (see compared_night), else the night before.
+    """
+    with_deliveries = nights_with_deliveries(facts)
+    shown = chosen_nights(with_deliveries, since)
+    beside = compared_night(with_deliveries, compare)
+    entries = shown if beside is None or beside in shown else [beside, *shown]
+    stats = facts.rows_of_runs(DELIVERY_STATS, [entry.run for entry in entries])
+    filtered_by_sql92 = {(row.topic, row.consumer_group) for row in facts.in_force() if is_sql92(row)}
+    nights = {night.run: night for night in night_rows(facts, entries, stats, filtered_by_sql92)}
+    last, compared = shown[-1].run, beside.run if beside is not None else None
+    progress = facts.rows_of_runs(QUEUE_PROGRESS, [last], ["run", "topic", "entries"])
+    return Report(
+        facts.warehouse.location,
+        facts.name,
+        len({entry.broker_name for entry in read_ledger(facts.warehouse)}) == 1,
+        [nights[entry.run] for entry in shown],
+        len(with_deliveries) - len(shown),
+        nights.get(compared) if compared is not None else None,
+        group_reports(facts, stats, [entry.run for entry in shown], compared),
+        topic_reports(stats, progress, last, compared),
+        night_summary(facts).attention,
+        findings(facts),
+        _quarantined(facts, last),
+    )
+
+
+def _quarantined(facts: BrokerFacts, run: str) -> list[Quarantined]:
+    columns = ("source_file", "reason", "offset", "run")
+    rows = facts.rows(QUARANTINE, columns)
+    pieces: defaultdict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
+    for file, reason, offset, met_in in zip(*(rows[name].to_pylist() for name in columns), strict=True):
+        pieces[file, reason].append((offset, met_in))
+    return [
+        Quarantined(file, reason, len(found), sum(met_in == run for _, met_in in found), min(found)[0])
+        for (file, reason), found in sorted(pieces.items())
+    ]

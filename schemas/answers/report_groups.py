@@ -1,0 +1,122 @@
+"""What one night did for each group on each topic, beside another night."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from filtering.subscription_data import is_tag_type
+from filtering.subscriptions.history import SubscriptionRow
+from schemas.answers.facts import BrokerFacts
+from schemas.answers.report_lag import GroupLag, group_lags
+from schemas.answers.report_nights import Key
+from schemas.delivery_stats import COUNTS
+from schemas.delta.aggregates import sums
+from schemas.delta.table_rows import filtered, one_of
+
+_NOTHING = dict.fromkeys(COUNTS, 0)
+
+
+@dataclass(frozen=True)
+class GroupReport:
+    """One group on one topic. ``counts`` are those of delivery_stats of the night, summed over queues.
+
+    ``before``: those of the night compared with, None where it has none. ``delivered_in_all``: in all nights of the
+    report. ``last_pulled``: queue id and queue offset of an entry that the group pulled last, None where it never did.
+    ``expression`` is empty where the group has left without one.
+    """
+
+    consumer_group: str
+    topic: str
+    expression: str
+    counts: Mapping[str, int]
+    before: Mapping[str, int] | None
+    delivered_in_all: int
+    lag: GroupLag
+    last_pulled: tuple[int, int] | None
+
+    @property
+    def change(self) -> int:
+        """Messages delivered, more than in the night compared with."""
+        return self.counts["delivered"] - (self.before or _NOTHING)["delivered"]
+
+
+@dataclass(frozen=True)
+class TopicReport:
+    """All groups of one topic together. ``stored``: the entries that its queues got in the night."""
+
+    topic: str
+    groups: int
+    stored: int
+    counts: Mapping[str, int]
+    before: Mapping[str, int] | None
+
+
+def is_sql92(row: SubscriptionRow) -> bool:
+    """Whether the broker evaluates an expression for the subscription."""
+    return not is_tag_type(row.expression_type)
+
+
+def group_reports(facts: BrokerFacts, stats: pa.Table, shown: Sequence[str], compared: str | None) -> list[GroupReport]:
+    """The greatest changes first, then the most pending.
+
+    ``stats``: rows of delivery_stats of the runs ``shown``, of which the last is reported, and of ``compared``.
+    """
+    expressions = {(row.topic, row.consumer_group): row.expression or "*" for row in facts.in_force()}
+    counts, before = _counts_of(stats, shown[-1:]), _counts_of(stats, [compared] if compared else [])
+    in_all = _counts_of(stats, shown)
+    lags, pulled = group_lags(facts), _last_pulled(facts)
+    reports = [
+        GroupReport(
+            group,
+            topic,
+            expressions.get((topic, group), ""),
+            counts.get((topic, group), _NOTHING),
+            before.get((topic, group)),
+            in_all.get((topic, group), _NOTHING)["delivered"],
+            lags.get((topic, group), GroupLag()),
+            pulled.get((topic, group)),
+        )
+        for topic, group in sorted(counts.keys() | before.keys())
+    ]
+    return sorted(reports, key=lambda row: (-abs(row.change), -row.counts["pending"]))
+
+
+def topic_reports(stats: pa.Table, progress: pa.Table, run: str, compared: str | None) -> list[TopicReport]:
+    """By name. ``progress``: rows of queue_progress of the shown runs."""
+    stored = sums(progress, ["run", "topic"], ["entries"])
+    by_run = sums(stats, ["run", "topic"], COUNTS)
+    now = {topic: counts for (of_run, topic), counts in by_run.items() if of_run == run}
+    before = {topic: counts for (of_run, topic), counts in by_run.items() if of_run == compared}
+    groups = Counter(topic for topic, _ in _counts_of(stats, [run]))
+    topics = now.keys() | before.keys() | {topic for of_run, topic in stored if of_run == run}
+    return [
+        TopicReport(
+            topic,
+            groups[topic],
+            stored.get((run, topic), {"entries": 0})["entries"],
+            now.get(topic, _NOTHING),
+            before.get(topic),
+        )
+        for topic in sorted(topics)
+    ]
+
+
+def _counts_of(stats: pa.Table, runs: Sequence[str]) -> dict[Key, dict[str, int]]:
+    of_runs = filtered(stats, [one_of("run", runs)])
+    return {
+        (topic, group): counts for (topic, group), counts in sums(of_runs, ["topic", "consumer_group"], COUNTS).items()
+    }
+
+
+def _last_pulled(facts: BrokerFacts) -> dict[Key, tuple[int, int]]:
+    """By group, the queue in which it is farthest, and the last entry there that it pulled."""
+    found: dict[Key, tuple[int, int]] = {}
+    columns = ("topic", "consumer_group", "queue_id", "told_to")
+    for topic, group, queue_id, pulled_to in zip(*(facts.offsets[name].to_pylist() for name in columns), strict=True):
+        if pulled_to and pulled_to > found.get((topic, group), (0, -1))[1] + 1:
+            found[topic, group] = queue_id, pulled_to - 1
+    return found

@@ -1,0 +1,170 @@
+"""The nights that a report shows, each with its totals over all groups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.answers.facts import BrokerFacts
+from schemas.commitlog import COMMITLOG
+from schemas.delivery_stats import COUNTS, DELIVERY_STATS
+from schemas.delta.aggregates import sums
+from schemas.errors import UsageError
+from schemas.quarantine import QUARANTINE
+from schemas.run_ledger import LedgerEntry
+
+NIGHTS = 30
+"""Nights that a report shows without ``--since``."""
+MOST_NIGHTS = 90
+NAMED = 5
+
+Key = tuple[str, str]
+"""Of a group: topic, consumer group."""
+
+
+@dataclass(frozen=True)
+class Road:
+    """Where the entries that groups pulled ended: each of ``scanned`` is in one of the other counts.
+
+    ``read`` of them passed the first filter, so that the broker read the message; ``sent`` passed the second, too.
+    """
+
+    scanned: int
+    stopped_by_tags_code: int
+    stopped_by_bit_map: int
+    stopped_by_expression: int
+    dropped_by_client: int
+    dropped_by_hook: int
+    delivered: int
+
+    @property
+    def read(self) -> int:
+        return self.scanned - self.stopped_by_tags_code - self.stopped_by_bit_map
+
+    @property
+    def sent(self) -> int:
+        return self.read - self.stopped_by_expression
+
+
+@dataclass(frozen=True)
+class Night:
+    """``ended_at`` in ms; ``messages`` and ``log_bytes`` are what the log got, None where nobody knows.
+
+    ``totals`` are sums of delivery_stats. ``false_positives`` of ``judged_by_bit_map`` entries that do not match
+    passed the filter bit map.
+    """
+
+    run: str
+    ended_at: int
+    messages: int
+    log_bytes: int | None
+    quarantined: int
+    road: Road
+    totals: Mapping[str, int]
+
+    @property
+    def false_positives(self) -> int:
+        return self.totals["bit_map_false_positives"]
+
+    @property
+    def judged_by_bit_map(self) -> int:
+        """Entries of messages that do not match, of which the filter bit map should have stopped every one."""
+        return self.road.stopped_by_bit_map + self.false_positives
+
+
+def nights_with_deliveries(facts: BrokerFacts) -> list[LedgerEntry]:
+    """The runs that delivered something or could have, in order. Raises UsageError where there is none."""
+    found = [entry for entry in facts.entries if entry.rows.get(DELIVERY_STATS.name)]
+    if not found:
+        raise UsageError(f"{facts.warehouse.location} has no deliveries of {facts.name}: run nightly or deliver first")
+    return found
+
+
+def chosen_nights(nights: Sequence[LedgerEntry], since: int | None) -> list[LedgerEntry]:
+    """The nights that ended at or after an instant (ms), at most MOST_NIGHTS; without one the last NIGHTS.
+
+    Raises UsageError where no night ended so late.
+    """
+    if since is None:
+        return list(nights[-NIGHTS:])
+    found = [entry for entry in nights if (entry.as_of or 0) >= since]
+    if not found:
+        raise UsageError(f"no night ended at {iso(since)} or later; the last one ended at {iso(nights[-1].as_of or 0)}")
+    return found[-MOST_NIGHTS:]
+
+
+def compared_night(nights: Sequence[LedgerEntry], name: str | None) -> LedgerEntry | None:
+    """The night that the last one is compared with; without a name the one before, None where there is none.
+
+    ``name``: the beginning of a run's name, or of the time at which the night ended. Raises UsageError where it is
+    that of no earlier night, or of several.
+    """
+    earlier = nights[:-1]
+    if name is None:
+        return earlier[-1] if earlier else None
+    if not earlier:
+        raise UsageError(f"there is no night to compare with: {nights[-1].run} is the only one")
+    text = name.replace("T", " ")
+    found = [entry for entry in earlier if entry.run.startswith(name) or iso(entry.as_of or 0).startswith(text)]
+    if len(found) == 1:
+        return found[0]
+    named = ", ".join(entry.run for entry in (found or earlier)[-NAMED:])
+    if found:
+        raise UsageError(f"--compare {name} is the beginning of {len(found)} nights: give one of {named}")
+    raise UsageError(f"--compare {name} is no earlier night; the last ones are {named}")
+
+
+def iso(milliseconds: int) -> str:
+    """An instant, UTC, as ``2026-11-19 08:06:40.000``."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")[:-6]
+
+
+def night_rows(
+    facts: BrokerFacts, entries: Sequence[LedgerEntry], stats: pa.Table, filtered_by_sql92: Collection[Key]
+) -> list[Night]:
+    """``stats``: the rows of delivery_stats of these runs. ``filtered_by_sql92``: the groups that do so."""
+    kind = pc.is_in(
+        pc.binary_join_element_wise(stats["topic"], stats["consumer_group"], "\0"),
+        value_set=pa.array(["\0".join(key) for key in filtered_by_sql92], pa.string()),
+    )
+    by_kind = sums(stats.append_column("is_sql92", kind), ["run", "is_sql92"], COUNTS)
+    runs = facts.rows(QUARANTINE, ["run"])["run"].value_counts().to_pylist()
+    quarantined = {each["values"]: each["counts"] for each in runs}
+    nothing = dict.fromkeys(COUNTS, 0)
+    previous = {entry.run: before for before, entry in zip([None, *facts.entries], facts.entries, strict=False)}
+    return [
+        _night(
+            entry,
+            previous[entry.run],
+            by_kind.get((entry.run, False), nothing),
+            by_kind.get((entry.run, True), nothing),
+            quarantined.get(entry.run, 0),
+        )
+        for entry in entries
+    ]
+
+
+def _night(
+    entry: LedgerEntry, before: LedgerEntry | None, tags: Mapping[str, int], sql92: Mapping[str, int], quarantined: int
+) -> Night:
+    totals = {name: tags[name] + sql92[name] for name in COUNTS}
+    road = Road(
+        totals["scanned"],
+        tags["scanned"] - tags["passed_stage1"],
+        sql92["scanned"] - sql92["passed_stage1"],
+        totals["passed_stage1"] - totals["passed_stage2"],
+        totals["hash_collisions"],
+        totals["dropped_by_hook"],
+        totals["delivered"],
+    )
+    messages = entry.rows.get(COMMITLOG.name, 0)
+    return Night(entry.run, entry.as_of or 0, messages, _log_bytes(entry, before), quarantined, road, totals)
+
+
+def _log_bytes(entry: LedgerEntry, before: LedgerEntry | None) -> int | None:
+    start, end = entry.log_start if before is None else before.ingested_to, entry.ingested_to
+    return end - start if start is not None and end is not None and start <= end else None
