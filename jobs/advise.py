@@ -1,0 +1,85 @@
+"""advise: should a topic's filter bit map be on, with which parameters, and what is wrong with subscriptions?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from jobs.cli import application, options
+from jobs.cli.application import Parser
+from jobs.cli.text import count, print_table, printable, short
+
+if TYPE_CHECKING:
+    from filtering.findings import Finding
+    from schemas.answers.advice import TopicAdvice
+
+EXAMPLES = ("--warehouse /data/mqsieve", "--warehouse /data/mqsieve --json")
+NOT_SEEN = "The tables do not show POP and gRPC consumers, RocksDB queues and tiered storage: they use no bit map"
+
+
+def parser() -> Parser:
+    parser = Parser("advise", __doc__, EXAMPLES)
+    options.add_answer(parser)
+    options.add_json(parser)
+    return parser
+
+
+def main(arguments: list[str]) -> None:
+    chosen = parser().parse_args(arguments)
+    from jobs.cli.findings import print_findings
+    from schemas.answers.advice import advice
+    from schemas.answers.findings import findings
+
+    facts = options.facts_of(chosen)
+    topics = advice(facts)
+    found = findings(facts, options.session_of())
+    broker = facts.broker
+    is_on = broker.enable_calc_filter_bit_map and broker.enable_consume_queue_ext
+    if chosen.json:
+        print(_as_json(topics, found, is_on))
+        return
+    _print_topics(topics)
+    bloom = broker.bloom_filter
+    print(
+        f"\nThe filter bit map is {'on' if is_on else 'off'} for all topics of the broker, with "
+        f"maxErrorRateOfBloomFilter={bloom.f} and expectConsumerNumUseFilter={bloom.n}: {bloom.m} bits a message."
+    )
+    if not broker.enable_property_filter:
+        print("enablePropertyFilter is off: the broker refuses every pull by SQL92, and the bit map does nothing")
+    print(f"{NOT_SEEN}.\n")
+    print_findings(found)
+
+
+def _print_topics(topics: Sequence[TopicAdvice]) -> None:
+    titles = ["topic", "bit map", "SQL92 groups", "evaluated at store", "reads without", "reads with", "bytes saved",
+              "extension", "false pos. predicted", "measured", "best f, n"]  # fmt: skip
+    rows = []
+    for each in topics:
+        load, bit_map = each.load, each.bit_map
+        dead = f" + {load.dead_groups:,} dead" if load.dead_groups else ""
+        rows.append(
+            [
+                short(each.topic), "on" if bit_map.use else "off", f"{load.groups:,}{dead}",
+                count(bit_map.store_evaluations), count(bit_map.reads_without), count(bit_map.reads_with),
+                count(bit_map.saved_bytes), count(bit_map.extension_bytes),
+                f"{bit_map.false_positive_rate:.1%}",
+                "-" if bit_map.measured_rate is None else f"{bit_map.measured_rate:.1%}",
+                "-" if bit_map.best is None else f"{bit_map.best.f}, {bit_map.best.n}",
+            ]
+        )  # fmt: skip
+    print_table(titles, rows)
+    for each in topics:
+        print(f"  {printable(each.topic)}: {'on' if each.bit_map.use else 'off'}: {each.bit_map.reason}")
+
+
+def _as_json(topics: Sequence[TopicAdvice], found: Sequence[Finding], is_on: bool) -> str:
+    """The object of docs/JSON.md."""
+    made = [{"topic": each.topic, "load": asdict(each.load), "bit_map": asdict(each.bit_map)} for each in topics]
+    answer = {"bit_map_is_on": is_on, "topics": made, "findings": [asdict(each) for each in found]}
+    return json.dumps(answer, ensure_ascii=False, indent=2)
+
+
+if __name__ == "__main__":
+    application.run(main)

@@ -1,0 +1,89 @@
+"""Should the filter bit map be on? Topic by topic, with the numbers behind it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from filtering.bit_map_advice import BitMapAdvice, TopicLoad, bit_map_advice
+from filtering.subscription_data import is_tag_type
+from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+from schemas.answers.facts import BrokerFacts
+from schemas.commitlog import COMMITLOG
+from schemas.delivery_stats import DELIVERY_STATS
+from schemas.delta.aggregates import Key, sums
+
+_COUNTS = ("scanned", "passed_stage2", "bit_map_false_positives")
+
+
+@dataclass(frozen=True)
+class TopicAdvice:
+    """``load`` is what was measured, ``bit_map`` what follows."""
+
+    topic: str
+    load: TopicLoad
+    bit_map: BitMapAdvice
+
+
+def advice(facts: BrokerFacts) -> list[TopicAdvice]:
+    """The advice for each topic with messages that some group subscribes to, without retry topics."""
+    by_topic: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
+    for row in facts.in_force():
+        if row.topic in facts.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX):
+            by_topic[row.topic].append(row)
+    sizes = _sizes(facts)
+    counts = sums(facts.rows(DELIVERY_STATS), ["consumer_group", "topic"], _COUNTS)
+    found = []
+    for topic, rows in sorted(by_topic.items()):
+        load = _load(facts, rows, sizes[topic], counts)
+        found.append(TopicAdvice(topic, load, bit_map_advice(load, facts.broker.bloom_filter)))
+    return found
+
+
+def _sizes(facts: BrokerFacts) -> dict[str, tuple[int, int]]:
+    """By topic, how many messages there are, and their bytes."""
+    rows = facts.rows(COMMITLOG, ["topic", "store_size"])
+    counted = rows.append_column("messages", pa.array(np.ones(len(rows), np.int64)))
+    totals = sums(counted, ["topic"], ["messages", "store_size"])
+    return {topic: (total["messages"], total["store_size"]) for (topic,), total in totals.items()}
+
+
+def _load(
+    facts: BrokerFacts, rows: Iterable[SubscriptionRow], size: tuple[int, int], counts: Mapping[Key, Mapping[str, int]]
+) -> TopicLoad:
+    kinds: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
+    for row in rows:
+        kind = _kind(row)
+        kinds[kind] += 1
+        if kind == "groups":
+            totals.update(counts.get((row.consumer_group, row.topic), {}))
+    messages, octets = size
+    has_bit_map = facts.broker.enable_calc_filter_bit_map and facts.broker.enable_consume_queue_ext
+    return TopicLoad(
+        messages=messages,
+        message_bytes=octets / max(1, messages),
+        groups=kinds["groups"],
+        dead_groups=kinds["dead_groups"],
+        sent_with_pull=kinds["sent_with_pull"],
+        tag_groups=kinds["tag_groups"],
+        scanned=totals["scanned"],
+        matched=totals["passed_stage2"],
+        false_positives=totals["bit_map_false_positives"] if has_bit_map else None,
+    )
+
+
+def _kind(row: SubscriptionRow) -> str:
+    """How a group counts in a TopicLoad."""
+    if is_tag_type(row.expression_type):
+        return "tag_groups"
+    if row.sent_with_pull:
+        return "sent_with_pull"
+    if row.filter_data is None:
+        return "without_filter_data"
+    return "groups" if row.dead_time is None else "dead_groups"

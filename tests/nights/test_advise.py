@@ -1,0 +1,48 @@
+"""The job advise, against what the filter bit maps of real brokers did."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from jobs import advise
+from schemas.answers.advice import advice
+from schemas.answers.facts import open_facts
+from schemas.delta.warehouse import Warehouse
+from tests.nights.commands import Ended, rows_of
+
+Replayed = Callable[[str], Warehouse]
+
+
+@pytest.mark.parametrize("name", ["dev", "otherbloom"])
+def test_what_is_predicted_is_about_what_the_broker_measured(replayed: Replayed, name: str) -> None:
+    stats = list(rows_of(replayed(name), "delivery_stats"))
+    topics = advice(open_facts(replayed(name)))
+    assert {each.topic for each in topics} == {"OrderEvents", "DeviceTelemetry", "TagLab"}
+    for each in topics:
+        assert each.bit_map.use
+        assert each.bit_map.measured_rate == pytest.approx(each.bit_map.false_positive_rate, abs=0.03)
+        of_topic = [row for row in stats if row["topic"] == each.topic]
+        assert each.load.false_positives is not None
+        assert each.load.false_positives <= sum(row["bit_map_false_positives"] for row in of_topic)
+
+
+def test_a_broker_without_bit_maps_is_told_what_they_would_save(replayed: Replayed) -> None:
+    (orders,) = (each for each in advice(open_facts(replayed("plain"))) if each.topic == "OrderEvents")
+    assert orders.bit_map.measured_rate is None
+    assert orders.bit_map.reads_with < orders.bit_map.reads_without
+
+
+def test_the_command_has_topics_and_findings(replayed: Replayed, run: Callable[..., Ended]) -> None:
+    given = ("--warehouse", replayed("dev").location)
+    out = run(advise, *given).out
+    assert "  OrderEvents: on: it saves " in out
+    assert "The filter bit map is on for all topics of the broker" in out
+    assert "cg_sql_price_int on OrderEvents" in out
+    made = json.loads(run(advise, *given, "--json").out)
+    assert made["bit_map_is_on"] is True
+    assert [each["topic"] for each in made["topics"]] == ["DeviceTelemetry", "OrderEvents", "TagLab"]
+    assert made["topics"][1]["load"]["dead_groups"] == 1
+    assert made["findings"]
