@@ -6,7 +6,6 @@ that came. A table that nights only added to costs nothing.
 
 from __future__ import annotations
 
-import pickle
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -16,9 +15,14 @@ from deltalake.exceptions import DeltaError
 from numpy.typing import NDArray
 
 from schemas.audits.scope import Scope
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.delivery_pairs import pairs_of
 from schemas.delta.delta_log import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import within
+from schemas.quarantine import QUARANTINE
 from schemas.tables import APPENDED_TABLES
 
 CHANGED_NIGHTS = pa.schema(
@@ -54,7 +58,7 @@ def changed_nights(scope: Scope) -> pa.Table:
             continue
         for broker_name, run in sorted(before.keys() | now.keys(), key=str):
             old, new = (totals.get((broker_name, run), (0, 0)) for totals in (before, now))
-            if old != new:
+            if old != new and (new[0] or not _was_removed(scope, table, broker_name, run)):
                 reason = "other values" if old[0] == new[0] else "other rows"
                 rows.append(
                     {
@@ -67,6 +71,12 @@ def changed_nights(scope: Scope) -> pa.Table:
                     }
                 )
     return pa.Table.from_pylist(rows, CHANGED_NIGHTS)
+
+
+def _was_removed(scope: Scope, table: Table, broker_name: str | None, run: str) -> bool:
+    """Whether maintenance removed the rows of a night."""
+    is_removed = table in (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE)
+    return is_removed and broker_name is not None and run < scope.first_kept(broker_name)
 
 
 def _before_and_now(scope: Scope, table: Table, last_run: str, version: int) -> tuple[Totals, Totals]:
@@ -86,10 +96,13 @@ def _totals(scope: Scope, table: Table, files: Sequence[StoredFile], last_run: s
     totals: defaultdict[tuple[str | None, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
     names = [name for name in table.file_schema.names if name not in NOT_COMPARED]
     for file in files:
-        rows = scope.warehouse.rows(table, names, [within("run", below=last_run + AFTER)], [file])
-        for run, hashes in _by_run(rows):
-            count, total = totals[file.broker_name, run]
-            totals[file.broker_name, run] = count + len(hashes), (total + int(hashes.sum())) & (2**64 - 1)
+        stored = scope.warehouse.rows(table, names, [within("run", below=last_run + AFTER)], [file])
+        # The same deliveries may be in other blocks.
+        parts = (pa.Table.from_batches([batch]) for batch in pairs_of(stored)) if table is DELIVERY_BLOCKS else [stored]
+        for rows in parts:
+            for run, hashes in _by_run(rows):
+                count, total = totals[file.broker_name, run]
+                totals[file.broker_name, run] = count + len(hashes), (total + int(hashes.sum())) & (2**64 - 1)
     return dict(totals)
 
 
@@ -113,8 +126,6 @@ def row_hashes(rows: pa.Table) -> NDArray[np.uint64]:
 
 
 def _value_hashes(values: pa.Array) -> NDArray[np.uint64]:
-    if pa.types.is_nested(values.type):
-        return np.array([_hash(pickle.dumps(value.as_py())) for value in values], np.uint64)
     encoded = values.dictionary_encode(null_encoding="encode")
     distinct = np.array([_hash(value) for value in encoded.dictionary.to_pylist()], np.uint64)
     hashes: NDArray[np.uint64] = distinct[encoded.indices.to_numpy()]

@@ -136,7 +136,7 @@ def _brokers(scope: Scope) -> pa.Table:
         rows.append(
             {
                 "broker_name": facts.name,
-                "first_run": scope.first_run,
+                "first_run": max(scope.first_run, scope.first_kept(facts.name)),
                 "last_run": facts.last.run,
                 "dispatched_to": facts.last.dispatched_to or 0,
                 "unreadable_bytes": _unreadable_bytes(facts),

@@ -12,7 +12,7 @@ from schemas.delta.delta_log import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
 from schemas.quality_results import QUALITY_RESULTS
-from schemas.run_ledger import RUN_LEDGER, LedgerEntry
+from schemas.run_ledger import MESSAGES_FROM, RUN_LEDGER, LedgerEntry
 from schemas.tables import TABLES
 
 
@@ -50,6 +50,12 @@ class Scope:
             BrokerFacts(self.warehouse, [entry for entry in self.entries if entry.broker_name == name], expressions)
             for name in self.last_entries
         ]
+
+    def first_kept(self, broker_name: str) -> str:
+        """The first run of a broker whose messages were not removed by maintenance."""
+        entries = [entry for entry in self.entries if entry.broker_name == broker_name]
+        messages_from = int(entries[-1].inputs.get(MESSAGES_FROM, "0"))
+        return next((entry.run for entry in entries if (entry.ingested_to or 0) > messages_from), entries[0].run)
 
     def new_files(self, table: Table) -> list[StoredFile]:
         """The files that may have rows of the nights in scope."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from jobs import maintain, nightly
+from jobs import audit, maintain, nightly
 from schemas.delta.table import LAYOUT
 from schemas.delta.warehouse import Warehouse
 from schemas.tables import REBUILT_TABLES, TABLES
@@ -220,6 +220,26 @@ def test_nights_whose_messages_are_gone_cannot_be_redone(shop: Shop) -> None:
     ended = shop.maintain("--rebuild")
     assert (ended.code, ended.error.count("\n")) == (2, 1)
     assert "read messages that were removed since" in ended.error
+
+
+def test_audits_pass_before_and_after_maintenance(shop: Shop, run: Run) -> None:
+    given = ("--warehouse", shop.folder / "w")
+    assert run(audit, *given).code == 0
+    assert shop.maintain("--keep-days", 1, "--keep-bodies", 0).code == 0
+    for more in ((), ("--all",)):
+        ended = run(audit, *given, *more)
+        assert (ended.code, ended.error) == (0, "")
+    assert shop.night().code == 0
+    assert run(audit, *given).code == 0
+    assert shop.rows("quality_results")
+
+
+def test_audits_pass_after_a_rebuild(run: Run, copied: Path) -> None:
+    assert run(audit, "--warehouse", copied).code == 0
+    delete_table(copied / "delivery_stats")
+    assert run(maintain, "--rebuild", "--warehouse", copied).code == 0
+    ended = run(audit, "--warehouse", copied, "--all")
+    assert (ended.code, ended.error) == (0, "")
 
 
 def test_days_that_are_all_kept(shop: Shop) -> None:
