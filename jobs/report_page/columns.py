@@ -85,11 +85,11 @@ def _before(row: GroupReport) -> int | None:
     return row.before["delivered"] if row.before is not None else None
 
 
-def _behind(row: GroupReport) -> int | None:
+def _behind(row: GroupReport) -> int:
     return row.lag.behind
 
 
-def _exact(row: GroupReport) -> int | None:
+def _exact(row: GroupReport) -> int:
     return row.lag.exact
 
 

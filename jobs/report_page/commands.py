@@ -9,6 +9,8 @@ import unicodedata
 from schemas.answers.report_data import Report
 
 PROGRAM = "./spark-submit.sh"
+LONGEST = 600
+"""A command with longer names, which no broker accepts, is not shown."""
 _PLAIN = re.compile(r"[\w%@.,:+/|-]+", re.ASCII)
 
 
@@ -44,8 +46,9 @@ class Commands:
             self.where += f" {option('broker', report.broker_name)}"
 
     def of(self, job: str, *options: str) -> str:
-        """``./spark-submit.sh JOB --warehouse … OPTIONS``."""
-        return " ".join([PROGRAM, job, self.where, *options])
+        """``./spark-submit.sh JOB --warehouse … OPTIONS``; without the options where they are too long to show."""
+        command = " ".join([PROGRAM, job, self.where, *options])
+        return command if len(command) <= LONGEST + len(self.where) else f"{PROGRAM} {job} {self.where} …"
 
     def compare(self, run: str) -> str:
         return self.of("report", option("compare", run), "--output night.html")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import escape
 
 from jobs.report_page import numbers, plots
 from jobs.report_page.columns import columns
@@ -16,6 +17,8 @@ from schemas.answers.report_groups import GroupReport
 from schemas.answers.report_nights import Night
 
 MOST_BYTES = 300_000
+MARGIN = 200
+"""Bytes of what the page says about its size."""
 _ENVIRONMENT = Environment(
     loader=PackageLoader("jobs.report_page"),
     autoescape=True,
@@ -34,20 +37,35 @@ class Room:
     others: int
 
 
-ROOMS = (
-    *(Room(1000, expression, 100) for expression in (400, 200, 120, 80, 60, 40, 24)),
-    *(Room(groups, 24, 40) for groups in (700, 500, 350, 250, 150, 100, 50)),
-    Room(20, 24, 5),
-)
+ROOM = Room(1000, 24, 100)
+SMALLER = (*(Room(groups, 24, 40) for groups in (700, 500, 350, 250, 150, 100, 50)), Room(20, 24, 5))
+EXPRESSIONS = (400, 200, 120, 100, 80, 60, 50, 40, 32)
 
 
 def render_page(report: Report) -> bytes:
     """The page with as much as fits into MOST_BYTES; it says what was left out."""
-    for room in ROOMS:
+    page = _render(report, ROOM)
+    if len(page) <= MOST_BYTES:
+        return _render(report, _longer_expressions(report, MOST_BYTES - len(page)))
+    for room in SMALLER:
         page = _render(report, room)
         if len(page) <= MOST_BYTES:
             break
     return page
+
+
+def _longer_expressions(report: Report, free: int) -> Room:
+    """The room whose expressions need at most ``free`` bytes more than those of ROOM."""
+    texts = [group.expression for group in report.groups[: ROOM.groups]]
+
+    def needed(longest: int) -> int:
+        return sum(len(escape(numbers.cut(text, longest)).encode()) for text in texts)
+
+    shortest = needed(ROOM.expression)
+    for longest in EXPRESSIONS:
+        if needed(longest) - shortest <= free - MARGIN:
+            return replace(ROOM, expression=longest)
+    return ROOM
 
 
 def _render(report: Report, room: Room) -> bytes:

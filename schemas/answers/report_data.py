@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schemas.answers.facts import BrokerFacts
+from schemas.answers.findings import Finding, findings
 from schemas.answers.night_summary import night_summary
-from schemas.answers.report_findings import Finding, findings
 from schemas.answers.report_groups import GroupReport, TopicReport, group_reports, is_sql92, topic_reports
 from schemas.answers.report_nights import Night, chosen_nights, compared_night, night_rows, nights_with_deliveries
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import read_ledger
+from schemas.spark_tasks import Session
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,12 @@ class Report:
         return self.nights[-1]
 
 
-def report(facts: BrokerFacts, since: int | None = None, compare: str | None = None) -> Report:
+def report(facts: BrokerFacts, session: Session, since: int | None = None, compare: str | None = None) -> Report:
     """The report of the last night of a broker. Raises UsageError where it cannot be made as asked.
 
-    ``since``: with the nights that ended at this instant (ms) or later, else the last 30. ``compare``: beside which
-    night (see compared_night), else the night before.
+    ``session``: for findings in a log so large that Spark looks for them. ``since``: with the nights that ended at
+    this instant (ms) or later, else the last 30. ``compare``: beside which night (see compared_night), else the night
+    before.
     """
     with_deliveries = nights_with_deliveries(facts)
     shown = chosen_nights(with_deliveries, since)
@@ -81,7 +83,7 @@ def report(facts: BrokerFacts, since: int | None = None, compare: str | None = N
         group_reports(facts, stats, [entry.run for entry in shown], compared),
         topic_reports(stats, progress, last, compared),
         night_summary(facts).attention,
-        findings(facts),
+        findings(facts, session),
         _quarantined(facts, last),
     )
 

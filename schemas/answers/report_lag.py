@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 from schemas.answers.facts import BrokerFacts
+from schemas.answers.lag import lag
 from schemas.answers.report_nights import Key
 
 
 @dataclass(frozen=True)
 class GroupLag:
-    """``behind``: entries after the committed offsets, as the broker's tools count; None where none is known.
+    """``behind``: entries after the group's offsets, as the broker's tools count them.
 
-    ``exact``: the messages among them that the group would get; ``oldest_ms``: the age of the oldest of those.
+    ``exact``: the messages that the group would get of those it has yet to pull; ``oldest_ms``: the age of the oldest
+    of them at the end of the night, None where there is none.
     """
 
-    behind: int | None = None
-    exact: int | None = None
+    behind: int = 0
+    exact: int = 0
     oldest_ms: int | None = None
 
 
 def group_lags(facts: BrokerFacts) -> dict[Key, GroupLag]:
-    """The lag after the last night, of groups that it is known of."""
-    columns = ("topic", "consumer_group", "queue_end", "committed")
-    behind: defaultdict[Key, int] = defaultdict(int)
-    for topic, group, end, committed in zip(*(facts.offsets[name].to_pylist() for name in columns), strict=True):
-        if group is not None and committed is not None:
-            behind[topic, group] += max(0, end - committed)
-    return {key: GroupLag(entries) for key, entries in behind.items()}
+    """By topic and group, the lag after the last night."""
+    found: dict[Key, GroupLag] = {}
+    for each in lag(facts):
+        key = each.topic, each.consumer_group
+        sofar = found.get(key, GroupLag())
+        ages = [age for age in (sofar.oldest_ms, each.oldest_pending_ms) if age is not None]
+        found[key] = GroupLag(sofar.behind + each.lag, sofar.exact + each.exact_lag, max(ages, default=None))
+    return found

@@ -1,9 +1,13 @@
 "use strict";
 (() => {
   document.documentElement.classList.add("js");
+  // "1,234", "−5", "12.5 %", "< 0.1 %" and "2 h 14 min" have an order; "new" and "–" are last.
+  const units = { d: 86400e3, h: 3600e3, min: 60e3, s: 1e3, ms: 1 };
   const numberOf = (text) => {
-    const digits = text.replace(/[^0-9.−]/g, "").replace("−", "-");
-    return digits === "" || digits === "-" ? NaN : Number(digits);
+    const parts = [...text.matchAll(/(\d+) (d|h|min|s|ms)\b/g)];
+    if (parts.length) return parts.reduce((sum, [, count, unit]) => sum + Number(count) * units[unit], 0);
+    const digits = text.replace(/^− ?|^-/, "-").match(/^[<>+ ]*(-?[\d,.]+)/);
+    return digits ? Number(digits[1].replaceAll(",", "")) : NaN;
   };
   const element = (name, text, properties) => Object.assign(document.createElement(name), { textContent: text }, properties);
 
@@ -48,7 +52,7 @@
   };
   for (const table of document.querySelectorAll("table.sortable")) {
     for (const title of table.tHead.rows[0].cells) {
-      const button = element("button", title.textContent, { type: "button" });
+      const button = element("button", title.textContent.trim(), { type: "button" });
       button.addEventListener("click", () => sortTable(table, title));
       title.replaceChildren(button);
     }
@@ -79,7 +83,7 @@
       pair.append(element("dt", titles[at + 1]), element("dd", cell.textContent));
       numbers.append(pair);
     });
-    panel.append(numbers, element("p", "Filter"), element("pre", cells.at(-1).textContent || "none: the group has left"));
+    panel.append(numbers, element("p", "Filter"), element("pre", cells.at(-1).textContent.trim() || "none: the group has left"));
     for (const [what, command] of commandsOf(row)) {
       const line = element("p", what);
       const code = element("pre", command);

@@ -1,0 +1,57 @@
+"""Pictures of a report for docs/, in light and dark: .venv/bin/python -m tests.browser.screenshots
+
+The report is of four nights of the living broker in tests/cases/captures/nights_dev.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Browser
+
+from jobs import nightly, report
+from tests.browser.chromium import chromium, opened
+from tests.nights.commands import living
+
+DOCS = Path(__file__).parents[2] / "docs" / "images"
+SIZE = {"width": 1120, "height": 860}
+PHONE = {"width": 390, "height": 860}
+
+
+def main() -> None:
+    program = chromium()
+    if program is None:
+        sys.exit("no Chromium: tests/browser/install_chromium.sh installs it")
+    DOCS.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        warehouse = Path(folder, "mqsieve")
+        for number in (1, 2, 3, 4):
+            nightly.main(living(number, warehouse))
+        page = Path(folder, "night.html")
+        report.main(["--warehouse", str(warehouse), "--output", str(page)])
+        # The name of the folder is random, and is in every command.
+        page.write_text(page.read_text("utf-8").replace(str(warehouse), "/data/mqsieve"), "utf-8")
+        with opened(program) as browser:
+            for scheme in ("light", "dark"):
+                _take(browser, page, scheme)
+
+
+def _take(browser: Browser, page: Path, scheme: str) -> None:
+    shown = browser.new_page(viewport=SIZE, color_scheme=scheme)
+    shown.goto(page.as_uri())
+    shown.screenshot(path=DOCS / f"report-{scheme}.png")
+    shown.locator("#groups-table tbody th button").nth(1).click()
+    shown.locator("#groups").evaluate("(section) => section.scrollIntoView()")
+    shown.screenshot(path=DOCS / f"report-groups-{scheme}.png")
+    shown.close()
+    phone = browser.new_page(viewport=PHONE, color_scheme=scheme)
+    phone.goto(page.as_uri())
+    phone.locator("#groups").evaluate("(section) => section.scrollIntoView()")
+    phone.screenshot(path=DOCS / f"report-phone-{scheme}.png")
+    phone.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""The page of a night says what the tables hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs import nightly, report
+from schemas.answers.facts import open_facts
+from schemas.answers.lag import lag
+from schemas.delta.warehouse import Warehouse
+from tests.broker_log import BrokerLog
+from tests.nights.commands import living, night, rows_of
+
+Run = Callable[..., Any]
+Rows = dict[tuple[str, str], dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The warehouse of four nights of a living broker."""
+    folder = tmp_path_factory.mktemp("four_nights")
+    for number in (1, 2, 3, 4):
+        nightly.main(living(number, folder))
+    return folder
+
+
+def page_of(warehouse: Path | str, folder: Path, *more: object) -> str:
+    output = folder / "night.html"
+    report.main(["--warehouse", str(warehouse), "--output", str(output), *map(str, more)])
+    return output.read_text(encoding="utf-8")
+
+
+class Tables(HTMLParser):
+    """The cells of all tables, row by row, by the section they are in."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.rows: defaultdict[str, list[list[str]]] = defaultdict(list)
+        self._section = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if tag == "section":
+            self._section = dict(attributes)["id"] or ""
+        if tag == "tr":
+            self.rows[self._section].append([])
+        if tag in ("td", "th"):
+            self.rows[self._section][-1].append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.rows[self._section] and self.rows[self._section][-1]:
+            self.rows[self._section][-1][-1] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "table":
+            self._section += " after its table"
+
+
+def rows_in(page: str, section: str) -> list[dict[str, str]]:
+    """The rows of the first table of a section, by the titles of its columns."""
+    titles, *rows = Tables(page).rows[section]
+    return [{title.strip(): cell.strip() for title, cell in zip(titles, row, strict=True)} for row in rows]
+
+
+def group_rows(page: str) -> Rows:
+    """By group and topic, the row of the table of groups."""
+    return {(row["Group"], row["Topic"]): row for row in rows_in(page, "groups")}
+
+
+def number(text: str) -> int:
+    return int(text.replace(",", "").replace("−", "-").replace("+", ""))
+
+
+def delivered(warehouse: Path, run: str) -> Counter[tuple[str, str]]:
+    counted: Counter[tuple[str, str]] = Counter()
+    for row in rows_of(warehouse, "delivery_stats", "run", "consumer_group", "topic", "delivered"):
+        if row["run"] == run:
+            counted[row["consumer_group"], row["topic"]] += row["delivered"]
+    return counted
+
+
+def runs(warehouse: Path) -> list[str]:
+    return sorted({row["run"] for row in rows_of(warehouse, "run_ledger", "run")})
+
+
+def test_each_group_has_its_row_beside_the_night_before(nights: Path, tmp_path: Path) -> None:
+    found = group_rows(page_of(nights, tmp_path))
+    *_, before, last = runs(nights)
+    now, then = delivered(nights, last), delivered(nights, before)
+    assert found.keys() == now.keys() | then.keys()
+    for key, row in found.items():
+        assert number(row["Delivered"]) == now[key], key
+        assert row["Change"] == "new" or number(row["Change"]) == now[key] - then[key], key
+    assert any(row["Change"] == "new" for row in found.values())
+    assert sum(number(row["Pending"]) for row in found.values()) == sum(
+        row["queue_end"] - (row["told_to"] or 0)
+        for row in rows_of(nights, "current_offsets", "consumer_group", "queue_end", "told_to")
+        if row["consumer_group"] is not None
+    )
+
+
+def test_lag_counts_what_the_group_would_get(nights: Path, tmp_path: Path) -> None:
+    found = group_rows(page_of(nights, tmp_path))
+    behind: Counter[tuple[str, str]] = Counter()
+    for each in lag(open_facts(Warehouse.at(str(nights)))):
+        behind[each.consumer_group, each.topic] += each.exact_lag
+    assert {key: number(row["Would get"]) for key, row in found.items() if number(row["Would get"])} == {
+        key: count for key, count in behind.items() if count
+    }
+
+
+def test_another_night_to_compare_with(nights: Path, tmp_path: Path) -> None:
+    first, *_, last = runs(nights)
+    page = page_of(nights, tmp_path, "--compare", first)
+    now, then = delivered(nights, last), delivered(nights, first)
+    for key, row in group_rows(page).items():
+        assert row["Change"] == "new" or number(row["Change"]) == now[key] - then[key], key
+    assert f"compared with {first}" in page
+    (row,) = [row for row in rows_in(page, "compared") if row["Measure"] == "Delivered"]
+    assert [number(cell) for cell in list(row.values())[1:3]] == [then.total(), now.total()]
+
+
+def test_a_night_that_is_not_there(nights: Path, tmp_path: Path, run: Run) -> None:
+    given = ["--warehouse", nights, "--output", tmp_path / "x.html"]
+    code, _, error = run(report, *given, "--compare", "1999")
+    assert (code, "1999 is no earlier night" in error) == (2, True)
+    code, _, error = run(report, *given, "--compare", "20")
+    assert (code, "beginning of 3 nights" in error) == (2, True)
+    code, _, error = run(report, *given, "--since", "2999-01-01")
+    assert (code, "no night ended at 2999-01-01" in error) == (2, True)
+    code, _, error = run(report, *given, "--since", "yesterday")
+    assert (code, "no date or time such as 2026-11-20" in error) == (2, True)
+    assert not (tmp_path / "x.html").exists()
+
+
+def test_since_shows_the_later_nights(nights: Path, tmp_path: Path) -> None:
+    ends = sorted({row["as_of"] for row in rows_of(nights, "run_ledger", "as_of")})
+    instant = ends[2] / 1000
+    since = datetime.fromtimestamp(instant, UTC).isoformat(timespec="milliseconds")
+    page = page_of(nights, tmp_path, "--since", since)
+    assert '<h2 id="nights-title">2 nights</h2>' in page
+    assert "2 earlier nights are in the warehouse" in page
+
+
+def test_a_first_night_has_nothing_to_compare_with(
+    replayed: Callable[[str], Warehouse], tmp_path: Path, run: Run
+) -> None:
+    warehouse = replayed("small").location
+    page = page_of(warehouse, tmp_path)
+    assert "There is no earlier night to compare with." in page
+    assert "Change" not in group_rows(page)["cg_all_orders", "OrderEvents"]
+    assert run(report, "--warehouse", warehouse, "--output", tmp_path / "x.html", "--compare", "20").code == 2
+
+
+def test_findings_and_attention(replayed: Callable[[str], Warehouse], tmp_path: Path) -> None:
+    page = page_of(replayed("small").location, tmp_path)
+    concerned = {row["Group"] for row in rows_in(page, "findings")}
+    assert "cg_sql_flag_bare" in concerned
+    assert "cg_all_orders" not in concerned
+
+
+def test_quarantine_counts_what_was_not_decoded(tmp_path: Path) -> None:
+    event = {"at": 1, "op": "register", "group": "cg", "topic": "T", "type": "TAG", "expression": "*", "sub_version": 1}
+    (tmp_path / "events.jsonl").write_text(f"{json.dumps(event)}\n{{<b>\n{{<b>\n")
+    (tmp_path / "broker.conf").write_text("brokerName=b\n")
+    store = BrokerLog().append(5).write(tmp_path / "store")
+    nightly.main(night(tmp_path / "w", store, tmp_path / "events.jsonl", tmp_path / "broker.conf"))
+    pieces = list(rows_of(tmp_path / "w", "quarantine", "source_file", "reason"))
+    assert len(pieces) == 2
+    assert Counter((piece["source_file"], piece["reason"]) for piece in pieces) == {
+        (row["File"], row["Reason"]): number(row["New this night"])
+        for row in rows_in(page_of(tmp_path / "w", tmp_path), "quarantine")
+    }
+
+
+def test_the_same_warehouse_gives_the_same_bytes(nights: Path, tmp_path: Path) -> None:
+    page = page_of(nights, tmp_path)
+    command = [sys.executable, "-m", "jobs.report", "--warehouse", str(nights), "--output", "-"]
+    environment = os.environ | {"PYTHONHASHSEED": "1"}
+    assert subprocess.run(command, capture_output=True, check=True, env=environment).stdout.decode() == page
+
+
+def test_names_of_others_are_text(tmp_path: Path) -> None:
+    hostile = "<script>alert(1)</script>{{ 7 * 7 }}"
+    events = [
+        {"at": 1, "op": "register", "group": hostile, "topic": "T", "type": "SQL92", "sub_version": 1,
+         "expression": "TAGS = '</script><img src=x onerror=alert(1)>' OR n >= 0"},
+    ]  # fmt: skip
+    (tmp_path / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    (tmp_path / "broker.conf").write_text("brokerName=<b>b</b>\nenablePropertyFilter=true\n")
+    store = BrokerLog().append(5).write(tmp_path / "store")
+    nightly.main(night(tmp_path / "w", store, tmp_path / "events.jsonl", tmp_path / "broker.conf"))
+    page = page_of(tmp_path / "w", tmp_path)
+    assert group_rows(page)[hostile, "T"]["Delivered"] == "5"
+    assert page.count("<script>") == 1
+    assert "<img" not in page
+    assert "<b>b" not in page

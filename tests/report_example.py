@@ -1,0 +1,48 @@
+"""Reports of any size, without a warehouse."""
+
+from __future__ import annotations
+
+from schemas.answers.findings import Finding
+from schemas.answers.report_data import Quarantined, Report
+from schemas.answers.report_groups import GroupReport, TopicReport
+from schemas.answers.report_lag import GroupLag
+from schemas.answers.report_nights import Night, Road
+from schemas.delivery_stats import COUNTS
+
+DAY = 86_400_000
+FIRST = 1_795_000_000_000
+
+
+def counts(**of_night: int) -> dict[str, int]:
+    return dict.fromkeys(COUNTS, 0) | of_night
+
+
+def night(number: int, delivered: int = 1_000) -> Night:
+    road = Road(90_000 + delivered, 40_000, 30_000, 20_000, 0, 0, delivered)
+    totals = counts(scanned=road.scanned, delivered=delivered, pending=17, bit_map_false_positives=300)
+    return Night(f"2026-11-{number:03}T02:00:00.000Z", FIRST + number * DAY, 50_000, 40_000_000, 0, road, totals)
+
+
+def group(name: str, topic: str = "Orders", expression: str = "qty > 5", delivered: int = 7) -> GroupReport:
+    now = counts(scanned=12_345, passed_stage1=4_000, passed_stage2=delivered, delivered=delivered, pending=3)
+    before = counts(scanned=11_000, passed_stage1=3_500, passed_stage2=5, delivered=5)
+    return GroupReport(name, topic, expression, now, before, 30 * delivered, GroupLag(1_234, 56, 8_040_000), (3, 41))
+
+
+def report(groups: int = 20, nights: int = 30, name: str = "cg_{:04}", expression: str = "qty > 5") -> Report:
+    """``name`` is formatted with the number of a group."""
+    names = [name.format(number) for number in range(groups)]
+    topics = sorted({"Orders", name.format(0)})
+    return Report(
+        "/data/mqsieve",
+        "broker-a",
+        True,
+        [night(number, 1_000 + number) for number in range(nights)],
+        0,
+        night(nights - 2) if nights > 1 else None,
+        [group(each, topics[0], expression, 7 + at) for at, each in enumerate(names)],
+        [TopicReport(topic, groups, 50_000, counts(scanned=91_000, delivered=1_000), None) for topic in topics],
+        [f"{each} lost 5 entries" for each in names],
+        [Finding("warn", each, topics[0], "fails", f"{each} fails", 5, 50) for each in names],
+        [Quarantined(each, f"{each} is no JSON", 2, 1, 17) for each in names],
+    )
