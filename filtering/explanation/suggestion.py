@@ -1,0 +1,106 @@
+"""The nearest miss: the smallest change of a message, or of one literal, with which the group would have got it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from filtering.broker_config import BrokerConfig
+from filtering.delivery.message_filter import TAGS_PROPERTY
+from filtering.explanation.candidates import values_for
+from filtering.explanation.decision import Decision, Outcome, deciding_expression
+from filtering.explanation.expression_text import expression_text
+from filtering.explanation.nearest_miss import Change, nearest_change
+from filtering.explanation.trace import Result, evaluated
+from filtering.predicate import TextIn
+from filtering.sql92 import CompiledExpression, compile
+from filtering.sql92.nodes import is_integer
+from filtering.subscriptions.history import SubscriptionRow
+from filtering.tags_code import SCHEDULE_TOPIC, tags_code
+
+
+@dataclass(frozen=True)
+class NearestMiss:
+    """Either an ``expression`` that would have let the message through, or ``values`` that would have passed.
+
+    ``values`` are properties of the message, None: without it. ``literal`` is the changed part of the expression.
+    """
+
+    values: Mapping[str, str | None] = field(default_factory=dict)
+    expression: str | None = None
+    literal: str | None = None
+
+    def applied(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """The properties of the message that would have been delivered."""
+        return Change(self.values).applied(properties)
+
+    @property
+    def text(self) -> str:
+        """``region = 'hangzhou' and without color``"""
+        if self.literal is not None:
+            return self.literal
+        return " and ".join(
+            f"without {name}" if value is None else f"{name} = {_quoted(value)}" for name, value in self.values.items()
+        )
+
+
+def nearest_miss(
+    decision: Decision,
+    row: SubscriptionRow,
+    others: Iterable[SubscriptionRow],
+    config: BrokerConfig,
+    properties: Mapping[str, str],
+) -> NearestMiss | None:
+    """What would have passed; None where nothing would, or the message is delivered."""
+    if decision.outcome in (Outcome.STOPPED_BY_TAGS_CODE, Outcome.DROPPED_BY_CLIENT):
+        return _other_tag(row, properties)
+    stopped = (Outcome.STOPPED_BY_BIT_MAP, Outcome.STOPPED_BY_EXPRESSION, Outcome.EXPRESSION_FAILED)
+    expression = deciding_expression(row, others, config, properties)
+    if decision.outcome not in stopped or expression is None:
+        return None
+    result, _ = evaluated(expression, properties)
+    if result is Result.TRUE:
+        return None
+    if result is Result.ERROR and (found := _decimal_literal(expression, properties)) is not None:
+        return found
+    change = nearest_change(expression.predicate, properties)
+    return NearestMiss(change.values) if change is not None else None
+
+
+def _other_tag(row: SubscriptionRow, properties: Mapping[str, str]) -> NearestMiss | None:
+    """A tag that is subscribed; the schedule topic has delivery times in the place of tags codes."""
+    if not row.tags_set or row.topic == SCHEDULE_TOPIC:
+        return None
+    subscribed = TextIn(TAGS_PROPERTY, frozenset(row.tags_set))
+    tag = next((tag for tag in values_for(subscribed, TAGS_PROPERTY, properties) if tag in row.tags_set), None)
+    return NearestMiss({TAGS_PROPERTY: tag}) if tag is not None and tags_code(tag) in (row.code_set or ()) else None
+
+
+def _decimal_literal(expression: CompiledExpression, properties: Mapping[str, str]) -> NearestMiss | None:
+    """The expression with one integer written as a decimal: that takes 12.50, too."""
+    count = sum(_is_integer_literal(node) for node in expression.syntax_tree.find_all(exp.Literal))
+    for number in range(count):
+        tree = expression.syntax_tree.copy()
+        literals = [node for node in tree.find_all(exp.Literal) if _is_integer_literal(node)]
+        literal = literals[number]
+        literal.set("this", literal.this.rstrip("lL") + ".0")
+        if not float(literal.this):
+            continue
+        changed = compile(expression_text(tree))
+        if evaluated(changed, properties)[0] is Result.TRUE:
+            comparison = literal.parent
+            while isinstance(comparison, exp.Neg):
+                comparison = comparison.parent
+            text = expression_text(comparison) if comparison is not None else changed.expression
+            return NearestMiss(expression=changed.expression, literal=text)
+    return None
+
+
+def _is_integer_literal(node: exp.Literal) -> bool:
+    return not node.is_string and is_integer(node.this)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

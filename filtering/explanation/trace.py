@@ -1,0 +1,123 @@
+"""An expression evaluated on one message, part by part, as the broker does: in order, and no further than it must."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from sqlglot import exp
+
+from filtering.explanation.expression_text import expression_text, is_combination, properties_of
+from filtering.sql92 import CompiledExpression, EvaluationError, compile
+from filtering.sql92.nodes import inside
+
+DEEPEST = 50
+"""What is nested deeper is shown as one leaf."""
+
+
+class Result(Enum):
+    """What an expression, or a part of one, comes to. The broker delivers where all of it is TRUE."""
+
+    TRUE = "TRUE"
+    FALSE = "FALSE"
+    NULL = "NULL"
+    ERROR = "ERROR"
+    NOT_EVALUATED = "not evaluated"
+
+
+_RESULTS = {True: Result.TRUE, False: Result.FALSE, None: Result.NULL}
+_OPPOSITE = {Result.TRUE: Result.FALSE, Result.FALSE: Result.TRUE}
+
+
+@dataclass(frozen=True)
+class Part:
+    """``kind`` is AND, OR, NOT or leaf. ``values`` are the properties that a leaf reads, None where one is missing.
+
+    ``error`` is what failed, in words. ``decides``: the result of the whole would be another without this part's.
+    """
+
+    kind: str
+    text: str
+    result: Result
+    parts: Sequence[Part] = ()
+    values: Mapping[str, str | None] = field(default_factory=dict)
+    error: str | None = None
+    decides: bool = False
+
+    def leaves(self) -> Iterator[Part]:
+        """The leaves, from left to right."""
+        if self.kind == "leaf":
+            yield self
+        for part in self.parts:
+            yield from part.leaves()
+
+
+def trace(expression: CompiledExpression, properties: Mapping[str, str]) -> Part:
+    """The evaluation of an expression on a message's properties. Its result is the broker's."""
+    return _marked(_part(expression.syntax_tree, properties, 0), decides=True)
+
+
+def evaluated(expression: CompiledExpression, properties: Mapping[str, str]) -> tuple[Result, str | None]:
+    """What the whole comes to, and what failed."""
+    try:
+        return _RESULTS[expression.evaluate(properties)], None
+    except EvaluationError as error:
+        return Result.ERROR, str(error)
+
+
+def _part(node: exp.Expr, properties: Mapping[str, str] | None, depth: int) -> Part:
+    """``properties`` None: the broker does not get there."""
+    node = inside(node)
+    if depth == DEEPEST or not is_combination(node):
+        return _leaf(node, properties)
+    if isinstance(node, exp.Not):
+        operand = _part(node.this, properties, depth + 1)
+        return Part("NOT", "NOT", _OPPOSITE.get(operand.result, operand.result), (operand,), error=operand.error)
+    kind = type(node)
+    ends_at = Result.FALSE if kind is exp.And else Result.TRUE
+    parts: list[Part] = []
+    result = Result.NOT_EVALUATED if properties is None else _OPPOSITE[ends_at]
+    for operand_node in _operands(node, kind):
+        part = _part(operand_node, properties if result not in (ends_at, Result.ERROR) else None, depth + 1)
+        parts.append(part)
+        if part.result in (ends_at, Result.ERROR) or (
+            part.result is Result.NULL and result is not Result.NOT_EVALUATED
+        ):
+            result = part.result
+    word = "AND" if kind is exp.And else "OR"
+    return Part(word, word, result, parts, error=next((part.error for part in parts if part.error), None))
+
+
+def _operands(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
+    """The operands of a chain such as a AND b AND c, which is nested to the left."""
+    operands = []
+    while isinstance(node, kind):
+        operands.append(node.expression)
+        node = node.this
+    return [node, *reversed(operands)]
+
+
+def _leaf(node: exp.Expr, properties: Mapping[str, str] | None) -> Part:
+    text = expression_text(node)
+    if properties is None:
+        return Part("leaf", text, Result.NOT_EVALUATED)
+    result, error = evaluated(compile(text), properties)
+    values = {name: properties.get(name) for name in properties_of(node)}
+    return Part("leaf", text, result, values=values, error=error)
+
+
+def _marked(part: Part, decides: bool) -> Part:
+    """The part with those marked that made its result."""
+    if not part.parts:
+        return Part(part.kind, part.text, part.result, (), part.values, part.error, decides)
+    parts = [_marked(each, decides and _makes(part, each)) for each in part.parts]
+    return Part(part.kind, part.text, part.result, parts, part.values, part.error, decides)
+
+
+def _makes(whole: Part, part: Part) -> bool:
+    """Whether a part makes the result of the combination that it is in."""
+    if whole.kind == "NOT" or part.result is Result.NOT_EVALUATED:
+        return part.result is not Result.NOT_EVALUATED
+    unanimous = Result.TRUE if whole.kind == "AND" else Result.FALSE
+    return part.result is whole.result if whole.result is not unanimous else True
