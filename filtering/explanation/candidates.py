@@ -6,7 +6,7 @@ import difflib
 import math
 from collections.abc import Iterator, Mapping
 
-from filtering.java.numbers import INT_MAX, LONG_MAX
+from filtering.java.numbers import INT_MAX, LONG_MAX, parse_double
 from filtering.predicate import (
     DoublesCompare,
     IsNumber,
@@ -93,8 +93,5 @@ def _beside(leaf: PropertyPairLeaf, name: str, properties: Mapping[str, str]) ->
     if other:
         yield other
     if isinstance(leaf, DoublesCompare):
-        try:
-            number = float(other or "1")
-        except ValueError:
-            number = 1.0
-        yield from _numbers(NumberType.DOUBLE, number)
+        number = parse_double(other or "")
+        yield from _numbers(NumberType.DOUBLE, 1.0 if number is None else number)

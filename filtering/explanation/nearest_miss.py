@@ -13,7 +13,7 @@ from filtering.predicate import And, Constant, Not, Or, Predicate, PropertyLeaf,
 
 Literal = tuple[Predicate, bool]
 """A leaf, and what it must come to."""
-Way = frozenset[Literal]
+Way = tuple[Literal, ...]
 """Leaves that must change so that a predicate holds."""
 WAYS = 8
 """Ways that are kept of each part: the best ones."""
@@ -66,22 +66,22 @@ def _ways_of(
 ) -> Sequence[Way]:
     match node:
         case Constant():
-            return [frozenset()] if node.value is wanted else []
+            return [()] if node.value is wanted else []
         case Not():
             return known[node.operand, not wanted]
         case And() | Or():
             of_terms = [known[term, wanted] for term in node.terms]
             return _all_of(of_terms) if isinstance(node, And) is wanted else _one_of(of_terms)
         case _:
-            return [frozenset() if holds(node, properties) is wanted else frozenset([(node, wanted)])]
+            return [() if holds(node, properties) is wanted else ((node, wanted),)]
 
 
 def _all_of(of_terms: Sequence[Sequence[Way]]) -> Sequence[Way]:
-    ways: Sequence[Way] = [frozenset()]
+    ways: Sequence[Way] = [()]
     for of_term in of_terms:
         if of_term and not of_term[0]:
             continue
-        ways = _best(one | other for one in ways for other in of_term)
+        ways = _best(tuple(dict.fromkeys(one + other)) for one in ways for other in of_term)
     return ways
 
 

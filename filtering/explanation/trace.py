@@ -55,7 +55,7 @@ class Part:
 
 def trace(expression: CompiledExpression, properties: Mapping[str, str]) -> Part:
     """The evaluation of an expression on a message's properties. Its result is the broker's."""
-    return _marked(_part(expression.syntax_tree, properties, 0), decides=True)
+    return _marked(_part(expression.syntax_tree, properties, 0, reached=True), decides=True)
 
 
 def evaluated(expression: CompiledExpression, properties: Mapping[str, str]) -> tuple[Result, str | None]:
@@ -66,20 +66,20 @@ def evaluated(expression: CompiledExpression, properties: Mapping[str, str]) -> 
         return Result.ERROR, str(error)
 
 
-def _part(node: exp.Expr, properties: Mapping[str, str] | None, depth: int) -> Part:
-    """``properties`` None: the broker does not get there."""
+def _part(node: exp.Expr, properties: Mapping[str, str], depth: int, reached: bool) -> Part:
+    """``reached``: the broker gets there."""
     node = inside(node)
     if depth == DEEPEST or not is_combination(node):
-        return _leaf(node, properties)
+        return _leaf(node, properties, reached)
     if isinstance(node, exp.Not):
-        operand = _part(node.this, properties, depth + 1)
+        operand = _part(node.this, properties, depth + 1, reached)
         return Part("NOT", "NOT", _OPPOSITE.get(operand.result, operand.result), (operand,), error=operand.error)
     kind = type(node)
     ends_at = Result.FALSE if kind is exp.And else Result.TRUE
     parts: list[Part] = []
-    result = Result.NOT_EVALUATED if properties is None else _OPPOSITE[ends_at]
+    result = _OPPOSITE[ends_at] if reached else Result.NOT_EVALUATED
     for operand_node in _operands(node, kind):
-        part = _part(operand_node, properties if result not in (ends_at, Result.ERROR) else None, depth + 1)
+        part = _part(operand_node, properties, depth + 1, reached and result not in (ends_at, Result.ERROR))
         parts.append(part)
         if part.result in (ends_at, Result.ERROR) or (
             part.result is Result.NULL and result is not Result.NOT_EVALUATED
@@ -98,12 +98,12 @@ def _operands(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
     return [node, *reversed(operands)]
 
 
-def _leaf(node: exp.Expr, properties: Mapping[str, str] | None) -> Part:
+def _leaf(node: exp.Expr, properties: Mapping[str, str], reached: bool) -> Part:
     text = expression_text(node)
-    if properties is None:
-        return Part("leaf", text, Result.NOT_EVALUATED)
-    result, error = evaluated(compile(text), properties)
     values = {name: properties.get(name) for name in properties_of(node)}
+    if not reached:
+        return Part("leaf", text, Result.NOT_EVALUATED, values=values)
+    result, error = evaluated(compile(text), properties)
     return Part("leaf", text, result, values=values, error=error)
 
 

@@ -200,10 +200,11 @@ def _of_block(
     has_list, has_bits = (each.is_valid().to_numpy(zero_copy_only=False) for each in (listed, bits))
     of_lists, of_words = np.asarray(listed.values), np.asarray(bits.values)
     for position in positions:
+        at = np.flatnonzero(of_lists[lists[0] : lists[-1]] == position) + lists[0]
         hits = ~has_list & ~has_bits
-        hits[np.searchsorted(lists, np.flatnonzero(of_lists == position), "right") - 1] = True
-        found = of_words[np.minimum(words[:-1] + position // 64, len(of_words) - 1)] if len(of_words) else words[:-1]
-        hits |= has_bits & ((found.view(np.uint64) >> np.uint64(position % 64)) & np.uint64(1)).astype(bool)
+        hits[np.searchsorted(lists, at, "right") - 1] = True
+        word = of_words[words[:-1][has_bits] + position // 64]
+        hits[has_bits] = word >> (position % 64) & 1 == 1
         offset, stored = (block[name].values[position].as_py() for name in ("commitlog_offset", "store_timestamp"))
         for match in np.flatnonzero(hits).tolist():
             for each in recipients[match].as_py():
