@@ -85,15 +85,16 @@ def session_of() -> Session:
 
 def facts_of(options: argparse.Namespace) -> BrokerFacts:
     """What the tables hold of the broker that the options name. Raises UsageError."""
-    from filtering.broker_config import BrokerConfig
-    from jobs.night.broker import read_broker_config
     from schemas.answers.facts import open_facts
-    from schemas.ledger_check import open_warehouse
 
     name = options.broker
     config = getattr(options, "broker_config", None)
     warehouse = warehouse_of(options.warehouse)
     if name is None and config is not None:
+        from filtering.broker_config import BrokerConfig
+        from jobs.night.broker import read_broker_config
+        from schemas.ledger_check import open_warehouse
+
         name = read_broker_config(config).broker_name
         known = {entry.broker_name for entry in open_warehouse(warehouse)}
         if name == BrokerConfig().broker_name and name not in known and len(known) == 1:

@@ -84,8 +84,9 @@ class Explainer:
     def __init__(self, facts: BrokerFacts, groups: Collection[str] | None = None) -> None:
         self._facts = facts
         self._groups = groups
-        history = facts.history
-        if groups is not None:
+        if groups is None:
+            history = facts.history
+        else:
             events = [event for event in facts.events if event.group in groups]
             history = subscription_history(events, facts.broker, facts.expressions)
         self._rows: defaultdict[Key, list[SubscriptionRow]] = defaultdict(list)

@@ -15,11 +15,16 @@ from schemas.errors import UsageError
 
 @dataclass(frozen=True)
 class Why:
-    """``messages`` are those that were asked for, without their copies; ``groups`` those that it is told of."""
+    """``messages`` are those that were asked for, without their copies.
+
+    ``group``: only for this one. ``unique_key``: all messages with this key are among ``found``.
+    """
 
     facts: BrokerFacts
     messages: Sequence[FoundMessage]
     group: str | None
+    found: Sequence[FoundMessage] = ()
+    unique_key: str | None = None
 
     @cached_property
     def _explainer(self) -> Explainer:
@@ -34,6 +39,8 @@ class Why:
 
     def copies(self, message: FoundMessage) -> list[FoundMessage]:
         """The message's copies in the schedule topic, retry topics and the dead-letter queue."""
+        if message.uniq_key is not None and message.uniq_key == self.unique_key:
+            return [each for each in self.found if each.uniq_key == self.unique_key and each is not message]
         return copies_of(self.facts, message)
 
 
@@ -42,7 +49,8 @@ def why(facts: BrokerFacts, text: str, group: str | None = None) -> Why:
     found = find(facts, text)
     if not found:
         raise UsageError(f"{facts.warehouse.location} has no message with the id or key {text}")
-    return _answer(facts, _originals(found), group)
+    _check_group(facts, group)
+    return Why(facts, _originals(found), group, found, text)
 
 
 def why_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int, group: str | None = None) -> Why:
@@ -50,13 +58,14 @@ def why_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int, gro
     found = find_at(facts, topic, queue_id, queue_offset)
     if not found:
         raise UsageError(f"{facts.warehouse.location} has no message at {topic} {queue_id}/{queue_offset}")
-    return _answer(facts, found, group)
+    _check_group(facts, group)
+    return Why(facts, found, group)
 
 
-def _answer(facts: BrokerFacts, messages: Sequence[FoundMessage], group: str | None) -> Why:
+def _check_group(facts: BrokerFacts, group: str | None) -> None:
+    """Raises UsageError where the group never subscribed."""
     if group is not None and not any(event.group == group for event in facts.events):
         facts.subscriptions_of(group)
-    return Why(facts, messages, group)
 
 
 def _originals(found: Sequence[FoundMessage]) -> list[FoundMessage]:
