@@ -49,6 +49,7 @@ jars='' py_files='' archives='' master='' properties_file='' level=fatal
 while [ $# -gt 0 ]; do
   case $job:$1 in
     test:* | python:* | bench:*) job_options+=("$1"); shift; continue ;;
+    explain:--queue | explain:--queue=*) job_options+=("$1"); shift; continue ;; # of the topic, not of YARN
     *:-v | *:--verbose) level=info; shift; continue ;;
   esac
   option=${1%%=*} value=${1#*=} width=1

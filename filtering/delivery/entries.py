@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from filtering.matcher.column import Column
+if TYPE_CHECKING:
+    from filtering.matcher.column import Column
 
 TRANSACTION_FLAGS = 0xC
 WITHOUT_ENTRY = (0x4, 0xC)

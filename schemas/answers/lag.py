@@ -77,10 +77,14 @@ def lag(
     hooks would drop is not known.
     """
     in_force = {(row.consumer_group, row.topic): row for row in facts.in_force()}
-    filters = {(each.consumer_group, each.topic): each for each in message_filters(in_force.values(), facts.broker)}
     by_topic: defaultdict[str, list[_Standing]] = defaultdict(list)
+    behind = set()
     for standing in _standings(facts, newer, groups, topics):
         by_topic[standing.topic].append(standing)
+        if standing.is_behind:
+            behind.add(standing.consumer_group)
+    of_groups = [row for row in in_force.values() if row.consumer_group in behind]
+    filters = {(each.consumer_group, each.topic): each for each in message_filters(of_groups, facts.broker)}
     counts = {topic: _topic_lag(standings, in_force, filters, facts) for topic, standings in by_topic.items()}
     _scan(facts, counts)
     found = [
@@ -105,6 +109,11 @@ class _Standing:
     @property
     def key(self) -> Key:
         return self.consumer_group, self.topic
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is anything to count."""
+        return min(self.position, self.position if self.committed is None else self.committed) < self.end
 
 
 def _standings(

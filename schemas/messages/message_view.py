@@ -10,8 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.commitlog import IPV6_STORE_HOST, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS, VIEW
-from schemas.rocketmq_store.crc import crc_of
-from schemas.rocketmq_store.property_columns import parse
 
 PROPERTIES = pa.map_(pa.string(), pa.string())
 NEEDED_FOR = {
@@ -63,7 +61,11 @@ def properties(rows: pa.Table) -> pa.MapArray:
         names.append(name_of_row)
     keys = list(number)
     others = rows["more_properties"].combine_chunks()
-    for row in np.flatnonzero(others.is_valid().to_numpy(zero_copy_only=False)).tolist():
+    with_others = np.flatnonzero(others.is_valid().to_numpy(zero_copy_only=False)).tolist()
+    if with_others:
+        # Numba, which reading and checksums of logs need, takes longer to import than most questions to answer.
+        from schemas.rocketmq_store.property_columns import parse
+    for row in with_others:
         for name, value in parse(others[row].as_py()).items():
             texts.append(pa.array([value], pa.string()))
             parts.append(np.array([row]))
@@ -95,5 +97,7 @@ def _body_crcs(rows: pa.Table) -> pa.Array:
     claimed = rows["body_crc"].combine_chunks()
     if not claimed.null_count:
         return claimed
+    from schemas.rocketmq_store.crc import crc_of
+
     computed = [None if body is None else crc_of(body) for body in rows["body"].to_pylist()]
     return pc.coalesce(claimed, pa.array(computed, pa.int32()))

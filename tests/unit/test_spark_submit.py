@@ -129,3 +129,10 @@ def test_help_lists_every_job_with_what_it_does(machine: Machine) -> None:
 
 def test_it_is_executable() -> None:
     assert os.access(PROJECT / "spark-submit.sh", os.X_OK)
+
+
+def test_a_topics_queue_is_no_queue_of_yarn(tmp_path: Path) -> None:
+    place = ("--topic", "T", "--queue", "0", "--offset=3")
+    command = [PROJECT / "spark-submit.sh", "explain", "--warehouse", str(tmp_path), *place]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, "has no table yet" in ended.stderr) == (2, True)

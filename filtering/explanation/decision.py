@@ -1,0 +1,154 @@
+"""What the filters of one subscription do with one message, in the order in which they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from filtering.bloom_filter import is_hit
+from filtering.broker_config import BrokerConfig
+from filtering.delivery.message_filter import (
+    RETRY_TOPIC_PROPERTY,
+    TAGS_PROPERTY,
+    MessageFilter,
+    message_filter,
+    reads_others,
+)
+from filtering.explanation import reasons
+from filtering.explanation.trace import Result, evaluated
+from filtering.predicate_value import holds
+from filtering.pulls.pull import refusal
+from filtering.sql92 import CompiledExpression
+from filtering.subscription_data import is_tag_type
+from filtering.subscriptions.history import SubscriptionRow
+
+
+class Outcome(StrEnum):
+    """What became of a message for a group."""
+
+    DELIVERED = "DELIVERED"
+    DROPPED_BY_CLIENT = "DROPPED_BY_CLIENT"
+    DROPPED_BY_HOOK = "DROPPED_BY_HOOK"
+    STOPPED_BY_TAGS_CODE = "STOPPED_BY_TAGS_CODE"
+    STOPPED_BY_BIT_MAP = "STOPPED_BY_BIT_MAP"
+    STOPPED_BY_EXPRESSION = "STOPPED_BY_EXPRESSION"
+    EXPRESSION_FAILED = "EXPRESSION_FAILED"
+    PENDING = "PENDING"
+    NOT_SUBSCRIBED = "NOT_SUBSCRIBED"
+
+
+class Stage(StrEnum):
+    """Where it was decided."""
+
+    SUBSCRIPTION = "subscription"
+    PULL = "pull"
+    TAGS_CODE = "tags code"
+    BIT_MAP = "filter bit map"
+    EXPRESSION = "expression"
+    CLIENT = "client"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A consume queue entry. ``store_timestamp`` in ms; ``bit_map`` None where the broker made none."""
+
+    tags_code: int
+    bit_map: bytes | None
+    store_timestamp: int
+
+
+@dataclass(frozen=True)
+class BitMapCheck:
+    """Whether the filter bit map was asked. ``unset``: those of the group's ``positions`` that are not set in it.
+
+    ``not_asked``: why the entry passed without, None where the bit map decided.
+    """
+
+    positions: tuple[int, ...]
+    unset: tuple[int, ...]
+    not_asked: str | None = None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """``expression`` is what the broker evaluates in stage 2, None for tags and where all messages pass."""
+
+    outcome: Outcome
+    stage: Stage
+    reason: str
+    expression: CompiledExpression | None = None
+    bit_map: BitMapCheck | None = None
+
+
+def decide(
+    row: SubscriptionRow,
+    others: Iterable[SubscriptionRow],
+    config: BrokerConfig,
+    entry: Entry,
+    properties: Mapping[str, str],
+) -> Decision:
+    """What the subscription does with a message. ``others`` are the group's in force beside it."""
+    others = list(others)
+    filters = message_filter(row, others, config)
+    if filters is None:
+        code = refusal(row, config)
+        why = reasons.refused(code.name if code else "", row.compile_error)
+        return Decision(Outcome.NOT_SUBSCRIBED, Stage.PULL, why)
+    if not holds(filters.tags, {}, entry.tags_code):
+        why = reasons.other_tag(properties.get(TAGS_PROPERTY), row.tags_set or ())
+        return Decision(Outcome.STOPPED_BY_TAGS_CODE, Stage.TAGS_CODE, why)
+    expression = deciding_expression(row, others, config, properties)
+    bit_map = check_bit_map(filters, config, entry)
+    result, error = Result.TRUE, None
+    if expression is not None:
+        result, error = evaluated(expression, properties)
+    if bit_map is not None and bit_map.unset:
+        why = reasons.not_in_bit_map(expression, properties, result)
+        return Decision(Outcome.STOPPED_BY_BIT_MAP, Stage.BIT_MAP, why, expression, bit_map)
+    if result is Result.ERROR:
+        why = reasons.failed(expression, properties, error)
+        return Decision(Outcome.EXPRESSION_FAILED, Stage.EXPRESSION, why, expression, bit_map)
+    if result is not Result.TRUE:
+        why = reasons.not_true(expression, properties, result)
+        return Decision(Outcome.STOPPED_BY_EXPRESSION, Stage.EXPRESSION, why, expression, bit_map)
+    if not holds(filters.client_tags, properties):
+        why = reasons.other_tag_same_hash(properties.get(TAGS_PROPERTY), row.tags_set or ())
+        return Decision(Outcome.DROPPED_BY_CLIENT, Stage.CLIENT, why, expression, bit_map)
+    return Decision(Outcome.DELIVERED, Stage.CLIENT, reasons.passed(row, expression), expression, bit_map)
+
+
+def deciding_expression(
+    row: SubscriptionRow, others: Iterable[SubscriptionRow], config: BrokerConfig, properties: Mapping[str, str]
+) -> CompiledExpression | None:
+    """The expression that the broker evaluates on the message, None where there is none."""
+    if row.class_filter_mode or is_tag_type(row.expression_type):
+        return None
+    decides = row
+    if reads_others(row, config):
+        topic = properties.get(RETRY_TOPIC_PROPERTY)
+        of_topic = [other for other in others if other.topic == topic and other.consumer_group == row.consumer_group]
+        if not of_topic or of_topic[-1].filter_data is None:
+            return None
+        decides = of_topic[-1]
+    elif row.sent_with_pull or row.filter_data is None:
+        return row.compiled.expression
+    compiled = decides.filter_data.compiled if decides.filter_data is not None else None
+    return compiled if isinstance(compiled, CompiledExpression) else None
+
+
+def check_bit_map(filters: MessageFilter, config: BrokerConfig, entry: Entry) -> BitMapCheck | None:
+    """What stage 1 makes of the entry's bit map; None for subscriptions that use none."""
+    if not filters.bit_pos:
+        return None
+    if entry.store_timestamp <= filters.born_time:
+        why = "the message was stored before the filter data was born"
+    elif entry.bit_map is None:
+        why = "the entry has no filter bit map"
+    elif 8 * len(entry.bit_map) != config.bloom_filter.m:
+        why = "the entry's filter bit map was made with other parameters"
+    else:
+        bit_map = entry.bit_map
+        unset = tuple(position for position in filters.bit_pos if not is_hit(bit_map, (position,)))
+        return BitMapCheck(filters.bit_pos, unset)
+    return BitMapCheck(filters.bit_pos, (), why)

@@ -1,0 +1,122 @@
+"""Which subscription of a group decided about a message, and when: the one in force when the group pulled it.
+
+The rules are those of :mod:`filtering.consumption.plan`, read backwards from what the nights told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from filtering.consumption.group_night import HELD_PULL
+from filtering.subscription_data import is_tag_type
+from filtering.subscriptions.history import SubscriptionRow
+
+BEFORE_ALL = -(2**63)
+
+
+@dataclass(frozen=True)
+class NightInQueue:
+    """How far a group got in a queue in one night, which ended at ``as_of``; the night before ended at ``begin`` (ms).
+
+    It is told up to the offset ``told_to``, and was up to ``told_before``. ``lost`` entries were deleted before it
+    pulled them, ``skipped`` ones it never pulls.
+    """
+
+    run: str
+    begin: int
+    as_of: int
+    told_before: int
+    told_to: int
+    lost: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a message lies, when it was stored (ms), and the run that read it."""
+
+    queue_offset: int
+    store_timestamp: int
+    run: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The group pulled the message at ``at`` (ms), and ``row`` was in force."""
+
+    row: SubscriptionRow
+    at: int
+
+
+@dataclass(frozen=True)
+class NotAsked:
+    """The group has not pulled the message, and why. ``is_pending``: it will."""
+
+    why: str
+    is_pending: bool = False
+
+
+def road(
+    rows: Sequence[SubscriptionRow], nights: Iterable[NightInQueue], resets: Iterable[tuple[int, int]], place: Place
+) -> list[Asked] | NotAsked:
+    """When the group pulled a message: once, or again after each offset reset.
+
+    ``rows`` are all states of the group on the topic, in order; ``nights`` those in which it got on; ``resets`` are
+    (ms, offset) of the queue.
+    """
+    if not rows:
+        return NotAsked("the group never subscribed to the topic")
+    night = next((night for night in nights if night.told_to > place.queue_offset), None)
+    if night is None:
+        last = rows[-1]
+        why = "the group is away" if not last.is_consuming else "the group does not keep up"
+        return NotAsked(f"{why}, and has not pulled it yet", is_pending=True)
+    first = _first_asked(rows, night, place)
+    if isinstance(first, NotAsked):
+        return first
+    again = [
+        Asked(row, at)
+        for at, offset in resets
+        if at > first.at
+        and offset <= place.queue_offset
+        and (row := _in_force(rows, at)) is not None
+        and row.is_consuming
+    ]
+    return [first, *again]
+
+
+def _first_asked(rows: Sequence[SubscriptionRow], night: NightInQueue, place: Place) -> Asked | NotAsked:
+    at = place.store_timestamp
+    is_new = place.run == night.run
+    row = _in_force(rows, at)
+    if is_new and row is not None and row.is_consuming:
+        return Asked(row, at)
+    if place.queue_offset < night.told_before + night.lost:
+        return NotAsked("the broker deleted it before the group pulled it")
+    if not is_new:
+        row = _in_force(rows, night.begin)
+        if row is not None and row.is_consuming:
+            return Asked(row, night.begin)
+        at = night.begin
+    start = next((row for row in rows if row.is_consuming and at < row.valid_from <= night.as_of), None)
+    if start is None:
+        return NotAsked("the group's offset was moved past it while the group was away")
+    is_first = not any(row.is_consuming and row.valid_from < start.valid_from for row in rows)
+    if night.skipped and is_first:
+        return NotAsked("the group first came later, and began at the end of the queue")
+    return Asked(start, start.valid_from)
+
+
+def _in_force(rows: Sequence[SubscriptionRow], at: int) -> SubscriptionRow | None:
+    return next((row for row in rows if row.valid_from <= at and (row.valid_to is None or at < row.valid_to)), None)
+
+
+def uncertain_change(rows: Sequence[SubscriptionRow], asked: Asked) -> SubscriptionRow | None:
+    """The subscription that may have met the message instead: a pull held at the broker keeps it up to 5 s."""
+    after = _in_force(rows, asked.at + HELD_PULL)
+    if after is None or after is asked.row or not after.is_consuming:
+        return None
+    if is_tag_type(after.expression_type) or is_tag_type(asked.row.expression_type):
+        return None
+    return after if after.expression != asked.row.expression else None

@@ -1,0 +1,104 @@
+"""The nearest miss: the smallest change of a message, or of one literal, with which the group would have got it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from filtering.broker_config import BrokerConfig
+from filtering.delivery.message_filter import TAGS_PROPERTY
+from filtering.explanation.candidates import values_for
+from filtering.explanation.decision import Decision, Outcome, deciding_expression
+from filtering.explanation.expression_text import expression_text
+from filtering.explanation.nearest_miss import Change, nearest_change
+from filtering.explanation.trace import Result, evaluated
+from filtering.predicate import NumberType, TextIn
+from filtering.sql92 import CompiledExpression, compile
+from filtering.sql92.syntax.nodes import Minus, Node, NumberLiteral, walk
+from filtering.subscriptions.history import SubscriptionRow
+from filtering.tags_code import SCHEDULE_TOPIC, tags_code
+
+
+@dataclass(frozen=True)
+class NearestMiss:
+    """Either an ``expression`` that would have let the message through, or ``values`` that would have passed.
+
+    ``values`` are properties of the message, None: without it. ``literal`` is the changed part of the expression.
+    """
+
+    values: Mapping[str, str | None] = field(default_factory=dict)
+    expression: str | None = None
+    literal: str | None = None
+
+    def applied(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """The properties of the message that would have been delivered."""
+        return Change(self.values).applied(properties)
+
+    @property
+    def text(self) -> str:
+        """``region = 'hangzhou' and without color``"""
+        if self.literal is not None:
+            return self.literal
+        return " and ".join(
+            f"without {name}" if value is None else f"{name} = {_quoted(value)}" for name, value in self.values.items()
+        )
+
+
+def nearest_miss(
+    decision: Decision,
+    row: SubscriptionRow,
+    others: Iterable[SubscriptionRow],
+    config: BrokerConfig,
+    properties: Mapping[str, str],
+) -> NearestMiss | None:
+    """What would have passed; None where nothing would, or the message is delivered."""
+    if decision.outcome in (Outcome.STOPPED_BY_TAGS_CODE, Outcome.DROPPED_BY_CLIENT):
+        return _other_tag(row, properties)
+    stopped = (Outcome.STOPPED_BY_BIT_MAP, Outcome.STOPPED_BY_EXPRESSION, Outcome.EXPRESSION_FAILED)
+    expression = deciding_expression(row, others, config, properties)
+    if decision.outcome not in stopped or expression is None:
+        return None
+    result, _ = evaluated(expression, properties)
+    if result is Result.TRUE:
+        return None
+    if result is Result.ERROR and (found := _decimal_literal(expression, properties)) is not None:
+        return found
+    change = nearest_change(expression.predicate, properties)
+    return NearestMiss(change.values) if change is not None else None
+
+
+def _other_tag(row: SubscriptionRow, properties: Mapping[str, str]) -> NearestMiss | None:
+    """A tag that is subscribed; the schedule topic has delivery times in the place of tags codes."""
+    if not row.tags_set or row.topic == SCHEDULE_TOPIC:
+        return None
+    subscribed = TextIn(TAGS_PROPERTY, frozenset(row.tags_set))
+    tag = next((tag for tag in values_for(subscribed, TAGS_PROPERTY, properties) if tag in row.tags_set), None)
+    return NearestMiss({TAGS_PROPERTY: tag}) if tag is not None and tags_code(tag) in (row.code_set or ()) else None
+
+
+def _decimal_literal(expression: CompiledExpression, properties: Mapping[str, str]) -> NearestMiss | None:
+    """The expression with one integer written as a decimal: that takes 12.50, too."""
+    tree = expression.syntax_tree
+    for literal in walk(tree):
+        if not isinstance(literal, NumberLiteral) or literal.value.type is NumberType.DOUBLE or not literal.value.value:
+            continue
+        decimal = {literal: literal.image.rstrip("lL") + ".0"}
+        changed = compile(expression_text(tree, decimal))
+        if evaluated(changed, properties)[0] is Result.TRUE:
+            return NearestMiss(
+                expression=changed.expression, literal=expression_text(_comparison(tree, literal), decimal)
+            )
+    return None
+
+
+def _comparison(tree: Node, literal: NumberLiteral) -> Node:
+    """The node that compares a literal, or the literal with its minus, with something."""
+    parent_of = {child: node for node in walk(tree) for child in node.children}
+    node = parent_of[literal]
+    while isinstance(node, Minus):
+        node = parent_of[node]
+    return node
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,140 @@
+"""Explanations as people read them on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from filtering.explanation.decision import Outcome
+from filtering.explanation.reasons import leaf_values
+from filtering.explanation.trace import Part, Result
+from jobs.cli.text import one_line, print_table, printable, short, time
+from schemas.answers.explain import Explanation
+from schemas.answers.found_messages import FoundMessage
+
+MARKS = {
+    Result.TRUE: "✓", Result.FALSE: "✗", Result.NULL: "∅", Result.ERROR: "!", Result.NOT_EVALUATED: "·",
+}  # fmt: skip
+VERDICTS = {
+    Outcome.DELIVERED: "delivered",
+    Outcome.DROPPED_BY_CLIENT: "returned by the broker, dropped by the client",
+    Outcome.DROPPED_BY_HOOK: "returned by the broker, dropped by a filter hook of the client",
+    Outcome.PENDING: "not yet pulled",
+    Outcome.NOT_SUBSCRIBED: "never asked for",
+}
+STAGES = {
+    "tags code": "stage 1, tags code",
+    "filter bit map": "stage 1, filter bit map",
+    "expression": "stage 2, expression",
+}
+SHOWN_LEAVES = 8
+LONGEST_LEAF = 44
+
+
+def print_explanation(explanation: Explanation, copies: Sequence[FoundMessage], full: bool) -> None:
+    """The answer for one message and group: short, or with all that is known."""
+    message, decision = explanation.message, explanation.decision
+    verdict = VERDICTS.get(explanation.outcome, "not delivered")
+    print(f"{short(message.name)}  {printable(message.place)} → {printable(explanation.consumer_group)}: {verdict}")
+    if full:
+        _print_full(explanation)
+    stage = STAGES.get(decision.stage, str(decision.stage))
+    stopped = explanation.outcome not in VERDICTS
+    if not stopped:
+        _line("because", decision.reason)
+    elif explanation.trace is None:
+        _line("stopped at", f"{stage}: {decision.reason}")
+    else:
+        _line("stopped at", f"{stage}: {decision.reason.split(':')[0]}")
+    if explanation.preview is not None:
+        would = "would be delivered" if explanation.preview.outcome is Outcome.DELIVERED else "would not be delivered"
+        _line("today", f"{would}: {explanation.preview.reason}")
+    if explanation.trace is not None and (full or stopped):
+        lines = list(_tree(explanation.trace)) if full else _decisive(explanation.trace)
+        for number, line in enumerate(lines):
+            _line("expression" if full and not number else "because" if not number else "", line)
+    if explanation.uncertain is not None:
+        _line("uncertain", explanation.uncertain)
+    if explanation.nearest_miss is not None:
+        print(f"  would match with {printable(explanation.nearest_miss.text)}")
+    _print_copies(copies)
+
+
+def print_every_group(
+    explanations: Sequence[Explanation], message: FoundMessage, copies: Sequence[FoundMessage]
+) -> None:
+    """What became of a message, a line for each group that ever subscribed to its topic."""
+    print(f"{short(message.name)}  {printable(message.place)}, stored {time(message.store_timestamp)}")
+    if not explanations:
+        print("  no group ever subscribed to the topic")
+    rows = [
+        (short(each.consumer_group), str(each.outcome), printable(each.decision.reason))
+        for each in sorted(explanations, key=lambda each: (list(Outcome).index(each.outcome), each.consumer_group))
+    ]
+    if rows:
+        print_table(("group", "outcome", "reason"), rows, left=3, indent="  ", last_is_text=True)
+    _print_copies(copies)
+
+
+def print_choices(messages: Sequence[FoundMessage], group: str | None) -> None:
+    """Several messages have the key: which, and how to choose."""
+    print(f"{len(messages):,} messages have this key; say which:")
+    for message in messages:
+        of_group = f" --group {printable(group)}" if group is not None else ""
+        print(f"  --message {message.msg_id}{of_group}  {printable(message.place)}, {time(message.store_timestamp)}")
+
+
+def _print_full(explanation: Explanation) -> None:
+    message, row, bit_map = explanation.message, explanation.subscription, explanation.filters.bit_map
+    _line("message", f"msgId {message.msg_id}, unique key {message.uniq_key or '-'}, keys {message.keys or '-'}")
+    _line("stored", f"{time(message.store_timestamp)}, at physical offset {message.commitlog_offset:,}")
+    if row is not None:
+        said = f"{row.expression_type} {one_line(row.expression)}"
+        born = f", filter born {time(row.born_time)}" if row.born_time is not None else ""
+        _line("subscribed", f"{said} (version {row.sub_version}{born})")
+        _line("in force", f"{time(row.valid_from)} – {time(row.valid_to)}, {'online' if row.is_consuming else 'away'}")
+    if explanation.asked_at is not None:
+        _line("pulled", time(explanation.asked_at))
+    for each in explanation.received:
+        _line("received", f"{each.outcome} at {time(each.available_at)}")
+    if message.entry is not None:
+        _line("entry", f"tags code {message.entry.tags_code}")
+    if bit_map is not None:
+        asked = bit_map.not_asked or (f"unset {list(bit_map.unset)}" if bit_map.unset else "all set")
+        _line("bit map", f"positions {list(bit_map.positions)}: {asked}")
+
+
+def _decisive(trace: Part) -> list[str]:
+    """The leaves that made the result, and before them those that were evaluated, as far as there is room."""
+    leaves = list(trace.leaves())
+    decisive = [leaf for leaf in leaves if leaf.decides]
+    shown = leaves if len(leaves) <= SHOWN_LEAVES else decisive[:SHOWN_LEAVES]
+    width = max(len(short(leaf.text, LONGEST_LEAF)) for leaf in shown)
+    lines = [_leaf(leaf, width) for leaf in shown]
+    if len(shown) < len(leaves):
+        lines.append(f"… {len(leaves) - len(shown):,} more parts; --full shows all")
+    return lines
+
+
+def _leaf(leaf: Part, width: int = 0) -> str:
+    return f"{short(leaf.text, LONGEST_LEAF):<{width}}  {MARKS[leaf.result]}  {printable(leaf_values(leaf))}".rstrip()
+
+
+def _tree(part: Part, depth: int = 0) -> Iterator[str]:
+    pad = "  " * depth
+    arrow = "  ←" if part.decides and not part.parts else ""
+    if not part.parts:
+        values = printable(leaf_values(part))
+        yield f"{pad}{printable(part.text)}  {MARKS[part.result]} {part.result.value}  {values}{arrow}"
+        return
+    yield f"{pad}{part.text}  {MARKS[part.result]} {part.result.value}"
+    for each in part.parts:
+        yield from _tree(each, depth + 1)
+
+
+def _print_copies(copies: Sequence[FoundMessage]) -> None:
+    if copies:
+        _line("copies", ", ".join(copy.place for copy in copies))
+
+
+def _line(title: str, text: str) -> None:
+    print(f"  {title:<10}  {printable(text)}")

@@ -1,0 +1,59 @@
+"""explain: why a message reached a group, or did not: where it was stopped, by which rule, with which values."""
+
+from __future__ import annotations
+
+import json
+
+from jobs.cli import application, options
+from jobs.cli.application import Parser
+
+EXAMPLES = (
+    "--group cg_paid --message ord-47 --warehouse /data/mqsieve",
+    "--topic OrderEvents --queue 0 --offset 3 --warehouse /data/mqsieve",
+)
+
+
+def parser() -> Parser:
+    parser = Parser("explain", __doc__, EXAMPLES)
+    options.add_answer(parser)
+    parser.add_argument("--group", metavar="NAME", help="the consumer group; default: every group, a line each")
+    parser.add_argument(
+        "--message", metavar="ID", help="the message's msgId, unique key (UNIQ_KEY), or one of its KEYS"
+    )
+    parser.add_argument("--topic", metavar="NAME", help="its topic, with --queue and --offset")
+    parser.add_argument("--queue", type=int, metavar="N", help="its queue id")
+    parser.add_argument("--offset", type=int, metavar="N", help="its queue offset")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--full", action="store_true", help="all that is known: the whole expression, the bit map, …")
+    options.add_json(output)
+    return parser
+
+
+def main(arguments: list[str]) -> None:
+    given = parser()
+    chosen = given.parse_args(arguments)
+    place = (chosen.topic, chosen.queue, chosen.offset)
+    if (chosen.message is None) == (None in place) or (chosen.message is not None and place != (None, None, None)):
+        given.error("say which message: either --message, or --topic, --queue and --offset")
+    from jobs.cli.explanation import print_choices, print_every_group, print_explanation
+    from schemas.answers.explanation_json import explanation_json, message_json
+    from schemas.answers.why import why, why_at
+
+    facts = options.facts_of(chosen)
+    found = why(facts, chosen.message, chosen.group) if chosen.message else why_at(facts, *place, chosen.group)
+    if chosen.json:
+        copies = {each.commitlog_offset: list(map(message_json, found.copies(each))) for each in found.messages}
+        for each in found:
+            of_message = {"copies": copies[each.message.commitlog_offset]}
+            print(json.dumps(explanation_json(each) | of_message, ensure_ascii=False))
+    elif len(found.messages) > 1:
+        print_choices(found.messages, chosen.group)
+    elif chosen.group is None:
+        print_every_group(list(found), found.messages[0], found.copies(found.messages[0]))
+    else:
+        (explanation,) = found
+        print_explanation(explanation, found.copies(explanation.message), chosen.full)
+
+
+if __name__ == "__main__":
+    application.run(main)

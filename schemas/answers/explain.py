@@ -1,0 +1,202 @@
+"""Why a message reached a group, or did not: what the tables tell, and what the filters say of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from filtering.broker_config import BrokerConfig
+from filtering.consumption.offsets import Key
+from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY
+from filtering.explanation.decision import Decision, Outcome, Stage, decide
+from filtering.explanation.road import (
+    BEFORE_ALL,
+    Asked,
+    NightInQueue,
+    NotAsked,
+    Place,
+    road,
+    uncertain_change,
+)
+from filtering.explanation.suggestion import NearestMiss, nearest_miss
+from filtering.explanation.trace import Part, trace
+from filtering.subscriptions.events import Operation
+from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.in_force import in_force_at
+from schemas.answers.facts import BrokerFacts
+from schemas.answers.found_messages import Delivery, FoundMessage
+from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.delivery_stats import DELIVERY_STATS
+from schemas.delta.table_rows import one_of, sorted_by
+
+BY_THE_TABLES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DROPPED_BY_HOOK)
+"""Outcomes that are rows of deliveries."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What became of a message for a group, and why.
+
+    ``subscription`` is what filtered it, or would, at ``asked_at`` (ms); None where there was none or the group did
+    not ask. ``preview`` is what the filters would do with a message that is pending. ``uncertain``: why it may have
+    met another subscription.
+    """
+
+    message: FoundMessage
+    consumer_group: str
+    decision: Decision
+    config: BrokerConfig
+    subscription: SubscriptionRow | None = None
+    others: Sequence[SubscriptionRow] = ()
+    asked_at: int | None = None
+    received: Sequence[Delivery] = ()
+    preview: Decision | None = None
+    uncertain: str | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.decision.outcome
+
+    @property
+    def filters(self) -> Decision:
+        """What the filters say: of a pending message, what they would."""
+        return self.preview or self.decision
+
+    @cached_property
+    def trace(self) -> Part | None:
+        """The evaluated expression; None for tags, and where nothing was evaluated."""
+        expression = self.filters.expression
+        return trace(expression, self.message.properties) if expression is not None else None
+
+    @cached_property
+    def nearest_miss(self) -> NearestMiss | None:
+        """The smallest change that would have delivered it; None where it is delivered, or nothing would."""
+        if self.subscription is None:
+            return None
+        return nearest_miss(self.filters, self.subscription, self.others, self.config, self.message.properties)
+
+
+class Explainer:
+    """Answers for many messages and groups of one broker. ``groups``: only these are read; None: all."""
+
+    def __init__(self, facts: BrokerFacts, groups: Collection[str] | None = None) -> None:
+        self._facts = facts
+        self._groups = groups
+        if groups is None:
+            history = facts.history
+        else:
+            events = [event for event in facts.events if event.group in groups]
+            history = subscription_history(events, facts.broker, facts.expressions)
+        self._rows: defaultdict[Key, list[SubscriptionRow]] = defaultdict(list)
+        self._of_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
+        for row in history:
+            self._rows[row.consumer_group, row.topic].append(row)
+            self._of_group[row.consumer_group].append(row)
+
+    def groups_of(self, topic: str) -> list[str]:
+        """The groups that ever subscribed to a topic."""
+        return sorted(group for group, of_group in self._rows if of_group == topic)
+
+    def explain(self, message: FoundMessage, consumer_group: str) -> Explanation:
+        """What became of the message for the group."""
+        if message.entry is None:
+            return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, _no_entry(message))
+        rows = self._rows[consumer_group, message.topic]
+        received = [each for each in message.deliveries if each.consumer_group == consumer_group]
+        if received:
+            return self._received(message, rows, received)
+        place = Place(message.queue_offset, message.store_timestamp, message.run)
+        queue = consumer_group, message.topic, message.queue_id
+        asked = road(rows, self._nights.get(queue, ()), self._resets.get(queue, ()), place)
+        if isinstance(asked, NotAsked):
+            outcome = Outcome.PENDING if asked.is_pending else Outcome.NOT_SUBSCRIBED
+            made = self._without_filters(message, consumer_group, outcome, asked.why)
+            return self._previewed(made, rows[-1]) if asked.is_pending else made
+        made = self._asked(message, asked[-1])
+        if made.outcome in BY_THE_TABLES:
+            why = "the filters let it pass, and the group has not pulled it: it began later, or its offset was moved"
+            return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, why)
+        return self._with_uncertainty(made, rows, asked[-1])
+
+    def _without_filters(self, message: FoundMessage, group: str, outcome: Outcome, why: str) -> Explanation:
+        stage = Stage.SUBSCRIPTION if not self._rows[group, message.topic] else Stage.PULL
+        return Explanation(message, group, Decision(outcome, stage, why), self._facts.broker)
+
+    def _received(
+        self, message: FoundMessage, rows: Sequence[SubscriptionRow], received: Sequence[Delivery]
+    ) -> Explanation:
+        delivered = [each for each in received if each.outcome == Outcome.DELIVERED]
+        told = (delivered or received)[-1]
+        row = next(row for row in rows if row.valid_from == told.subscription_from)
+        made = self._asked(message, Asked(row, max(told.available_at, row.valid_from)))
+        decision, outcome = made.decision, Outcome(told.outcome)
+        if decision.outcome is not outcome:
+            decision = replace(decision, outcome=outcome, stage=Stage.CLIENT, reason=_otherwise(outcome))
+        return replace(made, decision=decision, received=received, asked_at=told.available_at)
+
+    def _asked(self, message: FoundMessage, asked: Asked) -> Explanation:
+        assert message.entry is not None
+        row, config = asked.row, self._facts.broker
+        others = in_force_at(self._of_group[row.consumer_group], asked.at)
+        decision = decide(row, others, config, message.entry, message.properties)
+        return Explanation(message, row.consumer_group, decision, config, row, others, asked.at)
+
+    def _previewed(self, made: Explanation, row: SubscriptionRow) -> Explanation:
+        """A pending message, with what the last subscription would do with it."""
+        would = self._asked(made.message, Asked(row, max(self._facts.as_of, row.valid_from)))
+        return replace(made, subscription=row, others=would.others, preview=would.decision)
+
+    def _with_uncertainty(self, made: Explanation, rows: Sequence[SubscriptionRow], asked: Asked) -> Explanation:
+        other = uncertain_change(rows, asked)
+        if other is None or self._asked(made.message, Asked(other, other.valid_from)).outcome is made.outcome:
+            return made
+        seconds = (other.valid_from - asked.at) / 1000
+        why = f"stored {seconds:.1f} s before the subscription changed: {other.expression} may have filtered it"
+        return replace(made, uncertain=why)
+
+    @cached_property
+    def _nights(self) -> dict[tuple[str, str, int], list[NightInQueue]]:
+        """By group, topic and queue id, the nights in which the group got on."""
+        ends = [BEFORE_ALL, *(entry.as_of or 0 for entry in self._facts.entries)]
+        times = {entry.run: (ends[i], ends[i + 1]) for i, entry in enumerate(self._facts.entries)}
+        where = [one_of("consumer_group", self._groups)] if self._groups is not None else []
+        names = ["run", "consumer_group", "topic", "queue_id", "lost", "skipped"]
+        missed = {
+            tuple(row[name] for name in names[:4]): (row["lost"], row["skipped"])
+            for row in self._facts.rows(DELIVERY_STATS, names, where).to_pylist()
+            if row["lost"] or row["skipped"]
+        }
+        found: defaultdict[tuple[str, str, int], list[NightInQueue]] = defaultdict(list)
+        for row in sorted_by(self._facts.rows(CONSUMER_OFFSETS, where=where), "run").to_pylist():
+            queue = row["consumer_group"], row["topic"], row["queue_id"]
+            before = found[queue][-1].told_to if found[queue] else 0
+            lost, skipped = missed.get((row["run"], *queue), (0, 0))
+            begin, as_of = times[row["run"]]
+            found[queue].append(NightInQueue(row["run"], begin, as_of, before, row["told_to"] or 0, lost, skipped))
+        return dict(found)
+
+    @cached_property
+    def _resets(self) -> dict[tuple[str, str, int], list[tuple[int, int]]]:
+        found: defaultdict[tuple[str, str, int], list[tuple[int, int]]] = defaultdict(list)
+        for event in self._facts.events:
+            if event.operation is Operation.RESET_OFFSET:
+                queue = event.group, event.topic or "", event.queue_id or 0
+                found[queue].append((event.at, event.queue_offset or 0))
+        return dict(found)
+
+
+def _no_entry(message: FoundMessage) -> str:
+    if message.sys_flag & TRANSACTION_FLAGS in WITHOUT_ENTRY:
+        return "it has no consume queue entry: a prepared or rolled-back transaction message"
+    return "it has no consume queue entry yet: dispatch has not run"
+
+
+def _otherwise(outcome: Outcome) -> str:
+    """Why the tables tell something else than the filters of the subscription by themselves."""
+    if outcome is Outcome.DROPPED_BY_HOOK:
+        return "a filter hook of the client drops it"
+    if outcome is Outcome.DROPPED_BY_CLIENT:
+        return "the client that reads the queue subscribes to other tags than the one whose subscription is in force"
+    return "delivered"

@@ -1,0 +1,220 @@
+"""Messages looked up in the tables: by id, by key, or by place, with their entries and who received them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from filtering.explanation.decision import Entry
+from schemas.answers.facts import BrokerFacts
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.delta.table import Table
+from schemas.delta.table_rows import may_hold, one_of, within
+from schemas.messages.message_view import file_columns, view
+
+_MSG_ID = re.compile(r"(?:[0-9A-F]{16}|[0-9A-F]{40})(?P<offset>[0-9A-F]{16})|(?P<long>[0-9A-F]{56})")
+_COLUMNS = (
+    "commitlog_offset", "topic", "queue_id", "queue_offset", "msg_id", "uniq_key", "keys", "tags", "properties",
+    "born_timestamp", "store_timestamp", "sys_flag", "run",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What a group received of a message, as a row of deliveries has it; times are ms."""
+
+    consumer_group: str
+    outcome: str
+    subscription_from: int
+    available_at: int
+    run: str
+
+
+@dataclass(frozen=True)
+class FoundMessage:
+    """A stored message. ``entry`` is None where the broker gave it none; ``deliveries`` are those of all groups."""
+
+    commitlog_offset: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    msg_id: str
+    uniq_key: str | None
+    keys: str | None
+    tags: str | None
+    properties: Mapping[str, str]
+    born_timestamp: int | None
+    store_timestamp: int
+    sys_flag: int
+    run: str
+    entry: Entry | None
+    deliveries: Sequence[Delivery]
+
+    @property
+    def place(self) -> str:
+        """``OrderEvents 0/3``: topic, queue id and queue offset."""
+        return f"{self.topic} {self.queue_id}/{self.queue_offset}"
+
+    @property
+    def name(self) -> str:
+        """What people call it: its keys, or an id."""
+        return self.keys or self.uniq_key or self.msg_id
+
+
+def find(facts: BrokerFacts, text: str) -> list[FoundMessage]:
+    """The messages with this msgId, unique key, or key among their KEYS, in the order of the log."""
+    if (offset := _offset_in(text)) is not None:
+        found = [message for message in read(facts, [offset]) if message.msg_id == text.upper()]
+        if found:
+            return found
+    return read(facts, _offsets_of(facts, text, with_keys=True))
+
+
+def find_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int) -> list[FoundMessage]:
+    """The message at a place of a queue, in a list that is empty where there is none."""
+    conditions = [one_of("topic", [topic]), one_of("queue_id", [queue_id]), one_of("queue_offset", [queue_offset])]
+    files = [
+        file
+        for file in facts.warehouse.files(CONSUMEQUEUE, facts.name)
+        if file.may_have("topic", topic, topic) and file.may_have("queue_offset", queue_offset, queue_offset)
+    ]
+    rows = facts.warehouse.rows(CONSUMEQUEUE, ["commitlog_offset"], conditions, files)
+    return read(facts, rows["commitlog_offset"].to_pylist())
+
+
+def copies_of(facts: BrokerFacts, message: FoundMessage) -> list[FoundMessage]:
+    """The other messages with its unique key: in the schedule topic, in retry topics, in the dead-letter queue."""
+    if message.uniq_key is None:
+        return []
+    offsets = _offsets_of(facts, message.uniq_key, with_keys=False)
+    return read(facts, [offset for offset in offsets if offset != message.commitlog_offset])
+
+
+def read(facts: BrokerFacts, offsets: Collection[int] | None) -> list[FoundMessage]:
+    """The messages at some physical offsets, None for all, in the order of the log."""
+    if offsets is not None and not offsets:
+        return []
+    rows = view(_rows_at(facts, COMMITLOG, file_columns(_COLUMNS), offsets), _COLUMNS)
+    wanted = ["commitlog_offset", "tags_code", "filter_bit_map", "store_timestamp"]
+    entries = {
+        row["commitlog_offset"]: Entry(row["tags_code"], row["filter_bit_map"], row["store_timestamp"])
+        for row in _rows_at(facts, CONSUMEQUEUE, wanted, offsets).to_pylist()
+    }
+    messages = sorted(rows.to_pylist(maps_as_pydicts="strict"), key=lambda row: row["commitlog_offset"])
+    deliveries = _deliveries(facts, messages)
+    return [
+        FoundMessage(
+            **row | {"properties": row["properties"] or {}},
+            entry=entries.get(row["commitlog_offset"]),
+            deliveries=deliveries.get(row["commitlog_offset"], ()),
+        )
+        for row in messages
+    ]
+
+
+def _offset_in(text: str) -> int | None:
+    """The physical offset that a msgId ends with."""
+    match = _MSG_ID.fullmatch(text.upper())
+    if match is None:
+        return None
+    digits = match["offset"] or text[24:40]
+    offset = int(digits, 16)
+    return offset if offset < 2**63 else None
+
+
+def _offsets_of(facts: BrokerFacts, text: str, with_keys: bool) -> list[int]:
+    """The physical offsets of the messages with a unique key, or a key among their KEYS."""
+    found: list[int] = []
+    columns = ["commitlog_offset", "uniq_key", *(["keys"] if with_keys else [])]
+    for file in facts.warehouse.files(COMMITLOG, facts.name):
+        rows = facts.warehouse.rows(COMMITLOG, columns, files=[file])
+        mask = pc.equal(rows["uniq_key"], text).fill_null(False)
+        if with_keys:
+            mask = pc.or_(mask, pc.match_substring(rows["keys"], text).fill_null(False))
+        for row in rows.filter(mask).to_pylist():
+            if row["uniq_key"] == text or text in (row.get("keys") or "").split():
+                found.append(row["commitlog_offset"])
+    return found
+
+
+def _rows_at(facts: BrokerFacts, table: Table, columns: Sequence[str], offsets: Collection[int] | None) -> pa.Table:
+    files = facts.warehouse.files(table, facts.name)
+    if offsets is None:
+        return facts.warehouse.rows(table, columns, (), files)
+    files = [file for file in files if any(file.may_have("commitlog_offset", offset, offset) for offset in offsets)]
+    return facts.warehouse.rows(table, columns, [one_of("commitlog_offset", offsets)], files)
+
+
+def _deliveries(facts: BrokerFacts, messages: Sequence[Mapping[str, int | str]]) -> dict[int, list[Delivery]]:
+    """Who received the messages, by physical offset."""
+    found: defaultdict[int, list[Delivery]] = defaultdict(list)
+    if not messages:
+        return found
+    times = [int(row["store_timestamp"]) for row in messages]
+    conditions = [
+        one_of("topic", sorted({str(row["topic"]) for row in messages})),
+        within("first_store_timestamp", below=max(times) + 1),
+        within("last_store_timestamp", min(times)),
+    ]
+    wanted = np.array(sorted(int(row["commitlog_offset"]) for row in messages), np.int64)
+    storage = facts.warehouse.log(DELIVERY_BLOCKS).storage
+    for file in facts.warehouse.files(DELIVERY_BLOCKS, facts.name):
+        with storage.file_system.open_input_file(file.path) as source:
+            parquet = pq.ParquetFile(source)
+            for group in range(parquet.metadata.num_row_groups):
+                if may_hold(parquet.metadata.row_group(group), conditions):
+                    for row in _blocks(parquet, group, wanted):
+                        for offset, delivery in row:
+                            found[offset].append(delivery)
+    return found
+
+
+def _blocks(parquet: pq.ParquetFile, group: int, wanted: np.ndarray) -> Iterator[Iterator[tuple[int, Delivery]]]:
+    """What each block of a row group tells of the wanted physical offsets."""
+    places = parquet.read_row_group(group, ["commitlog_offset", "store_timestamp", "run"], use_threads=False)
+    positions = [np.flatnonzero(np.isin(np.asarray(each.values), wanted)) for each in places["commitlog_offset"]]
+    if not any(len(each) for each in positions):
+        return
+    matches = parquet.read_row_group(group, ["matches"], use_threads=False)["matches"].combine_chunks()
+    for row, of_row in enumerate(positions):
+        if len(of_row):
+            block = {name: places[name][row] for name in places.column_names}
+            yield _of_block(block, matches.slice(row, 1).flatten(), of_row.tolist())
+
+
+def _of_block(
+    block: Mapping[str, pa.Scalar], matches: pa.StructArray, positions: Sequence[int]
+) -> Iterator[tuple[int, Delivery]]:
+    outcomes, recipients = matches.field("outcome"), matches.field("recipients")
+    listed, bits = matches.field("positions"), matches.field("bits")
+    lists, words = np.asarray(listed.offsets), np.asarray(bits.offsets)
+    has_list, has_bits = (each.is_valid().to_numpy(zero_copy_only=False) for each in (listed, bits))
+    of_lists, of_words = np.asarray(listed.values), np.asarray(bits.values)
+    for position in positions:
+        at = np.flatnonzero(of_lists[lists[0] : lists[-1]] == position) + lists[0]
+        hits = ~has_list & ~has_bits
+        hits[np.searchsorted(lists, at, "right") - 1] = True
+        word = of_words[words[:-1][has_bits] + position // 64]
+        hits[has_bits] = word >> (position % 64) & 1 == 1
+        offset, stored = (block[name].values[position].as_py() for name in ("commitlog_offset", "store_timestamp"))
+        for match in np.flatnonzero(hits).tolist():
+            for each in recipients[match].as_py():
+                yield (
+                    offset,
+                    Delivery(
+                        each["consumer_group"],
+                        outcomes[match].as_py(),
+                        each["subscription_from"],
+                        stored if each["available_at"] is None else each["available_at"],
+                        block["run"].as_py(),
+                    ),
+                )

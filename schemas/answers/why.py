@@ -1,0 +1,84 @@
+"""The answer to "why did this message not arrive?": the messages that are meant, and what each group got of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, SYSTEM_PREFIXES, SYSTEM_TOPICS
+from schemas.answers.explain import Explainer, Explanation
+from schemas.answers.facts import BrokerFacts
+from schemas.answers.found_messages import FoundMessage, copies_of, find, find_at
+from schemas.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Why:
+    """``messages`` are those that were asked for, without their copies.
+
+    ``group``: only for this one. ``unique_key``: all messages with this key are among ``found``.
+    """
+
+    facts: BrokerFacts
+    messages: Sequence[FoundMessage]
+    group: str | None
+    found: Sequence[FoundMessage] = ()
+    unique_key: str | None = None
+
+    @cached_property
+    def _explainer(self) -> Explainer:
+        return Explainer(self.facts, [self.group] if self.group is not None else None)
+
+    def __iter__(self) -> Iterator[Explanation]:
+        """An explanation for each message and group; without a group, for all that ever subscribed to the topic."""
+        for message in self.messages:
+            groups = [self.group] if self.group is not None else self._explainer.groups_of(message.topic)
+            for group in groups:
+                yield self._explainer.explain(message, group)
+
+    def copies(self, message: FoundMessage) -> list[FoundMessage]:
+        """The message's copies in the schedule topic, retry topics and the dead-letter queue."""
+        if message.uniq_key is not None and message.uniq_key == self.unique_key:
+            return [each for each in self.found if each.uniq_key == self.unique_key and each is not message]
+        return copies_of(self.facts, message)
+
+
+def why(facts: BrokerFacts, text: str, group: str | None = None) -> Why:
+    """``text`` is a msgId, a unique key, or one of KEYS. Raises UsageError where no message has it."""
+    found = find(facts, text)
+    if not found:
+        raise UsageError(f"{facts.warehouse.location} has no message with the id or key {text}")
+    _check_group(facts, group)
+    return Why(facts, _originals(found), group, found, text)
+
+
+def why_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int, group: str | None = None) -> Why:
+    """The message at a place of a queue. Raises UsageError where there is none."""
+    found = find_at(facts, topic, queue_id, queue_offset)
+    if not found:
+        raise UsageError(f"{facts.warehouse.location} has no message at {topic} {queue_id}/{queue_offset}")
+    _check_group(facts, group)
+    return Why(facts, found, group)
+
+
+def _check_group(facts: BrokerFacts, group: str | None) -> None:
+    """Raises UsageError where the group never subscribed."""
+    if group is not None and not any(event.group == group for event in facts.events):
+        facts.subscriptions_of(group)
+
+
+def _originals(found: Sequence[FoundMessage]) -> list[FoundMessage]:
+    """Of messages with one unique key, the one that was sent; the others are copies that the broker made."""
+    by_key: dict[str, list[FoundMessage]] = {}
+    for message in found:
+        by_key.setdefault(message.uniq_key or message.msg_id, []).append(message)
+    originals = []
+    for same in by_key.values():
+        sent = [message for message in same if not _is_copy(message.topic)]
+        originals += sent or same[:1]
+    return originals
+
+
+def _is_copy(topic: str) -> bool:
+    return topic in SYSTEM_TOPICS or topic.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX, *SYSTEM_PREFIXES))

@@ -1,0 +1,84 @@
+"""The door for notebooks: schemas.warehouse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs import nightly
+from schemas import warehouse
+from schemas.delta.warehouse import Warehouse
+from schemas.errors import UsageError
+from tests.broker_log import BrokerLog
+from tests.nights.commands import rows_of
+
+HOSTILE = "<script>alert('x')</script>"
+Replayed = Callable[[str], Warehouse]
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> warehouse.OpenWarehouse:
+    """A warehouse whose group, topic, key and properties are HTML."""
+    folder = tmp_path_factory.mktemp("hostile")
+    store = BrokerLog().append(3, topic=HOSTILE, KEYS=HOSTILE, TAGS=HOSTILE, a=HOSTILE).write(folder / "store")
+    (folder / "s.yaml").write_text(
+        f'- {{group: "{HOSTILE}", topic: "{HOSTILE}", sql: "a = \'<b>\'"}}\n'
+        f'- {{group: g, topic: "{HOSTILE}", tag: t}}\n'
+    )
+    given = ("--store", store, "--subscriptions", folder / "s.yaml", "--warehouse", folder / "w")
+    nightly.main(list(map(str, given)))
+    return warehouse.open(str(folder / "w"))
+
+
+def test_hostile_names_stay_text(hostile: warehouse.OpenWarehouse) -> None:
+    shown = [
+        hostile.why(HOSTILE),
+        hostile.why_at(HOSTILE, 0, 0, HOSTILE),
+        hostile.lag(),
+        hostile.deliveries,
+        hostile.messages,
+        hostile.subscriptions,
+    ]
+    for each in shown:
+        html = each._repr_html_()
+        assert "<script>" not in html
+        assert "<b><" not in html
+    assert "&lt;script&gt;" in shown[0]._repr_html_()
+
+
+def test_one_explanation_shows_its_leaves(hostile: warehouse.OpenWarehouse) -> None:
+    found = hostile.why_at(HOSTILE, 0, 0, HOSTILE)
+    assert len(found) == 1
+    html = found._repr_html_()
+    assert "decides" in html
+    assert "Would match with <code>a = &#x27;&lt;b&gt;&#x27;</code>" in html
+
+
+def test_deliveries_are_those_of_the_table(replayed: Replayed) -> None:
+    opened = warehouse.open(replayed("small").location)
+    expected = [row for row in rows_of(replayed("small"), "deliveries") if row["consumer_group"] == "cg_sql_city"]
+    assert list(opened.deliveries.of(group="cg_sql_city")) == expected
+    assert len(opened.deliveries.of("cg_sql_city", "OrderEvents").to_pandas()) == len(expected)
+    assert opened.deliveries.of(group="nobody").to_arrow().num_rows == 0
+    assert opened.deliveries._repr_html_().count("<tr>") == 51
+
+
+def test_answers_are_lists_with_a_frame(replayed: Replayed) -> None:
+    opened = warehouse.open(replayed("small").location)
+    lags = opened.lag(topic="OrderEvents")
+    assert {row.topic for row in lags} == {"OrderEvents"}
+    assert lags.to_pandas()["exact_lag"].sum() == sum(row.exact_lag for row in lags)
+    (explanation,) = opened.why("ord-370", "cg_sql_region_price")
+    assert explanation.outcome == "STOPPED_BY_BIT_MAP"
+
+
+def test_what_is_not_there_is_said(tmp_path: Path, replayed: Replayed) -> None:
+    with pytest.raises(UsageError, match="no table yet"):
+        warehouse.open(str(tmp_path))
+    opened = warehouse.open(replayed("small").location)
+    with pytest.raises(UsageError, match="no message with the id or key nothing"):
+        opened.why("nothing")
+    with pytest.raises(UsageError, match="did you mean cg_sql_city"):
+        opened.why("ord-370", "cg_sql_cit")

@@ -1,0 +1,243 @@
+"""explain beside the tables, for every pair of message and group, and beside what the real broker did."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from filtering import sql92
+from filtering.explanation.decision import Outcome
+from jobs import explain as explain_job
+from jobs import ingest, nightly
+from schemas.answers.explain import Explainer, Explanation
+from schemas.answers.facts import open_facts
+from schemas.answers.found_messages import read
+from schemas.delta.warehouse import Warehouse
+from tests.broker_log import BrokerLog
+from tests.captures import rows
+from tests.nights.commands import Ended, rows_of
+
+Run = Callable[..., Ended]
+Replayed = Callable[[str], Warehouse]
+Pair = tuple[str, int]
+NEVER_MATCHES = {"cg_sql_flag_bare"}
+"""A property alone is never TRUE."""
+TOLD = {"DELIVERED", "DROPPED_BY_CLIENT"}
+
+
+def every_pair(warehouse: Warehouse) -> dict[Pair, Explanation]:
+    """By group and physical offset, all groups and messages."""
+    facts = open_facts(warehouse)
+    explainer = Explainer(facts)
+    return {
+        (group, message.commitlog_offset): explainer.explain(message, group)
+        for message in read(facts, None)
+        for group in facts.groups
+    }
+
+
+def told(warehouse: Warehouse) -> dict[Pair, set[str]]:
+    """The same of the outcomes that deliveries has."""
+    found: defaultdict[Pair, set[str]] = defaultdict(set)
+    for row in rows_of(warehouse, "deliveries"):
+        found[row["consumer_group"], row["commitlog_offset"]].add(row["outcome"])
+    return found
+
+
+@pytest.fixture(scope="module")
+def of_small(replayed: Replayed) -> dict[Pair, Explanation]:
+    return every_pair(replayed("small"))
+
+
+def check_agreement(pairs: dict[Pair, Explanation], warehouse: Warehouse) -> Counter[str]:
+    """Every pair has the outcome that deliveries has, or one that is no row of it."""
+    delivered = told(warehouse)
+    counted: Counter[str] = Counter()
+    for pair, explanation in pairs.items():
+        outcome = str(explanation.outcome)
+        assert (outcome in TOLD) == (pair in delivered), (pair, explanation.decision)
+        assert outcome not in TOLD or outcome in delivered[pair]
+        assert ("DELIVERED" in delivered[pair]) == (outcome == "DELIVERED") if pair in delivered else True
+        # The filters that the explanation is made of say so themselves.
+        assert "let it pass" not in explanation.decision.reason, (pair, explanation.decision)
+        counted[outcome] += 1
+    assert delivered.keys() <= pairs.keys()
+    return counted
+
+
+def test_it_agrees_with_deliveries_for_every_pair_of_small(
+    of_small: dict[Pair, Explanation], replayed: Replayed
+) -> None:
+    counted = check_agreement(of_small, replayed("small"))
+    assert counted.keys() == {str(outcome) for outcome in Outcome} - {"DROPPED_BY_HOOK"}
+    assert counted["STOPPED_BY_BIT_MAP"] > 4_000
+
+
+@pytest.fixture(scope="module")
+def of_nights(nights: Path) -> dict[Pair, Explanation]:
+    return every_pair(Warehouse.at(str(nights / "4")))
+
+
+def test_it_agrees_with_deliveries_for_every_pair_of_the_nights(
+    of_nights: dict[Pair, Explanation], nights: Path
+) -> None:
+    counted = check_agreement(of_nights, Warehouse.at(str(nights / "4")))
+    assert counted["DELIVERED"] > 14_000
+    pending = sum(row["pending"] for row in last_stats(nights / "4"))
+    assert counted["PENDING"] == pending
+
+
+def last_stats(warehouse: Path) -> list[dict[str, int]]:
+    last = max(row["run"] for row in rows_of(warehouse, "run_ledger", "run"))
+    return [row for row in rows_of(warehouse, "delivery_stats") if row["run"] == last]
+
+
+def test_stage_1_stops_what_the_real_broker_stopped(of_small: dict[Pair, Explanation]) -> None:
+    """For groups whose subscription never changed: entries that pass stage 1, as the broker's own classes say."""
+    places = {
+        (row["topic"], row["queueId"], row["queueOffset"]): row["physicalOffset"]
+        for row in rows("small", "messages")
+        if not row.get("blank")
+    }
+    registered = Counter(row["group"] for row in rows("small", "subscription_events") if row["op"] == "register")
+    checked = Counter[bool]()
+    for row in rows("small", "cqfilter"):
+        if registered[row["group"]] != 1 or row["mode"] != "wire, registered subscription":
+            continue
+        for queue_id, queue in row["queues"].items():
+            bits = bytes.fromhex(queue["cqPassBits"])
+            for offset in range(queue["scanned"]):
+                explanation = of_small[row["group"], places[row["topic"], int(queue_id), offset]]
+                if explanation.outcome in (Outcome.NOT_SUBSCRIBED, Outcome.PENDING):
+                    continue
+                passes = bool(bits[offset // 8] >> offset % 8 & 1)
+                stopped = explanation.outcome in (Outcome.STOPPED_BY_TAGS_CODE, Outcome.STOPPED_BY_BIT_MAP)
+                assert stopped is not passes, (row["group"], explanation.message.place, explanation.decision)
+                checked[passes] += 1
+    assert checked[True] > 800
+    assert checked[False] > 1_000
+
+
+def test_the_nearest_miss_applied_is_delivered_for_every_dropped_pair_of_small(
+    of_small: dict[Pair, Explanation],
+) -> None:
+    checked = Counter[str]()
+    for (group, _), explanation in of_small.items():
+        if explanation.outcome in (Outcome.DELIVERED, Outcome.NOT_SUBSCRIBED, Outcome.PENDING):
+            continue
+        miss, row = explanation.nearest_miss, explanation.subscription
+        if group in NEVER_MATCHES:
+            assert miss is None
+            continue
+        assert miss is not None, (group, explanation.decision)
+        assert row is not None
+        changed = miss.applied(explanation.message.properties)
+        if row.expression_type == "SQL92":
+            expression = miss.expression or (row.filter_expression if not row.sent_with_pull else row.expression)
+            assert sql92.compile(str(expression)).evaluate(changed) is True, (group, miss)
+        else:
+            assert changed["TAGS"] in (row.tags_set or ())
+        checked[str(explanation.outcome)] += 1
+    assert checked["STOPPED_BY_BIT_MAP"] > 4_000
+    assert checked.keys() == {
+        "STOPPED_BY_BIT_MAP", "STOPPED_BY_EXPRESSION", "STOPPED_BY_TAGS_CODE", "EXPRESSION_FAILED", "DROPPED_BY_CLIENT",
+    }  # fmt: skip
+
+
+def test_messages_just_before_a_change_are_called_uncertain(of_nights: dict[Pair, Explanation]) -> None:
+    uncertain = {group for (group, _), each in of_nights.items() if each.uncertain is not None}
+    assert uncertain == {"cg_sql_change_rush"}
+
+
+def test_why_a_group_was_never_asked(of_nights: dict[Pair, Explanation]) -> None:
+    reasons: defaultdict[str, set[str]] = defaultdict(set)
+    for (group, _), each in of_nights.items():
+        if each.outcome is Outcome.NOT_SUBSCRIBED:
+            reasons[each.decision.reason].add(group)
+    assert reasons["the broker deleted it before the group pulled it"] == {"cg_expired"}
+    assert len(reasons["the group never subscribed to the topic"]) > 5
+    assert reasons["the group first came later, and began at the end of the queue"]
+
+
+def test_a_colleague_reads_the_reason_and_the_fix(replayed: Replayed, run: Run) -> None:
+    place = ("--topic", "OrderEvents", "--queue", 0, "--offset", 56)
+    given = ("--warehouse", replayed("small").location, "--group", "cg_sql_region_price", *place)
+    code, out, _ = run(explain_job, *given)
+    assert (code, out.splitlines()) == (
+        0,
+        [
+            "ord-370  OrderEvents 0/56 → cg_sql_region_price: not delivered",
+            "  stopped at  stage 1, filter bit map: the expression did not match when the message was stored",
+            "  because     region = 'hangzhou'  ✗  region is 'us-east'",
+            "              price > 50.0         ·  price is missing",
+            "  would match with price = '50.01' and region = 'hangzhou'",
+        ],
+    )
+    full = run(explain_job, *given, "--full").out
+    assert "msgId 7F000001000056EF0000000000072BBC" in full
+    assert "positions [111, 84, 56]: unset [111, 84, 56]" in full
+
+
+def test_every_way_to_name_a_message(replayed: Replayed, run: Run) -> None:
+    warehouse = replayed("small").location
+    names = ("7F000001000056EF0000000000072BBC", "7F00000100015EED0000000300000172", "ord-370")
+    answers = [run(explain_job, "--warehouse", warehouse, "--message", name).out for name in names]
+    assert len(set(answers)) == 1
+    assert "cg_all_orders" in answers[0]
+
+
+def test_copies_of_a_message_are_named_and_not_mistaken_for_it(replayed: Replayed, run: Run) -> None:
+    """Consumers of small sent messages back: they came again in %RETRY% topics, through the schedule topic."""
+    retried = next(
+        row
+        for row in rows("small", "messages")
+        if row.get("topic", "").startswith("%RETRY%") and "UNIQ_KEY" in row["properties"]
+    )
+    key = retried["properties"]["UNIQ_KEY"]
+    out = run(explain_job, "--warehouse", replayed("small").location, "--message", key).out
+    place = f"{retried['topic']} {retried['queueId']}/{retried['queueOffset']}"
+    (line,) = (line for line in out.splitlines() if line.startswith("  copies"))
+    assert place in line
+    assert not out.splitlines()[0].split()[1].startswith(("%RETRY%", "SCHEDULE"))
+
+
+def test_several_messages_with_one_key_are_listed(tmp_path: Path, run: Run) -> None:
+    store = BrokerLog().append(2, KEYS="a b", UNIQ_KEY="u").append(KEYS="b").write(tmp_path / "store")
+    nightly.main(["--store", str(store), "--warehouse", str(tmp_path / "w")])
+    out = run(explain_job, "--warehouse", tmp_path / "w", "--message", "b").out
+    assert out.startswith("3 messages have this key; say which:")
+    chosen = out.splitlines()[1].split()[1]
+    assert "T 0/0" in run(explain_job, "--warehouse", tmp_path / "w", "--message", chosen).out
+    code, _, error = run(explain_job, "--warehouse", tmp_path / "w", "--message", "c")
+    assert (code, "no message with the id or key c" in error) == (2, True)
+
+
+def test_a_command_that_names_no_message_is_refused(tmp_path: Path, run: Run) -> None:
+    for given in ((), ("--topic", "T", "--queue", 0), ("--message", "x", "--topic", "T")):
+        code, _, error = run(explain_job, "--warehouse", tmp_path, *given)
+        assert (code, "--message, or --topic, --queue and --offset" in error) == (2, True)
+
+
+def test_without_entries_there_is_no_answer_yet(tmp_path: Path, run: Run) -> None:
+    store = BrokerLog().append(KEYS="k").write(tmp_path / "store")
+    (tmp_path / "s.yaml").write_text("- {group: cg, topic: T, tag: a}\n")
+    ingest.main(["--store", str(store), "--warehouse", str(tmp_path / "w")])
+    code, out, _ = run(explain_job, "--warehouse", tmp_path / "w", "--message", "k")
+    assert (code, "no group ever subscribed to the topic" in out) == (0, True)
+
+
+def test_json_has_the_fields_that_docs_promise(replayed: Replayed, run: Run) -> None:
+    out = run(explain_job, "--warehouse", replayed("small").location, "--message", "ord-370", "--json").out
+    page = (Path(__file__).parents[2] / "docs" / "JSON.md").read_text("utf-8")
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert len(answers) > 20
+    for answer in answers:
+        for name in answer:
+            assert f"| `{name}` |" in page, name
+        for name in ("message", "subscription", "bit_map", "expression", "nearest_miss"):
+            for field in answer[name] or ():
+                assert f"`{field}`" in page, field

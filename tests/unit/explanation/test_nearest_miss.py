@@ -1,0 +1,75 @@
+"""What would have been delivered, applied, is delivered."""
+
+from __future__ import annotations
+
+import pytest
+
+from filtering import sql92
+from filtering.explanation.nearest_miss import nearest_change
+from tests.unit.explanation.subscribed import decided, missed, subscribed
+from tests.unit.sql92.cases import compiled, expressions
+
+EVERY = 30
+
+
+@pytest.mark.parametrize(
+    ("expression", "properties", "text"),
+    [
+        ("region = 'hangzhou' AND price > 50.0", {"region": "O'Brien", "price": "107.01"}, "region = 'hangzhou'"),
+        ("price > 50", {"price": "55.10"}, "price > 50.0"),
+        ("price > -50", {"price": "55.10"}, "price > -50.0"),
+        ("price > 50", {"price": "5"}, "price = '51'"),
+        ("price > 50.0", {"price": "5"}, "price = '50.01'"),
+        ("price BETWEEN 10 AND 20", {}, "price = '20'"),
+        ("color IN ('red', 'green')", {"color": "greem"}, "color = 'green'"),
+        ("a IS NULL", {"a": "1"}, "without a"),
+        ("a CONTAINS 'x'", {"a": "b"}, "a = 'bx'"),
+        ("a = b", {"a": "1", "b": "2"}, "b = '1'"),
+        ("a = 'x' AND b = 'y'", {"a": "1"}, "a = 'x' and b = 'y'"),
+        ("a = 'x' OR b = 5 AND c = 6", {}, "a = 'x'"),
+        ("NOT (flag = TRUE)", {"flag": "true"}, "flag = 'false'"),
+        ("name = 'it''s'", {}, "name = 'it''s'"),
+    ],
+)
+def test_the_smallest_change(expression: str, properties: dict[str, str], text: str) -> None:
+    row = subscribed(expression)
+    found = missed(row, properties)
+    assert found is not None
+    assert found.text == text
+    changed = sql92.compile(found.expression or expression)
+    assert changed.evaluate(found.applied(properties)) is True
+
+
+@pytest.mark.parametrize(("expression", "type"), [("flag", "SQL92"), ("a = 1 AND a = 2", "SQL92"), (" || ", "TAG")])
+def test_where_no_message_would_match(expression: str, type: str) -> None:
+    assert missed(subscribed(expression, type), {"flag": "true", "TAGS": "a"}) is None
+
+
+def test_a_tag_that_is_subscribed() -> None:
+    row = subscribed("paid || shipped", "TAG")
+    found = missed(row, {"TAGS": "shiped"})
+    assert found is not None
+    assert found.text == "TAGS = 'shipped'"
+    assert decided(row, found.applied({"TAGS": "shiped"})).outcome == "DELIVERED"
+
+
+def test_a_message_that_is_delivered_misses_nothing() -> None:
+    assert missed(subscribed("a = 5"), {"a": "5"}) is None
+
+
+def test_changes_of_the_brokers_cases_match_and_are_found_mostly() -> None:
+    found = missing = 0
+    for expression in expressions()[::EVERY]:
+        if not expression["compiles"] or len(expression["expression"]) > 500:
+            continue
+        known = compiled(expression["expression"])
+        for case in expression["cases"][:4]:
+            properties = case["properties"] or {}
+            change = nearest_change(known.predicate, properties)
+            if change is None:
+                missing += known.predicate is not sql92.compile("FALSE").predicate
+                continue
+            found += 1
+            assert known.evaluate(change.applied(properties)) is True, (expression, properties, change)
+    assert found > 300
+    assert missing < found / 20
