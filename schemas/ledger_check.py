@@ -73,7 +73,9 @@ def read_nights(warehouse: Warehouse) -> list[LedgerEntry]:
         raise
     except Exception as error:
         reason = str(error).splitlines()[0]
-        raise UsageError(f"{warehouse.location}: run_ledger cannot be read ({reason}): {ANEW}") from None
+        raise UsageError(
+            f"{warehouse.location}: run_ledger cannot be read ({reason}): it is of an older mqsieve, or damaged; {ANEW}"
+        ) from None
     if not entries and warehouse.exists(COMMITLOG) and warehouse.log(COMMITLOG).files:
         raise UsageError(
             f"{warehouse.location} has a commitlog, but no run_ledger: it is of an older mqsieve, or its ledger was "
