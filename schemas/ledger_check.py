@@ -78,7 +78,10 @@ def read_nights(warehouse: Warehouse) -> list[LedgerEntry]:
         raise
     except Exception as error:
         reason = str(error).splitlines()[0]
-        raise UsageError(f"{warehouse.location}: run_ledger cannot be read ({reason}): {START_AGAIN}") from None
+        raise UsageError(
+            f"{warehouse.location}: run_ledger cannot be read ({reason}): it is of an older mqsieve, or damaged; "
+            f"{START_AGAIN}"
+        ) from None
     if not warehouse.exists(RUN_LEDGER) and warehouse.exists(COMMITLOG) and warehouse.log(COMMITLOG).files:
         raise UsageError(
             f"{warehouse.location} has a commitlog, but no run_ledger: it is of an older mqsieve, or its ledger was "
