@@ -4,8 +4,8 @@
 
 RocketMQ's own filter loop (evaluate, and set the bits of the filter bit map) and AWS event-ruler run over parsed
 properties and put out no pairs; DuckDB counts the matches of each group; Polars and ours start from columns of text,
-and put out the pairs. Rounds alternate between all of them, after two to warm up (and three seconds of Java alone), pinned to one core; all must find the
-same matches.
+and put out the pairs. Rounds alternate between all of them, after two to warm up, and three seconds of warm-up for
+Java; all are pinned to one core and must find the same matches.
 Writes matcher.json and matcher.png. Needs Java 17, Maven, and the packages of the extra ``bench``.
 """
 
