@@ -201,13 +201,14 @@ def test_every_command_is_one_that_a_job_takes(nights: Path, tmp_path: Path) -> 
     for program, job, *given in map(shlex.split, map(unescape, commands)):
         assert program == "./spark-submit.sh"
         jobs[job] += 1
-        if job == "explain":
-            options = dict(zip(given[::2], given[1::2], strict=True))
-            assert options.keys() == {"--warehouse", "--group", "--topic", "--queue", "--offset"} or "GROUP" in given
-        else:
-            importlib.import_module(f"jobs.{job.replace('-', '_')}").parser().parse_args(given)
+        importlib.import_module(f"jobs.{job.replace('-', '_')}").parser().parse_args(_filled(given))
     assert jobs["explain"] > 10
     assert jobs["report"] == 3
+
+
+def _filled(given: list[str]) -> list[str]:
+    """The arguments with numbers for the words that stand for any queue and offset."""
+    return ["0" if word in ("QUEUE", "OFFSET") else word for word in given]
 
 
 def test_names_of_others_are_text(tmp_path: Path) -> None:
