@@ -73,6 +73,7 @@ def describe(error: OSError) -> str:
 def run(main: Callable[[list[str]], None]) -> NoReturn:
     """Runs a job's main and exits with its ExitCode."""
     _find_stderr()
+    os.umask(os.umask(0) | 0o002)  # No file of a warehouse is for everybody to write.
     try:
         main(sys.argv[1:])
         code = ExitCode.DONE
@@ -110,7 +111,7 @@ def _code_and_message(error: BaseException) -> tuple[ExitCode, str]:
             return ExitCode.USAGE, str(error)
         case OSError() if error.strerror:
             return ExitCode.FAILED, f"failed: {describe(error)}"
-    if "Concurrent" in type(error).__name__ or "DELTA_CONCURRENT" in str(error):
+    if "DELTA_CONCURRENT" in str(error) or "concurrent transaction" in str(error):
         return ExitCode.LOST_RACE, "another writer committed first: run the same command again"
     return ExitCode.FAILED, f"failed: {_cause(error)} (-v shows all)"
 
