@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import nightly
-from jobs.night import log_task, night
+from jobs.night import night
 from schemas import deliveries, spark_tasks
 from schemas.commitlog import COMMITLOG
 from schemas.delta.warehouse import Warehouse
@@ -32,16 +32,13 @@ def test_a_worker_that_dies(
     monkeypatch.setattr(night, "read_range", killed)
     with pytest.raises(Exception, match="worker"):
         nightly.main(arguments("small", tmp_path))
-    monkeypatch.setattr(night, "read_range", log_task.read_range)
+    monkeypatch.undo()
     nightly.main(arguments("small", tmp_path))
     assert differing(without_runs(tmp_path), without_runs(replayed("small"))) == []
 
 
-def test_a_broker_with_a_name_that_paths_and_globs_have_a_meaning_for(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broker_with_a_name_that_paths_and_globs_have_a_meaning_for(spark: SparkSession, tmp_path: Path) -> None:
     name = "a*b=c:d#e,f%2F{g}[h]?/" + "i" * 260
-    monkeypatch.setattr(spark_tasks, "LITTLE", -1)
     store = BrokerLog().append(5).write(tmp_path / "store")
     (tmp_path / "subscriptions.yaml").write_text("- {group: cg_all, topic: T, tag: '*', consume_from: first}\n")
     (tmp_path / "broker.conf").write_text(f"brokerName={name}\n")
