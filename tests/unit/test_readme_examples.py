@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,8 @@ def commands(text: str) -> list[list[str]]:
     in_text = re.findall(r"`(\./spark-submit\.sh [^`\n]+)`", text)
     in_blocks = [line.strip() for block in blocks("sh", text) for line in block.replace("\\\n", " ").split("\n")]
     in_blocks = [line for line in in_blocks if line.startswith("./spark-submit.sh")]
-    return [shlex.split(line.split(" > ")[0], comments=True) for line in (*in_text, *in_blocks)]
+    lines = [shlex.split(line, comments=True) for line in (*in_text, *in_blocks)]
+    return [line[: line.index(">")] if ">" in line else line for line in lines]
 
 
 def help_of(job: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -62,7 +64,7 @@ def test_every_command_is_one(page: Path, capsys: pytest.CaptureFixture[str]) ->
             continue
         assert job.replace("-", "_") in JOBS
         printed = help_of(job.replace("-", "_"), capsys)
-        for option, value in zip(arguments, [*arguments[1:], ""], strict=True):
+        for option, value in pairwise([*arguments, ""]):
             if option.startswith("--") and option not in SPARK_OPTIONS:
                 assert re.search(rf"{option}\b", printed), f"{job} has no {option}"
             if option in ("--store", "--subscriptions", "--broker-config") and page.name == "README.md":
