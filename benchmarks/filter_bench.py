@@ -12,7 +12,6 @@ from benchmarks.java_process import JavaProcess
 from filtering.sql92 import compile
 
 NUMBERS = {"price": "DOUBLE", "qty": "INTEGER", "userId": "INTEGER"}
-WARM_UP = 3.0  # seconds
 
 Result = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """For each group how many messages match, and a checksum of which."""
@@ -42,12 +41,6 @@ class FilterBench:
         lines.write_text("\n".join(expressions))
         memory = ("-XX:+UseSerialGC", "-Xms1g", "-Xmx4g")
         self._process = JavaProcess("FilterBench.java", engine, str(messages), str(lines), options=memory)
-
-    def warm_up(self) -> None:
-        """Run until Java's compilers have had their time."""
-        spent = 0.0
-        while spent < WARM_UP:
-            spent += self.seconds()
 
     def seconds(self) -> float:
         return self._process.ask("run")[0] / 1e9
