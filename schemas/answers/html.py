@@ -20,7 +20,13 @@ def html_table(titles: Sequence[str], rows: Sequence[Sequence[Any]], more: int =
 
 
 def _cell(value: Any) -> str:
-    text = "" if value is None else f"{value:,}" if type(value) is int else str(value)
+    match value:
+        case None:
+            text = ""
+        case float():
+            text = f"{value:.4g}"
+        case _:
+            text = f"{value:,}" if type(value) is int else str(value)
     return escape(text if len(text) <= LONGEST_CELL else f"{text[: LONGEST_CELL - 1]}…")
 
 
