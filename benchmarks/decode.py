@@ -25,6 +25,7 @@ from schemas.rocketmq_store.commitlog_walk import Records, scan
 from schemas.rocketmq_store.message_decoder import COLUMNS, decode
 from schemas.rocketmq_store.record_layout import PHYSICAL_OFFSET
 from schemas.rocketmq_store.segments import Segment, segments
+from schemas.storage import Storage
 from tests.captures import capture
 
 WITH_BODY = [name for name in COLUMNS if name != "body_crc_computed"]
@@ -33,7 +34,7 @@ WITHOUT_BODY = [name for name in WITH_BODY if name != "body"]
 
 def write_log(file: Path, gigabytes: float) -> Segment:
     """Repeats the records of the dev capture until there are so many bytes."""
-    chunks = [piece for segment in segments(str(capture("dev") / "store")) for piece in scan(segment)]
+    chunks = [piece for segment in segments(Storage.at(str(capture("dev") / "store"))) for piece in scan(segment)]
     records = [chunk for chunk in chunks if isinstance(chunk, Records)]
     spans = [gather.spans(chunk.log, chunk.at("start"), chunk.at("size")) for chunk in records]
     block = np.concatenate([data for _, data in spans])
@@ -46,7 +47,7 @@ def write_log(file: Path, gigabytes: float) -> Segment:
             block[fields] = (starts + written).astype(">i8").view(np.uint8).reshape(-1, 8)
             out.write(block.data)
             written += len(block)
-    return Segment(0, str(file), written)
+    return Segment(0, file.name, written, Storage.at(str(file.parent)))
 
 
 def ours(segment: Segment, columns: list[str]) -> tuple[int, float]:
@@ -63,7 +64,7 @@ class RocketMQ:
     """A Java process that decodes the file once for each line it is told: ``true`` with bodies, ``false`` without."""
 
     def __init__(self, segment: Segment):
-        self._process = JavaProcess("DecodeBench.java", segment.path, options=("-Xmx2g",))
+        self._process = JavaProcess("DecodeBench.java", f"{segment.storage.root}/{segment.path}", options=("-Xmx2g",))
 
     def decode(self, body: bool) -> tuple[int, float]:
         """Messages decoded, and seconds."""

@@ -19,10 +19,17 @@ find_python() {
   stop "Python 3.11 or newer is needed and none was found: install one (e.g. apt-get install python3.11 python3.11-venv)."
 }
 
-# Leaves .venv with the packages that are pinned in setup.cfg, and those of the extra named $1, if any.
+# Installs packages into .venv. Builds use what is there already.
+install() {
+  "$venv/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --no-build-isolation "$@" >&2
+}
+
+# Leaves .venv with the packages of setup.cfg, and those of the extra named $1, if any: the files whose hashes
+# conf/requirements*.txt list (conf/lock.sh), and no others.
 make_venv() {
-  local extra=${1:-} stamp=$venv/installed${1:+-$1} wanted python
-  wanted=$(cksum <"$root/setup.cfg")
+  local extra=${1:-} stamp=$venv/installed${1:+-$1} wanted python packages
+  packages=$root/conf/requirements${extra:+-$extra}.txt
+  wanted=$(cat "$root/setup.cfg" "$packages" | cksum)
   [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
   mkdir -p "$cache"
   exec 9>"$cache/lock"
@@ -32,7 +39,9 @@ make_venv() {
     echo "mqsieve: first use: installing Python packages into .venv (about a minute)" >&2
     [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" >&2 ||
       stop "$python cannot make a virtual environment: install its venv module (e.g. apt-get install python3-venv)."
-    "$venv/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --editable "$root${extra:+[$extra]}" >&2 ||
+    { install --require-hashes --requirement "$root/conf/requirements-build.txt" &&
+      install --require-hashes --requirement "$packages" &&
+      install --no-deps --editable "$root"; } ||
       stop "pip could not install the packages (its message is above); check the network, or PIP_INDEX_URL."
     echo "$wanted" | tee "$venv/installed" >"$stamp"
   fi

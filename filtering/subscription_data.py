@@ -26,16 +26,6 @@ class SubscriptionData:
     tags_set: frozenset[str]
     code_set: frozenset[int]
 
-    def matches_tags_code(self, tags_code: int) -> bool:
-        """The broker's decision on a consume queue entry: its tags code, cut to 32 bits, is subscribed."""
-        if self.sub_string == SUB_ALL:
-            return True
-        return (tags_code + 0x8000_0000) % 0x1_0000_0000 - 0x8000_0000 in self.code_set
-
-    def matches_tag(self, tag: str | None) -> bool:
-        """The client's decision on a message that the broker returned (PullAPIWrapper)."""
-        return not self.tags_set or tag in self.tags_set
-
 
 def build_subscription_data(topic: str, sub_string: str | None) -> SubscriptionData:
     """The subscription of a tag expression such as ``paid || shipped``.

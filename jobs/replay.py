@@ -46,6 +46,7 @@ def main(arguments: list[str]) -> None:
     check_target(into, facts.warehouse)
     with into.writing():
         report = replay(facts, subscriptions, stored, into, options.session_of())
+        options.register_in_catalog(into)
     print(
         f"{report.deliveries:,} deliveries; the tables are in {printable(into.location)}; to write one as JSON lines:"
     )

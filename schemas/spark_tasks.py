@@ -50,7 +50,7 @@ def _run_in_spark(tasks: Sequence[Task], function: Callable[[Task], Result], spa
     rows = indices.mapInArrow(_Runner(tuple(tasks), function), "task bigint, result binary").toArrow()
     results = dict(zip(rows["task"].to_pylist(), rows["result"].to_pylist(), strict=True))
     # The results were pickled by this program's own workers.
-    return [pickle.loads(results[index]) for index in range(len(tasks))]
+    return [pickle.loads(results[index]) for index in range(len(tasks))]  # noqa: S301
 
 
 @dataclass(frozen=True)

@@ -30,19 +30,6 @@ def wrap_namespace(namespace: str, resource: str) -> str:
     return prefix + namespace + SEPARATOR + name
 
 
-def wrap_namespace_and_retry(namespace: str, consumer_group: str) -> str | None:
-    """The retry topic of a group in ``namespace``; None where there is no group."""
-    return RETRY_TOPIC_PREFIX + wrap_namespace(namespace, consumer_group) if consumer_group else None
-
-
-def without_namespace(resource: str) -> str:
-    """The topic or group as a user of its namespace knows it, a retry or dead-letter topic still one."""
-    if not namespace_of(resource):
-        return resource
-    prefix, name = _split(resource)
-    return prefix + name.partition(SEPARATOR)[2]
-
-
 def namespace_of(resource: str) -> str:
     """The namespace of a topic or group, empty where it has none."""
     if _is_system_resource(resource):

@@ -74,6 +74,7 @@ def describe(error: OSError) -> str:
 def run(main: Callable[[list[str]], None]) -> NoReturn:
     """Runs a job's main and exits with its ExitCode."""
     _find_stderr()
+    os.umask(os.umask(0) | 0o002)  # No file of a warehouse is for everybody to write.
     try:
         main(sys.argv[1:])
         code = ExitCode.DONE
@@ -116,7 +117,7 @@ def _code_and_message(error: BaseException) -> tuple[ExitCode, str]:
             f"Spark lacks the jars of the file system {missing[1]}: add them with --packages, those of s3a with "
             "--packages org.apache.hadoop:hadoop-aws:3.5.0 (docs/CLUSTER.md)"
         )
-    if "Concurrent" in type(error).__name__ or "DELTA_CONCURRENT" in str(error):
+    if "DELTA_CONCURRENT" in str(error) or "concurrent transaction" in str(error):
         return ExitCode.LOST_RACE, "another writer committed first: run the same command again"
     return ExitCode.FAILED, f"failed: {_cause(error)} (-v shows all)"
 

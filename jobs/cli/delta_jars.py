@@ -41,7 +41,7 @@ def _download(digest: str, path: str) -> None:
     if not url.startswith("https://"):
         raise UsageError(f"{url} is not https: set MQSIEVE_MAVEN to a Maven repository's https address")
     try:
-        with urllib.request.urlopen(url, timeout=SECONDS) as response:
+        with urllib.request.urlopen(url, timeout=SECONDS) as response:  # noqa: S310
             content = response.read()
     except OSError as error:
         raise UsageError(

@@ -50,6 +50,7 @@ def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> 
                 attention += print_summary(run, reports[-1])
             else:
                 print_steps(run, reports[-1])
+        shared.register_in_catalog(warehouse)
     if failed:
         raise UsageError(f"{len(failed)} of {len(entries)} brokers failed: {'; '.join(failed)}")
     if attention and getattr(options, "strict", False):

@@ -71,9 +71,18 @@ def add_subscriptions(parser: Parser, default: str, required: bool = False) -> N
 
 def warehouse_of(text: str) -> Warehouse:
     """The warehouse that an option names."""
-    from schemas.delta.warehouse import Warehouse, catalog_warehouse, is_catalog_name
+    from schemas.catalog_tables import catalog_warehouse, is_catalog_name
+    from schemas.delta.warehouse import Warehouse
 
     return catalog_warehouse(session_of()(), text) if is_catalog_name(text) else Warehouse.at(text)
+
+
+def register_in_catalog(warehouse: Warehouse) -> None:
+    """Makes the tables known to the catalog, where the warehouse is in one."""
+    from schemas.catalog_tables import register_tables
+
+    if warehouse.catalog is not None:
+        register_tables(session_of()(), warehouse)
 
 
 def session_of() -> Session:

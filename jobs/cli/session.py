@@ -82,7 +82,8 @@ def _check_java() -> None:
             f"this needs Spark, and Spark needs Java {OLDEST_JAVA} or newer, which was not found: install it "
             f"(e.g. apt-get install openjdk-{OLDEST_JAVA}-jre-headless) or set JAVA_HOME"
         )
-    printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    # The Java that PATH or JAVA_HOME names: Spark starts it, too.
+    printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
     version = _JAVA_VERSION.search(printed)
     if version is None or int(version[1]) < OLDEST_JAVA:
         raise UsageError(

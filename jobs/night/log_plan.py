@@ -6,7 +6,7 @@ neither size nor time need change when messages are added.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jobs.night.log_comparison import COMPARED_DAMAGE, LogComparison, LogSegments
@@ -16,6 +16,7 @@ from schemas.errors import UsageError
 from schemas.rocketmq_store.log_end import fingerprint
 from schemas.rocketmq_store.message_decoder import decode
 from schemas.rocketmq_store.segments import Segment
+from schemas.spark_tasks import Session, run_tasks
 
 RANGE_BYTES = 128 << 20
 
@@ -107,7 +108,18 @@ def unsettled(log: LogSegments, offset: int) -> str | None:
     return fingerprint(log.read(offset, min(log.ends[-1] - offset, COMPARED_DAMAGE)))
 
 
-def gap(results: Sequence[RangeResult], ranges: Sequence[LogRange]) -> int | None:
+def read_ranges(log: LogPlan, read: Callable[[LogRange], RangeResult], session: Session) -> list[RangeResult]:
+    """What ``read`` makes of each range of a log, in order."""
+    ranges = list(log.ranges)
+    results = run_tasks(ranges, read, log.size, session)
+    while (at := _gap(results, ranges)) is not None:
+        # A record of the range before lay across the border, and something in it looked like a record.
+        ranges[at - 1 : at + 1] = [_merged(ranges[at - 1], ranges[at])]
+        results[at - 1 : at + 1] = [read(ranges[at - 1])]
+    return results
+
+
+def _gap(results: Sequence[RangeResult], ranges: Sequence[LogRange]) -> int | None:
     """The first range that does not begin where the one before it ended; None where all do."""
     for i in range(1, len(ranges)):
         part, first, reached = ranges[i], results[i].first, results[i - 1].reached
@@ -116,7 +128,7 @@ def gap(results: Sequence[RangeResult], ranges: Sequence[LogRange]) -> int | Non
     return None
 
 
-def merged(before: LogRange, after: LogRange) -> LogRange:
+def _merged(before: LogRange, after: LogRange) -> LogRange:
     """Two neighbours as one range."""
     return replace(before, stop=after.stop, ends_log=after.ends_log, seen=after.seen)
 

@@ -82,7 +82,7 @@ def _write(rows: DataFrame, table: Table, changes: Changes, encoding: _NewRows |
     writer = _Writer(table, changes.warehouse.log(table).storage, encoding)
     written = rows.mapInArrow(writer, "files binary").toArrow()
     # The files were pickled by this program's own workers.
-    return [file for files in written["files"].to_pylist() for file in pickle.loads(files)]
+    return [file for files in written["files"].to_pylist() for file in pickle.loads(files)]  # noqa: S301
 
 
 @dataclass(frozen=True)

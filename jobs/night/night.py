@@ -20,7 +20,7 @@ from filtering.subscriptions.history import SubscriptionRow, subscription_histor
 from jobs.night.changes import Changes
 from jobs.night.hooked_task import filter_hooked, hooked_entries
 from jobs.night.hooks import FilterHook, check_groups, of_groups
-from jobs.night.log_plan import LogPlan, gap, merged
+from jobs.night.log_plan import LogPlan, read_ranges
 from jobs.night.log_task import read_range
 from jobs.night.new_messages import NewMessages
 from jobs.night.progress_rows import Part, ProgressRows, progress_rows
@@ -163,12 +163,7 @@ class Night:
 
     def _read_log(self, log: LogPlan, store: Storage, work: Work, total: Result) -> int | None:
         read = partial(read_range, store=store, work=work, bodies=self.new.bodies)
-        ranges = list(log.ranges)
-        results = run_tasks(ranges, read, log.size, self.session)
-        while (at := gap(results, ranges)) is not None:
-            # A record of the range before lay across the border, and something in it looked like a record.
-            ranges[at - 1 : at + 1] = [merged(ranges[at - 1], ranges[at])]
-            results[at - 1 : at + 1] = [read(ranges[at - 1])]
+        results = read_ranges(log, read, self.session)
         for result in results:
             total.add(result.result)
         rows_only = replace(work, tables=self._folders((COMMITLOG,)), topics={})

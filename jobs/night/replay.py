@@ -33,7 +33,7 @@ from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
-from schemas.ledger_check import open_warehouse
+from schemas.ledger_check import open_warehouse, undo_unfinished_run
 from schemas.messages.stored_entries import stored_ranges
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry
@@ -74,6 +74,7 @@ def replay(
     ``subscriptions``: those that are not in force in ``facts`` are registered now; without a file nothing changes.
     """
     run = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    undo_unfinished_run(into, open_warehouse(into), run)
     changes = Changes(into, facts.name, run)
     events, in_force = _subscriptions(facts, subscriptions)
     changes.create_missing(WRITTEN)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -14,13 +13,10 @@ from schemas.delta.delta_log import DeltaLog, StoredFile
 from schemas.delta.one_writer import one_writer
 from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, read_rows
-from schemas.errors import WarehouseUnusable
 from schemas.storage import Storage, spark_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_CATALOG_NAME = re.compile(r"\w+\.\w+")
 
 
 @dataclass
@@ -81,20 +77,3 @@ class Warehouse:
     def writing(self) -> AbstractContextManager[None]:
         """Holds the warehouse for one run. Raises WarehouseBusy, WarehouseUnusable."""
         return one_writer(self.storage, self.location)
-
-
-def catalog_warehouse(spark: SparkSession, name: str) -> Warehouse:
-    """The warehouse in a schema of a catalog, ``catalog.schema``. Raises WarehouseUnusable if it does not exist."""
-    try:
-        rows = spark.sql(f"DESCRIBE SCHEMA EXTENDED {name}").collect()
-    except Exception as error:
-        raise WarehouseUnusable(f"there is no schema {name}: {str(error).splitlines()[0]}; make it first") from None
-    location = next((row[1] for row in rows if row[0] == "Location"), None)
-    if location is None:
-        raise WarehouseUnusable(f"the schema {name} has no location; give one that has")
-    return Warehouse(Storage.at(location), name)
-
-
-def is_catalog_name(text: str) -> bool:
-    """``catalog.schema`` names a catalog; everything else is a folder (``./a.b`` for one named so)."""
-    return _CATALOG_NAME.fullmatch(text) is not None

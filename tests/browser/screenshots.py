@@ -42,15 +42,14 @@ def _take(browser: Browser, page: Path, scheme: str) -> None:
     shown = browser.new_page(viewport=SIZE, color_scheme=scheme)
     shown.goto(page.as_uri())
     shown.screenshot(path=DOCS / f"report-{scheme}.png")
-    shown.locator("#groups-table tbody th button").nth(1).click()
-    shown.locator("#groups").evaluate("(section) => section.scrollIntoView()")
-    shown.screenshot(path=DOCS / f"report-groups-{scheme}.png")
+    if scheme == "dark":
+        shown.locator("#groups-table tbody th button").nth(1).click()
+        shown.locator("#groups").evaluate("(section) => section.scrollIntoView()")
+        shown.screenshot(path=DOCS / "report-groups.png")
+    else:
+        shown.set_viewport_size(PHONE)
+        shown.screenshot(path=DOCS / "report-phone.png")
     shown.close()
-    phone = browser.new_page(viewport=PHONE, color_scheme=scheme)
-    phone.goto(page.as_uri())
-    phone.locator("#groups").evaluate("(section) => section.scrollIntoView()")
-    phone.screenshot(path=DOCS / f"report-phone-{scheme}.png")
-    phone.close()
 
 
 if __name__ == "__main__":

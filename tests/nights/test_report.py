@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -189,6 +193,22 @@ def test_the_same_warehouse_gives_the_same_bytes(nights: Path, tmp_path: Path) -
     command = [sys.executable, "-m", "jobs.report", "--warehouse", str(nights), "--output", "-"]
     environment = os.environ | {"PYTHONHASHSEED": "1"}
     assert subprocess.run(command, capture_output=True, check=True, env=environment).stdout.decode() == page
+
+
+def test_every_command_is_one_that_a_job_takes(nights: Path, tmp_path: Path) -> None:
+    commands = re.findall(r'<code class="command">(.*?)</code>', page_of(nights, tmp_path))
+    jobs = Counter()
+    for program, job, *given in map(shlex.split, map(unescape, commands)):
+        assert program == "./spark-submit.sh"
+        jobs[job] += 1
+        importlib.import_module(f"jobs.{job.replace('-', '_')}").parser().parse_args(_filled(given))
+    assert jobs["explain"] > 10
+    assert jobs["report"] == 3
+
+
+def _filled(given: list[str]) -> list[str]:
+    """The arguments with numbers for the words that stand for any queue and offset."""
+    return ["0" if word in ("QUEUE", "OFFSET") else word for word in given]
 
 
 def test_names_of_others_are_text(tmp_path: Path) -> None:

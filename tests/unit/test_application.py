@@ -45,6 +45,11 @@ FAILURES: list[tuple[BaseException | None, int, str]] = [
         4,
         "mqsieve: another writer committed first: run the same command again\n",
     ),
+    (
+        RuntimeError("Failed to commit transaction: a concurrent transaction deleted data this operation read."),
+        4,
+        "mqsieve: another writer committed first: run the same command again\n",
+    ),
     (RuntimeError(SPARK), 1, "mqsieve: failed: java.io.IOException: No space left on device (-v shows all)\n"),
     (RuntimeError(PYTHON), 1, "mqsieve: failed: AttributeError: no such thing (-v shows all)\n"),
     (OSError(DELTA), 1, "mqsieve: failed: Unable to copy data to file: No space left on device (-v shows all)\n"),

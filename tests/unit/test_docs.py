@@ -32,3 +32,9 @@ def test_the_map_names_every_room() -> None:
 def test_the_reference_of_tables_is_that_of_the_schemas() -> None:
     page = runpy.run_path(str(ROOT / "docs" / "make_tables.py"))["page"]
     assert (ROOT / "docs" / "TABLES.md").read_text() == page()
+
+
+def test_no_module_is_too_long() -> None:
+    modules = [path for room in ("filtering", "schemas", "jobs") for path in (ROOT / room).rglob("*.py")]
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in modules}
+    assert {name: lines for name, lines in lengths.items() if lines > 250} == {}

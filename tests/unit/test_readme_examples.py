@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ import pytest
 import benchmarks.__main__
 from filtering.subscriptions.sources import parse_subscriptions
 from jobs.cli.exit_code import ExitCode
-from jobs.export import NAMES
 
 PROJECT = Path(__file__).parents[2]
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
@@ -21,15 +21,21 @@ JOBS = sorted(
 )
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+SPARK_OPTIONS = ("--master", "--deploy-mode", "--conf", "--archives", "--jars", "--py-files", "--files", "--packages")
+PAGES = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted(PROJECT.glob("docs/*.md"))]
 
 
-def commands() -> list[list[str]]:
-    """The command lines in README, in blocks and in running text."""
-    in_text = re.findall(r"`(\./spark-submit\.sh [^`\n]+)`", README)
-    in_blocks = [line for block in blocks("sh") for line in block.replace("\\\n", " ").split("\n")]
-    return [shlex.split(line, comments=True) for line in (*in_text, *in_blocks) if line.strip()]
+def blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def commands(text: str) -> list[list[str]]:
+    """The command lines in a page, in blocks and in running text."""
+    in_text = re.findall(r"`(\./spark-submit\.sh [^`\n]+)`", text)
+    in_blocks = [line.strip() for block in blocks("sh", text) for line in block.replace("\\\n", " ").split("\n")]
+    in_blocks = [line for line in in_blocks if line.startswith("./spark-submit.sh")]
+    lines = [shlex.split(line, comments=True) for line in (*in_text, *in_blocks)]
+    return [line[: line.index(">")] if ">" in line else line for line in lines]
 
 
 def help_of(job: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -49,20 +55,19 @@ def test_help_tells_what_a_job_does_and_every_option(job: str, capsys: pytest.Ca
         assert re.search(r"\s{2,}\w", option.strip()), f"{option} is not described"
 
 
-def test_every_command_is_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(commands()) > 3
-    for program, job, *arguments in commands():
-        assert program == "./spark-submit.sh"
-        if job in ("test", "python"):
-            continue
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_is_one(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _, job, *arguments in commands(page.read_text(encoding="utf-8")):
         if job == "bench":
-            assert set(arguments[:1]) <= set(benchmarks.__main__.NAMES)
+            assert set(arguments[:1]) <= {*benchmarks.__main__.NAMES, "NAME"}
+        if job in ("test", "python", "bench", "JOB"):
             continue
+        assert job.replace("-", "_") in JOBS
         printed = help_of(job.replace("-", "_"), capsys)
-        for option, value in zip(arguments, [*arguments[1:], ""], strict=True):
-            if option.startswith("--"):
-                assert option in printed
-            if option in ("--store", "--subscriptions", "--broker-config"):
+        for option, value in pairwise([*arguments, ""]):
+            if option.startswith("--") and option not in SPARK_OPTIONS:
+                assert re.search(rf"{option}\b", printed), f"{job} has no {option}"
+            if option in ("--store", "--subscriptions", "--broker-config") and page.name == "README.md":
                 assert (PROJECT / value).exists()
 
 
@@ -74,18 +79,6 @@ def test_the_yaml_is_a_list_of_subscriptions() -> None:
     (subscription,) = event.subscriptions
     assert (event.group, subscription["topic"], subscription["type"]) == ("cg_expensive_orders", "OrderEvents", "SQL92")
     assert not parse_subscriptions((PROJECT / "conf" / "subscriptions.example.yaml").read_text("utf-8")).rejected
-
-
-def test_the_tables_are_those_that_export_knows() -> None:
-    tables = re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE)
-    assert {"deliveries" if name == "delivery_blocks" else name for name in tables} <= set(NAMES)
-    assert len(tables) >= 7
-
-
-def test_every_link_leads_somewhere() -> None:
-    links = [link for link in re.findall(r"\]\(([^)#]+)", README) if "://" not in link]
-    assert len(links) > 5
-    assert [link for link in links if not (PROJECT / link).exists()] == []
 
 
 def test_the_exit_codes() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[2]
+COPIED = ("spark-submit.sh", "setup.cfg", "conf/environment.sh", "conf/requirements.txt", "conf/requirements-test.txt")
 JOBS = sorted(file.stem for file in (PROJECT / "jobs").glob("[a-z]*.py"))
 TOOLS = (
     "basename",
@@ -37,7 +38,7 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self.project = folder / "my project"
-        for name in ("spark-submit.sh", "setup.cfg", "conf/environment.sh", *(f"jobs/{job}.py" for job in JOBS)):
+        for name in (*COPIED, *(f"jobs/{job}.py" for job in JOBS)):
             (self.project / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(PROJECT / name, self.project / name)
         self.bin = folder / "bin"

@@ -9,22 +9,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from filtering.predicate import Comparison
 from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.syntax import checks, nodes, tokens
+from filtering.sql92.syntax.binary_nodes import ORDERINGS, binary_node
 from filtering.sql92.syntax.nodes import Node
 from filtering.sql92.syntax.tokens import END, STRING, UNKNOWN, Token, string_value, tokenize
 
 _PARENTHESIS, _OR, _AND, _EQUALITY, _COMPARISON, _UNARY = range(6)
-_ORDERINGS = {
-    "<": Comparison.LESS,
-    "<=": Comparison.LESS_OR_EQUAL,
-    ">": Comparison.GREATER,
-    ">=": Comparison.GREATER_OR_EQUAL,
-}
-_BINARY = {"OR": _OR, "AND": _AND, "=": _EQUALITY, "<>": _EQUALITY, **dict.fromkeys(_ORDERINGS, _COMPARISON)}
+_BINARY = {"OR": _OR, "AND": _AND, "=": _EQUALITY, "<>": _EQUALITY, **dict.fromkeys(ORDERINGS, _COMPARISON)}
 _SEARCHES = {search.value: search for search in nodes.Search}
-_COMPARISONS = frozenset([*_ORDERINGS, *_SEARCHES, "NOT", "BETWEEN", "IN"])
+_COMPARISONS = frozenset([*ORDERINGS, *_SEARCHES, "NOT", "BETWEEN", "IN"])
 _ATOMS = (
     nodes.Parentheses,
     nodes.Property,
@@ -34,8 +28,6 @@ _ATOMS = (
     nodes.NullLiteral,
 )
 _PREFIXES = frozenset(["NOT", "-", "+", "("])
-
-
 LONGEST = 262_144
 """Characters of the longest expression that is read. A broker's stack, of 1 MB, ends at a fraction of it."""
 
@@ -217,20 +209,7 @@ class _Parser:
         while operators and operators[-1].precedence >= precedence:
             token = operators.pop().token
             right = operands.pop()
-            operands.append(self._binary(operands.pop(), token, right))
-
-    def _binary(self, left: Node, token: Token, right: Node) -> Node:
-        kind, _, start = token
-        if kind in _ORDERINGS:
-            checks.ordered(left, self._text, token)
-            checks.ordered(right, self._text, token)
-            return nodes.Ordering(start, left, right, _ORDERINGS[kind])
-        if kind in ("AND", "OR"):
-            checks.boolean(left, self._text, token)
-            checks.boolean(right, self._text, token)
-            return (nodes.And if kind == "AND" else nodes.Or)(start, left, right)
-        checks.equality(left, right, self._text, token)
-        return (nodes.Equal if kind == "=" else nodes.NotEqual)(start, left, right)
+            operands.append(binary_node(operands.pop(), token, right, self._text))
 
     def _reduce_between(self) -> None:
         _, token, low, negated = self._operators.pop()

@@ -1,7 +1,23 @@
 import pytest
 
-from filtering.subscription_data import build_subscription_data
+from filtering.broker_config import BrokerConfig
+from filtering.consumer_filter_manager import Subscription
+from filtering.delivery.message_filter import MessageFilter, message_filter
+from filtering.predicate_value import holds
+from filtering.sql92 import Expressions
+from filtering.subscription_data import TAG, build_subscription_data
+from filtering.subscriptions.events import Operation, SubscriptionEvent
+from filtering.subscriptions.history import subscription_history
 from tests.unit.broker import cases
+
+
+def tag_filter(topic: str, expression: str) -> MessageFilter:
+    subscription = Subscription(topic=topic, expression=expression, type=TAG, version=1)
+    event = SubscriptionEvent(1, Operation.REGISTER, "cg", (subscription,))
+    (row,) = subscription_history([event], BrokerConfig(), Expressions())
+    found = message_filter(row, (), BrokerConfig())
+    assert found is not None
+    return found
 
 
 def test_expressions_parse_as_in_the_broker() -> None:
@@ -20,13 +36,14 @@ def test_broker_and_client_decide_as_the_real_ones() -> None:
     for row in cases("tag_match"):
         if row["error"]:
             continue
-        subscription = build_subscription_data(row["topic"], row["subString"])
+        found = tag_filter(row["topic"], row["subString"])
         for case in row["cases"]:
-            assert subscription.matches_tags_code(case["tagsCode"]) == case["brokerMatch"], (row, case)
-            assert subscription.matches_tag(case["tag"]) == case["clientMatch"], (row, case)
+            properties = {} if case["tag"] is None else {"TAGS": case["tag"]}
+            assert holds(found.tags, properties, case["tagsCode"]) == case["brokerMatch"], (row, case)
+            assert holds(found.client_tags, properties) == case["clientMatch"], (row, case)
 
 
 def test_the_broker_cuts_a_delivery_time_to_32_bits() -> None:
-    subscription = build_subscription_data("SCHEDULE_TOPIC_XXXX", "a")
-    assert subscription.matches_tags_code(97 + 2**40)
-    assert not subscription.matches_tags_code(98 + 2**40)
+    found = tag_filter("SCHEDULE_TOPIC_XXXX", "a")
+    assert holds(found.tags, {}, 97 + 2**40)
+    assert not holds(found.tags, {}, 98 + 2**40)

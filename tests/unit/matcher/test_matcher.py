@@ -23,9 +23,9 @@ from filtering.predicate import (
     TextContains,
     TextIn,
 )
+from filtering.predicate_value import holds
 from tests.depth import examples
 from tests.unit.matcher.random_work import NAMES, messages, predicate, tags_codes
-from tests.unit.matcher.scalar import holds
 
 MAP = pa.map_(pa.string(), pa.string())
 SIZES = [0, 1, 63, 64, 65, 150]

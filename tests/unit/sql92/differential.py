@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
+from random import Random
 from typing import Any
 
 from filtering.predicate_value import holds
@@ -28,7 +29,7 @@ def disagreements(answer: dict[str, Any]) -> list[str]:
     """What differs between the broker's answer to one expression and ours."""
     expression = answer["expression"]
     try:
-        compiled = compile.__wrapped__(expression)
+        compiled = compile(expression)
     except InvalidExpression as error:
         return [f"{expression!r}: refused ({error.problem}), the broker takes it"] if answer["compiles"] else []
     if not answer["compiles"]:
@@ -50,7 +51,7 @@ def disagreements(answer: dict[str, Any]) -> list[str]:
 
 
 def main(oracle: str, pairs: int = 200_000, seed: int = 1) -> int:
-    generator = Generator(seed)
+    generator = Generator(Random(seed))
     counts: Counter[str] = Counter()
     found: list[str] = []
     while counts["pairs"] < pairs:

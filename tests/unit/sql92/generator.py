@@ -1,11 +1,14 @@
 """Random SQL92 expressions and messages that know the whole grammar, its edges and what is just past them.
 
-Everything is drawn from a ``random.Random``, so that a seed names a case.
+Everything is drawn from a ``random.Random``: a seeded one where thousands are wanted, or one of Hypothesis, which
+shrinks.
 """
 
 from __future__ import annotations
 
 from random import Random
+
+from hypothesis import strategies as st
 
 NAMES = ("a", "b", "c", "price", "A", "_x1", "$v")
 INTEGERS = ("0", "5", "7", "42", "1000", "2147483647", "2147483648", "5L", "10l", "9223372036854775807", "4294967296L")
@@ -95,8 +98,10 @@ VALUES = (
 
 
 class Generator:
-    def __init__(self, seed: int) -> None:
-        self._random = Random(seed)
+    """The first choice of each list is the plainest, so that Hypothesis shrinks towards it."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
 
     def expression(self) -> str:
         """One expression; about one in six is mangled and may not compile."""
@@ -224,3 +229,15 @@ class Generator:
                 return text[:position]
             case _:
                 return text[:position] + random.choice("()'=<>+-.,0E \n") + text[position:]
+
+
+@st.composite
+def expressions(draw: st.DrawFn) -> str:
+    """One expression; about one in six is mangled and may not compile."""
+    return Generator(draw(st.randoms(use_true_random=False))).expression()
+
+
+@st.composite
+def properties(draw: st.DrawFn) -> dict[str, str]:
+    """A message's properties."""
+    return Generator(draw(st.randoms(use_true_random=False))).properties()

@@ -2,59 +2,55 @@
 
 import string
 
-import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from filtering.predicate_value import holds
-from filtering.sql92 import CompiledExpression, EvaluationError, InvalidExpression
+from filtering.sql92 import CompiledExpression, EvaluationError, Expressions, InvalidExpression
 from tests.depth import examples
-from tests.unit.sql92.generator import Generator
+from tests.unit.sql92.generator import ODD_TOKENS, expressions, properties
 
-seeds = st.integers(0, 2**32)
+PRINTABLE = st.text(alphabet=string.printable + "é٥\x00", max_size=60)
+TOKENS = st.lists(st.sampled_from(ODD_TOKENS), max_size=8).map(" ".join)
 
 
-def compiled(seed):
-    generator = Generator(seed)
-    while True:
-        try:
-            return CompiledExpression(generator.expression()), generator.properties()
-        except InvalidExpression:
-            continue
+@st.composite
+def compiled(draw):
+    try:
+        return CompiledExpression(draw(expressions()))
+    except InvalidExpression:
+        assume(False)
+
+
+def agree(expression, message):
+    """Whether the predicates are true where the reference is TRUE, and where it fails."""
+    try:
+        expected = expression.evaluate(message) is True, False
+    except EvaluationError:
+        expected = False, True
+    return (holds(expression.predicate, message), holds(expression.error_predicate, message)) == expected
 
 
 @settings(max_examples=examples(50, deep=1_000), deadline=None)
-@given(seeds)
-def test_predicates_are_where_the_reference_is_true_and_where_it_fails(seed):
-    expression, properties = compiled(seed)
-    try:
-        expected = expression.evaluate(properties) is True, False
-    except EvaluationError:
-        expected = False, True
-    assert (holds(expression.predicate, properties), holds(expression.error_predicate, properties)) == expected
+@given(compiled(), properties())
+def test_predicates_are_where_the_reference_is_true_and_where_it_fails(expression, message):
+    assert agree(expression, message)
 
 
 @settings(max_examples=examples(20, deep=300), deadline=None)
-@given(seeds)
-def test_commuting_and_doubling_change_nothing(seed):
-    expression, _ = compiled(seed)
+@given(compiled())
+def test_commuting_and_doubling_change_nothing(expression):
     text = expression.expression
     # "--" is a comment only where a line end follows, so what comes after a text can turn its signs into one.
-    if "--" not in text and not any(finding.code == "ignored-input" for finding in expression.findings):
-        doubled = CompiledExpression(f"({text}) AND ({text})")
-        assert doubled.predicate is expression.predicate
+    assume("--" not in text and not any(finding.code == "ignored-input" for finding in expression.findings))
+    assert CompiledExpression(f"({text}) AND ({text})").predicate is expression.predicate
 
 
-@settings(max_examples=examples(50, deep=1_000), deadline=None)
-@given(st.text(alphabet=string.printable + "é٥\x00", max_size=60))
-def test_any_text_compiles_or_is_refused_with_a_place_in_it(text):
-    try:
-        place = len(CompiledExpression(text).predicate.properties)
-    except InvalidExpression as error:
-        place = error.position
-    assert 0 <= place <= len(text)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_seed_names_a_case(seed):
-    assert Generator(seed).expression() == Generator(seed).expression()
+@settings(max_examples=examples(100, deep=2_000), deadline=None)
+@given(PRINTABLE | TOKENS, properties())
+def test_any_text_means_what_the_reference_says_or_is_refused_with_a_place_in_it(text, message):
+    expression = Expressions().compile(text)
+    if isinstance(expression, InvalidExpression):
+        assert 0 <= expression.position <= len(text)
+    else:
+        assert agree(expression, message)

@@ -1,0 +1,52 @@
+"""Who may write what a night makes, and what runs code."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs import export, nightly
+from tests.faults.stores import FaultyBroker
+from tests.nights.commands import Ended
+
+PROJECT = Path(__file__).parents[2]
+Run = Callable[..., Ended]
+
+
+def test_no_file_of_a_warehouse_is_for_everybody_to_write(run: Run, broker: FaultyBroker) -> None:
+    before = os.umask(0)
+    try:
+        assert run(nightly, *broker.arguments(1)).code == 0
+        output = broker.warehouse / "deliveries.jsonl"
+        assert run(export, "deliveries", "--output", output, "--warehouse", broker.warehouse).code == 0
+    finally:
+        os.umask(before)
+    made = [broker.warehouse, *broker.warehouse.rglob("*")]
+    assert len(made) > 40
+    assert not [path for path in made if path.stat().st_mode & stat.S_IWOTH]
+
+
+def test_help_says_that_filter_hooks_run_code(run: Run) -> None:
+    help_text = " ".join(run(nightly, "--help").out.split())
+    assert "the module is imported, and its code runs" in help_text
+
+
+@pytest.mark.parametrize("extra", ["", "test", "bench"])
+def test_every_package_is_locked_with_its_version_and_hashes(extra: str) -> None:
+    """conf/lock.sh makes the files anew."""
+    settings = configparser.ConfigParser()
+    settings.read(PROJECT / "setup.cfg")
+    wanted = settings["options"]["install_requires"].split()
+    if extra:
+        wanted += settings["options.extras_require"][extra].split()
+    lock = (PROJECT / "conf" / f"requirements{extra and '-'}{extra}.txt").read_text()
+    entries = re.split(r"\n(?=[a-z])", lock)[1:]
+    names = {entry.split(" ")[0].lower() for entry in entries}
+    assert {package.lower() for package in wanted} <= names
+    assert all("--hash=sha256:" in entry for entry in entries)

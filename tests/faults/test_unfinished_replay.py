@@ -1,0 +1,41 @@
+"""A replay that dies before its ledger row, and the same command again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from jobs import nightly, replay
+from schemas.delta.delta_log import DeltaLog
+from schemas.run_ledger import RUN_LEDGER
+from tests.faults.stores import FaultyBroker
+from tests.nights.commands import Ended, without_runs
+
+Run = Callable[..., Ended]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_replay_again(
+    run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The first replay into a folder dies, or a second one."""
+    target, other = broker.folder / "replay", broker.folder / "other"
+    given = ("--warehouse", undisturbed.kept(2), "--into")
+    if number == 2:
+        assert run(replay, *given, target).code == 0
+    commit = DeltaLog.commit
+
+    def dies(log: DeltaLog, *arguments: object) -> None:
+        if log.table is RUN_LEDGER:
+            raise KeyboardInterrupt
+        commit(log, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DeltaLog, "commit", dies)
+    assert run(replay, *given, target).code == 130
+    monkeypatch.undo()
+    ended = run(replay, *given, target)
+    assert ended.code == 0, ended.error
+    assert run(replay, *given, other).code == 0
+    assert without_runs(target) == without_runs(other)
+    assert run(nightly, *broker.arguments(1, warehouse=target)).code == 2

@@ -1,0 +1,48 @@
+"""README's questions, asked on the store that ships with the project."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from schemas import warehouse
+from schemas.delta.warehouse import Warehouse
+from tests.nights.commands import Ended
+
+PROJECT = Path(__file__).parents[2]
+README = (PROJECT / "README.md").read_text(encoding="utf-8")
+QUESTIONS = re.findall(
+    r"^\| .+\? \| `\./spark-submit\.sh (.+)` \|$|^\| .+\. \| `\./spark-submit\.sh (.+)` \|$", README, re.M
+)
+Run = Callable[..., Ended]
+
+
+@pytest.mark.parametrize("question", [first or second for first, second in QUESTIONS], ids=lambda text: text.split()[0])
+def test_a_question_has_an_answer(
+    question: str, replayed: Callable[[str], Warehouse], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, *arguments = shlex.split(question)
+    paths = [str(PROJECT / text) if text.startswith("tests/") else text for text in arguments]
+    folder = replayed("small").location
+    monkeypatch.chdir(tmp_path)
+    ended = run(importlib.import_module(f"jobs.{job.replace('-', '_')}"), *paths, "--warehouse", folder)
+    assert ended.code == 0, ended.error
+    assert ended.out or list(tmp_path.iterdir())
+
+
+def test_the_answer_in_the_readme_is_the_one_that_comes(replayed: Callable[[str], Warehouse], run: Run) -> None:
+    command, answer = re.findall(r"```sh\n\./spark-submit\.sh explain (.+)\n```\n\n```\n(.+?)```", README, re.S)[0]
+    arguments = shlex.split(command.replace("/tmp/mqsieve", replayed("small").location))
+    assert run(importlib.import_module("jobs.explain"), *arguments).out == answer
+
+
+def test_the_python_runs(replayed: Callable[[str], Warehouse]) -> None:
+    (code,) = re.findall(r"```python\n(.+?)```", README, re.S)
+    names: dict[str, warehouse.OpenWarehouse] = {}
+    exec(code.replace("/tmp/mqsieve", replayed("small").location), names)
+    assert names["mqsieve"].why("ord-370", "cg_sql_region_price")
