@@ -60,9 +60,9 @@ def _run(source: str, name: str, variables: dict[str, Any]) -> list[Output]:
     last = statements.pop() if statements and isinstance(statements[-1], ast.Expr) else None
     printed, value = io.StringIO(), None
     with redirect_stdout(printed):
-        exec(compile(ast.Module(statements, []), name, "exec"), variables)
+        exec(compile(ast.Module(statements, []), name, "exec"), variables)  # noqa: S102 a notebook is code
         if isinstance(last, ast.Expr):
-            value = eval(compile(ast.Expression(last.value), name, "eval"), variables)
+            value = eval(compile(ast.Expression(last.value), name, "eval"), variables)  # noqa: S307
     outputs: list[Output] = []
     if printed.getvalue():
         outputs.append({"name": "stdout", "output_type": "stream", "text": _lines(printed.getvalue())})
