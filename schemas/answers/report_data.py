@@ -20,7 +20,7 @@ from schemas.spark_tasks import Session
 
 @dataclass(frozen=True)
 class Quarantined:
-    """Pieces of one file that could not be decoded for one reason; ``new`` of them were met in the last night.
+    """Pieces of one file that could not be decoded for one reason; ``new`` of them were read in the last night.
 
     ``first``: the offset in a commitlog, or the line of a text file, of the first piece.
     """
@@ -34,10 +34,10 @@ class Quarantined:
 
 @dataclass(frozen=True)
 class Report:
-    """``nights`` in order; the last is the one reported, and ``compared`` the one it is compared with.
+    """A report of one broker. The last of ``nights`` is the one reported; ``compared`` is the one it is compared with.
 
-    ``earlier_nights`` are in the warehouse and not in ``nights``. ``attention`` is what somebody must look at.
-    ``broker_is_alone``: the warehouse holds no other.
+    ``earlier_nights`` counts the nights of the warehouse that are not in ``nights``. ``attention`` lists problems to
+    act on. ``broker_is_alone``: the warehouse holds no other broker.
     """
 
     warehouse: str
@@ -58,11 +58,11 @@ class Report:
 
 
 def report(facts: BrokerFacts, session: Session, since: int | None = None, compare: str | None = None) -> Report:
-    """The report of the last night of a broker. Raises UsageError where it cannot be made as asked.
+    """The report of the last night of a broker. Raises UsageError if no night fits the arguments.
 
-    ``session``: for findings in a log so large that Spark looks for them. ``since``: with the nights that ended at
-    this instant (ms) or later, else the last 30. ``compare``: beside which night (see compared_night), else the night
-    before.
+    ``session`` starts Spark, which searches a large log for findings. ``since``: show the nights that ended at this
+    instant (ms) or later; None: the last 30. ``compare``: the night to compare with (see compared_night); None: the
+    night before.
     """
     with_deliveries = nights_with_deliveries(facts)
     shown = chosen_nights(with_deliveries, since)

@@ -1,4 +1,4 @@
-"""Entries read back from the tables with what filters need of their messages, in tasks of some files each."""
+"""Reads entries back from the tables, with the message properties that filters need, a few files per task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from schemas.storage import Storage
 
 Result = TypeVar("Result")
 MESSAGES_AT_ONCE = 1 << 16
-"""Messages that are filtered together. More would leave the processor's cache, fewer repeat what each batch costs."""
+"""Messages that are filtered together. More exceed the processor's cache; fewer repeat the fixed cost of a batch."""
 FILES_IN_A_TASK = 8
 FilesOf = Callable[[Table], Sequence[StoredFile]]
 WHOLE_LOG = (0, FOREVER)
@@ -33,7 +33,7 @@ WHOLE_LOG = (0, FOREVER)
 class StoredRange:
     """Messages with physical offsets in ``offsets`` (the second exclusive), in files of commitlog.
 
-    ``entry_files`` are the files of consumequeue with their entries, None where the entries are not needed.
+    ``entry_files`` are the files of consumequeue with their entries, None if the entries are not needed.
     """
 
     offsets: tuple[int, int]
@@ -50,8 +50,8 @@ def stored_ranges(
 ) -> list[StoredRange]:
     """The stored messages with physical offsets in a range (the second exclusive), in tasks.
 
-    ``first_run``: messages of earlier runs are not needed. ``stored``: nor are files without a message that was
-    stored in this time (ms).
+    ``first_run``: leave out messages of earlier runs. ``stored``: leave out files without a message stored in this
+    time (ms, the second exclusive).
     """
     files = _files(files_of(COMMITLOG), offsets, first_run, stored)
     ranges = []
@@ -137,7 +137,7 @@ def scan_entries(
     stored: tuple[int, int] = (BEGINNING, FOREVER),
     bit_maps: bool = True,
 ) -> list[Result]:
-    """``function`` on the entries of some topics, in parts, in the order of the log. It must be picklable.
+    """Calls ``function`` on the entries of some topics, part by part in the order of the log. It must be picklable.
 
     ``properties``: by topic, the message properties that it reads. ``stored``: files without a message stored in
     this time (ms, the second exclusive) are left out. ``bit_maps``: whether the filter bit maps are read.
