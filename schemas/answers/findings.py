@@ -95,10 +95,10 @@ def _unknown_properties(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> 
     known = property_names(facts.warehouse, facts.name, asked)
     found: defaultdict[_Key, list[Finding]] = defaultdict(list)
     for row, properties in names:
-        has = known.get(row.topic, set())
+        topic_names = known.get(row.topic, set())
         for name in properties:
-            if name not in has:
-                text = f"no message has {name}{_near(name, sorted(has))}"
+            if name not in topic_names:
+                text = f"no message has {name}{_near(name, sorted(topic_names))}"
                 key = row.consumer_group, row.topic
                 found[key].append(Finding(ERROR, *key, "unknown-property", text))
     return found

@@ -66,12 +66,12 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
     """
     with_deliveries = nights_with_deliveries(facts)
     shown = chosen_nights(with_deliveries, since)
-    beside = compared_night(with_deliveries, compare)
-    entries = shown if beside is None or beside in shown else [beside, *shown]
+    compared_entry = compared_night(with_deliveries, compare)
+    entries = shown if compared_entry is None or compared_entry in shown else [compared_entry, *shown]
     stats = facts.rows_of_runs(DELIVERY_STATS, [entry.run for entry in entries])
     filtered_by_sql92 = {(row.topic, row.consumer_group) for row in facts.in_force() if is_sql92(row)}
     nights = {night.run: night for night in night_rows(facts, entries, stats, filtered_by_sql92)}
-    last, compared = shown[-1].run, beside.run if beside is not None else None
+    last, compared = shown[-1].run, compared_entry.run if compared_entry is not None else None
     progress = facts.rows_of_runs(QUEUE_PROGRESS, [last], ["run", "topic", "entries"])
     return Report(
         facts.warehouse.location,

@@ -38,10 +38,10 @@ def data_files(scope: Scope, session: Session) -> pa.Table:
         files = scope.new_files(table)
         size += sum(file.size for file in files)
         for at in range(0, len(files), FILES_IN_A_TASK):
-            some = files[at : at + FILES_IN_A_TASK]
+            task_files = files[at : at + FILES_IN_A_TASK]
             storage = scope.warehouse.log(table).storage
-            tasks.append(_Check(table.name, storage, tuple(file.path for file in some)))
-            rows += [(table.name, file.broker_name, file.path, file.size, file.rows) for file in some]
+            tasks.append(_Check(table.name, storage, tuple(file.path for file in task_files)))
+            rows += [(table.name, file.broker_name, file.path, file.size, file.rows) for file in task_files]
     damages = [damage for found in run_tasks(tasks, _damages, size, session) for damage in found]
     columns = list(zip(*rows, strict=True)) or [()] * 5
     return pa.table([*map(list, columns), damages], schema=DATA_FILES)

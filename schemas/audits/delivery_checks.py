@@ -134,8 +134,8 @@ class _Passed:
 
     def __call__(self, entries: Iterator[Entries]) -> np.ndarray:
         passed = np.zeros(self.filters.windows, np.int64)
-        for some in entries:
-            passed += self.filters.run(some).counts[:, :, COUNTS.index("passed_stage2")].sum(axis=1)
+        for block in entries:
+            passed += self.filters.run(block).counts[:, :, COUNTS.index("passed_stage2")].sum(axis=1)
         return passed
 
 

@@ -56,12 +56,12 @@ def stored_ranges(
     files = _files(files_of(COMMITLOG), offsets, first_run, stored)
     ranges = []
     for at in range(0, len(files), FILES_IN_A_TASK):
-        some = files[at : at + FILES_IN_A_TASK]
-        low, high = max(offsets[0], some[0][0]), min(offsets[1], max(last for _, last, _ in some) + 1)
+        task_files = files[at : at + FILES_IN_A_TASK]
+        low, high = max(offsets[0], task_files[0][0]), min(offsets[1], max(last for _, last, _ in task_files) + 1)
         entries = None
         if with_entries:
             entries = tuple(path for _, _, path in _files(files_of(CONSUMEQUEUE), (low, high), first_run, stored))
-        ranges.append(StoredRange((low, high), tuple(path for _, _, path in some), entries))
+        ranges.append(StoredRange((low, high), tuple(path for _, _, path in task_files), entries))
     return ranges
 
 
@@ -89,8 +89,8 @@ def read_entries(
     names = {name for topic_names in properties.values() for name in topic_names}
     messages = read_messages(commitlog, part.message_files, part.offsets, set(properties), names)
     stored = StoredEntries.read(consumequeue, part.entry_files or (), part.offsets, bit_maps)
-    for some in together(messages, MESSAGES_AT_ONCE):
-        yield from _entries_of(some, stored, properties)
+    for batch in together(messages, MESSAGES_AT_ONCE):
+        yield from _entries_of(batch, stored, properties)
 
 
 def _entries_of(

@@ -111,8 +111,8 @@ class SegmentBytes:
 def segments(storage: Storage) -> list[Segment]:
     """The segment files of a store folder, or of its ``commitlog`` folder, by offset. Raises CommitLogError."""
     if not storage.is_folder():
-        what = "is a file" if storage.is_local and Path(storage.root).exists() else "does not exist"
-        raise CommitLogError(f"{storage.root} {what}; give a broker's store folder, or the commitlog folder in it")
+        problem = "is a file" if storage.is_local and Path(storage.root).exists() else "does not exist"
+        raise CommitLogError(f"{storage.root} {problem}; give a broker's store folder, or the commitlog folder in it")
     folder = storage.child("commitlog")
     if not folder.is_folder():
         folder = storage
