@@ -19,7 +19,7 @@ QUEUE_PROGRESS = Table(
             column(
                 "entries",
                 pa.int64(),
-                "number of entries; fewer than the offsets if records were not decodable",
+                "number of entries; fewer than there are offsets if records were not decodable",
                 nullable=False,
             ),
             column("run", pa.string(), nullable=False),

@@ -18,7 +18,7 @@ from schemas.delta.table import LAYOUT, Table, column
 from schemas.delta.warehouse import Warehouse
 
 REPLAY = "replay"
-"""The job whose tables show what would have happened."""
+"""The job whose tables show what groups would receive if they read the log now, not what they received."""
 MAINTAIN = "maintain"
 """The job that rewrites files of tables. Its entries hold the tables' versions after it, and are not nights."""
 MESSAGES_FROM = "messages_from"

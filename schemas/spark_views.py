@@ -48,7 +48,7 @@ def _properties() -> Column:
 def pairs(blocks: DataFrame) -> DataFrame:
     """Expands rows of delivery_blocks to pairs of message and group.
 
-    A filter on topic is applied to the blocks; one on consumer_group before the messages are expanded.
+    A filter on topic is applied to the blocks, one on consumer_group before the messages are expanded.
     """
     matched = blocks.select("*", F.explode("matches").alias("match")).select(
         "broker_name", "topic", "messages", *_MESSAGE_COLUMNS, "run", "match.outcome", "match.positions", "match.bits",
