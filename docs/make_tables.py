@@ -13,7 +13,7 @@ HEAD = """# Tables
 
 Generated from `schemas/` by `docs/make_tables.py`. Times are ms since the epoch, UTC, unless a comment says otherwise.
 
-Readers see two tables otherwise than their files keep them: `commitlog` has `properties` (a map), `msg_id` and
+Readers see two tables in another form than their files: `commitlog` has `properties` (a map), `msg_id` and
 `body_crc` instead of the columns that properties are cut into, and `deliveries` has one row for each message and
 group of `delivery_blocks`. Use `schemas.warehouse.open`, `./spark-submit.sh export`, or `schemas.commitlog.read` and
 `schemas.deliveries.read` in Spark.

@@ -1,1 +1,1 @@
-"""One module, one Delta table; the formats that tables are read from and written to lie beside them."""
+"""Delta tables, one module each, with the readers of RocketMQ's files, the answers and the audits."""

@@ -1,4 +1,4 @@
-"""Arrow record batches put together: Spark cuts rows into batches of its own size."""
+"""Combines Arrow record batches: Spark cuts rows into batches of its own size."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ BYTES = 64 << 20
 
 
 def gathered(batches: Iterable[pa.RecordBatch], rows: int = ROWS, size: int = BYTES) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of at least ``rows`` rows or ``size`` bytes, but for the last one; none is empty."""
+    """The same rows in batches of at least ``rows`` rows or ``size`` bytes. Only the last may be smaller."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
-        if sum(each.num_rows for each in waiting) >= rows or sum(each.nbytes for each in waiting) >= size:
+        if sum(part.num_rows for part in waiting) >= rows or sum(part.nbytes for part in waiting) >= size:
             yield from _together(waiting)
             waiting = []
     if waiting:

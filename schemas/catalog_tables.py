@@ -1,4 +1,4 @@
-"""Warehouses in a schema of a Spark catalog: users of SQL find the tables by name."""
+"""Warehouses in a schema of a Spark catalog, where SQL users find the tables by name."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def is_catalog_name(text: str) -> bool:
 
 
 def catalog_warehouse(spark: SparkSession, name: str) -> Warehouse:
-    """The warehouse in a schema of a catalog, ``catalog.schema``. Raises WarehouseUnusable where there is none."""
+    """The warehouse in a schema of a catalog, ``catalog.schema``. Raises WarehouseUnusable if there is none."""
     try:
         rows = spark.sql(f"DESCRIBE SCHEMA EXTENDED {name}").collect()
     except Exception as error:
-        raise WarehouseUnusable(f"there is no schema {name}: {str(error).splitlines()[0]}; make it first") from None
+        raise WarehouseUnusable(f"there is no schema {name}: {str(error).splitlines()[0]}; create it first") from None
     location = next((row[1] for row in rows if row[0] == "Location"), None)
     if location is None:
-        raise WarehouseUnusable(f"the schema {name} has no location; give one that has")
+        raise WarehouseUnusable(f"the schema {name} has no location; give a schema that has one")
     return Warehouse(Storage.at(location), name)
 
 
 def register_tables(spark: SparkSession, warehouse: Warehouse) -> None:
-    """Makes the tables of a warehouse known to its catalog, as external tables; those that are known stay."""
+    """Registers the tables of a warehouse in its catalog as external tables; registered ones stay."""
     for table in (*TABLES, RUN_LEDGER):
         if warehouse.exists(table):
             location = spark_path(warehouse.log(table).storage).replace("\\", "\\\\").replace("'", "\\'")

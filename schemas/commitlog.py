@@ -1,9 +1,9 @@
-"""The messages of a broker's commitlog, one row a message, as stored.
+"""The messages of a broker's commitlog, one row per message, as stored.
 
-Readers see what :func:`read` gives. The files keep less: what follows from something else is left out, and the
-properties are cut into columns. ``property_names`` lists the names of a message's topic, joined by U+0001, and
-``property_0`` … have the values in that order. Columns with one kind of value take half the room of a text with
-all of them, and a filter reads only those of the properties that it names. What has no column of its own is in
+Readers see the columns of :func:`read`. The files store less: they leave out values that follow from others, and split
+the properties into columns. ``property_names`` lists the names of a message's topic, joined by U+0001, and
+``property_0`` … have the values in that order. Columns with one kind of value take half the space of a text with
+all of them, and a filter reads only the columns of the properties that it names. Properties without a column are in
 ``more_properties``, in RocketMQ's own form: name U+0001 value U+0002 name …
 """
 
@@ -42,9 +42,9 @@ COMMITLOG = Table(
             column("tags", pa.string(), "property TAGS"),
             column("keys", pa.string(), "property KEYS"),
             column("uniq_key", pa.string(), "property UNIQ_KEY, which RocketMQ's clients call the message id"),
-            column("property_names", pa.string(), "of property_0 …, joined by U+0001; null: the record has none"),
+            column("property_names", pa.string(), "names of property_0 …, joined by U+0001; null if there are none"),
             *(column(name, pa.string()) for name in SLOTS),
-            column("more_properties", pa.string(), "the others: name U+0001 value U+0002 name …"),
+            column("more_properties", pa.string(), "the other properties: name U+0001 value U+0002 name …"),
             column("born_timestamp", pa.int64(), "ms since the epoch, producer clock"),
             column("store_timestamp", pa.int64(), "ms since the epoch, broker clock", nullable=False),
             column(
@@ -53,17 +53,17 @@ COMMITLOG = Table(
                 "0x1 compressed, 0x700 kind, 0xC transaction, 0x10 IPv6 born host, 0x20 IPv6 store host",
             ),
             column("flag", pa.int32()),
-            column("body_crc", pa.int32(), "as the record claims; null where it is that of the body in this row"),
+            column("body_crc", pa.int32(), "CRC-32 of the body in the record; null if it is that of the stored body"),
             column("reconsume_times", pa.int32()),
             column("prepared_transaction_offset", pa.int64()),
             column("born_host", pa.string()),
             column("store_host", pa.string()),
-            column("msg_id_host", pa.string(), "how msg_id begins: store host and port in upper-case hex"),
-            column("msg_id", pa.string(), "of a message from elsewhere; null where it follows from the row"),
+            column("msg_id_host", pa.string(), "first part of msg_id: store host and port in upper-case hex"),
+            column("msg_id", pa.string(), "given msg_id of an imported message; null if it follows from the row"),
             column("magic_code", pa.int32(), "V1 -626843481, V2 -626843477"),
             column("body_length", pa.int32(), "bytes of the body as stored"),
             column("body_is_damaged", pa.bool_(), "crc32 of the body is not body_crc"),
-            column("body", pa.binary(), "as stored: compressed if sys_flag says so; null where it was not kept"),
+            column("body", pa.binary(), "as stored: compressed if sys_flag says so; null if it was not kept"),
             column("store_date", pa.date32(), "day of store_timestamp, UTC"),
             column("run", pa.string(), "the run that read the message", nullable=False),
         ]
@@ -85,9 +85,9 @@ VIEW = (
     "prepared_transaction_offset", "born_host", "store_host", "magic_code", "body_length", "body_is_damaged", "body",
     "uniq_key", "store_date", "run",
 )  # fmt: skip
-"""The columns that readers see: those of the files, but for the ones that properties are cut into, and instead of them
-``msg_id`` (upper-case hex of store host, port and physical offset), ``properties`` (map of strings, null where the
-record has none) and ``body_crc`` as the record claims it."""
+"""The columns that readers see: those of the files, except the ones that properties are split into, and instead of
+them ``msg_id`` (upper-case hex of store host, port and physical offset), ``properties`` (map of strings, null if the
+record has none) and ``body_crc`` as in the record."""
 
 
 def read(spark: SparkSession, warehouse: Warehouse) -> DataFrame:

@@ -30,7 +30,7 @@ CONSUMEQUEUE = Table(
                 "Bloom filter over the groups whose expression matched; null without filter data",
             ),
             column("store_date", pa.date32(), "day of store_timestamp, UTC"),
-            column("run", pa.string(), "the run that made the entry", nullable=False),
+            column("run", pa.string(), "the run that wrote the entry", nullable=False),
         ]
     ),
     constraints={"queue_offset_not_negative": "queue_offset >= 0"},

@@ -1,4 +1,4 @@
-"""Per group and queue: the offset up to which deliveries are decided, and the one the broker committed."""
+"""For each group and queue, the offset up to which deliveries are decided, and the one the broker committed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from schemas.delta.table import Table, column
 
 CONSUMER_OFFSETS = Table(
     "consumer_offsets",
-    "Offsets of groups in queues, one row a change. Key: broker_name, consumer_group, topic, queue_id, as_of.",
+    "Offsets of groups in queues, one row per change. Key: broker_name, consumer_group, topic, queue_id, as_of.",
     pa.schema(
         [
             column("broker_name", pa.string(), nullable=False),
@@ -16,7 +16,7 @@ CONSUMER_OFFSETS = Table(
             column("topic", pa.string(), nullable=False),
             column("queue_id", pa.int32(), nullable=False),
             column("as_of", pa.int64(), "end of the night, ms since the epoch", nullable=False),
-            column("told_to", pa.int64(), "queue offset up to which deliveries are told; the rest is pending"),
+            column("told_to", pa.int64(), "queue offset up to which deliveries are decided; the rest is pending"),
             column("committed", pa.int64(), "the broker's offset, from config/consumerOffset.json of the snapshot"),
             column("run", pa.string(), "the run that saw the change", nullable=False),
         ]

@@ -1,4 +1,4 @@
-"""Where every group stands in every queue after the last night. The history of it is in consumer_offsets."""
+"""The offsets of each group in each queue after the last night; consumer_offsets has their history."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ CURRENT_OFFSETS = Table(
     pa.schema(
         [
             column("broker_name", pa.string(), nullable=False),
-            column("consumer_group", pa.string(), "null: the row is of a queue of a topic that no group subscribed to"),
+            column("consumer_group", pa.string(), "null: no group has subscribed to the topic of this queue"),
             column("topic", pa.string(), nullable=False),
             column("queue_id", pa.int32(), nullable=False),
             column("queue_end", pa.int64(), "queue offset after the last entry", nullable=False),
-            column("told_to", pa.int64(), "queue offset up to which deliveries are complete; the rest is pending"),
+            column("told_to", pa.int64(), "queue offset up to which deliveries are decided; the rest is pending"),
             column("committed", pa.int64(), "the broker's offset, from config/consumerOffset.json of the snapshot"),
             column("run", pa.string(), nullable=False),
         ]

@@ -1,7 +1,7 @@
-"""Who got which message, when, and by which subscription.
+"""Which group received which message, when, and by which subscription.
 
-The files keep blocks (:mod:`filtering.delivery.delivery_blocks`): some messages of one topic, and for each set of
-groups that received the same of them, which. Readers see one row a pair of message and group.
+The files store blocks (:mod:`filtering.delivery.delivery_blocks`): some messages of one topic, and for each set of
+groups that received the same messages, which messages these are. Readers see one row per pair of message and group.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ _RECIPIENT = f"{_MATCH}.recipients.list.element"
 
 DELIVERY_BLOCKS = Table(
     "delivery_blocks",
-    "Deliveries by blocks of messages of one topic; schemas.deliveries.read gives one row a pair.",
+    "Deliveries in blocks of messages of one topic; schemas.deliveries.read gives one row per message and group.",
     pa.schema(
         [
             column("broker_name", pa.string(), nullable=False),
             column("topic", pa.string(), nullable=False),
-            column("first_store_timestamp", pa.int64(), "the least of the messages', ms", nullable=False),
-            column("last_store_timestamp", pa.int64(), "the greatest of the messages', ms", nullable=False),
-            column("messages", pa.int32(), "of the block", nullable=False),
-            column("queue_id", pa.list_(pa.int32()), "of each message", nullable=False),
-            column("queue_offset", pa.list_(pa.int64()), "of each message", nullable=False),
-            column("commitlog_offset", pa.list_(pa.int64()), "of each message", nullable=False),
-            column("store_timestamp", pa.list_(pa.int64()), "of each message, ms", nullable=False),
+            column("first_store_timestamp", pa.int64(), "least store_timestamp of the messages, ms", nullable=False),
+            column("last_store_timestamp", pa.int64(), "greatest store_timestamp of the messages, ms", nullable=False),
+            column("messages", pa.int32(), "number of messages in the block", nullable=False),
+            column("queue_id", pa.list_(pa.int32()), "one for each message", nullable=False),
+            column("queue_offset", pa.list_(pa.int64()), "one for each message", nullable=False),
+            column("commitlog_offset", pa.list_(pa.int64()), "one for each message", nullable=False),
+            column("store_timestamp", pa.list_(pa.int64()), "one for each message, ms", nullable=False),
             column(
                 "matches",
                 pa.list_(MATCH),
-                "for each set of groups that got the same messages: DELIVERED, or after the broker returned them "
-                "DROPPED_BY_CLIENT (tag check) or DROPPED_BY_HOOK (filter hook); how many messages; the groups, with "
-                "the valid_from of the subscription and when they could first pull (null: when stored); which "
-                "messages, from 0, by positions, or as bits (message i is bit i % 64 of word i DIV 64), or all of "
-                "them where both are null",
+                "one for each set of groups that received the same messages: the outcome, DELIVERED, or for messages "
+                "that the broker returned DROPPED_BY_CLIENT (tag check) or DROPPED_BY_HOOK (filter hook); the number "
+                "of messages; the groups, with the valid_from of the subscription and when they could first pull "
+                "(null: when stored); the messages, numbered from 0, as positions or as bits (message i is bit i % 64 "
+                "of word i DIV 64); if both are null, all messages",
                 nullable=False,
             ),
             column("run", pa.string(), "the run that decided the deliveries", nullable=False),
@@ -69,10 +69,11 @@ DELIVERY_BLOCKS = Table(
 
 
 def read(spark: SparkSession, warehouse: Warehouse) -> DataFrame:
-    """One row a pair as a DataFrame: consumer_group, broker_name, topic, queue_id, queue_offset, commitlog_offset,
+    """The deliveries as a DataFrame, one row per pair of message and group.
 
-    outcome, available_at (ms, when the group could first pull the message), subscription_from (valid_from of the
-    subscription that filtered it) and run.
+    Columns: consumer_group, broker_name, topic, queue_id, queue_offset, commitlog_offset, outcome, available_at (ms,
+    when the group could first pull the message), subscription_from (valid_from of the subscription that filtered it)
+    and run.
     """
     from schemas.spark_views import pairs
 

@@ -1,4 +1,4 @@
-"""Rows of delivery_blocks as pairs of message and group, without a Spark session."""
+"""Expands rows of delivery_blocks to pairs of message and group, without a Spark session."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAIRS = pa.schema(
 
 
 def pairs_of(blocks: pa.Table, groups: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """A batch of PAIRS for each row of delivery_blocks. ``groups``: only of these; None: of all."""
+    """A batch of PAIRS for each row of delivery_blocks. ``groups``: the groups to include; None: all."""
     for row in range(len(blocks)):
         batch = _pairs({name: blocks[name][row] for name in blocks.column_names}, groups)
         if batch.num_rows:

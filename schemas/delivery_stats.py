@@ -12,18 +12,18 @@ COUNTS = (
 )  # fmt: skip
 _COMMENTS = {
     "scanned": "entries that the group pulled past, and the filters judged",
-    "passed_stage1": "of those, passed on the consume queue entry",
-    "passed_stage2": "passed on the message too: returned by the broker",
-    "delivered": "passed the tag check of the client and its filter hooks too",
-    "dropped_by_hook": "passed the tag check, dropped by a filter hook of the client",
-    "bit_map_false_positives": "passed stage 1 by the bit map, failed stage 2",
-    "hash_collisions": "passed by the tag hash, dropped by the client",
-    "evaluation_errors": "scanned entries on whose message the expression fails",
-    "uncertain": "stored just before the subscription changed, and match only one of the two expressions",
-    "repeated": "of the scanned entries, those that an earlier pull had been judged by already",
+    "passed_stage1": "scanned entries that pass the filter on the consume queue entry",
+    "passed_stage2": "entries that also pass the filter on the message: the broker returns them",
+    "delivered": "messages that also pass the tag check of the client and its filter hooks",
+    "dropped_by_hook": "messages that pass the tag check and are dropped by a filter hook of the client",
+    "bit_map_false_positives": "entries that pass stage 1 by the bit map and fail stage 2",
+    "hash_collisions": "messages that pass by the hash of their tag, but are dropped by the tag check of the client",
+    "evaluation_errors": "scanned entries whose message makes the expression fail",
+    "uncertain": "messages stored just before the subscription changed that match only one of the two expressions",
+    "repeated": "scanned entries that the group had pulled before, pulled again after an offset reset",
     "skipped": "entries that the group never pulls: before its first start, or jumped over by a reset",
     "lost": "entries that the broker deleted before the group pulled them",
-    "stored": "entries that the queue got in this night",
+    "stored": "entries added to the queue in this night",
     "pending": "entries that the group has yet to pull, at the end of this night",
 }
 

@@ -1,12 +1,12 @@
-"""Errors that a user can mend."""
+"""Errors that a user can fix."""
 
 
 class UsageError(Exception):
-    """Something that the user gave, a command line, a file, or a folder, is not usable. The message says what to do."""
+    """A command line, file or folder that the user gave is not usable. The message says what to do."""
 
 
 class WarehouseUnusable(UsageError):
-    """No tables can be written there; the message says what to give instead."""
+    """Tables cannot be written to a folder or catalog. The message says what to give instead."""
 
 
 class WarehouseBusy(Exception):

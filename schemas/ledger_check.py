@@ -1,4 +1,4 @@
-"""Checks the tables of a warehouse against its ledger, and undoes what a run that died left."""
+"""Checks the tables of a warehouse against its ledger, and undoes the commits of unfinished runs."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def open_warehouse(warehouse: Warehouse) -> list[LedgerEntry]:
 
 
 def damaged(warehouse: Warehouse, table: Table, damage: str, entries: Sequence[LedgerEntry]) -> UsageError:
-    """What to say of a table that is not as the ledger says."""
+    """The error for a table that is not as the ledger says."""
     return UsageError(f"{warehouse.location}: {damage}; {_remedy(warehouse, table, entries)}")
 
 
 def damages(warehouse: Warehouse, entries: Sequence[LedgerEntry]) -> Iterator[tuple[Table, str]]:
-    """The tables that are not as the ledger says, and what is wrong with each. Raises UsageError on other layouts."""
+    """The tables that are not as the ledger says, and what is wrong with them. Raises UsageError on other layouts."""
     for table in TABLES:
         state = entries[-1].tables.get(table.name) if entries else None
         if state is None:
@@ -46,7 +46,7 @@ def damages(warehouse: Warehouse, entries: Sequence[LedgerEntry]) -> Iterator[tu
 def undo_unfinished_run(
     warehouse: Warehouse, entries: Sequence[LedgerEntry], run: str, tables: Iterable[Table] = TABLES
 ) -> None:
-    """Undoes what a run that is not in the ledger committed, as the run ``run``."""
+    """Undoes the commits of runs that are not in the ledger. ``run`` is the name of the run that undoes them."""
     for table in tables:
         log = warehouse.log(table)
         log.pin(None)
@@ -63,7 +63,10 @@ def undo_unfinished_run(
 
 
 def read_nights(warehouse: Warehouse) -> list[LedgerEntry]:
-    """The nights of a warehouse's ledger, whatever its tables are like. Raises UsageError."""
+    """The nights of a warehouse's ledger. The tables are not checked.
+
+    Raises UsageError if the ledger is missing, damaged, or of another layout.
+    """
     try:
         _check_layout(warehouse, RUN_LEDGER)
         if missing := warehouse.log(RUN_LEDGER).missing_files():
@@ -126,7 +129,7 @@ def _check(warehouse: Warehouse, table: Table, state: TableState, entries: Seque
 
 
 def _leftover(warehouse: Warehouse, table: Table, version: int, entries: Sequence[LedgerEntry]) -> bool:
-    """Whether runs that are not in the ledger committed after ``version``. Raises TableDamaged where others did."""
+    """Whether runs outside the ledger committed after ``version``. Raises TableDamaged if other programs did."""
     known = {run for entry in entries for run in (entry.run, entry.maintained)}
     leftover = False
     for operation in warehouse.log(table).operations_since(version):
@@ -142,7 +145,7 @@ def _leftover(warehouse: Warehouse, table: Table, version: int, entries: Sequenc
 
 def _remedy(warehouse: Warehouse, table: Table, entries: Sequence[LedgerEntry]) -> str:
     if entries[-1].job == REPLAY:
-        return "a replay is not mended: run replay again, into another folder"
+        return "a replay is not repaired: run replay again, into another folder"
     if table in REBUILT_TABLES:
         return (
             "./spark-submit.sh maintain --rebuild --warehouse "
@@ -150,6 +153,6 @@ def _remedy(warehouse: Warehouse, table: Table, entries: Sequence[LedgerEntry]) 
         )
     version = entries[-1].tables[table.name].version
     return (
-        f"no other table has what it holds: restore it to version {version} (RESTORE TABLE delta.`…` TO VERSION AS OF "
+        f"no other table has its content: restore it to version {version} (RESTORE TABLE delta.`…` TO VERSION AS OF "
         f"{version}) or from a copy; else {START_AGAIN}"
     )

@@ -1,4 +1,4 @@
-"""What audits found. Each audit adds its rows in one commit, which no night reads and no ledger lists."""
+"""The results of audits. Each audit adds its rows in one commit, which nights and the ledger ignore."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ QUALITY_RESULTS = Table(
     pa.schema(
         [
             column("run", pa.string(), "the last run of the ledger that was audited", nullable=False),
-            column("first_run", pa.string(), "the first one; rows of earlier runs were not looked at", nullable=False),
+            column("first_run", pa.string(), "the first run that was audited", nullable=False),
             column("audited_at", pa.int64(), "ms since the epoch", nullable=False),
             column("audit", pa.string(), nullable=False),
             column("severity", pa.string(), "ok, warn or error", nullable=False),
             column("bad_rows", pa.int64(), nullable=False),
-            column("rows", pa.int64(), "rows that the audit looked at", nullable=False),
-            column("cause", pa.string(), "the failed audit that this failure follows from"),
-            column("known", pa.bool_(), "the baseline has this failure", nullable=False),
+            column("rows", pa.int64(), "rows that the audit checked", nullable=False),
+            column("cause", pa.string(), "the failed audit that explains this failure"),
+            column("known", pa.bool_(), "whether the baseline has this failure", nullable=False),
             column("sample", pa.string(), "some bad rows as JSON lines, without values of messages"),
-            column("query", pa.string(), "what gives the bad rows", nullable=False),
+            column("query", pa.string(), "SQL that returns the bad rows", nullable=False),
             column("passed", pa.bool_(), "whether the audit passed as a whole", nullable=False),
             column("versions", pa.map_(pa.string(), pa.int64()), "Delta versions of the tables that were audited"),
         ]

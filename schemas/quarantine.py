@@ -1,4 +1,4 @@
-"""What could not be decoded: where it is, why, and its bytes."""
+"""Input that could not be decoded: where it is, why, and its bytes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ QUARANTINE = Table(
         [
             column("broker_name", pa.string(), nullable=False),
             column("source_file", pa.string(), "name of the file", nullable=False),
-            column(
-                "offset", pa.int64(), "of a commitlog: the physical offset; of a text file: the line", nullable=False
-            ),
+            column("offset", pa.int64(), "physical offset in a commitlog, or line of a text file", nullable=False),
             column("reason", pa.string(), nullable=False),
             column("bytes", pa.binary()),
-            column("run", pa.string(), "the run that met it first", nullable=False),
+            column("run", pa.string(), "the run that first read it", nullable=False),
         ]
     ),
     statistics_on=("source_file", "offset", "run"),

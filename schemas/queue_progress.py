@@ -1,4 +1,4 @@
-"""How far each queue went, night by night."""
+"""How far each queue grew, night by night."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from schemas.delta.table import Table, column
 
 QUEUE_PROGRESS = Table(
     "queue_progress",
-    "The entries that queues got, a row a night. Key: broker_name, topic, queue_id, run.",
+    "The entries added to queues, one row per night. Key: broker_name, topic, queue_id, run.",
     pa.schema(
         [
             column("broker_name", pa.string(), nullable=False),
@@ -17,7 +17,10 @@ QUEUE_PROGRESS = Table(
             column("from_offset", pa.int64(), "queue offset of the night's first entry", nullable=False),
             column("to_offset", pa.int64(), "queue offset after its last entry", nullable=False),
             column(
-                "entries", pa.int64(), "fewer than between the two where records were not decodable", nullable=False
+                "entries",
+                pa.int64(),
+                "number of entries; fewer than there are offsets if records were not decodable",
+                nullable=False,
             ),
             column("run", pa.string(), nullable=False),
         ]

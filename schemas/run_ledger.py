@@ -1,7 +1,7 @@
 """The runs that changed the tables. A warehouse holds the table versions that its ledger lists.
 
-The ledger's row is the last commit of a run. What a run that died wrote before is not in the ledger's versions:
-readers do not see it, and the next run takes it back.
+The ledger's row is the last commit of a run. If a run dies earlier, its commits are not in the ledger's versions:
+readers do not see them, and the next run undoes them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from schemas.delta.table import LAYOUT, Table, column
 from schemas.delta.warehouse import Warehouse
 
 REPLAY = "replay"
-"""The job whose tables are not facts."""
+"""The job whose tables show what groups would receive if they read the log now, not what they received."""
 MAINTAIN = "maintain"
-"""The job that writes files of tables again. Its entries hold the tables' versions after it, and no night."""
+"""The job that rewrites files of tables. Its entries hold the tables' versions after it, and are not nights."""
 MESSAGES_FROM = "messages_from"
 """Among the inputs of entries: the physical offset before which maintenance removed the messages."""
 REBUILT = "rebuilt"
-"""Among the inputs of maintenance: the tables that it made again from the others."""
+"""Among the inputs of maintenance: the tables that it rebuilt from the others."""
 _NUMBERS = pa.map_(pa.string(), pa.int64())
 _TEXTS = pa.map_(pa.string(), pa.string())
 
@@ -33,12 +33,12 @@ RUN_LEDGER = Table(
     "The runs that changed a table. Key: run, broker_name, job.",
     pa.schema(
         [
-            column("run", pa.string(), "when the run started, UTC; later runs have greater ones", nullable=False),
+            column("run", pa.string(), "start time of the run, UTC; later runs have greater values", nullable=False),
             column("broker_name", pa.string(), nullable=False),
             column("job", pa.string(), nullable=False),
             column("outcome", pa.string(), nullable=False),
             column("layout", pa.int32(), "version of the tables' layout", nullable=False),
-            column("broker_config", _TEXTS, "switches of broker.conf that are not the defaults"),
+            column("broker_config", _TEXTS, "settings of broker.conf that differ from the defaults"),
             column("inputs", _TEXTS, "what the run read, by kind"),
             column("input_versions", _NUMBERS, "Delta versions read"),
             column("output_versions", _NUMBERS, "Delta versions of all tables after the run"),
@@ -49,9 +49,9 @@ RUN_LEDGER = Table(
             column("ingested_to", pa.int64(), "physical offset up to which the log is in commitlog"),
             column("dispatched_to", pa.int64(), "physical offset up to which messages have their entries"),
             column("delivered_to", pa.int64(), "physical offset up to which new messages were filtered"),
-            column("unsettled", pa.string(), "fingerprint of the bytes behind ingested_to, which may still change"),
+            column("unsettled", pa.string(), "fingerprint of the bytes after ingested_to, which may still change"),
             column("as_of", pa.int64(), "ms since the epoch; deliveries are decided up to this time"),
-            column("remarks", pa.list_(pa.string()), "what the summary of the run said besides numbers"),
+            column("remarks", pa.list_(pa.string()), "remarks in the summary of the run"),
         ]
     ),
     partition_by=(),
@@ -85,11 +85,11 @@ class LedgerEntry:
 
     @property
     def broker(self) -> BrokerConfig:
-        """The switches that the run replayed."""
+        """The configuration of the broker in the run."""
         return BrokerConfig.of({**self.broker_config, "brokerName": self.broker_name})
 
     def table_row(self) -> dict[str, Any]:
-        """As a row of the table."""
+        """The entry as a row of the table."""
         row = {name: getattr(self, name) for name in RUN_LEDGER.schema.names if hasattr(self, name)}
         for name in ("broker_config", "inputs", "input_versions", "rows"):
             row[name] = list(row[name].items())
@@ -114,7 +114,7 @@ class LedgerEntry:
 
 
 def nights_of(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-    """The entries without those of maintenance; the entries before these tell what it changed."""
+    """The entries of nights. They include the changes by maintenance after them."""
     nights: list[LedgerEntry] = []
     for entry in entries:
         if entry.job != MAINTAIN:
@@ -130,11 +130,11 @@ def nights_of(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
 def _maintained(night: LedgerEntry, broker_name: str, maintenance: LedgerEntry) -> LedgerEntry:
     """The last entry of a broker after maintenance. Its inputs are those of the broker's next nights, too."""
     prefix = f"{broker_name}/"
-    of_broker = {
+    broker_inputs = {
         name.removeprefix(prefix): value for name, value in maintenance.inputs.items() if name.startswith(prefix)
     }
     delivered_to = night.dispatched_to if REBUILT in maintenance.inputs else night.delivered_to
-    return replace(night, inputs={**night.inputs, **of_broker}, delivered_to=delivered_to)
+    return replace(night, inputs={**night.inputs, **broker_inputs}, delivered_to=delivered_to)
 
 
 def read_ledger(warehouse: Warehouse) -> list[LedgerEntry]:

@@ -1,4 +1,4 @@
-"""Tasks run by Spark's workers, or, where there is little to do, in the driver's own process."""
+"""Runs tasks on Spark's workers, or in the driver's own process if there is little to do."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 Session: TypeAlias = "Callable[[], SparkSession]"
-"""Makes the Spark session, or gives the one there is."""
+"""Returns the Spark session, and starts it if needed."""
 LITTLE = 512 << 20
 """Bytes of a log that one core filters in less time than a Spark session takes to start."""
 
 SECONDS_OF_A_READY_SESSION = 0.1
-"""A session that is there already is given in less time."""
+"""A session that already runs is returned in less time."""
 
 
 def run_tasks(
     tasks: Sequence[Task], function: Callable[[Task], Result], size: int, session: Session | None
 ) -> list[Result]:
-    """The result of each task, in order. ``size``: bytes that all tasks read; ``session`` is asked where it is much.
+    """The result of each task, in order. ``size``: bytes that all tasks read; ``session`` is called if that is much.
 
     While the session starts, this process does the first tasks.
     """

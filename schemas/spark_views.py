@@ -1,4 +1,4 @@
-"""What readers see of tables whose files keep less, or keep it otherwise, as Spark DataFrames."""
+"""Spark DataFrames in the form that readers see, for tables whose files store less, or store it differently."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pyspark.sql import functions as F
 
 from schemas.commitlog import IPV6_STORE_HOST, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS, VIEW
 
-_OF_MESSAGES = ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
+_MESSAGE_COLUMNS = ("queue_id", "queue_offset", "commitlog_offset", "store_timestamp")
 
 
 def messages(rows: DataFrame) -> DataFrame:
-    """Rows of the files of commitlog with the columns of VIEW."""
+    """Converts rows of the files of commitlog to the columns of VIEW."""
     computed = {"msg_id": _msg_id().alias("msg_id"), "body_crc": _body_crc().alias("body_crc")}
     return with_properties(rows).select(*(computed.get(name, F.col(name)) for name in VIEW))
 
 
 def with_properties(rows: DataFrame) -> DataFrame:
-    """Rows of the files of commitlog with a column ``properties``."""
+    """Adds a column ``properties`` to rows of the files of commitlog."""
     return rows.withColumn("properties", _properties())
 
 
@@ -46,15 +46,15 @@ def _properties() -> Column:
 
 
 def pairs(blocks: DataFrame) -> DataFrame:
-    """The pairs of some rows of delivery_blocks.
+    """Expands rows of delivery_blocks to pairs of message and group.
 
-    A filter on topic reaches the blocks, one on consumer_group the groups before their messages are spread out.
+    A filter on topic is applied to the blocks, one on consumer_group before the messages are expanded.
     """
     matched = blocks.select("*", F.explode("matches").alias("match")).select(
-        "broker_name", "topic", "messages", *_OF_MESSAGES, "run", "match.outcome", "match.positions", "match.bits",
+        "broker_name", "topic", "messages", *_MESSAGE_COLUMNS, "run", "match.outcome", "match.positions", "match.bits",
         F.inline("match.recipients"),
     )  # fmt: skip
-    # Positions are spread out as they are; words of bits in two loops, so that Spark compiles them.
+    # Positions are expanded directly; words of bits in two loops, so that Spark compiles them.
     by_position = matched.where(F.col("positions").isNotNull()).select("*", F.explode("positions").alias("position"))
     every = F.expr("array_repeat(-1L, CAST((messages + 63) DIV 64 AS INT))")
     words = matched.where(F.col("positions").isNull()).select(
@@ -68,12 +68,12 @@ def pairs(blocks: DataFrame) -> DataFrame:
 
 
 def _pairs(spread: DataFrame) -> DataFrame:
-    stored = _of_message("store_timestamp")
+    stored = _message_value("store_timestamp")
     return spread.select(
-        "consumer_group", "broker_name", "topic", *map(_of_message, _OF_MESSAGES[:3]), "outcome",
+        "consumer_group", "broker_name", "topic", *map(_message_value, _MESSAGE_COLUMNS[:3]), "outcome",
         F.coalesce("available_at", stored).alias("available_at"), "subscription_from", "run",
     )  # fmt: skip
 
 
-def _of_message(name: str) -> Column:
+def _message_value(name: str) -> Column:
     return F.get(name, F.col("position")).alias(name)

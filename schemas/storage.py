@@ -1,6 +1,6 @@
-"""Where files are: a folder of this machine, or one of an object store, behind one file system interface.
+"""Folders of this machine or of an object store, behind one file system interface.
 
-Object stores are reached through deltalake's own client (Rust's object_store), the same that commits the
+Object stores are reached through deltalake's own client (Rust's object_store), which also commits the
 tables. Credentials and endpoints come from the environment, for S3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
 AWS_REGION, AWS_ENDPOINT_URL and AWS_ALLOW_HTTP.
 """
@@ -51,18 +51,18 @@ class Storage:
         return Storage(f"{self.root}/{name}")
 
     def make(self) -> None:
-        """Makes the folder where it is missing; an object store needs none."""
+        """Creates the folder if it is missing; an object store needs none."""
         if self.is_local:
             Path(self.root).mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
 
     def is_folder(self) -> bool:
-        """An object store has no empty folders: there a folder is one that has files."""
+        """Whether the folder exists. An object store has no empty folders: a folder exists there if it has files."""
         if self.is_local:
             return Path(self.root).is_dir()
         return bool(self.files(recursive=True))
 
     def files(self, folder: str = "", recursive: bool = False) -> list[fs.FileInfo]:
-        """The files in a folder, none where it does not exist."""
+        """The files in a folder, empty if it does not exist."""
         selector = fs.FileSelector(folder, allow_not_found=True, recursive=recursive)
         return [info for info in self.file_system.get_file_info(selector) if info.type == fs.FileType.File]
 
@@ -72,7 +72,7 @@ class Storage:
             self.file_system.delete_file(file.path)
 
     def read(self, path: str) -> bytes | None:
-        """The content of a file, None where there is no such file."""
+        """The content of a file; None if there is no such file."""
         if self.file_system.get_file_info([path])[0].type != fs.FileType.File:
             return None
         with self.file_system.open_input_stream(path) as file:
@@ -83,11 +83,11 @@ class Storage:
 
 
 def one_line(error: Exception) -> str:
-    """What went wrong, without the colours, the indented causes and the XML of an object store's error."""
+    """An error in one line, without the colours, the indented causes and the XML of an object store's error."""
     text = _COLOUR.sub("", str(error)).partition("<?xml")[0].replace("\u21b3", ":")
     return " ".join(text.split()).rstrip(" :")
 
 
 def spark_path(storage: Storage) -> str:
-    """What Spark calls the folder."""
+    """The path of the folder for Spark."""
     return re.sub("^s3:", "s3a:", storage.root)

@@ -1,4 +1,4 @@
-"""The history of subscriptions: what was in force at any instant, and the events that made it so."""
+"""The history of subscriptions: which were in force at any time, and the events that changed them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from schemas.delta.table import Table, column
 
 SUBSCRIPTIONS = Table(
     "subscriptions",
-    "One row a state of a group's subscription to a topic. Key: broker_name, consumer_group, topic, valid_from.",
+    "One row per state of a group's subscription to a topic. Key: broker_name, consumer_group, topic, valid_from.",
     pa.schema(
         [
             column("broker_name", pa.string(), nullable=False),
@@ -22,22 +22,26 @@ SUBSCRIPTIONS = Table(
             column("topic", pa.string(), nullable=False),
             column("valid_from", pa.int64(), "ms since the epoch, inclusive", nullable=False),
             column("valid_to", pa.int64(), "ms since the epoch, exclusive; null: still in force"),
-            column("expression", pa.string(), "of the subscription that pulls use"),
+            column("expression", pa.string(), "expression of the subscription that pulls use"),
             column("expression_type", pa.string(), "TAG or SQL92"),
             column("sub_version", pa.int64()),
             column("tags_set", pa.list_(pa.string())),
             column("code_set", pa.list_(pa.int32())),
             column("registered", pa.bool_(), "false after the group left: its last subscription stays visible"),
-            column("is_consuming", pa.bool_(), "the group is there and pulls"),
+            column("is_consuming", pa.bool_(), "the group is online and pulls"),
             column("sent_with_pull", pa.bool_(), "every pull brings this subscription, which uses no bit map"),
-            column("class_filter_mode", pa.bool_(), "subscribes by filter class, and takes every message"),
-            column("filter_expression", pa.string(), "of the ConsumerFilterData, which may outlive the subscription"),
+            column("class_filter_mode", pa.bool_(), "subscribes by filter class, and receives every message"),
+            column(
+                "filter_expression",
+                pa.string(),
+                "expression of the ConsumerFilterData, which may outlive the subscription",
+            ),
             column("filter_version", pa.int64()),
             column("born_time", pa.int64(), "of the ConsumerFilterData, ms since the epoch"),
             column("dead_time", pa.int64(), "of the ConsumerFilterData; null while alive"),
             column("bit_pos", pa.list_(pa.int32()), "positions in the filter bit map"),
             column("bit_num", pa.int32(), "bits of the filter bit map"),
-            column("predicate", pa.string(), "Spark SQL over a column properties, true where the broker delivers"),
+            column("predicate", pa.string(), "Spark SQL over a column properties, true if the broker delivers"),
             column("compile_error", pa.string(), "why the broker refuses the expression"),
         ]
     ),

@@ -1,4 +1,4 @@
-"""The tables of a warehouse, but for its ledger."""
+"""The tables of a warehouse, except its ledger."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ APPENDED_TABLES = (
     COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS, DELIVERY_STATS, CONSUMER_OFFSETS, QUEUE_PROGRESS, SUBSCRIPTION_EVENTS,
     QUARANTINE,
 )  # fmt: skip
-"""Tables to which each night adds files."""
+"""Tables to which every night adds files."""
 DERIVED_TABLES = (CONSUMEQUEUE, DELIVERY_BLOCKS, DELIVERY_STATS, CONSUMER_OFFSETS, CURRENT_OFFSETS, QUEUE_PROGRESS)
-"""Tables that follow from the others: a redo makes them again."""
+"""Tables that follow from the others. A redo rebuilds them."""
 REBUILT_TABLES = (CONSUMEQUEUE, DELIVERY_BLOCKS, DELIVERY_STATS, CURRENT_OFFSETS, QUEUE_PROGRESS, SUBSCRIPTIONS)
-"""Tables that can be lost: the others tell all that is in them."""
+"""Tables that can be rebuilt if they are lost, because they follow from the others."""
 UNLEDGERED_TABLES = (QUALITY_RESULTS,)
-"""Tables that no night reads: each of their commits stands for itself, and the ledger does not list them."""
+"""Tables that no night reads. Their commits are independent, and the ledger does not list them."""

@@ -1,4 +1,4 @@
-"""The door for notebooks and programs: a warehouse, opened, and questions to it. No answer starts Spark.
+"""The entry point for notebooks and programs: opens a warehouse and answers questions. Nothing starts Spark.
 
 from schemas import warehouse
 
@@ -41,15 +41,15 @@ _SUMMARY_TITLES = ("topic", "consumer_group", "scanned", "delivered", "delivered
 
 @dataclass(frozen=True)
 class OpenWarehouse:
-    """One broker's facts."""
+    """Answers questions about one broker. ``facts`` are its stored data."""
 
     facts: BrokerFacts
 
     def why(self, key_or_msg_id: str, group: str | None = None) -> Explanations:
-        """What became of a message for a group, or for all that ever subscribed to its topic.
+        """Explains what happened to a message for a group, or for all that ever subscribed to its topic.
 
         ``key_or_msg_id`` is a msgId, a unique key, or one of KEYS, which several messages may share. Raises UsageError
-        where no message has it.
+        if no message has it.
         """
         return _explanations(why(self.facts, key_or_msg_id, group))
 
@@ -99,7 +99,7 @@ class OpenWarehouse:
 
     @property
     def deliveries(self) -> Rows:
-        """Who received which message, a row a pair."""
+        """Which group received which message, one row per pair."""
         return self._rows("deliveries")
 
     @property
@@ -117,9 +117,9 @@ class OpenWarehouse:
 
 
 def open(folder: str, broker: str | None = None) -> OpenWarehouse:
-    """The warehouse in a folder or an object store. ``broker``: its brokerName, where there are several.
+    """The warehouse in a folder or an object store. ``broker``: the brokerName, required if there are several.
 
-    Raises UsageError where there is no warehouse, or it is not what its ledger says.
+    Raises UsageError if there is no warehouse, or if it is not as its ledger says.
     """
     return OpenWarehouse(open_facts(Warehouse.at(folder), broker))
 

@@ -1,4 +1,4 @@
-"""Should the filter bit map be on? Topic by topic, with the numbers behind it."""
+"""Advises, topic by topic, whether the broker's filter bit map pays off, with the measured numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COUNTS = ("scanned", "passed_stage2", "bit_map_false_positives")
 
 @dataclass(frozen=True)
 class TopicAdvice:
-    """``load`` is what was measured, ``bit_map`` what follows."""
+    """The advice for one topic: ``load`` has the measured numbers, ``bit_map`` the advice that follows from them."""
 
     topic: str
     load: TopicLoad
@@ -31,22 +31,22 @@ class TopicAdvice:
 
 
 def advice(facts: BrokerFacts) -> list[TopicAdvice]:
-    """The advice for each topic with messages that some group subscribes to, without retry topics."""
+    """The advice for each topic that has messages and subscribers. Retry topics are left out."""
     by_topic: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
     for row in facts.in_force():
         if row.topic in facts.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX):
             by_topic[row.topic].append(row)
     sizes = _sizes(facts)
     counts = sums(facts.rows(DELIVERY_STATS), ["consumer_group", "topic"], _COUNTS)
-    found = []
+    topics = []
     for topic, rows in sorted(by_topic.items()):
         load = _load(facts, rows, sizes[topic], counts)
-        found.append(TopicAdvice(topic, load, bit_map_advice(load, facts.broker.bloom_filter)))
-    return found
+        topics.append(TopicAdvice(topic, load, bit_map_advice(load, facts.broker.bloom_filter)))
+    return topics
 
 
 def _sizes(facts: BrokerFacts) -> dict[str, tuple[int, int]]:
-    """By topic, how many messages there are, and their bytes."""
+    """The number of messages and their bytes, by topic."""
     rows = facts.rows(COMMITLOG, ["topic", "store_size"])
     counted = rows.append_column("messages", pa.array(np.ones(len(rows), np.int64)))
     totals = sums(counted, ["topic"], ["messages", "store_size"])
@@ -79,7 +79,7 @@ def _load(
 
 
 def _kind(row: SubscriptionRow) -> str:
-    """How a group counts in a TopicLoad."""
+    """The kind of subscription, which is the field of TopicLoad that counts it if there is one."""
     if is_tag_type(row.expression_type):
         return "tag_groups"
     if row.sent_with_pull:

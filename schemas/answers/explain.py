@@ -1,4 +1,4 @@
-"""Why a message reached a group, or did not: what the tables tell, and what the filters say of it."""
+"""Explains why a message reached a consumer group or did not, from the tables and the filters."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table_rows import one_of, sorted_by
 
 BY_THE_TABLES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DROPPED_BY_HOOK)
-"""Outcomes that are rows of deliveries."""
+"""Outcomes that the table deliveries stores."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What became of a message for a group, and why.
+    """What happened to a message for a consumer group, and why.
 
-    ``subscription`` is what filtered it, or would, at ``asked_at`` (ms); None where there was none or the group did
-    not ask. ``preview`` is what the filters would do with a message that is pending. ``uncertain``: why it may have
-    met another subscription.
+    ``subscription`` filtered the message, or would filter it, at ``asked_at`` (ms). It is None if the group had no
+    subscription or did not pull. ``preview`` is what the filters would decide on a pending message. ``uncertain`` says
+    why another subscription may have filtered the message.
     """
 
     message: FoundMessage
@@ -61,25 +61,25 @@ class Explanation:
 
     @property
     def filters(self) -> Decision:
-        """What the filters say: of a pending message, what they would."""
+        """What the filters decide. For a pending message, what they would decide."""
         return self.preview or self.decision
 
     @cached_property
     def trace(self) -> Part | None:
-        """The evaluated expression; None for tags, and where nothing was evaluated."""
+        """The evaluated expression; None for tags, and if nothing was evaluated."""
         expression = self.filters.expression
         return trace(expression, self.message.properties) if expression is not None else None
 
     @cached_property
     def nearest_miss(self) -> NearestMiss | None:
-        """The smallest change that would have delivered it; None where it is delivered, or nothing would."""
+        """The smallest change that would have delivered the message; None if it was delivered or no change helps."""
         if self.subscription is None:
             return None
         return nearest_miss(self.filters, self.subscription, self.others, self.config, self.message.properties)
 
 
 class Explainer:
-    """Answers for many messages and groups of one broker. ``groups``: only these are read; None: all."""
+    """Explains messages of one broker. ``groups``: the only groups to read; None: all."""
 
     def __init__(self, facts: BrokerFacts, groups: Collection[str] | None = None) -> None:
         self._facts = facts
@@ -90,21 +90,21 @@ class Explainer:
             events = [event for event in facts.events if event.group in groups]
             history = subscription_history(events, facts.broker, facts.expressions)
         self._rows: defaultdict[Key, list[SubscriptionRow]] = defaultdict(list)
-        self._of_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
+        self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
         for row in history:
             self._rows[row.consumer_group, row.topic].append(row)
-            self._of_group[row.consumer_group].append(row)
+            self._rows_by_group[row.consumer_group].append(row)
 
     def groups_of(self, topic: str) -> list[str]:
         """The groups that ever subscribed to a topic."""
-        return sorted(group for group, of_group in self._rows if of_group == topic)
+        return sorted(group for group, subscribed in self._rows if subscribed == topic)
 
     def explain(self, message: FoundMessage, consumer_group: str) -> Explanation:
-        """What became of the message for the group."""
+        """Explains what happened to the message for the group."""
         if message.entry is None:
             return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, _no_entry(message))
         rows = self._rows[consumer_group, message.topic]
-        received = [each for each in message.deliveries if each.consumer_group == consumer_group]
+        received = [delivery for delivery in message.deliveries if delivery.consumer_group == consumer_group]
         if received:
             return self._received(message, rows, received)
         place = Place(message.queue_offset, message.store_timestamp, message.run)
@@ -112,13 +112,13 @@ class Explainer:
         asked = road(rows, self._nights.get(queue, ()), self._resets.get(queue, ()), place)
         if isinstance(asked, NotAsked):
             outcome = Outcome.PENDING if asked.is_pending else Outcome.NOT_SUBSCRIBED
-            made = self._without_filters(message, consumer_group, outcome, asked.why)
-            return self._previewed(made, rows[-1]) if asked.is_pending else made
-        made = self._asked(message, asked[-1])
-        if made.outcome in BY_THE_TABLES:
+            explanation = self._without_filters(message, consumer_group, outcome, asked.why)
+            return self._previewed(explanation, rows[-1]) if asked.is_pending else explanation
+        explanation = self._asked(message, asked[-1])
+        if explanation.outcome in BY_THE_TABLES:
             why = "the filters let it pass, and the group has not pulled it: it began later, or its offset was moved"
             return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, why)
-        return self._with_uncertainty(made, rows, asked[-1])
+        return self._with_uncertainty(explanation, rows, asked[-1])
 
     def _without_filters(self, message: FoundMessage, group: str, outcome: Outcome, why: str) -> Explanation:
         stage = Stage.SUBSCRIPTION if not self._rows[group, message.topic] else Stage.PULL
@@ -127,38 +127,41 @@ class Explainer:
     def _received(
         self, message: FoundMessage, rows: Sequence[SubscriptionRow], received: Sequence[Delivery]
     ) -> Explanation:
-        delivered = [each for each in received if each.outcome == Outcome.DELIVERED]
-        told = (delivered or received)[-1]
-        row = next(row for row in rows if row.valid_from == told.subscription_from)
-        made = self._asked(message, Asked(row, max(told.available_at, row.valid_from)))
-        decision, outcome = made.decision, Outcome(told.outcome)
+        delivered = [delivery for delivery in received if delivery.outcome == Outcome.DELIVERED]
+        last = (delivered or received)[-1]
+        row = next(row for row in rows if row.valid_from == last.subscription_from)
+        explanation = self._asked(message, Asked(row, max(last.available_at, row.valid_from)))
+        decision, outcome = explanation.decision, Outcome(last.outcome)
         if decision.outcome is not outcome:
             decision = replace(decision, outcome=outcome, stage=Stage.CLIENT, reason=_otherwise(outcome))
-        return replace(made, decision=decision, received=received, asked_at=told.available_at)
+        return replace(explanation, decision=decision, received=received, asked_at=last.available_at)
 
     def _asked(self, message: FoundMessage, asked: Asked) -> Explanation:
         assert message.entry is not None
         row, config = asked.row, self._facts.broker
-        others = in_force_at(self._of_group[row.consumer_group], asked.at)
+        others = in_force_at(self._rows_by_group[row.consumer_group], asked.at)
         decision = decide(row, others, config, message.entry, message.properties)
         return Explanation(message, row.consumer_group, decision, config, row, others, asked.at)
 
-    def _previewed(self, made: Explanation, row: SubscriptionRow) -> Explanation:
-        """A pending message, with what the last subscription would do with it."""
-        would = self._asked(made.message, Asked(row, max(self._facts.as_of, row.valid_from)))
-        return replace(made, subscription=row, others=would.others, preview=would.decision)
+    def _previewed(self, explanation: Explanation, row: SubscriptionRow) -> Explanation:
+        """Adds what the last subscription would decide on a pending message."""
+        forecast = self._asked(explanation.message, Asked(row, max(self._facts.as_of, row.valid_from)))
+        return replace(explanation, subscription=row, others=forecast.others, preview=forecast.decision)
 
-    def _with_uncertainty(self, made: Explanation, rows: Sequence[SubscriptionRow], asked: Asked) -> Explanation:
+    def _with_uncertainty(self, explanation: Explanation, rows: Sequence[SubscriptionRow], asked: Asked) -> Explanation:
         other = uncertain_change(rows, asked)
-        if other is None or self._asked(made.message, Asked(other, other.valid_from)).outcome is made.outcome:
-            return made
+        if (
+            other is None
+            or self._asked(explanation.message, Asked(other, other.valid_from)).outcome is explanation.outcome
+        ):
+            return explanation
         seconds = (other.valid_from - asked.at) / 1000
         why = f"stored {seconds:.1f} s before the subscription changed: {other.expression} may have filtered it"
-        return replace(made, uncertain=why)
+        return replace(explanation, uncertain=why)
 
     @cached_property
     def _nights(self) -> dict[tuple[str, str, int], list[NightInQueue]]:
-        """By group, topic and queue id, the nights in which the group got on."""
+        """The nights in which a group moved on, by group, topic and queue id."""
         ends = [BEFORE_ALL, *(entry.as_of or 0 for entry in self._facts.entries)]
         times = {entry.run: (ends[i], ends[i + 1]) for i, entry in enumerate(self._facts.entries)}
         where = [one_of("consumer_group", self._groups)] if self._groups is not None else []
@@ -168,23 +171,23 @@ class Explainer:
             for row in self._facts.rows(DELIVERY_STATS, names, where).to_pylist()
             if row["lost"] or row["skipped"]
         }
-        found: defaultdict[tuple[str, str, int], list[NightInQueue]] = defaultdict(list)
+        by_queue: defaultdict[tuple[str, str, int], list[NightInQueue]] = defaultdict(list)
         for row in sorted_by(self._facts.rows(CONSUMER_OFFSETS, where=where), "run").to_pylist():
             queue = row["consumer_group"], row["topic"], row["queue_id"]
-            before = found[queue][-1].told_to if found[queue] else 0
+            before = by_queue[queue][-1].told_to if by_queue[queue] else 0
             lost, skipped = missed.get((row["run"], *queue), (0, 0))
             begin, as_of = times[row["run"]]
-            found[queue].append(NightInQueue(row["run"], begin, as_of, before, row["told_to"] or 0, lost, skipped))
-        return dict(found)
+            by_queue[queue].append(NightInQueue(row["run"], begin, as_of, before, row["told_to"] or 0, lost, skipped))
+        return dict(by_queue)
 
     @cached_property
     def _resets(self) -> dict[tuple[str, str, int], list[tuple[int, int]]]:
-        found: defaultdict[tuple[str, str, int], list[tuple[int, int]]] = defaultdict(list)
+        by_queue: defaultdict[tuple[str, str, int], list[tuple[int, int]]] = defaultdict(list)
         for event in self._facts.events:
             if event.operation is Operation.RESET_OFFSET:
                 queue = event.group, event.topic or "", event.queue_id or 0
-                found[queue].append((event.at, event.queue_offset or 0))
-        return dict(found)
+                by_queue[queue].append((event.at, event.queue_offset or 0))
+        return dict(by_queue)
 
 
 def _no_entry(message: FoundMessage) -> str:
@@ -194,7 +197,7 @@ def _no_entry(message: FoundMessage) -> str:
 
 
 def _otherwise(outcome: Outcome) -> str:
-    """Why the tables tell something else than the filters of the subscription by themselves."""
+    """Why the stored outcome differs from what the filters of the subscription decide."""
     if outcome is Outcome.DROPPED_BY_HOOK:
         return "a filter hook of the client drops it"
     if outcome is Outcome.DROPPED_BY_CLIENT:

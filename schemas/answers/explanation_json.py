@@ -14,7 +14,7 @@ from schemas.answers.found_messages import FoundMessage
 
 
 def explanation_json(explanation: Explanation) -> dict[str, Any]:
-    """The explanation without the message's copies."""
+    """An explanation as a JSON object, without the message's copies."""
     bit_map, trace, miss = explanation.filters.bit_map, explanation.trace, explanation.nearest_miss
     row = explanation.subscription
     preview = explanation.preview
@@ -31,12 +31,12 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         "bit_map": None if bit_map is None else _bit_map(bit_map),
         "expression": None if trace is None else part_json(trace),
         "nearest_miss": None if miss is None else _nearest_miss(miss),
-        "deliveries": [asdict(each) for each in explanation.received],
+        "deliveries": [asdict(delivery) for delivery in explanation.received],
     }
 
 
 def message_json(message: FoundMessage) -> dict[str, Any]:
-    """The message, without its entry and deliveries."""
+    """A message as a JSON object, without its consume queue entry and deliveries."""
     names = (
         "topic", "queue_id", "queue_offset", "commitlog_offset", "msg_id", "uniq_key", "keys", "tags",
         "born_timestamp", "store_timestamp",
@@ -45,7 +45,7 @@ def message_json(message: FoundMessage) -> dict[str, Any]:
 
 
 def part_json(part: Part) -> dict[str, Any]:
-    """A part of an evaluated expression, with its parts."""
+    """A part of an evaluated expression as a JSON object, with its nested parts."""
     return {
         "kind": part.kind,
         "text": part.text,
@@ -53,7 +53,7 @@ def part_json(part: Part) -> dict[str, Any]:
         "decides": part.decides,
         "error": part.error,
         "values": dict(part.values),
-        "parts": [part_json(each) for each in part.parts],
+        "parts": [part_json(child) for child in part.parts],
     }
 
 

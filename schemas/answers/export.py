@@ -1,4 +1,4 @@
-"""Tables as readers see them, batch by batch, without a Spark session."""
+"""Reads tables in the form that readers see, batch by batch, without a Spark session."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMES = (*EXPORTED, DELIVERIES)
 
 @dataclass(frozen=True)
 class Selection:
-    """Which rows and columns; None: all."""
+    """The rows and columns to read. None means all."""
 
     broker_name: str | None = None
     groups: Collection[str] | None = None
@@ -44,7 +44,10 @@ def columns_of(name: str) -> tuple[str, ...]:
 
 
 def batches_of(warehouse: Warehouse, name: str, selection: Selection) -> Iterator[pa.RecordBatch]:
-    """The rows of a table, by broker and in the order of the files. Raises UsageError."""
+    """The rows of a table, by broker and in the order of the files.
+
+    Raises UsageError if the table does not exist or lacks a selected column.
+    """
     known = columns_of(name)
     columns = list(selection.columns or known)
     if unknown := [column for column in columns if column not in known]:

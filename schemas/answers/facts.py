@@ -1,4 +1,4 @@
-"""What the tables hold of one broker, as questions need it. Nothing here starts Spark."""
+"""Reads what the tables store about one broker. Nothing here starts Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from schemas.subscriptions import SUBSCRIPTION_EVENTS
 
 @dataclass(frozen=True)
 class BrokerFacts:
-    """``entries`` are the ledger's of the broker, in order; there is at least one."""
+    """The stored data of one broker. ``entries`` are its entries in the run ledger, in order; at least one."""
 
     warehouse: Warehouse
     entries: Sequence[LedgerEntry]
@@ -44,12 +44,12 @@ class BrokerFacts:
 
     @cached_property
     def broker(self) -> BrokerConfig:
-        """The switches that the last run replayed."""
+        """The configuration of the broker in the last run."""
         return self.last.broker
 
     @property
     def history_is_incomplete(self) -> bool:
-        """Whether subscriptions came from a snapshot: what was in force before it is not known."""
+        """Whether the subscriptions came from a snapshot, so that earlier ones are unknown."""
         return "history" in self.last.inputs
 
     @property
@@ -58,11 +58,11 @@ class BrokerFacts:
         return self.last.as_of or 0
 
     def rows(self, table: Table, columns: Sequence[str] | None = None, where: Where = ()) -> pa.Table:
-        """The rows of the broker."""
+        """The broker's rows of a table."""
         return self.warehouse.rows(table, columns, where, self.warehouse.files(table, self.name))
 
     def rows_of_runs(self, table: Table, runs: Sequence[str], columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of the broker that some runs added."""
+        """The broker's rows that some runs added."""
         files = [
             file
             for file in self.warehouse.files(table, self.name)
@@ -82,18 +82,18 @@ class BrokerFacts:
         return subscription_history(self.events, self.broker, self.expressions)
 
     def in_force(self, instant: int | None = None) -> list[SubscriptionRow]:
-        """The subscriptions in force at an instant (ms); None: after the last night and the last event."""
+        """The subscriptions in force at an instant (ms). None: after the last night and the last event."""
         last = max(self.as_of, self.events[-1].at if self.events else 0)
         return in_force_at(self.history, last if instant is None else instant)
 
     def subscriptions_of(self, consumer_group: str) -> list[SubscriptionRow]:
-        """The history of one group. Raises UsageError where the group never subscribed."""
-        found = [row for row in self.history if row.consumer_group == consumer_group]
-        if not found:
+        """The history of one group. Raises UsageError if the group never subscribed."""
+        rows = [row for row in self.history if row.consumer_group == consumer_group]
+        if not rows:
             raise UsageError(
                 f"{consumer_group} has no subscription in {self.warehouse.location}{_near(consumer_group, self.groups)}"
             )
-        return found
+        return rows
 
     @cached_property
     def groups(self) -> list[str]:
@@ -114,9 +114,9 @@ class BrokerFacts:
 def open_facts(
     warehouse: Warehouse, broker_name: str | None = None, expressions: Expressions | None = None
 ) -> BrokerFacts:
-    """What is known of a broker; without a name, of the only one. Raises UsageError where that is not decided.
+    """The stored data of a broker. Without a name, the warehouse must hold only one broker.
 
-    ``expressions``: what has compiled the filters already.
+    ``expressions`` are already compiled filters. Raises UsageError if there is no such broker, or if there are several.
     """
     by_broker: dict[str, list[LedgerEntry]] = {}
     for entry in open_warehouse(warehouse):
@@ -132,6 +132,6 @@ def open_facts(
 
 
 def _near(name: str, known: Sequence[str]) -> str:
-    """What to say of a name that is not known."""
+    """A hint at the known name that is most like an unknown one."""
     near = difflib.get_close_matches(name, known, 1)
     return f"; did you mean {near[0]}?" if near else ""

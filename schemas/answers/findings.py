@@ -1,4 +1,4 @@
-"""What is wrong with subscriptions, each finding with its share of real messages."""
+"""Finds problems of subscriptions, each with its share of the stored messages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = ["SEVERITIES", "Finding", "findings", "findings_of_rows"]
 
 ERROR, WARN, INFO = SEVERITIES
 FAILING_SHARE = 0.1
-"""An expression that fails on more of its messages is an error."""
+"""A share of messages. An expression that fails on more of them is an error."""
 NAMED = 3
 _Key = tuple[str, str]
 
@@ -44,11 +44,11 @@ _Key = tuple[str, str]
 def findings(facts: BrokerFacts, session: Session | None = None) -> list[Finding]:
     """The findings of the subscriptions in force, the worst first.
 
-    ``session``: for a log so large that clients who disagree are better looked for by Spark.
+    ``session`` starts Spark, which searches a large log for clients that disagree.
     """
     rows = facts.in_force()
     found = findings_of_rows(facts, rows)
-    explained = {(each.consumer_group, each.topic) for each in found if each.severity == ERROR}
+    explained = {(finding.consumer_group, finding.topic) for finding in found if finding.severity == ERROR}
     found += _never_matched(facts, [row for row in rows if (row.consumer_group, row.topic) not in explained])
     found += _dead_filters(facts, rows)
     found += _inconsistent(facts, session)
@@ -56,20 +56,20 @@ def findings(facts: BrokerFacts, session: Session | None = None) -> list[Finding
 
 
 def findings_of_rows(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> list[Finding]:
-    """The findings of subscriptions on the messages of a broker, the worst first."""
+    """The findings of some subscriptions on the messages of a broker, the worst first."""
     found = _without_topic(facts, rows)
     on_topics = [row for row in rows if row.topic in facts.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX)]
     unknown = _unknown_properties(facts, on_topics)
     measured = _on_messages(facts, on_topics)
-    for each in static_findings(rows):
-        # An integer literal is fine where every message has an integer, and what fails says more.
-        if each.code != "integer-literal" or (each.consumer_group, each.topic) not in measured:
-            found.append(each)
+    for finding in static_findings(rows):
+        # An integer literal is fine if every message has an integer. If not, the finding "fails" says more.
+        if finding.code != "integer-literal" or (finding.consumer_group, finding.topic) not in measured:
+            found.append(finding)
     for row in on_topics:
-        one = measured.get((row.consumer_group, row.topic))
+        measurement = measured.get((row.consumer_group, row.topic))
         found += unknown.get((row.consumer_group, row.topic), ())
-        if one is not None:
-            found += _of_group(row, *one)
+        if measurement is not None:
+            found += _message_findings(row, *measurement)
     return worst_first(found)
 
 
@@ -83,7 +83,7 @@ def _without_topic(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> list[
 
 
 def _unknown_properties(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> dict[_Key, list[Finding]]:
-    """Properties that an expression names and no message of the topic has."""
+    """Properties that an expression names but no message of the topic has."""
     asked: defaultdict[str, set[str]] = defaultdict(set)
     names = [
         (row, named_properties(row.compiled.expression.syntax_tree))
@@ -95,10 +95,10 @@ def _unknown_properties(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> 
     known = property_names(facts.warehouse, facts.name, asked)
     found: defaultdict[_Key, list[Finding]] = defaultdict(list)
     for row, properties in names:
-        has = known.get(row.topic, set())
+        topic_names = known.get(row.topic, set())
         for name in properties:
-            if name not in has:
-                text = f"no message has {name}{_near(name, sorted(has))}"
+            if name not in topic_names:
+                text = f"no message has {name}{_near(name, sorted(topic_names))}"
                 key = row.consumer_group, row.topic
                 found[key].append(Finding(ERROR, *key, "unknown-property", text))
     return found
@@ -111,66 +111,68 @@ def _near(name: str, known: Sequence[str]) -> str:
 
 
 def _on_messages(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> dict[_Key, tuple[FilterOnMessages, int]]:
-    """By group and topic, what the filter does with the newest messages of the topic, and how many those are."""
+    """The result of each filter on the newest messages of its topic, and their number, by group and topic."""
     by_topic: defaultdict[str, list[tuple[SubscriptionRow, MessageFilter]]] = defaultdict(list)
     for row in rows:
-        found = message_filter(row, rows, facts.broker)
-        if found is not None:
-            by_topic[row.topic].append((row, found))
+        row_filter = message_filter(row, rows, facts.broker)
+        if row_filter is not None:
+            by_topic[row.topic].append((row, row_filter))
     properties = {
-        topic: sorted({name for _, each in of_topic for name in _read_by(each)}) for topic, of_topic in by_topic.items()
+        topic: sorted({name for _, row_filter in filters for name in _read_by(row_filter)})
+        for topic, filters in by_topic.items()
     }
     measured = {}
     for topic, messages in newest_messages(facts.warehouse, facts.name, properties).items():
-        of_topic = by_topic[topic]
-        expressions = [row.compiled.expression for row, _ in of_topic]
-        results = filters_on_messages([each for _, each in of_topic], expressions, messages)
-        for (row, _), result in zip(of_topic, results, strict=True):
+        filters = by_topic[topic]
+        expressions = [row.compiled.expression for row, _ in filters]
+        results = filters_on_messages([row_filter for _, row_filter in filters], expressions, messages)
+        for (row, _), result in zip(filters, results, strict=True):
             measured[row.consumer_group, topic] = (result, messages.count)
     return measured
 
 
-def _read_by(each: MessageFilter) -> Iterator[str]:
-    for node in postorder([each.expression, each.failure, each.client_tags]):
+def _read_by(row_filter: MessageFilter) -> Iterator[str]:
+    for node in postorder([row_filter.expression, row_filter.failure, row_filter.client_tags]):
         yield from node.properties
 
 
-def _of_group(row: SubscriptionRow, result: FilterOnMessages, of: int) -> Iterator[Finding]:
+def _message_findings(row: SubscriptionRow, result: FilterOnMessages, total: int) -> Iterator[Finding]:
     def finding(severity: str, code: str, text: str, messages: int) -> Finding:
-        return Finding(severity, row.consumer_group, row.topic, code, text, messages, of)
+        return Finding(severity, row.consumer_group, row.topic, code, text, messages, total)
 
     if result.failed:
-        severity = ERROR if result.failed > of * FAILING_SHARE else WARN
-        text = f"{_share(result.failed, of)} fail"
+        severity = ERROR if result.failed > total * FAILING_SHARE else WARN
+        text = f"{_share(result.failed, total)} fail"
         yield finding(severity, "fails", ": ".join([text, *result.remedies[:1]]), result.failed)
     if result.collided:
         tags = ", ".join(tag or "(no tag)" for tag in dict.fromkeys(result.colliding_tags[:NAMED]))
-        text = f"shares a hash with {tags}: {_share(result.collided, of)} are returned by the broker for nothing"
+        text = f"shares a hash with {tags}: {_share(result.collided, total)} are returned by the broker for nothing"
         yield finding(WARN, "hash-collision", f"{text}, and dropped by the clients", result.collided)
     is_sql92 = not is_tag_type(row.expression_type)
-    if is_sql92 and result.matched == of and row.compiled.expression and row.compiled.expression.predicate is not TRUE:
-        yield finding(INFO, "matches-all", f"all of the newest {of:,} messages match: is a filter needed?", of)
+    expression = row.compiled.expression
+    if is_sql92 and result.matched == total and expression and expression.predicate is not TRUE:
+        yield finding(INFO, "matches-all", f"all of the newest {total:,} messages match: is a filter needed?", total)
 
 
-def _share(messages: int, of: int) -> str:
-    share = f"{messages / of:.0%}" if messages / of >= 0.01 else "under 1%"
-    return f"{messages:,} of {of:,} messages ({share})"
+def _share(messages: int, total: int) -> str:
+    share = f"{messages / total:.0%}" if messages / total >= 0.01 else "under 1%"
+    return f"{messages:,} of {total:,} messages ({share})"
 
 
 def _never_matched(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Iterator[Finding]:
-    """Groups that scanned messages in all nights so far, and got none."""
+    """Groups that scanned messages in the nights so far and received none."""
     counts = sums(facts.rows(DELIVERY_STATS), ["consumer_group", "topic"], ["scanned", "passed_stage2", "delivered"])
     for row in rows:
         key = row.consumer_group, row.topic
-        of_group = counts.get(key)
-        if of_group is None or not of_group["scanned"] or of_group["delivered"] or of_group["passed_stage2"]:
+        total = counts.get(key)
+        if total is None or not total["scanned"] or total["delivered"] or total["passed_stage2"]:
             continue
-        text = f"none of {of_group['scanned']:,} messages matched so far"
-        yield Finding(WARN, *key, "never-matched", text, 0, of_group["scanned"])
+        text = f"none of {total['scanned']:,} messages matched so far"
+        yield Finding(WARN, *key, "never-matched", text, 0, total["scanned"])
 
 
 def _dead_filters(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Iterator[Finding]:
-    """Filters of groups that left: the broker still evaluates them on each message until they are cleaned."""
+    """Filters of groups that left. The broker evaluates them on each message until it removes them."""
     broker = facts.broker
     if not (broker.enable_calc_filter_bit_map and broker.enable_consume_queue_ext):
         return
@@ -181,8 +183,7 @@ def _dead_filters(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Iterat
     where = [one_of("topic", {row.topic for row in dead}), within("store_timestamp", since)]
     stored = facts.rows(COMMITLOG, ["topic", "store_timestamp"], where)
     for row in dead:
-        of_topic = stored.filter(pc.equal(stored["topic"], row.topic))
-        times = of_topic["store_timestamp"]
+        times = stored.filter(pc.equal(stored["topic"], row.topic))["store_timestamp"]
         later = int(pc.sum(pc.greater(times, row.dead_time)).as_py() or 0)
         text = f"the group has left; the broker evaluated its expression on {later:,} messages since, for nobody"
         yield Finding(INFO, row.consumer_group, row.topic, "dead-filter", text, later, later)

@@ -1,4 +1,4 @@
-"""Messages looked up in the tables: by id, by key, or by place, with their entries and who received them."""
+"""Looks up messages in the tables by id, by key or by place, with their entries and deliveries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Delivery:
-    """What a group received of a message, as a row of deliveries has it; times are ms."""
+    """The delivery of a message to a group: a row of deliveries. Times are ms."""
 
     consumer_group: str
     outcome: str
@@ -41,7 +41,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class FoundMessage:
-    """A stored message. ``entry`` is None where the broker gave it none; ``deliveries`` are those of all groups."""
+    """A stored message. ``entry`` is None if it has no consume queue entry. ``deliveries`` are those to all groups."""
 
     commitlog_offset: int
     topic: str
@@ -66,7 +66,7 @@ class FoundMessage:
 
     @property
     def name(self) -> str:
-        """What people call it: its keys, or an id."""
+        """A name for people: the message's keys, or else an id."""
         return self.keys or self.uniq_key or self.msg_id
 
 
@@ -80,7 +80,7 @@ def find(facts: BrokerFacts, text: str) -> list[FoundMessage]:
 
 
 def find_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int) -> list[FoundMessage]:
-    """The message at a place of a queue, in a list that is empty where there is none."""
+    """The message at a place of a queue, as a list; empty if there is none."""
     conditions = [one_of("topic", [topic]), one_of("queue_id", [queue_id]), one_of("queue_offset", [queue_offset])]
     files = [
         file
@@ -100,7 +100,7 @@ def copies_of(facts: BrokerFacts, message: FoundMessage) -> list[FoundMessage]:
 
 
 def read(facts: BrokerFacts, offsets: Collection[int] | None) -> list[FoundMessage]:
-    """The messages at some physical offsets, None for all, in the order of the log."""
+    """The messages at some physical offsets (None: all), in the order of the log."""
     if offsets is not None and not offsets:
         return []
     rows = view(_rows_at(facts, COMMITLOG, file_columns(_COLUMNS), offsets), _COLUMNS)
@@ -155,7 +155,7 @@ def _rows_at(facts: BrokerFacts, table: Table, columns: Sequence[str], offsets: 
 
 
 def _deliveries(facts: BrokerFacts, messages: Sequence[Mapping[str, int | str]]) -> dict[int, list[Delivery]]:
-    """Who received the messages, by physical offset."""
+    """The deliveries of the messages, by physical offset."""
     found: defaultdict[int, list[Delivery]] = defaultdict(list)
     if not messages:
         return found
@@ -172,49 +172,49 @@ def _deliveries(facts: BrokerFacts, messages: Sequence[Mapping[str, int | str]])
             parquet = pq.ParquetFile(source)
             for group in range(parquet.metadata.num_row_groups):
                 if may_hold(parquet.metadata.row_group(group), conditions):
-                    for row in _blocks(parquet, group, wanted):
-                        for offset, delivery in row:
+                    for block in _blocks(parquet, group, wanted):
+                        for offset, delivery in block:
                             found[offset].append(delivery)
     return found
 
 
 def _blocks(parquet: pq.ParquetFile, group: int, wanted: np.ndarray) -> Iterator[Iterator[tuple[int, Delivery]]]:
-    """What each block of a row group tells of the wanted physical offsets."""
+    """The deliveries of the wanted physical offsets, for each block of a row group."""
     places = parquet.read_row_group(group, ["commitlog_offset", "store_timestamp", "run"], use_threads=False)
-    positions = [np.flatnonzero(np.isin(np.asarray(each.values), wanted)) for each in places["commitlog_offset"]]
-    if not any(len(each) for each in positions):
+    positions = [np.flatnonzero(np.isin(np.asarray(offsets.values), wanted)) for offsets in places["commitlog_offset"]]
+    if not any(len(block_positions) for block_positions in positions):
         return
     matches = parquet.read_row_group(group, ["matches"], use_threads=False)["matches"].combine_chunks()
-    for row, of_row in enumerate(positions):
-        if len(of_row):
+    for row, block_positions in enumerate(positions):
+        if len(block_positions):
             block = {name: places[name][row] for name in places.column_names}
-            yield _of_block(block, matches.slice(row, 1).flatten(), of_row.tolist())
+            yield _block_deliveries(block, matches.slice(row, 1).flatten(), block_positions.tolist())
 
 
-def _of_block(
+def _block_deliveries(
     block: Mapping[str, pa.Scalar], matches: pa.StructArray, positions: Sequence[int]
 ) -> Iterator[tuple[int, Delivery]]:
     outcomes, recipients = matches.field("outcome"), matches.field("recipients")
     listed, bits = matches.field("positions"), matches.field("bits")
     lists, words = np.asarray(listed.offsets), np.asarray(bits.offsets)
-    has_list, has_bits = (each.is_valid().to_numpy(zero_copy_only=False) for each in (listed, bits))
-    of_lists, of_words = np.asarray(listed.values), np.asarray(bits.values)
+    has_list, has_bits = (array.is_valid().to_numpy(zero_copy_only=False) for array in (listed, bits))
+    listed_positions, bit_words = np.asarray(listed.values), np.asarray(bits.values)
     for position in positions:
-        at = np.flatnonzero(of_lists[lists[0] : lists[-1]] == position) + lists[0]
+        at = np.flatnonzero(listed_positions[lists[0] : lists[-1]] == position) + lists[0]
         hits = ~has_list & ~has_bits
         hits[np.searchsorted(lists, at, "right") - 1] = True
-        word = of_words[words[:-1][has_bits] + position // 64]
+        word = bit_words[words[:-1][has_bits] + position // 64]
         hits[has_bits] = word >> (position % 64) & 1 == 1
         offset, stored = (block[name].values[position].as_py() for name in ("commitlog_offset", "store_timestamp"))
         for match in np.flatnonzero(hits).tolist():
-            for each in recipients[match].as_py():
+            for recipient in recipients[match].as_py():
                 yield (
                     offset,
                     Delivery(
-                        each["consumer_group"],
+                        recipient["consumer_group"],
                         outcomes[match].as_py(),
-                        each["subscription_from"],
-                        stored if each["available_at"] is None else each["available_at"],
+                        recipient["subscription_from"],
+                        stored if recipient["available_at"] is None else recipient["available_at"],
                         block["run"].as_py(),
                     ),
                 )

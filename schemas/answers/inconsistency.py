@@ -1,4 +1,4 @@
-"""Clients of one group that subscribe differently: which subscription wins, and which messages that loses."""
+"""Clients of one group that subscribe differently: which subscription wins, and which messages are lost."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ from schemas.spark_tasks import Session
 
 @dataclass(frozen=True)
 class Disagreements:
-    """``states`` in which clients disagree, what they may lose, and the messages lost (rows of LOST)."""
+    """``states`` in which clients disagree, the possible ``losses``, and the lost ``messages`` (rows of LOST)."""
 
     states: Sequence[SubscriptionInForce]
     losses: Sequence[Loss]
     messages: pa.Table
 
-    def count(self, number: int) -> int:
-        """The messages of the loss with this index."""
-        return int(pa.compute.equal(self.messages["loss"], number).combine_chunks().true_count)
+    def count(self, index: int) -> int:
+        """The number of messages of the loss with this index."""
+        return int(pa.compute.equal(self.messages["loss"], index).combine_chunks().true_count)
 
 
 @dataclass(frozen=True)
 class InconsistentGroup:
-    """``last_state`` in words, and the messages ``lost`` to overruled clients in all states."""
+    """A group whose clients disagree on a topic.
+
+    ``last_state`` describes the last such state. ``lost`` counts the messages lost to overruled clients in all states.
+    """
 
     consumer_group: str
     topic: str
@@ -40,7 +43,7 @@ class InconsistentGroup:
 
 
 def knows_clients(facts: BrokerFacts) -> bool:
-    """Whether some event has a client id. Without one, the clients of a group cannot be distinguished."""
+    """Whether any event has a client id. Without one, the clients of a group cannot be distinguished."""
     return any(event.client_id is not None for event in facts.events)
 
 
@@ -90,7 +93,7 @@ def _expression(expression: str | None) -> str:
 
 
 def lost_rows(found: Disagreements) -> pa.Table:
-    """A row a message and loss, by loss and queue offset."""
+    """A row for each loss and message, by loss and queue offset."""
     order = ["loss", "topic", "queue_id", "queue_offset"]
     rows = sorted_by(found.messages, *order)
     losses = [found.losses[number] for number in rows["loss"].to_pylist()]

@@ -1,4 +1,4 @@
-"""How far each group is behind: by offsets, by the messages that it would get, and by the broker's own estimate."""
+"""How far each group is behind: by offsets, by the messages that it would receive, and by the broker's own estimate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from schemas.messages.stored_entries import read_entries, stored_ranges
 
 @dataclass(frozen=True)
 class CommittedOffsets:
-    """A consumerOffset.json that is newer than the last night, as saved at ``saved_at`` (ms; None: not known)."""
+    """The offsets of a consumerOffset.json newer than the last night, and when it was saved (ms; None: unknown)."""
 
     offsets: Mapping[Key, Offsets]
     saved_at: int | None = None
@@ -35,14 +35,14 @@ class CommittedOffsets:
 
 @dataclass(frozen=True)
 class Lag:
-    """Where a group is in a queue. Offsets are of the queue, times ms.
+    """Where a group is in a queue. Offsets are queue offsets, times are ms.
 
-    ``committed`` is the broker's offset, None where no snapshot told one; ``position`` is where the group goes on: a
-    group that keeps up has pulled more than it has committed. ``lag`` is ``end`` less ``committed`` (or
+    ``committed`` is the offset that the broker stored, None if no snapshot has one. ``position`` is where the group
+    goes on: a group that keeps up has pulled more than it has committed. ``lag`` is ``end`` minus ``committed`` (or
     ``position``), as mqadmin shows it. ``exact_lag`` counts the messages from ``position`` on that the group would
-    get, and ``broker_estimate`` is what the broker's metric says they are. ``oldest_pending_at`` is when the oldest
-    of them was stored, ``oldest_pending_ms`` how old it was at the end of the last night. ``refusal``: the broker
-    refuses the group's pulls with this code, so that nothing reaches it.
+    receive, and ``broker_estimate`` is the broker's metric for the same. ``oldest_pending_at`` is when the oldest of
+    these messages was stored, ``oldest_pending_ms`` its age at the end of the last night. ``refusal`` is the code with
+    which the broker refuses the group's pulls; such a group receives nothing.
     """
 
     consumer_group: str
@@ -61,7 +61,7 @@ class Lag:
 
     @property
     def estimate_error(self) -> int:
-        """How many messages the broker's estimate is off."""
+        """The broker's estimate minus the exact lag."""
         return self.broker_estimate - self.exact_lag
 
 
@@ -73,8 +73,8 @@ def lag(
 ) -> list[Lag]:
     """A row for each group, topic and queue, in this order, after the last night. ``groups``, ``topics``: only these.
 
-    ``newer``: offsets of a later time. The ends of the queues stay those of the last night. What a client's filter
-    hooks would drop is not known.
+    ``newer``: offsets of a later time. The ends of the queues stay those of the last night. Filter hooks of clients
+    are not applied.
     """
     in_force = {(row.consumer_group, row.topic): row for row in facts.in_force()}
     by_topic: defaultdict[str, list[_Standing]] = defaultdict(list)
@@ -83,16 +83,16 @@ def lag(
         by_topic[standing.topic].append(standing)
         if standing.is_behind:
             behind.add(standing.consumer_group)
-    of_groups = [row for row in in_force.values() if row.consumer_group in behind]
-    filters = {(each.consumer_group, each.topic): each for each in message_filters(of_groups, facts.broker)}
+    rows_behind = [row for row in in_force.values() if row.consumer_group in behind]
+    filters = {(found.consumer_group, found.topic): found for found in message_filters(rows_behind, facts.broker)}
     counts = {topic: _topic_lag(standings, in_force, filters, facts) for topic, standings in by_topic.items()}
     _scan(facts, counts)
-    found = [
+    rows = [
         _row(standing, in_force.get(standing.key), counts[topic], facts)
         for topic, standings in by_topic.items()
         for standing in standings
     ]
-    return sorted(found, key=lambda each: (each.consumer_group, each.topic, each.queue_id))
+    return sorted(rows, key=lambda row: (row.consumer_group, row.topic, row.queue_id))
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class _Standing:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is anything to count."""
+        """Whether the group has entries left to pull or to commit."""
         return min(self.position, self.position if self.committed is None else self.committed) < self.end
 
 
@@ -129,7 +129,7 @@ def _standings(
         position = told_to or 0
         later = newer.offsets.get((group, topic), {}).get(queue_id) if newer is not None else None
         if newer is not None and later is not None:
-            # Commits lag behind what was pulled: a snapshot of about the same time tells nothing new.
+            # Commits lag behind what was pulled: a snapshot of about the same time adds nothing new.
             is_later = newer.saved_at is None or newer.saved_at >= facts.as_of + COMMIT_DELAY
             committed, position = later, later if is_later else max(later, position)
         yield _Standing(group, topic, queue_id, committed, min(position, end), end)
@@ -143,16 +143,17 @@ def _topic_lag(
 ) -> TopicLag:
     pending: defaultdict[Key, dict[int, OffsetRange]] = defaultdict(dict)
     estimated: defaultdict[Key, dict[int, OffsetRange]] = defaultdict(dict)
-    for each in standings:
-        if each.key not in filters:
+    for standing in standings:
+        key, queue_id, end = standing.key, standing.queue_id, standing.end
+        if key not in filters:
             continue
-        if each.position < each.end:
-            pending[each.key][each.queue_id] = each.position, each.end
-        begin = each.position if each.committed is None else each.committed
-        # Without the group, and for one whose first filter passes everything, the broker counts all entries.
-        is_filtered = filters[each.key].tags is not TRUE or filters[each.key].bit_pos
-        if begin < each.end and in_force[each.key].registered and is_filtered:
-            estimated[each.key][each.queue_id] = begin, each.end
+        if standing.position < end:
+            pending[key][queue_id] = standing.position, end
+        begin = standing.position if standing.committed is None else standing.committed
+        # For a group that left, and one whose first filter passes everything, the broker counts all entries.
+        is_filtered = filters[key].tags is not TRUE or filters[key].bit_pos
+        if begin < end and in_force[key].registered and is_filtered:
+            estimated[key][queue_id] = begin, end
 
     def windows(ranges: Mapping[Key, Mapping[int, OffsetRange]]) -> list[PullWindow]:
         return [
@@ -164,14 +165,14 @@ def _topic_lag(
 
 
 def _scan(facts: BrokerFacts, counts: Mapping[str, TopicLag]) -> None:
-    """Shows all messages that somebody waits for to the counters of their topics."""
-    needed = {topic: each for topic, each in counts.items() if each.pending or each.estimated}
+    """Adds all messages that some group has yet to pull to the counters of their topics."""
+    needed = {topic: count for topic, count in counts.items() if count.pending or count.estimated}
     begin = _first_needed(facts, needed)
     if begin is None:
         return
     commitlog, consumequeue = (facts.warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
-    properties = {topic: each.properties for topic, each in needed.items()}
-    # What the broker has deleted reaches nobody.
+    properties = {topic: count.properties for topic, count in needed.items()}
+    # Messages that the broker deleted reach no group.
     offsets = max(begin, facts.last.log_start or 0), FOREVER
     for part in stored_ranges(lambda table: facts.warehouse.files(table, facts.name), offsets):
         for entries in read_entries(part, commitlog, consumequeue, properties):
@@ -179,10 +180,10 @@ def _scan(facts: BrokerFacts, counts: Mapping[str, TopicLag]) -> None:
 
 
 def _first_needed(facts: BrokerFacts, counts: Mapping[str, TopicLag]) -> int | None:
-    """The physical offset of the first message that some window reaches, None where there is none."""
+    """The physical offset of the first message that some window reaches, None if there is none."""
     from_offsets: dict[tuple[str, int], int] = {}
-    for topic, each in counts.items():
-        for window in (*each.pending, *each.estimated):
+    for topic, count in counts.items():
+        for window in (*count.pending, *count.estimated):
             for queue_id, (low, _) in window.offsets.items():
                 from_offsets[topic, queue_id] = min(low, from_offsets.get((topic, queue_id), low))
     if not from_offsets:

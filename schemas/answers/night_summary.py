@@ -1,4 +1,4 @@
-"""What one night did for each group, beside the night before, and what needs a person's attention."""
+"""Summarises a night: the counts of each group beside those of the night before, and problems to act on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from schemas.delta.table_rows import sorted_by
 from schemas.quarantine import QUARANTINE
 
 FAILING_SHARE = 0.1
-"""A group whose expression fails on more of its scanned messages is worth a note."""
+"""A share of scanned messages. A note names the groups whose expression fails on more of them."""
 SHOWN = 20
 NAMED = 3
 RETRY_PREFIX = "%RETRY%"
@@ -27,8 +27,8 @@ RETRY_PREFIX = "%RETRY%"
 class GroupCounts:
     """The counts of one group on one topic in a night: those of delivery_stats, summed over its queues.
 
-    ``expression`` is that in force at the end of the night, empty where the group has left without one.
-    ``delivered_before``: the deliveries of the night before, None where that has no row of the group.
+    ``expression`` is in force at the end of the night; empty if the group left without one. ``delivered_before``: the
+    deliveries of the night before, None if that night has no row of the group.
     """
 
     consumer_group: str
@@ -40,7 +40,7 @@ class GroupCounts:
 
 @dataclass(frozen=True)
 class NightSummary:
-    """``groups`` by topic and name. ``attention``: problems to act on. ``notes``: facts to know."""
+    """A broker's last night: ``groups`` by topic and name, problems that need ``attention``, and ``notes``."""
 
     run: str
     groups: Sequence[GroupCounts]
@@ -60,18 +60,18 @@ def night_summary(facts: BrokerFacts) -> NightSummary:
 def group_counts(
     stats: pa.Table, in_force: Iterable[SubscriptionRow], run: str, before: str | None
 ) -> list[GroupCounts]:
-    """``stats``: rows of delivery_stats of two runs."""
+    """The counts of the groups in ``run``. ``stats``: rows of delivery_stats of ``run`` and of ``before``."""
     expressions = {(row.topic, row.consumer_group): row.expression or "*" for row in in_force}
     earlier: dict[tuple[str, str], int] = {}
-    found = []
-    for (of_run, topic, group), counts in sums(stats, ["run", "topic", "consumer_group"], COUNTS).items():
-        if of_run == before:
+    counts_of_run = []
+    for (row_run, topic, group), counts in sums(stats, ["run", "topic", "consumer_group"], COUNTS).items():
+        if row_run == before:
             earlier[topic, group] = counts["delivered"]
-        elif of_run == run:
-            found.append(((topic, group), counts))
+        elif row_run == run:
+            counts_of_run.append(((topic, group), counts))
     return [
         GroupCounts(group, topic, expressions.get((topic, group), ""), counts, earlier.get((topic, group)))
-        for (topic, group), counts in sorted(found, key=lambda each: each[0])
+        for (topic, group), counts in sorted(counts_of_run, key=lambda counted: counted[0])
     ]
 
 
@@ -120,7 +120,7 @@ def _notes(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:
 
 
 def _without_messages(facts: BrokerFacts, in_force: Iterable[SubscriptionRow]) -> Iterator[str]:
-    """Topics that somebody subscribes to and that have no message: mostly misspelt."""
+    """Topics that groups subscribe to but that have no message, mostly misspelt."""
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for row in in_force:
         if row.topic not in facts.topics and not row.topic.startswith(RETRY_PREFIX):

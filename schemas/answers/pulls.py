@@ -37,7 +37,7 @@ FLAGS = pa.schema(
 
 @dataclass(frozen=True)
 class StageFlags:
-    """Which stages entries pass for one subscription. Picklable, so that Spark can send it to its workers."""
+    """Finds the filter stages that entries pass for one subscription. Spark pickles it for its workers."""
 
     filters: TopicFilters
 
@@ -48,7 +48,7 @@ class StageFlags:
         return cls(TopicFilters(bit_num, windows=[window, without_bit_map, unfiltered]))
 
     def __call__(self, blocks: Iterable[Entries]) -> pa.Table:
-        """Rows of FLAGS: ``stage1`` passes the entry, ``tags`` passes it without a bit map, ``stage2`` the message."""
+        """Rows of FLAGS: ``stage1`` and, without a bit map, ``tags`` are for the entry, ``stage2`` for the message."""
         batches = [self._batch(entries) for entries in blocks]
         return pa.Table.from_batches(batches, FLAGS)
 
@@ -82,7 +82,10 @@ def pulls_of(
     batch: int,
     session: Session,
 ) -> list[QueuePulls]:
-    """The pulls of a group from an offset (None: each queue's first), by queue. Raises UsageError."""
+    """The pulls of a group from an offset (None: each queue's first), by queue.
+
+    Raises UsageError if the group does not subscribe to the topic, or the broker refuses its pulls.
+    """
     in_force = facts.in_force()
     wanted = [row for row in in_force if (row.consumer_group, row.topic) == (group, topic)]
     if not wanted:

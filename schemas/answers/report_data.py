@@ -20,7 +20,7 @@ from schemas.spark_tasks import Session
 
 @dataclass(frozen=True)
 class Quarantined:
-    """Pieces of one file that could not be decoded for one reason; ``new`` of them were met in the last night.
+    """Pieces of one file that could not be decoded for one reason; ``new`` of them were read in the last night.
 
     ``first``: the offset in a commitlog, or the line of a text file, of the first piece.
     """
@@ -34,10 +34,10 @@ class Quarantined:
 
 @dataclass(frozen=True)
 class Report:
-    """``nights`` in order; the last is the one reported, and ``compared`` the one it is compared with.
+    """A report of one broker. The last of ``nights`` is the one reported; ``compared`` is the one it is compared with.
 
-    ``earlier_nights`` are in the warehouse and not in ``nights``. ``attention`` is what somebody must look at.
-    ``broker_is_alone``: the warehouse holds no other.
+    ``earlier_nights`` counts the nights of the warehouse that are not in ``nights``. ``attention`` lists problems to
+    act on. ``broker_is_alone``: the warehouse holds no other broker.
     """
 
     warehouse: str
@@ -58,20 +58,20 @@ class Report:
 
 
 def report(facts: BrokerFacts, session: Session, since: int | None = None, compare: str | None = None) -> Report:
-    """The report of the last night of a broker. Raises UsageError where it cannot be made as asked.
+    """The report of the last night of a broker. Raises UsageError if no night fits the arguments.
 
-    ``session``: for findings in a log so large that Spark looks for them. ``since``: with the nights that ended at
-    this instant (ms) or later, else the last 30. ``compare``: beside which night (see compared_night), else the night
-    before.
+    ``session`` starts Spark, which searches a large log for findings. ``since``: show the nights that ended at this
+    instant (ms) or later; None: the last 30. ``compare``: the night to compare with (see compared_night); None: the
+    night before.
     """
     with_deliveries = nights_with_deliveries(facts)
     shown = chosen_nights(with_deliveries, since)
-    beside = compared_night(with_deliveries, compare)
-    entries = shown if beside is None or beside in shown else [beside, *shown]
+    compared_entry = compared_night(with_deliveries, compare)
+    entries = shown if compared_entry is None or compared_entry in shown else [compared_entry, *shown]
     stats = facts.rows_of_runs(DELIVERY_STATS, [entry.run for entry in entries])
     filtered_by_sql92 = {(row.topic, row.consumer_group) for row in facts.in_force() if is_sql92(row)}
     nights = {night.run: night for night in night_rows(facts, entries, stats, filtered_by_sql92)}
-    last, compared = shown[-1].run, beside.run if beside is not None else None
+    last, compared = shown[-1].run, compared_entry.run if compared_entry is not None else None
     progress = facts.rows_of_runs(QUEUE_PROGRESS, [last], ["run", "topic", "entries"])
     return Report(
         facts.warehouse.location,

@@ -1,4 +1,4 @@
-"""What one night did for each group on each topic, beside another night."""
+"""The counts of one night for each group on each topic, beside those of another night."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _NOTHING = dict.fromkeys(COUNTS, 0)
 class GroupReport:
     """One group on one topic. ``counts`` are those of delivery_stats of the night, summed over queues.
 
-    ``before``: those of the night compared with, None where it has none. ``delivered_in_all``: in all nights of the
-    report. ``last_pulled``: queue id and queue offset of an entry that the group pulled last, None where it never did.
-    ``expression`` is empty where the group has left without one.
+    ``before``: those of the compared night, None if it has none. ``delivered_in_all``: the deliveries in all nights of
+    the report. ``last_pulled``: queue id and queue offset of an entry that the group pulled last, None if it never
+    pulled. ``expression`` is empty if the group left without one.
     """
 
     consumer_group: str
@@ -40,13 +40,13 @@ class GroupReport:
 
     @property
     def change(self) -> int:
-        """Messages delivered, more than in the night compared with."""
+        """How many more messages were delivered than in the compared night."""
         return self.counts["delivered"] - (self.before or _NOTHING)["delivered"]
 
 
 @dataclass(frozen=True)
 class TopicReport:
-    """All groups of one topic together. ``stored``: the entries that its queues got in the night."""
+    """All groups of one topic together. ``stored``: the entries added to its queues in the night."""
 
     topic: str
     groups: int
@@ -61,7 +61,7 @@ def is_sql92(row: SubscriptionRow) -> bool:
 
 
 def group_reports(facts: BrokerFacts, stats: pa.Table, shown: Sequence[str], compared: str | None) -> list[GroupReport]:
-    """The greatest changes first, then the most pending.
+    """The reports of all groups, the greatest change first, then the most pending.
 
     ``stats``: rows of delivery_stats of the runs ``shown``, of which the last is reported, and of ``compared``.
     """
@@ -86,13 +86,13 @@ def group_reports(facts: BrokerFacts, stats: pa.Table, shown: Sequence[str], com
 
 
 def topic_reports(stats: pa.Table, progress: pa.Table, run: str, compared: str | None) -> list[TopicReport]:
-    """By name. ``progress``: rows of queue_progress of the shown runs."""
+    """The reports of all topics, by name. ``progress``: rows of queue_progress of the shown runs."""
     stored = sums(progress, ["run", "topic"], ["entries"])
     by_run = sums(stats, ["run", "topic"], COUNTS)
-    now = {topic: counts for (of_run, topic), counts in by_run.items() if of_run == run}
-    before = {topic: counts for (of_run, topic), counts in by_run.items() if of_run == compared}
+    now = {topic: counts for (row_run, topic), counts in by_run.items() if row_run == run}
+    before = {topic: counts for (row_run, topic), counts in by_run.items() if row_run == compared}
     groups = Counter(topic for topic, _ in _counts_of(stats, [run]))
-    topics = now.keys() | before.keys() | {topic for of_run, topic in stored if of_run == run}
+    topics = now.keys() | before.keys() | {topic for row_run, topic in stored if row_run == run}
     return [
         TopicReport(
             topic,
@@ -106,14 +106,14 @@ def topic_reports(stats: pa.Table, progress: pa.Table, run: str, compared: str |
 
 
 def _counts_of(stats: pa.Table, runs: Sequence[str]) -> dict[Key, dict[str, int]]:
-    of_runs = filtered(stats, [one_of("run", runs)])
+    rows = filtered(stats, [one_of("run", runs)])
     return {
-        (topic, group): counts for (topic, group), counts in sums(of_runs, ["topic", "consumer_group"], COUNTS).items()
+        (topic, group): counts for (topic, group), counts in sums(rows, ["topic", "consumer_group"], COUNTS).items()
     }
 
 
 def _last_pulled(facts: BrokerFacts) -> dict[Key, tuple[int, int]]:
-    """By group, the queue in which it is farthest, and the last entry there that it pulled."""
+    """The queue in which each group is farthest, and the offset of the last entry that it pulled there."""
     found: dict[Key, tuple[int, int]] = {}
     columns = ("topic", "consumer_group", "queue_id", "told_to")
     for topic, group, queue_id, pulled_to in zip(*(facts.offsets[name].to_pylist() for name in columns), strict=True):

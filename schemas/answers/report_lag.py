@@ -13,8 +13,8 @@ from schemas.answers.report_nights import Key
 class GroupLag:
     """``behind``: entries after the group's offsets, as the broker's tools count them.
 
-    ``exact``: the messages that the group would get of those it has yet to pull; ``oldest_ms``: the age of the oldest
-    of them at the end of the night, None where there is none.
+    ``exact``: the messages that the group has yet to pull and would receive; ``oldest_ms``: the age of the oldest of
+    them at the end of the night, None if there is none.
     """
 
     behind: int = 0
@@ -24,10 +24,10 @@ class GroupLag:
 
 def group_lags(facts: BrokerFacts) -> dict[Key, GroupLag]:
     """By topic and group, the lag after the last night."""
-    found: dict[Key, GroupLag] = {}
-    for each in lag(facts):
-        key = each.topic, each.consumer_group
-        sofar = found.get(key, GroupLag())
-        ages = [age for age in (sofar.oldest_ms, each.oldest_pending_ms) if age is not None]
-        found[key] = GroupLag(sofar.behind + each.lag, sofar.exact + each.exact_lag, max(ages, default=None))
-    return found
+    lags: dict[Key, GroupLag] = {}
+    for row in lag(facts):
+        key = row.topic, row.consumer_group
+        total = lags.get(key, GroupLag())
+        ages = [age for age in (total.oldest_ms, row.oldest_pending_ms) if age is not None]
+        lags[key] = GroupLag(total.behind + row.lag, total.exact + row.exact_lag, max(ages, default=None))
+    return lags

@@ -23,14 +23,14 @@ MOST_NIGHTS = 90
 NAMED = 5
 
 Key = tuple[str, str]
-"""Of a group: topic, consumer group."""
+"""Topic and consumer group."""
 
 
 @dataclass(frozen=True)
 class Road:
-    """Where the entries that groups pulled ended: each of ``scanned`` is in one of the other counts.
+    """How the scanned entries ended: each of ``scanned`` is in exactly one of the other fields.
 
-    ``read`` of them passed the first filter, so that the broker read the message; ``sent`` passed the second, too.
+    ``read`` entries passed the first filter, so that the broker read the message; ``sent`` also passed the second.
     """
 
     scanned: int
@@ -52,10 +52,9 @@ class Road:
 
 @dataclass(frozen=True)
 class Night:
-    """``ended_at`` in ms; ``messages`` and ``log_bytes`` are what the log got, None where nobody knows.
+    """One night of a report. ``ended_at`` is in ms. The log gained ``messages`` and ``log_bytes``; None: unknown.
 
-    ``totals`` are sums of delivery_stats. ``false_positives`` of ``judged_by_bit_map`` entries that do not match
-    passed the filter bit map.
+    ``totals`` are sums of delivery_stats.
     """
 
     run: str
@@ -68,16 +67,17 @@ class Night:
 
     @property
     def false_positives(self) -> int:
+        """Entries of messages that do not match that the filter bit map passed."""
         return self.totals["bit_map_false_positives"]
 
     @property
     def judged_by_bit_map(self) -> int:
-        """Entries of messages that do not match, of which the filter bit map should have stopped every one."""
+        """Entries of messages that do not match. A perfect filter bit map would stop all of them."""
         return self.road.stopped_by_bit_map + self.false_positives
 
 
 def nights_with_deliveries(facts: BrokerFacts) -> list[LedgerEntry]:
-    """The runs that delivered something or could have, in order. Raises UsageError where there is none."""
+    """The runs that have delivery statistics, in order. Raises UsageError if there are none."""
     found = [entry for entry in facts.entries if entry.rows.get(DELIVERY_STATS.name)]
     if not found:
         raise UsageError(f"{facts.warehouse.location} has no deliveries of {facts.name}: run nightly or deliver first")
@@ -85,9 +85,9 @@ def nights_with_deliveries(facts: BrokerFacts) -> list[LedgerEntry]:
 
 
 def chosen_nights(nights: Sequence[LedgerEntry], since: int | None) -> list[LedgerEntry]:
-    """The nights that ended at or after an instant (ms), at most MOST_NIGHTS; without one the last NIGHTS.
+    """The nights that ended at or after an instant (ms), at most MOST_NIGHTS. None: the last NIGHTS.
 
-    Raises UsageError where no night ended so late.
+    Raises UsageError if no night ended so late.
     """
     if since is None:
         return list(nights[-NIGHTS:])
@@ -98,16 +98,16 @@ def chosen_nights(nights: Sequence[LedgerEntry], since: int | None) -> list[Ledg
 
 
 def compared_night(nights: Sequence[LedgerEntry], name: str | None) -> LedgerEntry | None:
-    """The night that the last one is compared with; without a name the one before, None where there is none.
+    """The night that the last one is compared with. Without a name, the one before it; None if it is the first.
 
-    ``name``: the beginning of a run's name, or of the time at which the night ended. Raises UsageError where it is
-    that of no earlier night, or of several.
+    ``name``: the beginning of a run's name, or of the time at which the night ended. Raises UsageError if it fits no
+    earlier night, or several.
     """
     earlier = nights[:-1]
     if name is None:
         return earlier[-1] if earlier else None
     if not earlier:
-        raise UsageError(f"there is no night to compare with: {nights[-1].run} is the only one")
+        raise UsageError(f"there is no earlier night to compare with: {nights[-1].run} is the only one")
     text = name.replace("T", " ")
     found = [entry for entry in earlier if entry.run.startswith(name) or iso(entry.as_of or 0).startswith(text)]
     if len(found) == 1:
@@ -115,7 +115,7 @@ def compared_night(nights: Sequence[LedgerEntry], name: str | None) -> LedgerEnt
     named = ", ".join(entry.run for entry in (found or earlier)[-NAMED:])
     if found:
         raise UsageError(f"--compare {name} is the beginning of {len(found)} nights: give one of {named}")
-    raise UsageError(f"--compare {name} is no earlier night; the last ones are {named}")
+    raise UsageError(f"--compare {name} is not an earlier night; the last ones are {named}")
 
 
 def iso(milliseconds: int) -> str:
@@ -126,14 +126,14 @@ def iso(milliseconds: int) -> str:
 def night_rows(
     facts: BrokerFacts, entries: Sequence[LedgerEntry], stats: pa.Table, filtered_by_sql92: Collection[Key]
 ) -> list[Night]:
-    """``stats``: the rows of delivery_stats of these runs. ``filtered_by_sql92``: the groups that do so."""
+    """The nights of ``entries``, with delivery_stats ``stats``. ``filtered_by_sql92``: groups with SQL92 filters."""
     kind = pc.is_in(
         pc.binary_join_element_wise(stats["topic"], stats["consumer_group"], "\0"),
         value_set=pa.array(["\0".join(key) for key in filtered_by_sql92], pa.string()),
     )
     by_kind = sums(stats.append_column("is_sql92", kind), ["run", "is_sql92"], COUNTS)
-    runs = facts.rows(QUARANTINE, ["run"])["run"].value_counts().to_pylist()
-    quarantined = {each["values"]: each["counts"] for each in runs}
+    counts = facts.rows(QUARANTINE, ["run"])["run"].value_counts().to_pylist()
+    quarantined = {count["values"]: count["counts"] for count in counts}
     nothing = dict.fromkeys(COUNTS, 0)
     previous = {entry.run: before for before, entry in zip([None, *facts.entries], facts.entries, strict=False)}
     return [

@@ -1,4 +1,4 @@
-"""Answers as small objects that a notebook shows as tables. Every text in them is escaped."""
+"""Answers as objects that a notebook shows as HTML tables. All texts are escaped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Results(Sequence[Answer], Generic[Answer]):
-    """A list of answers. ``row`` gives the cells of one, under ``titles``."""
+    """A list of answers. ``row`` returns the cells of one answer, under ``titles``."""
 
     answers: Sequence[Answer]
     titles: Sequence[str]
@@ -45,16 +45,16 @@ class Results(Sequence[Answer], Generic[Answer]):
         """A DataFrame with the columns that are shown."""
         import pandas as pd
 
-        return pd.DataFrame([self.row(each) for each in self.answers], columns=list(self.titles))
+        return pd.DataFrame([self.row(answer) for answer in self.answers], columns=list(self.titles))
 
     def _repr_html_(self) -> str:
         shown = self.answers[:SHOWN]
-        return html_table(self.titles, [self.row(each) for each in shown], len(self) - len(shown))
+        return html_table(self.titles, [self.row(answer) for answer in shown], len(self) - len(shown))
 
 
 @dataclass(frozen=True)
 class Explanations(Results[Explanation]):
-    """What became of one message, or of several, for a group or for all."""
+    """Explanations of one message or of several, for one group or for all."""
 
     def _repr_html_(self) -> str:
         return explanation_html(self.answers[0]) if len(self) == 1 else super()._repr_html_()
@@ -97,14 +97,14 @@ def explanation_html(explanation: Explanation) -> str:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a table as readers see them, read when they are asked for."""
+    """The rows of a table in the form that readers see. They are read on each use."""
 
     warehouse: Warehouse
     name: str
     selection: Selection
 
     def of(self, group: str | None = None, topic: str | None = None) -> Rows:
-        """Only the rows of a group, and of a topic. Raises UsageError where the table has no such column."""
+        """Only the rows of a group, and of a topic. Reading them raises UsageError if the table has no such column."""
         groups = self.selection.groups if group is None else [group]
         topics = self.selection.topics if topic is None else [topic]
         return Rows(self.warehouse, self.name, Selection(self.selection.broker_name, groups, topics))

@@ -1,4 +1,4 @@
-"""Subscriptions that somebody wants to try."""
+"""Subscriptions to try out, as the broker would have them in force."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from schemas.errors import UsageError
 
 
 def subscription_of(group: str, topic: str, expression: str, type_: str, broker: BrokerConfig) -> SubscriptionRow:
-    """The subscription as it would be in force. Raises UsageError where the broker refuses it, or every pull of it."""
+    """The subscription as it would be in force. Raises UsageError if the broker refuses it, or every pull of it."""
     subscription = Subscription(topic=topic, expression=expression, type=type_, version=1)
     (row,) = subscription_history([SubscriptionEvent(0, Operation.REGISTER, group, (subscription,))], broker)
     _check(row, broker)
@@ -24,7 +24,7 @@ def subscription_of(group: str, topic: str, expression: str, type_: str, broker:
 
 
 def changed_subscriptions(facts: BrokerFacts, events: Sequence[SubscriptionEvent]) -> list[SubscriptionRow]:
-    """Those in force after some events that are not in force now. Raises UsageError where the broker refuses one."""
+    """The subscriptions in force after some events, but not now. Raises UsageError if the broker refuses one."""
     last = max((event.at for event in events), default=0)
     now = {(row.consumer_group, row.topic): _filter(row) for row in facts.in_force()}
     after = in_force_at(subscription_history(events, facts.broker), last)
@@ -35,7 +35,7 @@ def changed_subscriptions(facts: BrokerFacts, events: Sequence[SubscriptionEvent
 
 
 def only_topic(facts: BrokerFacts, group: str) -> str:
-    """The topic that a group subscribes to, besides its retry topic. Raises UsageError where there are several."""
+    """The topic that a group subscribes to, besides its retry topic. Raises UsageError if there is not exactly one."""
     topics = {row.topic for row in facts.subscriptions_of(group) if not row.topic.startswith(RETRY_TOPIC_PREFIX)}
     if len(topics) != 1:
         raise UsageError(f"{group} subscribes to {', '.join(sorted(topics)) or 'no topic'}: say which with --topic")
@@ -47,7 +47,7 @@ def _filter(row: SubscriptionRow) -> tuple[str, str, bool]:
 
 
 def _check(row: SubscriptionRow, broker: BrokerConfig) -> None:
-    """Raises UsageError where the broker refuses a subscription, or every pull of it."""
+    """Raises UsageError if the broker refuses a subscription, or every pull of it."""
     if row.compile_error is not None:
         raise UsageError(f"{row.consumer_group} on {row.topic}: the filter does not compile: {row.compile_error}")
     code = refusal(row, broker)

@@ -1,4 +1,4 @@
-"""Is the broker's consume queue what its commitlog says? A store is compared with the entries in a warehouse."""
+"""Compares the consume queue files of a store with the entries in a warehouse."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Queue = tuple[str, int]
 class Verification:
     """``differences`` by queue. ``newer``: entries on disk of messages that the warehouse does not have yet.
 
-    Without ``knows_bit_maps`` the history of subscriptions is not complete, and bit maps were not compared.
+    Without ``knows_bit_maps`` the history of subscriptions is incomplete, and bit maps were not compared.
     """
 
     differences: list[tuple[Queue, Difference]]
@@ -43,13 +43,13 @@ class Verification:
 
 
 def verify(facts: BrokerFacts, store: Storage, broker: BrokerConfig | None) -> Verification:
-    """Compares all files of all queues. One unit of entries is in memory at a time.
+    """Compares all files of all queues. One row group of entries is in memory at a time.
 
-    ``broker``: the sizes of files are those of this configuration; None: as on disk.
+    ``broker``: the configuration with the file sizes; None: the sizes are those on disk.
     """
     queues = _Queues(facts, store, broker)
     for topic, queue_id, entries in _entries(facts):
-        queues.of(topic, queue_id).add(entries)
+        queues.verification(topic, queue_id).add(entries)
     return queues.finish()
 
 
@@ -94,7 +94,7 @@ class _Queues:
         self._read_to = facts.last.ingested_to or 0
         self._known: dict[Queue, QueueVerification] = {}
 
-    def of(self, topic: str, queue_id: int) -> QueueVerification:
+    def verification(self, topic: str, queue_id: int) -> QueueVerification:
         key = topic, queue_id
         if key not in self._known:
             self._known[key] = QueueVerification(
@@ -116,7 +116,7 @@ class _Queues:
         return Verification(found, newer, self._knows_bit_maps)
 
     def _newer_entries(self, topic: str, queue_id: int) -> int:
-        """How many entries a queue has whose messages no night has read yet."""
+        """The number of entries in a queue whose messages no night has read yet."""
         first = self._index.min_offset(topic, queue_id, self._read_to)
         entry = self._index.entry(topic, queue_id, first)
         return self._index.end(topic, queue_id) - first if entry is not None else 0
@@ -127,7 +127,7 @@ class _Queues:
 
 
 def _file_sizes(store: Storage, broker: BrokerConfig, is_given: bool) -> tuple[int, int]:
-    """Bytes of the files of the two kinds: as configured, or, unless that ``is_given``, as most of those on disk."""
+    """The file sizes of the two kinds in bytes: as configured if ``is_given``, else the commonest on disk."""
     configured = (
         consume_queue_file_size(broker.mapped_file_size_consume_queue),
         broker.mapped_file_size_consume_queue_ext,
@@ -140,7 +140,7 @@ def _file_sizes(store: Storage, broker: BrokerConfig, is_given: bool) -> tuple[i
 
 
 def check_store(store: Storage) -> None:
-    """Raises UsageError where a folder has no consume queue."""
+    """Raises UsageError if a folder has no consume queue."""
     if not store.files("consumequeue", recursive=True):
         raise UsageError(f"{store.root} has no consumequeue folder; give a broker's whole store folder")
 

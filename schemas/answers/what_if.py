@@ -1,4 +1,4 @@
-"""What another filter of a group would have delivered, against what happened."""
+"""Compares what another filter of a group would have delivered with what was delivered."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ Period = tuple[int, int]
 
 @dataclass(frozen=True)
 class ChangedMessages:
-    """``rows`` of CHANGED that are gained, or lost; ``samples`` of the newest as readers see them.
+    """Messages that a change gains, or loses: ``rows`` of CHANGED, and ``samples`` of the newest as readers see them.
 
-    ``traits`` are what the newest 1,000 of them have in common, beside other messages of the topic.
+    ``traits`` are what the newest 1,000 of them have in common, compared with other messages of the topic.
     """
 
     rows: pa.Table
@@ -56,7 +56,7 @@ class ChangedMessages:
 
 @dataclass(frozen=True)
 class QueueChange:
-    """A day (UTC, days since the epoch) of a queue: messages that the group keeps, gains and loses."""
+    """The messages of a queue that the group keeps, gains and loses on a day (UTC, days since the epoch)."""
 
     day: int
     queue_id: int
@@ -67,11 +67,11 @@ class QueueChange:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """What ``new`` changes for a group on a topic; ``old`` is in force, None where the group has no subscription.
+    """What ``new`` changes for a group on a topic; ``old`` is in force, None if the group has no subscription.
 
-    ``relation`` is that of the two filters, whatever was stored. ``scanned``, ``passed_stage1`` and ``failed`` are
+    ``relation`` compares the two filters for all possible messages. ``scanned``, ``passed_stage1`` and ``failed`` are
     entries, as in :class:`filtering.delivery.filter_changes.ChangeResult`; ``pending`` are messages that the new
-    filter matches and the group has yet to pull, which are in none of the other counts.
+    filter matches and the group has yet to pull; no other count includes them.
     """
 
     old: SubscriptionRow | None
@@ -94,12 +94,12 @@ class WhatIf:
 def what_if(
     facts: BrokerFacts, wanted: Sequence[SubscriptionRow], period: Period, session: Session | None = None
 ) -> list[WhatIf]:
-    """What each of the subscriptions would change, in their order. Raises UsageError for a topic without messages."""
+    """What each subscription would change, in their order. Raises UsageError if a topic has no messages."""
     for row in wanted:
         if row.topic not in facts.topics:
             raise UsageError(f"no message of the log has the topic {row.topic}; it has {', '.join(facts.topics)}")
-    happened = _Happened(facts, wanted, period)
-    changes = FilterChanges([happened.change(row) for row in wanted], period)
+    history = _History(facts, wanted, period)
+    changes = FilterChanges([history.change(row) for row in wanted], period)
     total = ChangeResult()
     for part in scan_entries(
         facts.warehouse, facts.name, changes.properties, changes, session, stored=period, bit_maps=False
@@ -137,7 +137,9 @@ def _what_if(
         passed_stage1=total.passed_stage1[number],
         failed=total.failed[number],
         pending=total.pending[number],
-        findings=[each for each in found if (each.consumer_group, each.topic) == (new.consumer_group, new.topic)],
+        findings=[
+            finding for finding in found if (finding.consumer_group, finding.topic) == (new.consumer_group, new.topic)
+        ],
     )
 
 
@@ -161,44 +163,44 @@ def _counts(rows: pa.Table) -> Counter[tuple[int, int]]:
     return Counter(dict(zip(zip(*keys.tolist(), strict=True), counts.tolist(), strict=True)))
 
 
-class _Happened:
-    """What groups received of some topics, and which messages they asked for."""
+class _History:
+    """The messages of some topics that groups pulled, and those that they received."""
 
     def __init__(self, facts: BrokerFacts, wanted: Sequence[SubscriptionRow], period: Period) -> None:
         self._facts = facts
         groups, topics = {row.consumer_group for row in wanted}, {row.topic for row in wanted}
         self._received = _received(facts, groups, topics, period)
-        self._told = facts.offsets.filter(pc.is_in(facts.offsets["topic"], value_set=pa.array(sorted(topics))))
-        of_topics = [one_of("topic", topics)]
-        stats = facts.rows(DELIVERY_STATS, ["consumer_group", "topic", "queue_id", "skipped"], of_topics)
+        self._offsets = facts.offsets.filter(pc.is_in(facts.offsets["topic"], value_set=pa.array(sorted(topics))))
+        on_topics = [one_of("topic", topics)]
+        stats = facts.rows(DELIVERY_STATS, ["consumer_group", "topic", "queue_id", "skipped"], on_topics)
         self._skipped = sums(stats, ["consumer_group", "topic", "queue_id"], ["skipped"])
-        progress = facts.rows(QUEUE_PROGRESS, ["topic", "queue_id", "from_offset"], of_topics)
+        progress = facts.rows(QUEUE_PROGRESS, ["topic", "queue_id", "from_offset"], on_topics)
         negated = progress.append_column("first", pc.negate(progress["from_offset"]))
         self._first = {key: -last for key, last in greatest(negated, ["topic", "queue_id"], "first").items()}
 
     def change(self, row: SubscriptionRow) -> FilterChange:
-        """The change to another subscription. Where an offset reset jumped over messages, they count as asked for."""
+        """The change to another subscription. Messages that an offset reset skipped count as pulled."""
         group, topic = row.consumer_group, row.topic
         new_filter = message_filter(row, [row], self._facts.broker)
         assert new_filter is not None
-        of_group = self._received.filter(
+        received = self._received.filter(
             pc.and_(pc.equal(self._received["consumer_group"], group), pc.equal(self._received["topic"], topic))
         )
-        told = self._told.filter(
-            pc.and_(pc.equal(self._told["consumer_group"], group), pc.equal(self._told["topic"], topic))
+        offsets = self._offsets.filter(
+            pc.and_(pc.equal(self._offsets["consumer_group"], group), pc.equal(self._offsets["topic"], topic))
         )
         asked: dict[int, OffsetRange] = {}
         pending: dict[int, OffsetRange] = {}
         was_reset = any(
             event.operation is Operation.RESET_OFFSET and event.group == group for event in self._facts.events
         )
-        for queue_id, told_to in zip(told["queue_id"].to_pylist(), told["told_to"].to_pylist(), strict=True):
+        for queue_id, told_to in zip(offsets["queue_id"].to_pylist(), offsets["told_to"].to_pylist(), strict=True):
             skipped = self._skipped.get((group, topic, queue_id), {}).get("skipped", 0)
             first = self._first.get((topic, queue_id), 0) + (0 if was_reset else skipped)
             asked[queue_id] = (first, told_to or 0)
             pending[queue_id] = (told_to or 0, FOREVER)
         return FilterChange(
-            new_filter, _offsets(of_group, DELIVERED), _offsets(of_group, DROPPED_BY_HOOK), asked, pending
+            new_filter, _offsets(received, DELIVERED), _offsets(received, DROPPED_BY_HOOK), asked, pending
         )
 
 

@@ -1,4 +1,4 @@
-"""The answer to "why did this message not arrive?": the messages that are meant, and what each group got of them."""
+"""The answer to "why did this message not arrive?": finds the messages, and explains each to each group."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from schemas.errors import UsageError
 
 @dataclass(frozen=True)
 class Why:
-    """``messages`` are those that were asked for, without their copies.
+    """The explanations of some messages. ``messages`` does not include their copies.
 
-    ``group``: only for this one. ``unique_key``: all messages with this key are among ``found``.
+    ``group``: the only group to explain; None: all. ``unique_key``: ``found`` has all messages with this key.
     """
 
     facts: BrokerFacts
@@ -40,12 +40,12 @@ class Why:
     def copies(self, message: FoundMessage) -> list[FoundMessage]:
         """The message's copies in the schedule topic, retry topics and the dead-letter queue."""
         if message.uniq_key is not None and message.uniq_key == self.unique_key:
-            return [each for each in self.found if each.uniq_key == self.unique_key and each is not message]
+            return [copy for copy in self.found if copy.uniq_key == self.unique_key and copy is not message]
         return copies_of(self.facts, message)
 
 
 def why(facts: BrokerFacts, text: str, group: str | None = None) -> Why:
-    """``text`` is a msgId, a unique key, or one of KEYS. Raises UsageError where no message has it."""
+    """``text`` is a msgId, a unique key, or one of KEYS. Raises UsageError if no message has it."""
     found = find(facts, text)
     if not found:
         raise UsageError(f"{facts.warehouse.location} has no message with the id or key {text}")
@@ -54,7 +54,7 @@ def why(facts: BrokerFacts, text: str, group: str | None = None) -> Why:
 
 
 def why_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int, group: str | None = None) -> Why:
-    """The message at a place of a queue. Raises UsageError where there is none."""
+    """The message at a place of a queue. Raises UsageError if there is none."""
     found = find_at(facts, topic, queue_id, queue_offset)
     if not found:
         raise UsageError(f"{facts.warehouse.location} has no message at {topic} {queue_id}/{queue_offset}")
@@ -63,7 +63,7 @@ def why_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int, gro
 
 
 def _check_group(facts: BrokerFacts, group: str | None) -> None:
-    """Raises UsageError where the group never subscribed."""
+    """Raises UsageError if the group never subscribed."""
     if group is not None and not any(event.group == group for event in facts.events):
         facts.subscriptions_of(group)
 

@@ -1,4 +1,4 @@
-"""Audits as conf/audits.yaml lists them."""
+"""Parses the audits that conf/audits.yaml lists."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True)
 class Threshold:
-    """More bad rows than ``limit``: a number of them, or with ``percent`` a share of all rows."""
+    """The most bad rows that are allowed: a number, or with ``percent`` a share of all rows."""
 
     limit: float
     percent: bool
@@ -38,7 +38,7 @@ class Threshold:
 class Audit:
     """A query for bad rows: those of ``relation`` for which ``condition`` holds. Both are SQL.
 
-    ``about`` is the sentence that holds where no row is bad. ``caused_by``: audits whose failure explains one of this.
+    ``about`` is the sentence that holds if no row is bad. ``caused_by``: audits whose failure explains one of this.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Audit:
 
     @property
     def query(self) -> str:
-        """What gives the bad rows."""
+        """The SQL that returns the bad rows."""
         return f"SELECT * FROM {self.relation} WHERE {self.condition}"
 
     def severity(self, bad_rows: int, rows: int) -> Severity:
@@ -64,14 +64,14 @@ class Audit:
 
 @dataclass(frozen=True)
 class AuditList:
-    """``relations``: SQL by name, which audits and later relations may read."""
+    """Audits and the relations that they read. ``relations``: SQL by name; audits and later relations read it."""
 
     relations: Mapping[str, str]
     audits: Sequence[Audit]
 
 
 def parse_audits(text: str, file: str) -> AuditList:
-    """The audits of a YAML file. Raises UsageError."""
+    """The audits of a YAML file. Raises UsageError if the file is not valid."""
     try:
         content = load(text)
     except InvalidYaml as error:
@@ -91,7 +91,7 @@ def parse_audits(text: str, file: str) -> AuditList:
         if names.count(audit.name) > 1:
             raise UsageError(f"{file}: two audits are called {audit.name}")
         if unknown := set(audit.caused_by) - set(names):
-            raise UsageError(f"{file}: {audit.name}: caused_by names no audit: {', '.join(sorted(unknown))}")
+            raise UsageError(f"{file}: {audit.name}: caused_by names unknown audits: {', '.join(sorted(unknown))}")
     return AuditList({name: " ".join(query.split()) for name, query in relations.items()}, audits)
 
 
@@ -120,5 +120,5 @@ def _threshold(text: object, place: str) -> Threshold | None:
         return None
     found = _THRESHOLD.fullmatch(text.strip()) if isinstance(text, str) else None
     if found is None:
-        raise UsageError(f"{place}: {text!r} is no threshold; write '> 5' or '> 0.1%'")
+        raise UsageError(f"{place}: {text!r} is not a threshold; write '> 5' or '> 0.1%'")
     return Threshold(float(found[1]), found[2] is not None)

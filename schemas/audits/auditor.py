@@ -1,4 +1,4 @@
-"""Audits counted, relation by relation."""
+"""Runs audits: counts the bad rows, relation by relation."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ SAMPLED = 5
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What an audit found. ``sample``: some bad rows. ``cause``: the failed audit that this failure follows from.
+    """The result of an audit. ``sample``: some bad rows. ``cause``: the failed audit that explains this failure.
 
-    ``query`` gives the bad rows; it is complete, with all the relations that it reads.
+    ``query`` returns the bad rows; it includes all the relations that it reads.
     """
 
     audit: Audit
@@ -47,7 +47,7 @@ class AuditReport:
     results: Sequence[AuditResult]
 
     def failures(self, at_least: Severity) -> list[AuditResult]:
-        """Results that neither follow from another nor are known."""
+        """Failures that are not known and that no other failure explains."""
         counting = {Severity.ERROR} if at_least is Severity.ERROR else {Severity.WARN, Severity.ERROR}
         return [
             result
@@ -57,7 +57,7 @@ class AuditReport:
 
 
 def run_audits(scope: Scope, listed: AuditList, known: Mapping[str, int], session: Session) -> AuditReport:
-    """``known``: by audit, the bad rows that a baseline has. Raises UsageError where an audit is no SQL."""
+    """Runs audits. ``known``: the bad rows in a baseline, by audit. Raises UsageError if an audit is not valid SQL."""
     audited_at = int(time.time() * 1000)
     with open_relations(scope, listed.relations, session) as relations:
         counts = _count(listed.audits, relations)
@@ -74,17 +74,17 @@ def run_audits(scope: Scope, listed: AuditList, known: Mapping[str, int], sessio
 
 
 def _count(audits: Sequence[Audit], relations: Relations) -> dict[str, tuple[int, int]]:
-    """By audit, the bad rows and all rows. Audits of one relation are counted in one pass."""
+    """The bad rows and all rows, by audit. Audits of one relation are counted in one pass."""
     by_relation: defaultdict[str, list[Audit]] = defaultdict(list)
     for audit in audits:
         by_relation[audit.relation].append(audit)
     found = {}
-    for relation, of_relation in by_relation.items():
+    for relation, same_relation in by_relation.items():
         try:
-            counts = _count_together(relation, of_relation, relations)
+            counts = _count_together(relation, same_relation, relations)
         except Exception:  # The engine raises no type of its own.
-            counts = _count_one_by_one(relation, of_relation, relations)
-        for audit in of_relation:
+            counts = _count_one_by_one(relation, same_relation, relations)
+        for audit in same_relation:
             found[audit.name] = counts[audit.name], counts["rows"]
     return found
 
@@ -95,7 +95,7 @@ def _count_together(relation: str, audits: Sequence[Audit], relations: Relations
 
 
 def _count_one_by_one(relation: str, audits: Sequence[Audit], relations: Relations) -> dict[str, int]:
-    """The same in a pass each, so that it is known which audit cannot be counted."""
+    """The same counts with a pass for each audit, to find the audit that cannot be counted."""
     counts: dict[str, int] = {}
     for audit in audits:
         try:
@@ -138,8 +138,7 @@ def store(report: AuditReport, passed: bool) -> None:
             "rows": result.rows,
             "cause": result.cause,
             "known": result.known,
-            "sample": "\n".join(json.dumps(row, ensure_ascii=False) for row in shown_rows(result.sample, False))
-            or None,
+            "sample": _json_lines(shown_rows(result.sample, False)),
             "query": result.audit.query,
             "passed": passed,
             "versions": list(scope.versions.items()),

@@ -1,7 +1,7 @@
-"""Are the rows of nights that were audited before still the same?
+"""Finds audited nights whose rows have changed since.
 
-Only files that left a table since then can have taken rows along: their rows are compared with those of the files
-that came. A table that nights only added to costs nothing.
+Rows can only change if files left a table since the audit. The rows of these files are compared with the rows of the
+files that were added. A table to which nights only added files costs nothing.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ CHANGED_NIGHTS = pa.schema(
     ]
 )
 NOT_COMPARED = frozenset({"body", "body_crc"})
-"""Bodies may be dropped; the checksum of one is in its column only when the body is not."""
+"""Bodies may be dropped, and body_crc is stored only if the body is not."""
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 AFTER = "\0"
-"""Makes a text the least one that is greater."""
+"""Appended to a text, gives the next greater text."""
 Totals = dict[tuple[str | None, str], tuple[int, int]]
-"""By broker and run: the number of rows, and the sum of their hashes."""
+"""The number of rows and the sum of their hashes, by broker and run."""
 
 
 def changed_nights(scope: Scope) -> pa.Table:
-    """Rows of CHANGED_NIGHTS: the nights of which a table has other rows than at the last audit that passed."""
+    """Rows of CHANGED_NIGHTS: the nights whose rows in a table differ from those at the last audit that passed."""
     rows: list[dict[str, object]] = []
     for table in APPENDED_TABLES:
         if scope.last_audit is None or table.name not in scope.last_audit.versions:

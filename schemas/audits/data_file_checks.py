@@ -1,4 +1,4 @@
-"""Data files read in full, so that Parquet's page checksums are verified."""
+"""Reads data files in full, so that Parquet's page checksums are verified."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class _Check:
 
 
 def data_files(scope: Scope, session: Session) -> pa.Table:
-    """A row of DATA_FILES for each data file in scope; ``damage`` is null where every page can be read."""
+    """A row of DATA_FILES for each data file in scope; ``damage`` is null if every page can be read."""
     tasks, rows, size = [], [], 0
     for table in scope.tables:
         files = scope.new_files(table)
         size += sum(file.size for file in files)
         for at in range(0, len(files), FILES_IN_A_TASK):
-            some = files[at : at + FILES_IN_A_TASK]
+            task_files = files[at : at + FILES_IN_A_TASK]
             storage = scope.warehouse.log(table).storage
-            tasks.append(_Check(table.name, storage, tuple(file.path for file in some)))
-            rows += [(table.name, file.broker_name, file.path, file.size, file.rows) for file in some]
+            tasks.append(_Check(table.name, storage, tuple(file.path for file in task_files)))
+            rows += [(table.name, file.broker_name, file.path, file.size, file.rows) for file in task_files]
     damages = [damage for found in run_tasks(tasks, _damages, size, session) for damage in found]
     columns = list(zip(*rows, strict=True)) or [()] * 5
     return pa.table([*map(list, columns), damages], schema=DATA_FILES)
@@ -52,7 +52,7 @@ def _damages(check: _Check) -> list[str | None]:
 
 
 def _damage(storage: Storage, path: str) -> str | None:
-    """What is wrong with a file; None where all of its pages can be read."""
+    """What is wrong with a file; None if all of its pages can be read."""
     try:
         with storage.file_system.open_input_file(path) as source:
             file = pq.ParquetFile(source, page_checksum_verification=True)
@@ -70,7 +70,7 @@ TABLE_COLUMNS = pa.schema(
 
 
 def table_columns(scope: Scope) -> pa.Table:
-    """A row of TABLE_COLUMNS for each column that a table is declared with or has; null: it has none of the name."""
+    """A row of TABLE_COLUMNS for each column that a table declares or has; null: it lacks the column."""
     rows = []
     for table in scope.tables:
         declared, found = _types(table.schema), _types(scope.warehouse.log(table).schema)

@@ -1,4 +1,4 @@
-"""What the audits of filters compare: deliveries counted again, and bit maps held against expressions."""
+"""Relations for the audits of filters: deliveries counted again, and bit maps compared with expressions."""
 
 from __future__ import annotations
 
@@ -26,21 +26,27 @@ from schemas.delta.table_rows import within
 from schemas.messages.stored_entries import scan_entries
 from schemas.spark_tasks import Session
 
-_OF_PAIR = [("consumer_group", pa.string()), ("topic", pa.string()), ("queue_id", pa.int32())]
+_GROUP_AND_QUEUE = [("consumer_group", pa.string()), ("topic", pa.string()), ("queue_id", pa.int32())]
 DELIVERY_COUNTS = pa.schema(
-    [("broker_name", pa.string()), ("run", pa.string()), *_OF_PAIR, ("delivered", pa.int64()), ("dropped", pa.int64())]
+    [
+        ("broker_name", pa.string()),
+        ("run", pa.string()),
+        *_GROUP_AND_QUEUE,
+        ("delivered", pa.int64()),
+        ("dropped", pa.int64()),
+    ]
 )
 BIT_MAP_CHECKS = pa.schema(
     [
         ("broker_name", pa.string()),
-        *_OF_PAIR[:2],
+        *_GROUP_AND_QUEUE[:2],
         ("subscription_from", pa.int64()),
         ("matching", pa.int64()),
         ("held_back", pa.int64()),
     ]
 )
 INCONSISTENT_GROUPS = pa.schema(
-    [("broker_name", pa.string()), *_OF_PAIR[:2], ("state", pa.string()), ("lost", pa.int64())]
+    [("broker_name", pa.string()), *_GROUP_AND_QUEUE[:2], ("state", pa.string()), ("lost", pa.int64())]
 )
 
 
@@ -64,25 +70,29 @@ def _count_block(
     topic, run, messages = (blocks[name][row].as_py() for name in ("topic", "run", "messages"))
     queue_ids, queue_of = np.unique(np.asarray(blocks["queue_id"][row].values), return_inverse=True)
     for match in blocks["matches"][row]:
-        of_queue = np.bincount(queue_of[positions_of(match, messages)], minlength=len(queue_ids)).tolist()
+        queue_counts = np.bincount(queue_of[positions_of(match, messages)], minlength=len(queue_ids)).tolist()
         name = "delivered" if match["outcome"].as_py() == DELIVERED else "dropped"
         for group in match["recipients"].values.field("consumer_group").to_pylist():
-            for queue_id, count in zip(queue_ids.tolist(), of_queue, strict=True):
+            for queue_id, count in zip(queue_ids.tolist(), queue_counts, strict=True):
                 if count:
                     totals[broker_name, run, group, topic, queue_id][name] += count
 
 
 def bit_map_checks(scope: Scope, session: Session) -> pa.Table:
-    """Rows of BIT_MAP_CHECKS: for each subscription with filter data, the messages that match its expression, and
-    those of them that the stored filter bit map holds back.
+    """Rows of BIT_MAP_CHECKS, one for each subscription with filter data.
+
+    ``matching`` counts the messages that match its expression, ``held_back`` those of them that the stored filter bit
+    map stops.
     """
     files = scope.new_files(CONSUMEQUEUE)
     since = min((file.least["store_timestamp"] for file in files), default=FOREVER)
     rows = []
     for facts in scope.facts:
         for topic, windows in _windows(facts.history, facts.broker, since).items():
-            without = [replace(each, message_filter=replace(each.message_filter, bit_pos=())) for each in windows]
-            filters = TopicFilters(facts.broker.bloom_filter.m, (), [*windows, *without])
+            without_bit_maps = [
+                replace(window, message_filter=replace(window.message_filter, bit_pos=())) for window in windows
+            ]
+            filters = TopicFilters(facts.broker.bloom_filter.m, (), [*windows, *without_bit_maps])
             properties = {topic: filters.properties}
             parts = scan_entries(
                 scope.warehouse, facts.name, properties, _Passed(filters), session, stored=(since, FOREVER)
@@ -103,14 +113,14 @@ def bit_map_checks(scope: Scope, session: Session) -> pa.Table:
 
 
 def _windows(history: Sequence[SubscriptionRow], broker: BrokerConfig, since: int) -> Mapping[str, list[PullWindow]]:
-    """By topic, the subscriptions whose pulls are held against bit maps, while they were in force."""
+    """The subscriptions whose pulls use bit maps, while they were in force, by topic."""
     found: defaultdict[str, list[PullWindow]] = defaultdict(list)
-    of_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
+    rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
     for row in history:
-        of_group[row.consumer_group].append(row)
+        rows_by_group[row.consumer_group].append(row)
     for row in history:
         valid_to = FOREVER if row.valid_to is None else row.valid_to
-        decides = message_filter(row, of_group[row.consumer_group], broker) if valid_to > since else None
+        decides = message_filter(row, rows_by_group[row.consumer_group], broker) if valid_to > since else None
         if decides is not None and decides.bit_pos:
             found[row.topic].append(PullWindow(decides, row.valid_from, max(row.valid_from, since), valid_to))
     return found
@@ -118,14 +128,14 @@ def _windows(history: Sequence[SubscriptionRow], broker: BrokerConfig, since: in
 
 @dataclass(frozen=True, eq=False)
 class _Passed:
-    """How many messages pass each window's second filter."""
+    """Counts the messages that pass each window's second filter."""
 
     filters: TopicFilters
 
     def __call__(self, entries: Iterator[Entries]) -> np.ndarray:
         passed = np.zeros(self.filters.windows, np.int64)
-        for some in entries:
-            passed += self.filters.run(some).counts[:, :, COUNTS.index("passed_stage2")].sum(axis=1)
+        for block in entries:
+            passed += self.filters.run(block).counts[:, :, COUNTS.index("passed_stage2")].sum(axis=1)
         return passed
 
 
@@ -134,6 +144,6 @@ def inconsistencies(scope: Scope, session: Session) -> pa.Table:
     rows = []
     for facts in filter(knows_clients, scope.facts):
         for group in inconsistent_groups(facts, session):
-            of_group = group.consumer_group, group.topic, group.last_state, group.lost
-            rows.append(dict(zip(INCONSISTENT_GROUPS.names, (facts.name, *of_group), strict=True)))
+            values = facts.name, group.consumer_group, group.topic, group.last_state, group.lost
+            rows.append(dict(zip(INCONSISTENT_GROUPS.names, values, strict=True)))
     return pa.Table.from_pylist(rows, INCONSISTENT_GROUPS)

@@ -1,4 +1,4 @@
-"""What audits read: the tables, of all nights and of those in scope, and relations that SQL alone could not make."""
+"""The relations that audits read: the tables, of all nights or those in scope, and relations beyond SQL."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from schemas.spark_tasks import Session
 from schemas.tables import TABLES
 
 ALL = "all_"
-"""Begins the names of tables with the rows of all nights."""
+"""Prefix of the names of tables with the rows of all nights."""
 BROKERS = pa.schema(
     [
         ("broker_name", pa.string()),
@@ -45,14 +45,14 @@ _PROPERTIES = f"map({_NAMES}, {_VALUES}) AS properties"
 
 
 class Relations:
-    """Answers queries. Relations that cost something are made when a query first names them."""
+    """Answers queries. Expensive relations are computed when a query first names them."""
 
     def __init__(self, scope: Scope, named: Mapping[str, str], session: Session, folder: Path) -> None:
         self._scope = scope
         self._folder = folder
         self._engine = QueryBuilder()
-        self._made: set[str] = set()
-        self._measured: dict[str, Callable[[], pa.Table]] = {
+        self._registered: set[str] = set()
+        self._computed: dict[str, Callable[[], pa.Table]] = {
             "brokers": lambda: _brokers(scope),
             "tag_codes": self._tag_codes,
             "data_files": lambda: data_files(scope, session),
@@ -66,11 +66,11 @@ class Relations:
         self._queries |= named
 
     def rows(self, query: str) -> pa.Table:
-        """The rows of a query. Raises an Exception of the engine where it cannot be answered."""
+        """The rows of a query. Raises an Exception of the engine if it cannot be answered."""
         return pa.table(self._engine.execute(self.complete(query)).read_all())
 
     def complete(self, query: str) -> str:
-        """A query with all that it reads."""
+        """A query, preceded by the definitions of all the relations that it reads."""
         parts: dict[str, str] = {}
         self._add_needed(query, parts)
         if not parts:
@@ -80,9 +80,9 @@ class Relations:
     def _add_needed(self, query: str, parts: dict[str, str]) -> None:
         words = dict.fromkeys(re.findall(r"\w+", query))
         for name in words:
-            if name in self._measured and name not in self._made:
-                self._made.add(name)
-                write_deltalake(str(self._folder / name), self._measured[name]())
+            if name in self._computed and name not in self._registered:
+                self._registered.add(name)
+                write_deltalake(str(self._folder / name), self._computed[name]())
                 self._engine.register(name, DeltaTable(str(self._folder / name)))
             elif name.startswith(ALL):
                 self._register(name.removeprefix(ALL))
@@ -91,10 +91,10 @@ class Relations:
                 parts[name] = self._queries[name]
 
     def _register(self, name: str) -> None:
-        table = next((each for each in (*TABLES, RUN_LEDGER) if each.name == name), None)
-        if table is None or name in self._made:
+        table = next((table for table in (*TABLES, RUN_LEDGER) if table.name == name), None)
+        if table is None or name in self._registered:
             return
-        self._made.add(name)
+        self._registered.add(name)
         log = self._scope.warehouse.log(table)
         if log.exists:
             log.register(self._engine, ALL + name)
@@ -111,7 +111,7 @@ class Relations:
 
 @contextmanager
 def open_relations(scope: Scope, named: Mapping[str, str], session: Session) -> Iterator[Relations]:
-    """``named``: relations in SQL, which may read those before them."""
+    """Opens the relations of a scope. ``named``: relations in SQL; each may read those before it."""
     with tempfile.TemporaryDirectory(prefix="mqsieve-audit-") as folder:
         yield Relations(scope, named, session, Path(folder))
 
@@ -124,7 +124,7 @@ def reason(error: Exception) -> str:
 def _in_scope(name: str, scope: Scope) -> str:
     columns = f"*, {_PROPERTIES}" if name == COMMITLOG.name else "*"
     table = next(table for table in (*TABLES, RUN_LEDGER) if table.name == name)
-    # current_offsets has the state after the last night, under the names of the runs that made it.
+    # current_offsets has the state after the last night, under the names of the runs that changed it.
     if "run" not in table.schema.names or name == "current_offsets":
         return f"SELECT {columns} FROM {ALL}{name}"
     return f"SELECT {columns} FROM {ALL}{name} WHERE run >= '{scope.first_run}'"
@@ -149,8 +149,8 @@ def _brokers(scope: Scope) -> pa.Table:
 def _unreadable_bytes(facts: BrokerFacts) -> int:
     """Bytes of the log that are in quarantine, or were deleted before a night read them."""
     rows = facts.rows(QUARANTINE, ["source_file", "bytes"])
-    of_log = pc.match_substring_regex(rows["source_file"], "^[0-9]{20}$")
-    quarantined = pc.sum(pc.binary_length(rows.filter(of_log)["bytes"])).as_py() or 0
+    is_in_log = pc.match_substring_regex(rows["source_file"], "^[0-9]{20}$")
+    quarantined = pc.sum(pc.binary_length(rows.filter(is_in_log)["bytes"])).as_py() or 0
     deleted = sum(
         max(0, (entry.log_start or 0) - (before.ingested_to or 0)) for before, entry in pairwise(facts.entries)
     )

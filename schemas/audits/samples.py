@@ -11,12 +11,12 @@ SHOWN = frozenset(
         "column_name", "declared", "found", "path", "source_file", "damage", "reason", "job", "expression_type",
     }
 )  # fmt: skip
-"""Columns of texts that hold no values of messages. Numbers, times and truth values are always shown."""
+"""Text columns without values of messages. Numbers, times and booleans are always shown."""
 LONGEST = 200
 
 
 def shown_rows(rows: Sequence[Mapping[str, object]], show_values: bool) -> list[dict[str, object]]:
-    """Rows for JSON, without nulls; a column that may hold values of messages is HIDDEN unless these are wanted."""
+    """Rows for JSON, without nulls; columns that may hold values of messages are HIDDEN unless ``show_values``."""
     return [
         {name: _shown(name, value, show_values) for name, value in row.items() if value is not None} for row in rows
     ]

@@ -1,4 +1,4 @@
-"""What an audit looks at: the tables at one set of versions, and the nights since the last audit that passed."""
+"""The scope of an audit: the tables at one set of versions, and the nights since the last audit that passed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LastAudit:
 
 @dataclass(frozen=True)
 class Scope:
-    """``entries`` are the ledger's. Rows of runs from ``first_run`` on are looked at."""
+    """What an audit checks: the rows of runs from ``first_run`` on. ``entries`` are those of the ledger."""
 
     warehouse: Warehouse
     entries: Sequence[LedgerEntry]
@@ -44,7 +44,7 @@ class Scope:
 
     @cached_property
     def facts(self) -> list[BrokerFacts]:
-        """What the tables hold of each broker."""
+        """The stored data of each broker."""
         expressions = Expressions()
         return [
             BrokerFacts(self.warehouse, [entry for entry in self.entries if entry.broker_name == name], expressions)
@@ -52,7 +52,7 @@ class Scope:
         ]
 
     def first_kept(self, broker_name: str) -> str:
-        """The first run of a broker whose messages were not removed by maintenance."""
+        """The first run of a broker whose messages maintenance has not removed."""
         entries = [entry for entry in self.entries if entry.broker_name == broker_name]
         messages_from = int(entries[-1].inputs.get(MESSAGES_FROM, "0"))
         return next((entry.run for entry in entries if (entry.ingested_to or 0) > messages_from), entries[0].run)
@@ -64,7 +64,7 @@ class Scope:
 
     @property
     def tables(self) -> list[Table]:
-        """The tables that there are."""
+        """The tables that exist."""
         return [table for table in (*TABLES, RUN_LEDGER) if self.warehouse.exists(table)]
 
     @property
@@ -73,9 +73,9 @@ class Scope:
 
 
 def scope_of(warehouse: Warehouse, entries: Sequence[LedgerEntry], every_night: bool) -> Scope:
-    """What is to be audited. From now on the warehouse's readers see the tables as they are now.
+    """The scope of the next audit. Fixes the table versions that the warehouse's readers see from now on.
 
-    Where no night is new since the last audit that passed, the last night is audited again.
+    If no night is new since the last audit that passed, the last night is audited again.
     """
     for table in TABLES:
         log = warehouse.log(table)
@@ -91,7 +91,7 @@ def scope_of(warehouse: Warehouse, entries: Sequence[LedgerEntry], every_night: 
 
 
 def last_audit(warehouse: Warehouse) -> LastAudit | None:
-    """The last audit that passed; None where none did."""
+    """The last audit that passed; None if none did."""
     if not warehouse.exists(QUALITY_RESULTS):
         return None
     rows = warehouse.rows(QUALITY_RESULTS, ["run", "audited_at", "passed", "versions"]).to_pylist()
@@ -103,6 +103,6 @@ def last_audit(warehouse: Warehouse) -> LastAudit | None:
 
 
 def _is_settled(entries: Sequence[LedgerEntry]) -> bool:
-    """Whether after some runs every stored message had its entry and was filtered."""
+    """Whether every stored message had its entry and was filtered after some runs."""
     last = {entry.broker_name: entry for entry in entries}
     return all(entry.ingested_to == entry.dispatched_to == entry.delivered_to for entry in last.values())

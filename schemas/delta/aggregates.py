@@ -13,7 +13,7 @@ Key = tuple[Any, ...]
 
 
 def group_numbers(rows: pa.Table, by: Sequence[str]) -> tuple[list[Key], NDArray[np.int64]]:
-    """The distinct values of some columns, and for each row which one it has."""
+    """The distinct values of some columns, and for each row the index of its values."""
     codes = np.zeros(len(rows), np.int64)
     dictionaries = []
     for name in by:
@@ -31,15 +31,15 @@ def group_numbers(rows: pa.Table, by: Sequence[str]) -> tuple[list[Key], NDArray
     return keys, numbers.reshape(-1)
 
 
-def sums(rows: pa.Table, by: Sequence[str], of: Sequence[str]) -> dict[Key, dict[str, int]]:
-    """By the values of ``by``, the sums of the integer columns ``of``."""
+def sums(rows: pa.Table, by: Sequence[str], columns: Sequence[str]) -> dict[Key, dict[str, int]]:
+    """By the values of ``by``, the sums of some integer columns."""
     keys, numbers = group_numbers(rows, by)
     totals = {}
-    for name in of:
+    for name in columns:
         total = np.zeros(len(keys), np.int64)
         np.add.at(total, numbers, rows[name].to_numpy())
         totals[name] = total.tolist()
-    return {key: {name: totals[name][i] for name in of} for i, key in enumerate(keys)}
+    return {key: {name: totals[name][i] for name in columns} for i, key in enumerate(keys)}
 
 
 def greatest(rows: pa.Table, by: Sequence[str], column: str) -> dict[Key, int]:

@@ -1,4 +1,4 @@
-"""Parquet files of tables, written by workers. The driver commits them: until then no reader sees them."""
+"""Parquet files of tables, which workers write. No reader sees them before the driver commits them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from schemas.delta.table import Table
 from schemas.storage import Storage
 
 SAMPLE = 4096
-"""Values of a column from which it is judged whether a dictionary pays."""
+"""Values of a column that decide whether a dictionary pays off."""
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file that was written. ``stats`` is what Delta keeps of it, as JSON."""
+    """A file that was written. ``stats`` are its statistics in the Delta log, as JSON."""
 
     path: str
     size: int
@@ -30,7 +30,7 @@ class DataFile:
 
 
 class DataFileWriter:
-    """Writes one file of ``table`` in the folder of the table, with the first batches; no batch, no file."""
+    """Writes one file in the folder of ``table``. The file is created with the first rows."""
 
     def __init__(self, table: Table, storage: Storage) -> None:
         self._table = table
@@ -52,7 +52,7 @@ class DataFileWriter:
         self._rows += rows.num_rows
 
     def close(self) -> list[DataFile]:
-        """The file, in a list that is empty where nothing was written."""
+        """Closes the file and returns it in a list, which is empty if nothing was written."""
         if self._writer is None or self._sink is None:
             return []
         self._writer.close()
@@ -63,7 +63,7 @@ class DataFileWriter:
 
 
 def _with_many_values(table: Table, rows: pa.Table) -> frozenset[str]:
-    """The columns of which more than half of the values are distinct: a dictionary of them would be their double."""
+    """The columns with mostly distinct values: a dictionary would store these twice."""
     many = set()
     for name in table.dictionary:
         if name in rows.schema.names and pa.types.is_string(rows.schema.field(name).type):

@@ -23,16 +23,16 @@ from schemas.storage import Storage
 
 RUN_KEY = "mqsieve.run"
 MAINTENANCE = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "VACUUM", "SET TBLPROPERTIES", "COMPUTE STATS"})
-"""Operations of other programs after which a table's rows are what they were."""
+"""Operations of other programs that leave the rows of a table unchanged."""
 
 
 class TableDamaged(UsageError):
-    """A table is not as the last run left it. The message says what is wrong."""
+    """A table differs from what the last run left. The message says how."""
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file of a table's snapshot. ``least`` and ``greatest`` have the values of columns that Delta knows."""
+    """A file of a table's snapshot. ``least`` and ``greatest`` are statistics of the Delta log, by column."""
 
     path: str
     size: int
@@ -50,7 +50,7 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class TableState:
-    """What a run left of a table: its version, its rows, and a digest of its list of files."""
+    """A table after a run: its version, its number of rows, and a digest of its list of files."""
 
     version: int
     rows: int
@@ -58,7 +58,7 @@ class TableState:
 
 
 class DeltaLog:
-    """Opens the table in a folder. Raises TableDamaged if there is none."""
+    """The Delta log of the table in a folder. Reading a table that does not exist raises TableDamaged."""
 
     def __init__(self, table: Table, storage: Storage) -> None:
         self.table = table
@@ -67,13 +67,13 @@ class DeltaLog:
         self._opened: DeltaTable | None = None
 
     def pin(self, version: int | None) -> None:
-        """Makes readers see a version of the table; None: the last one."""
+        """Sets the version of the table that readers see; None: the last one."""
         self._forget()
         self.pinned = version
 
     @property
     def exists(self) -> bool:
-        """Raises TableDamaged where there is a log that cannot be read."""
+        """Whether the table exists. Raises TableDamaged if its log cannot be read."""
         if self._opened is None:
             try:
                 self._opened = DeltaTable(self.storage.root, version=self.pinned)
@@ -92,12 +92,12 @@ class DeltaLog:
 
     @property
     def version(self) -> int:
-        """-1 where there is no table."""
+        """The version of the table; -1 if it does not exist."""
         return self._table.version() if self.exists else -1
 
     @property
     def layout(self) -> int:
-        """The layout with which the table was made."""
+        """The layout with which the table was created."""
         return layout_of(self._table.metadata().description)
 
     @property
@@ -111,11 +111,11 @@ class DeltaLog:
         return 1 if self.table.constraints else 0
 
     def register(self, engine: QueryBuilder, name: str) -> None:
-        """Makes the table as its readers see it known to an SQL engine."""
+        """Registers the table, in the version that readers see, with an SQL engine."""
         engine.register(name, self._table)
 
     def create(self) -> None:
-        """Makes the table, empty; goes on where a run that made it died in between."""
+        """Creates an empty table, or completes one that a killed run began to create."""
         if not self.exists:
             self._opened = DeltaTable.create(
                 self.storage.root,
@@ -138,7 +138,7 @@ class DeltaLog:
         return [_stored_file(row) for row in rows]
 
     def files_at(self, version: int) -> list[StoredFile]:
-        """The files that the table had at a version. Raises DeltaError where its log does not go back that far."""
+        """The files that the table had at a version. Raises DeltaError if its log does not go back that far."""
         rows = pa.table(DeltaTable(self.storage.root, version=version).get_add_actions(flatten=True)).to_pylist()
         return [_stored_file(row) for row in rows]
 
@@ -159,10 +159,9 @@ class DeltaLog:
         broker_name: str | None,
         run: str,
     ) -> None:
-        """Adds and removes files in one commit; the new ones are the broker's where the table is cut by broker.
+        """Adds and removes files in one commit; the new ones are the broker's if the table is partitioned by it.
 
-        Raises WarehouseBusy where another program changed the table meanwhile. The commit does not count then: the
-        next run takes it back.
+        Raises WarehouseBusy if another program changed the table meanwhile. The next run then undoes the commit.
         """
         if not self.exists:
             self.create()
@@ -193,12 +192,12 @@ class DeltaLog:
             )
 
     def restore(self, version: int, run: str) -> None:
-        """Makes the table what it was at a version, in a new commit."""
+        """Restores a version of the table in a new commit."""
         self._table.restore(version, commit_properties=CommitProperties(custom_metadata={RUN_KEY: run}))
         self._forget()
 
     def clean(self) -> int:
-        """Deletes data files that no version of the last week has, and log entries older than 30 days.
+        """Deletes data files that no version of the last week uses, and log entries older than 30 days.
 
         Returns the number of data files.
         """
@@ -214,7 +213,7 @@ class DeltaLog:
         self.pin(None)
 
     def missing_files(self) -> list[StoredFile]:
-        """The files of the table that are not there, or of another size."""
+        """The files of the table that are missing or have another size."""
         present = {info.path: info.size for info in self.storage.files(recursive=True)}
         return [file for file in self.files if present.get(file.path) != file.size]
 
@@ -237,12 +236,12 @@ def _stored_file(row: dict[str, Any]) -> StoredFile:
 
 
 def run_of(operation: dict[str, Any]) -> str | None:
-    """The mqsieve run that made a commit, None where another program did."""
+    """The mqsieve run that made a commit; None if another program did."""
     run = operation.get(RUN_KEY)
     return None if run is None else str(run)
 
 
 def parse_stats(file: DataFile, broker_name: str | None) -> StoredFile:
-    """A file that was written, as it will be read once it is committed."""
+    """A file that was written, as readers will see it after the commit."""
     stats = json.loads(file.stats)
     return StoredFile(file.path, file.size, file.rows, broker_name, stats["minValues"], stats["maxValues"])

@@ -1,4 +1,4 @@
-"""One run at a time on a warehouse."""
+"""Lets one run at a time write to a warehouse."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ LOCK = ".lock"
 
 @contextmanager
 def one_writer(storage: Storage, location: str) -> Iterator[None]:
-    """Holds a warehouse for one run. ``location`` is what a user calls it.
+    """Locks a warehouse for one run. ``location`` is its name in messages.
 
-    In a folder of this machine the lock is a file's (flock), and ends with the process. In an object store it is an
-    empty Delta table, ``.lock``: the store makes the first file of its log for one writer only, as with every commit.
-    A run that was killed there leaves it, and the message of the next one says what to delete.
+    In a local folder the lock is a file lock (flock), which ends with the process. In an object store it is an empty
+    Delta table, ``.lock``: the store lets only one writer create the first file of its log, as with every commit. A
+    killed run leaves this table behind, and the message of the next run says what to delete.
 
-    Raises WarehouseBusy where another run holds the warehouse, WarehouseUnusable where nothing can be written.
+    Raises WarehouseBusy if another run holds the lock, WarehouseUnusable if nothing can be written.
     """
     if storage.is_local:
         with _lock_file(storage.root) as lock:
@@ -60,7 +60,7 @@ def _lock_file(folder: str) -> IO[str]:
 def _create(lock_table: Storage, location: str) -> None:
     error = _try_to_create(lock_table)
     if error is not None and _holder(lock_table) is None:
-        error = _try_to_create(lock_table)  # the run that was in the way has just ended
+        error = _try_to_create(lock_table)  # the other run has just ended
     if error is None:
         return
     other = _holder(lock_table)
@@ -91,7 +91,7 @@ def _try_to_create(lock_table: Storage) -> Exception | None:
 
 
 def _holder(lock_table: Storage) -> str | None:
-    """Who made the lock; None where there is none."""
+    """The run that holds the lock, in words; None if there is no lock."""
     try:
         return DeltaTable(lock_table.root).metadata().description
     except (TableNotFoundError, DeltaError, OSError):

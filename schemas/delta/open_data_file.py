@@ -1,4 +1,4 @@
-"""Parquet files of tables, opened for reading. What is read is held against the checksums of its pages."""
+"""Opens Parquet files of tables for reading, and verifies the checksums of the pages that are read."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from schemas.storage import Storage
 
 @contextmanager
 def open_data_file(storage: Storage, path: str, read_dictionary: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
-    """A file of a table. ``read_dictionary``: columns that are wanted as dictionaries.
+    """Opens a file of a table. ``read_dictionary``: columns to read as dictionaries.
 
-    Raises TableDamaged where it is not what was written.
+    Raises TableDamaged if the file is not what was written.
     """
     try:
         with storage.file_system.open_input_file(path) as source:
@@ -26,5 +26,5 @@ def open_data_file(storage: Storage, path: str, read_dictionary: Sequence[str] =
             raise
         raise TableDamaged(
             f"{storage.root}/{path} is not what was written ({str(error).strip().splitlines()[0]}): put it back from a "
-            "copy, or take it away, and nightly will say what can be made anew"
+            "copy, or remove it, and nightly will say what can be rebuilt"
         ) from None

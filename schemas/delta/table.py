@@ -19,25 +19,25 @@ EVERY_TABLE = {
     "delta.enableDeletionVectors": "false",
     "delta.checkpointInterval": "10",
 }
-"""Without deletion vectors a table's rows are its files' rows, for every reader there is."""
+"""Without deletion vectors, the rows of a table are those of its files, for every reader."""
 LAYOUT = 2
-"""Version of the tables' columns and of what is in them. The description of every table has it."""
+"""Version of the tables' columns and their content. The description of every table has it."""
 _LAYOUT = re.compile(r"\(mqsieve layout (\d+)\)$")
 DICTIONARY_BYTES = 1 << 18
 COMMENTS = {
     "broker_name": "brokerName of the broker",
-    "topic": "with its namespace, as the broker knows it",
+    "topic": "full name, with its namespace",
     "queue_id": "number of the queue in its topic",
     "queue_offset": "number of the message in its queue",
     "commitlog_offset": "physical offset in the commitlog, bytes",
-    "consumer_group": "with its namespace, as the broker knows it",
-    "run": "the run that wrote the row: when it started, UTC",
+    "consumer_group": "full name, with its namespace",
+    "run": "the run that wrote the row: its start time, UTC",
 }
-"""Comments of columns that mean the same in every table."""
+"""Comments of columns with the same meaning in every table."""
 
 
 def column(name: str, kind: pa.DataType, comment: str = "", nullable: bool = True) -> pa.Field:
-    """A column of a table, with the comment that its readers see."""
+    """A column of a table, with a comment for its readers."""
     comment = comment or COMMENTS.get(name, "")
     return pa.field(name, kind, nullable, metadata={"comment": comment} if comment else None)
 
@@ -50,11 +50,11 @@ def layout_of(description: str | None) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """``schema`` has all columns; those in ``partition_by`` are not in the files.
+    """Definition of a Delta table. ``schema`` has all columns; those in ``partition_by`` are not in the files.
 
     ``constraints`` are CHECKs by name. ``statistics_on``: columns whose least and greatest values readers use to
     skip files. ``dictionary``: Parquet columns (with paths such as ``matches.list.element.outcome``) with few
-    distinct values; ``delta``: integer ones whose neighbours are close.
+    distinct values; ``delta``: integer columns whose neighbouring values are close.
     """
 
     name: str
@@ -73,27 +73,27 @@ class Table:
 
     @property
     def description(self) -> str:
-        """The Delta table's own: the comment and the layout."""
+        """The description of the Delta table: the comment and the layout."""
         return f"{self.comment} (mqsieve layout {LAYOUT})"
 
     @property
     def properties(self) -> dict[str, str]:
-        """The Delta table's own."""
+        """The configuration of the Delta table."""
         return EVERY_TABLE | {"delta.dataSkippingStatsColumns": ",".join(self.statistics_on)}
 
     def batch(self, columns: Mapping[str, pa.Array], rows: int) -> pa.RecordBatch:
-        """Columns by name as rows of the table's files; a column that is missing is null."""
+        """Rows of the table's files from columns by name; missing columns are null."""
         arrays = [
             columns[field.name] if field.name in columns else pa.nulls(rows, field.type) for field in self.file_schema
         ]
         return pa.RecordBatch.from_arrays(arrays, names=self.file_schema.names)
 
     def rows_batch(self, rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
-        """Rows made in Python, None where a column is missing, as rows of the table's files."""
+        """Rows of the table's files from Python mappings; missing columns are null."""
         return pa.RecordBatch.from_pylist(list(rows), schema=self.file_schema)
 
     def writer(self, sink: pa.NativeFile, schema: pa.Schema, plain: frozenset[str] = frozenset()) -> pq.ParquetWriter:
-        """What writes a file of the table. ``plain``: columns of ``dictionary`` that have many distinct values here."""
+        """A writer of a file of the table. ``plain``: columns of ``dictionary`` that have many distinct values here."""
         return pq.ParquetWriter(
             sink,
             schema,

@@ -1,4 +1,4 @@
-"""Rows of a table read with PyArrow, without a Spark session.
+"""Reads rows of a table with PyArrow, without a Spark session.
 
 pyarrow.dataset and pyarrow.acero (which ``Table.sort_by`` and ``Table.group_by`` use) would do this, too, but they
 import pandas, which takes longer than most questions.
@@ -21,7 +21,7 @@ from schemas.storage import Storage
 
 @dataclass(frozen=True)
 class Condition:
-    """On one column: at least ``low``, less than ``below``, and one of ``values``; None: whatever it is."""
+    """A condition on one column: at least ``low``, less than ``below``, and one of ``values``; None: no limit."""
 
     column: str
     low: Any = None
@@ -29,7 +29,7 @@ class Condition:
     values: Collection[Any] | None = None
 
     def mask(self, rows: pa.Table) -> pa.BooleanArray:
-        """Which rows it holds for."""
+        """A mask of the rows for which it holds."""
         column = rows[self.column]
         mask = pc.is_valid(column)
         if self.low is not None:
@@ -42,7 +42,7 @@ class Condition:
         return mask.fill_null(False)
 
     def may_hold(self, least: Any, greatest: Any) -> bool:
-        """Whether it may hold for a row of those whose values lie between two, both inclusive."""
+        """Whether it may hold for a row whose value is between two values, both inclusive."""
         return (
             (self.low is None or greatest >= self.low)
             and (self.below is None or least < self.below)
@@ -51,11 +51,11 @@ class Condition:
 
 
 Where = Sequence[Condition]
-"""All of the conditions hold."""
+"""Conditions that must all hold."""
 
 
 def within(column: str, low: Any = None, below: Any = None) -> Condition:
-    """At least ``low``, and less than ``below``."""
+    """The condition that a column is at least ``low`` and less than ``below``."""
     return Condition(column, low, below)
 
 
@@ -117,7 +117,7 @@ def filtered(rows: pa.Table, where: Where) -> pa.Table:
 
 
 def without(rows: pa.Table, where: Where) -> pa.Table:
-    """The other rows."""
+    """The rows for which some condition does not hold."""
     masks = [condition.mask(rows) for condition in where]
     every = masks[0]
     for mask in masks[1:]:

@@ -1,4 +1,4 @@
-"""Where the tables are: a folder of Delta tables, of this machine or an object store, or a schema of a catalog."""
+"""A warehouse: a folder of Delta tables, local or in an object store, or a schema of a catalog."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Warehouse:
-    """``storage`` is the folder with a folder for each table.
+    """A warehouse. ``storage`` is its folder, with a folder for each table.
 
-    ``catalog`` is ``catalog.schema`` where the tables are known to a catalog, too; their folders are then in that of
-    the schema. Readers see the tables as the last run left them.
+    ``catalog`` is ``catalog.schema`` if the tables are also in a catalog; ``storage`` is then the folder of the schema.
+    Readers see the tables as the last run left them.
     """
 
     storage: Storage
@@ -38,7 +38,7 @@ class Warehouse:
 
     @property
     def location(self) -> str:
-        """What a user calls it."""
+        """Its name in messages."""
         return self.catalog or self.storage.root
 
     def log(self, table: Table) -> DeltaLog:
@@ -51,7 +51,7 @@ class Warehouse:
         return self.log(table).exists
 
     def files(self, table: Table, broker_name: str) -> list[StoredFile]:
-        """The files of a table with rows of a broker. A table that is not there has none."""
+        """The files of a table with rows of a broker. A table that does not exist has none."""
         files = self.log(table).files
         return [file for file in files if file.broker_name == broker_name] if table.partition_by else files
 
@@ -69,11 +69,11 @@ class Warehouse:
         where: Where = (),
         files: Sequence[StoredFile] | None = None,
     ) -> pa.Table:
-        """The rows of a table, without a Spark session. ``files``: only of these; columns that cut it are left out."""
+        """The rows of a table, without a Spark session. ``files``: read only these. Partition columns are left out."""
         log = self.log(table)
         chosen = log.files if files is None else files
         return read_rows(table, log.storage, [file.path for file in chosen], columns, where)
 
     def writing(self) -> AbstractContextManager[None]:
-        """Holds the warehouse for one run. Raises WarehouseBusy, WarehouseUnusable."""
+        """Locks the warehouse for one run. Raises WarehouseBusy, WarehouseUnusable."""
         return one_writer(self.storage, self.location)

@@ -1,10 +1,10 @@
-"""Which bodies of messages are kept."""
+"""The choice of message bodies that commitlog keeps."""
 
 from enum import Enum
 
 
 class Bodies(Enum):
-    """Which bodies are kept."""
+    """The message bodies that commitlog keeps."""
 
     KEEP = "keep"
     DAMAGED = "damaged"

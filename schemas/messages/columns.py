@@ -15,12 +15,12 @@ from schemas.rocketmq_store.property_columns import parse
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 NUMBERS = ("queue_id", "queue_offset", "commitlog_offset", "store_size", "store_timestamp", "sys_flag")
-"""The attributes of messages that are columns of numbers, and named as in commitlog."""
+"""The numeric attributes of messages, named as in commitlog."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Messages of one topic whose properties are cut in the same way: slot i has the property names[i]."""
+    """How the properties of messages of one topic are split: slot i has the property names[i]."""
 
     topic: str
     names: tuple[str, ...]
@@ -30,8 +30,8 @@ class Shape:
 class Messages:
     """n messages in the order of the log.
 
-    ``shape_of`` gives each message's number in ``shapes``. ``named`` has the properties with columns of their own,
-    ``slots`` the others (None: all null), ``others`` (null where there are none) what has no slot, as a text.
+    ``shape_of`` is each message's index in ``shapes``. ``named`` has the properties with columns of their own,
+    ``slots`` the other properties (None: all null), ``others`` those without a slot, as a text (null: none).
     """
 
     shapes: Sequence[Shape]
@@ -55,7 +55,7 @@ class Messages:
         return list(dict.fromkeys(self.shapes[shape].topic for shape in np.unique(self.shape_of).tolist()))
 
     def of_topic(self, topic: str) -> NDArray[np.bool_]:
-        """Which messages are of a topic."""
+        """A mask of the messages of a topic."""
         return np.isin(self.shape_of, [i for i, shape in enumerate(self.shapes) if shape.topic == topic])
 
     def property(self, name: str, rows: Int64s) -> Column | None:
@@ -92,14 +92,14 @@ class Messages:
 
 
 def concat(parts: Sequence[Messages]) -> Messages:
-    """All messages of some parts, in one."""
+    """Concatenates some parts."""
     if len(parts) == 1:
         return parts[0]
     codes: dict[Shape, int] = {}
     shape_of = []
     for part in parts:
-        of_part = np.array([codes.setdefault(shape, len(codes)) for shape in part.shapes], np.int32)
-        shape_of.append(of_part[part.shape_of])
+        part_codes = np.array([codes.setdefault(shape, len(codes)) for shape in part.shapes], np.int32)
+        shape_of.append(part_codes[part.shape_of])
     slots = max(len(part.slots) for part in parts)
     numbers = {name: np.concatenate([getattr(part, name) for part in parts]) for name in NUMBERS}
     return Messages(
@@ -115,7 +115,7 @@ def concat(parts: Sequence[Messages]) -> Messages:
 
 
 def together(parts: Iterable[Messages], rows: int) -> Iterator[Messages]:
-    """The same messages in parts of at least ``rows``, but for the last."""
+    """The same messages in parts of at least ``rows``. Only the last part may be smaller."""
     waiting: list[Messages] = []
     for part in parts:
         waiting.append(part)

@@ -1,4 +1,4 @@
-"""Records of a log as rows of the table commitlog, and as messages that filters read."""
+"""Converts records of a log to rows of the table commitlog, and to messages that filters read."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from schemas.rocketmq_store.property_columns import Properties, PropertyColumns
 from schemas.rocketmq_store.record_layout import BORN_HOST, BORN_TIMESTAMP, SYS_FLAG
 
 LAST_DATE = 2_932_896
-"""9999-12-31 in days since the epoch: the last date that every reader of a table knows."""
+"""9999-12-31 in days since the epoch: the last date that every reader of a table supports."""
 MILLISECONDS_IN_A_DAY = 86_400_000
 
 
 class CommitlogRows:
-    """Makes rows of the records of one log, chunk by chunk. ``wanted``: by topic, the properties that filters read."""
+    """Converts the records of one log, chunk by chunk. ``wanted``: the properties that filters read, by topic."""
 
     def __init__(self, run: str, bodies: Bodies, wanted: Mapping[str, Sequence[str]]) -> None:
         self._run = run
@@ -59,9 +59,9 @@ class CommitlogRows:
     @staticmethod
     def _columns(properties: Properties, rows: int) -> tuple[dict[str, pa.StringArray], list[pa.StringArray | None]]:
         count = len(NAMED_PROPERTIES)
-        none = pa.nulls(rows, pa.string())
+        nulls = pa.nulls(rows, pa.string())
         named = {
-            name: none if column is None else column
+            name: nulls if column is None else column
             for name, column in zip(NAMED_PROPERTIES, properties.columns[:count], strict=True)
         }
         return named, properties.columns[count:]
@@ -71,7 +71,7 @@ class CommitlogRows:
         topics = pa.array([shape.topic for shape in messages.shapes], pa.string())
         names = pa.array([NAME_SEPARATOR.join(shape.names) for shape in messages.shapes], pa.string())
         shape_of = pa.array(messages.shape_of)
-        without_any = records.at("properties_length") == 0
+        has_no_properties = records.at("properties_length") == 0
         store_host = records.at("store_host")
         store_hosts = distinct_hosts(log, store_host, records.at("body") - 16 - store_host)
         born_host = starts + BORN_HOST
@@ -83,7 +83,7 @@ class CommitlogRows:
             "queue_offset": pa.array(messages.queue_offset),
             "store_size": pa.array(messages.store_size),
             "property_names": names.take(
-                shape_of if not without_any.any() else pa.array(messages.shape_of, mask=without_any)
+                shape_of if not has_no_properties.any() else pa.array(messages.shape_of, mask=has_no_properties)
             ),
             "born_timestamp": pa.array(gather.longs(log, starts + BORN_TIMESTAMP)),
             "store_timestamp": pa.array(messages.store_timestamp),
@@ -123,6 +123,6 @@ class CommitlogRows:
 
 
 def store_dates(store_timestamps: NDArray[np.int64]) -> pa.Date32Array:
-    """The UTC day of times in ms; of times beyond the calendar, its first or last day."""
+    """The UTC days of times in ms. Times beyond the calendar get its first or last day."""
     days = np.clip(store_timestamps // MILLISECONDS_IN_A_DAY, 0, LAST_DATE)
     return pa.array(days.astype(np.int32)).cast(pa.date32())

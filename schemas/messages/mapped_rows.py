@@ -1,4 +1,4 @@
-"""Messages with their properties in a map, as rows of the table commitlog."""
+"""Converts messages with their properties in a map to rows of the table commitlog."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PAIR_END = "\u0002"
 
 
 class MappedRows:
-    """Gives each property name of a topic a column while there are columns left, and remembers them between batches."""
+    """Converts batches of messages. A property name of a topic keeps its column from batch to batch."""
 
     def __init__(self, run: str) -> None:
         self._run = run

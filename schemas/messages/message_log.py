@@ -1,14 +1,14 @@
-"""Message logs that are no broker's store: JSON lines (.jsonl) and Parquet, a message a line or row.
+"""Message logs other than a broker's store: JSON lines (.jsonl) and Parquet, one message per line or row.
 
     {"topic": "OrderEvents", "queue_id": 0, "queue_offset": 0, "commitlog_offset": 0,
      "store_timestamp": 1795237513466, "properties": {"TAGS": "paid", "price": "51.5"}}
 
-topic, queue_id, queue_offset, commitlog_offset (no two messages the same) and store_timestamp (ms) are
-needed. Known besides, and null where absent: the other columns of commitlog, of which store_size counts
-as 1 without, tags and keys are those in properties, and body is hex in JSON. Other columns are left out.
+topic, queue_id, queue_offset, commitlog_offset (unique) and store_timestamp (ms) are required. The other
+columns of commitlog are optional: store_size is 1 by default, tags and keys are those in properties, and
+the rest is null. body is hex in JSON. Unknown columns are ignored.
 ``./spark-submit.sh export commitlog`` writes such a log.
 
-A line or row that is no such message goes to quarantine; its offset there is its number, from 1.
+A line or row that is not such a message goes to quarantine; its offset there is its number, from 1.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _check_columns(file: Path) -> None:
     try:
         schema = pq.read_schema(file)
     except pa.ArrowInvalid:
-        raise CommitLogError(f"{file} is no Parquet file; give JSON lines or Parquet") from None
+        raise CommitLogError(f"{file} is not a Parquet file; give JSON lines or Parquet") from None
     missing = [name for name in NEEDED if name not in schema.names]
     if missing:
         raise CommitLogError(f"{file} has no column {', '.join(missing)}, which every message needs")
@@ -90,7 +90,7 @@ def read(spark: SparkSession, source: Path, broker_name: str) -> tuple[DataFrame
 
 
 def _json_lines(spark: SparkSession, paths: list[str]) -> DataFrame:
-    """source_file, offset (the line, from 1), bytes, message (a struct) and not_fit, a row a line that is not blank."""
+    """source_file, offset (the line, from 1), bytes, message (a struct) and not_fit, for each non-blank line."""
     types = ", ".join(f"`{name}` {'string' if name == 'body' else kind}" for name, kind in KNOWN.items())
     in_file = Window.partitionBy("source_file").orderBy("block", "line")
     lines = spark.read.text(paths).select(
@@ -110,7 +110,7 @@ def _json_lines(spark: SparkSession, paths: list[str]) -> DataFrame:
         )
         .withColumn("not_fit", F.when(F.col("message.corrupt").isNotNull(), "not JSON with the types of a message log"))
         .withColumn("body", F.unhex("message.body"))
-        .withColumn("not_fit", F.coalesce("not_fit", _lost("body", F.col("message.body"), F.col("body"), "hex")))
+        .withColumn("not_fit", F.coalesce("not_fit", _unreadable("body", F.col("message.body"), F.col("body"), "hex")))
         .withColumn("message", F.col("message").withField("body", F.col("body")))
     )
 
@@ -132,19 +132,19 @@ def _parquet(spark: SparkSession, paths: list[str]) -> DataFrame:
         (F.col("_metadata.row_index") + 1).alias("offset"),
         F.to_json(F.struct(*(F.col(name) for name in rows.columns))).cast("binary").alias("bytes"),
         F.struct(*fields).alias("message"),
-        F.coalesce(*(_lost(name, F.col(name), cast, f"of type {KNOWN[name]}") for name, cast in known.items())).alias(
-            "not_fit"
-        ),
+        F.coalesce(
+            *(_unreadable(name, F.col(name), cast, f"of type {KNOWN[name]}") for name, cast in known.items())
+        ).alias("not_fit"),
     )
 
 
-def _lost(name: str, given: Column, read: Column, kind: str) -> Column:
-    """A reason where a value was given that could not be read."""
+def _unreadable(name: str, given: Column, read: Column, kind: str) -> Column:
+    """A reason if a value was given but could not be read."""
     return F.when(given.isNotNull() & read.isNull(), f"{name} is not {kind}")
 
 
 def _reason() -> Column:
-    """Why a row is no message; null if it is one."""
+    """Why a row is not a message; null if it is one."""
     absent = [F.when(F.col(f"message.{name}").isNull(), f"no {name}") for name in NEEDED]
     negative = [
         F.when(F.col(f"message.{name}") < 0, f"{name} is negative") for name in ("commitlog_offset", "queue_offset")

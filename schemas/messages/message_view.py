@@ -1,4 +1,4 @@
-"""Rows of the files of commitlog as readers see them, without a Spark session."""
+"""Converts rows of the files of commitlog to the form that readers see, without a Spark session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEEDED_FOR = {
     "msg_id": ("msg_id", "msg_id_host", "commitlog_offset", "sys_flag"),
     "body_crc": ("body_crc", "body"),
 }
-"""Columns of the files that a column of the view is made of, where that is not one of the same name."""
+"""The columns of the files from which a column of the view is computed, if it is not just the one of its name."""
 
 
 def file_columns(columns: Sequence[str]) -> list[str]:
@@ -26,20 +26,22 @@ def file_columns(columns: Sequence[str]) -> list[str]:
 
 
 def view(rows: pa.Table, columns: Sequence[str] = VIEW) -> pa.Table:
-    """``rows`` has the columns that :func:`file_columns` names. ``columns`` are of VIEW."""
+    """The rows in the form that readers see.
+
+    ``rows`` has the columns that :func:`file_columns` names. ``columns`` are of VIEW.
+    """
     computed = {"properties": properties, "msg_id": _msg_ids, "body_crc": _body_crcs}
     arrays = [computed[name](rows) if name in computed else rows[name] for name in columns]
     return pa.table(arrays, names=list(columns))
 
 
 def properties(rows: pa.Table) -> pa.MapArray:
-    """The properties of each message, null where its record has none."""
+    """The properties of each message, null if its record has none."""
     count = len(rows)
     shapes = rows["property_names"].combine_chunks().dictionary_encode()
     names_of_shape = [text.split(NAME_SEPARATOR) for text in shapes.dictionary.to_pylist()]
     shape_of = shapes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     texts: list[pa.Array] = []
-    keys: list[str] = []
     parts: list[np.ndarray] = []
     names: list[np.ndarray] = []
     number = {

@@ -1,4 +1,4 @@
-"""Some messages of a topic as readers see them, by their physical offsets."""
+"""Reads some messages of a topic by their physical offsets, in the form that readers see."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Rows = list[dict[str, Any]]
 def messages_at(warehouse: Warehouse, broker_name: str, topic: str, offsets: NDArray[np.int64]) -> tuple[Rows, Rows]:
     """The newest MOST of the messages at ``offsets`` (ascending), and as many others of the topic stored beside them.
 
-    Rows of COLUMNS, the newest first; ``properties`` is a dictionary, None where the record has none.
+    Rows of COLUMNS, the newest first; ``properties`` is a dictionary, None if the record has none.
     """
     storage = warehouse.log(COMMITLOG).storage
     files = sorted(warehouse.files(COMMITLOG, broker_name), key=lambda file: -file.greatest["commitlog_offset"])
@@ -43,9 +43,9 @@ def messages_at(warehouse: Warehouse, broker_name: str, topic: str, offsets: NDA
                     columns = ["commitlog_offset", "topic", *COLUMNS]
                     rows = parquet.read_row_group(number, file_columns(columns), use_threads=False)
                 rows = filtered(rows, [one_of("topic", [topic])])
-                is_one = pc.is_in(rows["commitlog_offset"], value_set=pa.array(offsets))
-                found += _newest(rows.filter(is_one), MOST - len(found))
-                others += _newest(rows.filter(pc.invert(is_one)), MOST - len(others))
+                is_wanted = pc.is_in(rows["commitlog_offset"], value_set=pa.array(offsets))
+                found += _newest(rows.filter(is_wanted), MOST - len(found))
+                others += _newest(rows.filter(pc.invert(is_wanted)), MOST - len(others))
                 read += 1
     return found, others
 

@@ -1,4 +1,4 @@
-"""The newest messages of topics, read back as filters need them."""
+"""Reads the newest messages of topics, for filters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from schemas.messages.columns import Int64s, Messages, concat
 from schemas.messages.stored_messages import read_messages, row_groups
 
 MOST = 1 << 16
-"""Messages of a topic that are looked at, the newest."""
+"""The most messages of a topic that are returned."""
 MOST_READ = 1 << 20
 """Messages of all topics after which no older ones are read."""
 TAGS = "TAGS"
@@ -31,7 +31,7 @@ def newest_messages(
     ``properties``: by topic, the message properties that are needed. At most about MOST_READ messages are read, so that
     this takes as long for a large warehouse as for a small one.
     """
-    names = {name for of_topic in properties.values() for name in of_topic}
+    names = {name for topic_names in properties.values() for name in topic_names}
     parts = _read(warehouse, broker_name, set(properties), names)
     if not parts:
         return {}
@@ -41,7 +41,7 @@ def newest_messages(
     for topic in properties:
         rows = np.flatnonzero(messages.of_topic(topic) & with_entry)[-MOST:]
         if len(rows):
-            found[topic] = _of_topic(messages, rows, properties[topic])
+            found[topic] = _topic_messages(messages, rows, properties[topic])
     return found
 
 
@@ -63,7 +63,7 @@ def _read(warehouse: Warehouse, broker_name: str, topics: Collection[str], names
     return parts[::-1]
 
 
-def _of_topic(messages: Messages, rows: Int64s, names: Sequence[str]) -> TopicMessages:
+def _topic_messages(messages: Messages, rows: Int64s, names: Sequence[str]) -> TopicMessages:
     found = {name: messages.property(name, rows) for name in {*names, TAGS}}
     tags = messages.named[TAGS].take(pa.array(rows))
     columns = {name: column for name, column in found.items() if column is not None}

@@ -1,4 +1,4 @@
-"""Which properties the messages of a topic have."""
+"""Finds the names of the properties that the messages of a topic have."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from schemas.rocketmq_store.property_columns import parse
 def property_names(warehouse: Warehouse, broker_name: str, asked: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
     """By topic, the names of the properties that messages have, and of those that RocketMQ's clients set.
 
-    ``asked``: by topic, the names that some filter reads. A file lists these for a topic even where no message has
-    them, so their values are looked for until one is found; the other names are taken as listed.
+    ``asked``: by topic, the names that some filter reads. A file lists these for a topic even if no message has them,
+    so their values are searched until one is found. Other names are taken as listed.
     """
     search = _Search({topic: set(names) - set(NAMED_PROPERTIES) for topic, names in asked.items()})
     storage = warehouse.log(COMMITLOG).storage

@@ -1,4 +1,4 @@
-"""Entries read back from the tables with what filters need of their messages, in tasks of some files each."""
+"""Reads entries back from the tables, with the message properties that filters need, a few files per task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from schemas.storage import Storage
 
 Result = TypeVar("Result")
 MESSAGES_AT_ONCE = 1 << 16
-"""Messages that are filtered together. More would leave the processor's cache, fewer repeat what each batch costs."""
+"""Messages that are filtered together. More exceed the processor's cache; fewer repeat the fixed cost of a batch."""
 FILES_IN_A_TASK = 8
 FilesOf = Callable[[Table], Sequence[StoredFile]]
 WHOLE_LOG = (0, FOREVER)
@@ -33,7 +33,7 @@ WHOLE_LOG = (0, FOREVER)
 class StoredRange:
     """Messages with physical offsets in ``offsets`` (the second exclusive), in files of commitlog.
 
-    ``entry_files`` are the files of consumequeue with their entries, None where the entries are not needed.
+    ``entry_files`` are the files of consumequeue with their entries, None if the entries are not needed.
     """
 
     offsets: tuple[int, int]
@@ -50,18 +50,18 @@ def stored_ranges(
 ) -> list[StoredRange]:
     """The stored messages with physical offsets in a range (the second exclusive), in tasks.
 
-    ``first_run``: messages of earlier runs are not needed. ``stored``: nor are files without a message that was
-    stored in this time (ms).
+    ``first_run``: leave out messages of earlier runs. ``stored``: leave out files without a message stored in this
+    time (ms, the second exclusive).
     """
     files = _files(files_of(COMMITLOG), offsets, first_run, stored)
     ranges = []
     for at in range(0, len(files), FILES_IN_A_TASK):
-        some = files[at : at + FILES_IN_A_TASK]
-        low, high = max(offsets[0], some[0][0]), min(offsets[1], max(last for _, last, _ in some) + 1)
+        task_files = files[at : at + FILES_IN_A_TASK]
+        low, high = max(offsets[0], task_files[0][0]), min(offsets[1], max(last for _, last, _ in task_files) + 1)
         entries = None
         if with_entries:
             entries = tuple(path for _, _, path in _files(files_of(CONSUMEQUEUE), (low, high), first_run, stored))
-        ranges.append(StoredRange((low, high), tuple(path for _, _, path in some), entries))
+        ranges.append(StoredRange((low, high), tuple(path for _, _, path in task_files), entries))
     return ranges
 
 
@@ -89,8 +89,8 @@ def read_entries(
     names = {name for topic_names in properties.values() for name in topic_names}
     messages = read_messages(commitlog, part.message_files, part.offsets, set(properties), names)
     stored = StoredEntries.read(consumequeue, part.entry_files or (), part.offsets, bit_maps)
-    for some in together(messages, MESSAGES_AT_ONCE):
-        yield from _entries_of(some, stored, properties)
+    for batch in together(messages, MESSAGES_AT_ONCE):
+        yield from _entries_of(batch, stored, properties)
 
 
 def _entries_of(
@@ -137,7 +137,7 @@ def scan_entries(
     stored: tuple[int, int] = (BEGINNING, FOREVER),
     bit_maps: bool = True,
 ) -> list[Result]:
-    """``function`` on the entries of some topics, in parts, in the order of the log. It must be picklable.
+    """Calls ``function`` on the entries of some topics, part by part in the order of the log. It must be picklable.
 
     ``properties``: by topic, the message properties that it reads. ``stored``: files without a message stored in
     this time (ms, the second exclusive) are left out. ``bit_maps``: whether the filter bit maps are read.

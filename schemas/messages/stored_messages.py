@@ -1,4 +1,4 @@
-"""Messages read back from the files of commitlog: only the properties that somebody names."""
+"""Reads messages back from the files of commitlog, with only the named properties."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_messages(
 ) -> Iterator[Messages]:
     """The messages in some files of commitlog, whose physical offsets are in ``offsets`` (the second exclusive).
 
-    ``topics``: only of these; None: of all. ``properties``: the names of those that are needed.
+    ``topics``: the topics to read; None: all. ``properties``: the names of the properties that are needed.
     """
     for path in paths:
         with open_data_file(storage, path, ["topic", "property_names"]) as file:
@@ -47,7 +47,7 @@ def row_groups(storage: Storage, path: str) -> list[tuple[tuple[int, int], int]]
     column = metadata.schema.names.index("commitlog_offset")
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     bounds = [group.column(column).statistics for group in groups]
-    return [((of.min, of.max + 1), group.num_rows) for of, group in zip(bounds, groups, strict=True)]
+    return [((bound.min, bound.max + 1), group.num_rows) for bound, group in zip(bounds, groups, strict=True)]
 
 
 def _read_group(
@@ -73,13 +73,13 @@ def _read_group(
     rows = pa.array(np.flatnonzero(wanted.to_numpy()))
     kept = rest.take(rows)
     others = kept["more_properties"].combine_chunks() if with_others else None
-    none = pa.nulls(len(rows), pa.string())
+    nulls = pa.nulls(len(rows), pa.string())
     return Messages(
         shapes=shapes,
         shape_of=shape_of[rows.to_numpy()],
         **{name: kept[name].fill_null(0).to_numpy() for name in NUMBERS},
         named={
-            name: kept[column].combine_chunks() if name in named else none for name, column in NAMED_PROPERTIES.items()
+            name: kept[column].combine_chunks() if name in named else nulls for name, column in NAMED_PROPERTIES.items()
         },
         slots=[kept[name].combine_chunks() if slot in used else None for slot, name in enumerate(SLOTS)],
         others=others if others is not None and others.null_count < len(others) else None,
@@ -87,7 +87,7 @@ def _read_group(
 
 
 def shapes_of(topics: pa.DictionaryArray, names: pa.DictionaryArray) -> tuple[list[Shape], NDArray[np.int32]]:
-    """The distinct pairs of topic and property names, and which one each message has."""
+    """The distinct pairs of topic and property names, and the index of each message's pair."""
     codes = names.indices.fill_null(len(names.dictionary)).to_numpy()
     pairs = topics.indices.to_numpy().astype(np.int64) * (len(names.dictionary) + 1) + codes
     distinct, shape_of = np.unique(pairs, return_inverse=True)
@@ -104,7 +104,7 @@ def shapes_of(topics: pa.DictionaryArray, names: pa.DictionaryArray) -> tuple[li
 
 @dataclass(frozen=True, eq=False)
 class StoredEntries:
-    """Entries of consumequeue, ordered by ``commitlog_offset``; the bit maps are None where they were not read."""
+    """Entries of consumequeue, ordered by ``commitlog_offset``; the bit maps are None if they were not read."""
 
     commitlog_offset: NDArray[np.int64]
     tags_code: NDArray[np.int64]
@@ -118,8 +118,8 @@ class StoredEntries:
         in_range = [within("commitlog_offset", *offsets)]
         columns = ["commitlog_offset", "tags_code", *(["filter_bit_map"] if bit_maps else [])]
         rows = sorted_by(read_rows(CONSUMEQUEUE, storage, paths, columns, in_range), "commitlog_offset")
-        of_rows = rows["filter_bit_map"].combine_chunks() if bit_maps else None
-        return cls(rows["commitlog_offset"].to_numpy(), rows["tags_code"].to_numpy(), of_rows)
+        stored_bit_maps = rows["filter_bit_map"].combine_chunks() if bit_maps else None
+        return cls(rows["commitlog_offset"].to_numpy(), rows["tags_code"].to_numpy(), stored_bit_maps)
 
     def find(self, commitlog_offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Where the entry of each message is, and whether it has one."""

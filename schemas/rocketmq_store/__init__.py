@@ -1,1 +1,1 @@
-"""The broker's own files: commit log segments, consume queues, and their extension."""
+"""Reads the broker's own files: commit log segments, consume queues, their extension, and configuration."""

@@ -1,9 +1,9 @@
 """``spark.read.format("rocketmq_commitlog").load(store)``: a broker's commit log as a Spark data source.
 
-The schema given to ``read.schema`` is the projection: any of message_decoder.SCHEMA, and ``broker_name`` from the
-option ``brokerName``. ``rocketmq_commitlog_damage`` gives what the same walk found that is no message. One partition
-a segment file, Arrow batches of bounded size; the path, a store folder or its commitlog folder, must be visible to
-executors, and so must the packages ``schemas`` and ``filtering``.
+The schema given to ``read.schema`` selects the columns: those of message_decoder.SCHEMA, and ``broker_name`` if the
+option ``brokerName`` is set. The format ``rocketmq_commitlog_damage`` gives the bytes that are not messages. Each
+segment file is a partition, read in Arrow batches of bounded size. The path is a store folder or its commitlog folder.
+Executors must be able to read it, and to import the packages ``schemas`` and ``filtering``.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -49,11 +49,11 @@ PUSHED_FILTERS: dict[type[Filter], Callable[..., Any]] = {
 
 
 class CommitLogSchemaError(ValueError):
-    """A schema that the data source cannot give; the message names the column and what there is."""
+    """A schema that the data source cannot provide. The message names the column and the known ones."""
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the formats ``rocketmq_commitlog`` and ``rocketmq_commitlog_damage`` known to a session."""
+    """Registers the formats ``rocketmq_commitlog`` and ``rocketmq_commitlog_damage`` with a session."""
     spark.dataSource.register(CommitLogDataSource)
     spark.dataSource.register(CommitLogDamageDataSource)
     # Spark refuses a Python data source that takes filters while this is off, as it is by default.
@@ -85,7 +85,7 @@ class CommitLogDataSource(DataSource):
 
 
 class CommitLogDamageDataSource(DataSource):
-    """What a commit log holds that is no message: DAMAGE_SCHEMA, in pieces of at most 1 MiB."""
+    """The bytes of a commit log that are not messages: rows of DAMAGE_SCHEMA, each of at most 1 MiB."""
 
     @classmethod
     def name(cls) -> str:
@@ -118,7 +118,7 @@ class CommitLogReader(SegmentReader):
         self.filters: list[Filter] = []
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Takes what PUSHED_FILTERS can do with PUSHED_COLUMNS; gives the rest back."""
+        """Accepts the filters on PUSHED_COLUMNS that are in PUSHED_FILTERS; returns the rest."""
         for pushed in filters:
             if getattr(pushed, "attribute", ("",))[0] in PUSHED_COLUMNS and type(pushed) in PUSHED_FILTERS:
                 self.filters.append(pushed)
@@ -146,7 +146,7 @@ class CommitLogReader(SegmentReader):
 
 
 class CommitLogDamageReader(SegmentReader):
-    """Gives the damage between messages."""
+    """Reads the damage between messages."""
 
     def read(self, partition: SegmentPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         pieces: list[Damage] = []
@@ -168,7 +168,7 @@ def _storage(source: DataSource) -> Storage:
 
 
 def _projection(schema: StructType, available: pa.Schema) -> pa.Schema:
-    """The Arrow schema of the asked columns, as Spark wants it. Raises CommitLogSchemaError."""
+    """The Arrow schema of the requested columns, as Spark expects it. Raises CommitLogSchemaError."""
     known = {field.name: field.dataType for field in from_arrow_schema(available).fields}
     for field in schema.fields:
         if field.name not in known:

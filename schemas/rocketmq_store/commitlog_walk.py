@@ -1,4 +1,4 @@
-"""The walk over a segment: whole records, and the damage between them."""
+"""Walks over a segment: finds whole records, and the damage between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from schemas.rocketmq_store.segments import Segment, SegmentBytes
 CHUNK_BYTES = 4 << 20
 DAMAGE_BYTES = 1 << 20
 AFTER_DAMAGE_BYTES = 1 << 16
-"""Of the first chunk after damage: more damage may follow, and what is read ahead is read again then."""
+"""Size of the first chunk after damage. If more damage follows, the bytes read ahead are read again."""
 
 REASONS = {
     Found.ZEROS: "zeros where a record should begin",
@@ -29,7 +29,7 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Damage:
-    """Bytes that are no message: at most DAMAGE_BYTES of them, longer damage comes in pieces one after another.
+    """Bytes that are not a message, at most DAMAGE_BYTES of them. Longer damage comes in consecutive pieces.
 
     ``offset`` is the physical offset of the first byte.
     """
@@ -55,12 +55,12 @@ class Records:
         return len(self.layout[0])
 
     def at(self, name: str) -> NDArray[np.int64]:
-        """One of FIELDS."""
+        """The column of ``layout`` for one of FIELDS."""
         column: NDArray[np.int64] = self.layout[FIELDS.index(name)]
         return column
 
     def first(self, count: int) -> Records:
-        """So many of them, from the beginning."""
+        """The first ``count`` records."""
         return Records(self.offset, self.log, self.layout[:, :count])
 
     def last(self) -> Records:
@@ -76,10 +76,9 @@ class Walk:
     """A walk over the part of a segment between two physical offsets.
 
     The walk gives the records and the damage that begin at or after ``start`` and before ``stop``. With
-    ``synchronise`` it begins at the first record from ``start`` on that knows its own offset; what lies before
-    belongs to the walk before. After it was iterated, ``first`` and ``reached`` say which bytes it covered;
-    ``first`` is None where no record begins. Two walks one after another saw everything if the second begins
-    where the first ended.
+    ``synchronise`` it begins at the first record from ``start`` on that knows its own offset; the bytes before it
+    belong to the previous walk. After the iteration, ``first`` and ``reached`` say which bytes it covered; ``first``
+    is None if it found nothing. Two consecutive walks covered all bytes if the second begins where the first ended.
 
     ``data_end`` is the physical offset after the last byte of the segment that is not zero.
     """
@@ -145,9 +144,9 @@ class Walk:
 
 
 def scan(segment: Segment, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Records | Damage]:
-    """Everything in a segment, in order: records in chunks of ``chunk_bytes``, and what lies between them.
+    """Everything in a segment, in order: records in chunks of ``chunk_bytes``, and the damage between them.
 
-    The filler at the end of a full file, and the zeros after the last record of another, are no damage.
-    After damage the walk goes on at the next record that knows its own offset.
+    The filler at the end of a full file, and the zeros after the last record of another, are not damage.
+    After damage the walk continues at the next record that knows its own offset.
     """
     yield from Walk(segment, segment.offset, segment.end, segment.data_end, chunk_bytes=chunk_bytes)

@@ -1,4 +1,4 @@
-"""The files that a broker keeps in its store's config folder: offsets of consumers, and topics."""
+"""Reads files in the config folder of a broker's store: offsets of consumers, and topics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ConfigFileError(UsageError):
 def read_consumer_offsets(storage: Storage) -> tuple[dict[tuple[str, str], dict[int, int]], int | None] | None:
     """config/consumerOffset.json: committed offsets by (group, topic) and queue id, and when they were saved (ms).
 
-    None where there is no such file. Raises ConfigFileError.
+    None if there is no such file. Raises ConfigFileError.
     """
     path = "config/consumerOffset.json"
     content = storage.read(path)
@@ -32,7 +32,7 @@ def read_consumer_offsets(storage: Storage) -> tuple[dict[tuple[str, str], dict[
 
 
 def parse_consumer_offsets(content: bytes, name: str) -> tuple[dict[tuple[str, str], dict[int, int]], int | None]:
-    """What a consumerOffset.json called ``name`` tells, as :func:`read_consumer_offsets`. Raises ConfigFileError."""
+    """Parses a consumerOffset.json called ``name``, as :func:`read_consumer_offsets`. Raises ConfigFileError."""
     document = _parse_json(content, name)
     committed: defaultdict[tuple[str, str], dict[int, int]] = defaultdict(dict)
     table = document.get("offsetTable")
@@ -47,7 +47,7 @@ def parse_consumer_offsets(content: bytes, name: str) -> tuple[dict[tuple[str, s
 
 
 def read_topics(storage: Storage) -> dict[str, int]:
-    """config/topics.json: the number of queues by topic; empty where there is no such file. Raises ConfigFileError."""
+    """config/topics.json: the number of queues by topic; empty if there is no such file. Raises ConfigFileError."""
     document = _read_json(storage, "config/topics.json")
     table = document.get("topicConfigTable") if document else None
     topics = {}
@@ -59,7 +59,7 @@ def read_topics(storage: Storage) -> dict[str, int]:
 
 
 def broker_name(topics: dict[str, int]) -> str | None:
-    """The name of the broker that has these topics, if it is among them."""
+    """The name of the broker that has these topics; None if they do not show it."""
     names = [topic.removeprefix(BROKER_TOPIC) for topic in topics if topic.startswith(BROKER_TOPIC)]
     return names[0] if len(names) == 1 else None
 

@@ -1,7 +1,7 @@
 """Consume queue extension files: tags code, store time and filter bit map of an entry (RocketMQ ConsumeQueueExt).
 
 A unit: size i16, tagsCode i64, msgStoreTime i64, bitMapSize i16, bit map. It never crosses the end of a file and
-leaves at least 4 bytes there; where it would, a short -1 ends the file and the unit begins the next.
+leaves at least 4 bytes there. If a unit does not fit, a short -1 ends the file and the unit begins the next file.
 """
 
 import numpy as np
@@ -21,16 +21,16 @@ UNIT = np.dtype([("size", ">i2"), ("tags_code", ">i8"), ("store_timestamp", ">i8
 
 
 class ExtensionError(ValueError):
-    """Units that the extension's files cannot hold."""
+    """A unit is too long for the files of the extension."""
 
 
 def has_extension(store: Storage) -> bool:
-    """Whether a store folder holds a consume queue extension with anything in it: the broker's bit maps were on."""
+    """Whether a store folder has a consume queue extension that is not empty, because bit maps were on."""
     return any(file.size > 0 for file in store.files("consumequeue_ext", recursive=True))
 
 
 def is_address(tags_codes: ArrayLike) -> NDArray[np.bool_]:
-    """Whether the tags codes of consume queue entries are addresses of units, and not tags codes."""
+    """Whether each tags code of consume queue entries is the address of a unit instead."""
     return np.asarray(tags_codes) <= MAX_ADDRESS
 
 
@@ -41,12 +41,12 @@ def encode_units(
     file_size: int,
     position: int = 0,
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """One unit for each entry of a queue, in order: what the entries hold as tags code, and the bytes of the units.
+    """One unit for each entry of a queue, in order: the tags codes of the entries, and the bytes of the units.
 
-    The bytes begin at ``position`` of the queue's extension, where the unit before ended, and end with the last unit.
+    The bytes begin at ``position`` of the queue's extension, where the previous unit ended, and end with the last unit.
     ``store_timestamps`` are ms, ``filter_bit_maps`` may be null, ``file_size`` is mappedFileSizeConsumeQueueExt.
-    A bit map too long for a unit gets none, and its entry keeps the tags code. Raises ExtensionError where a unit
-    is too long for a file.
+    An entry whose bit map is too long for a unit keeps its tags code. Raises ExtensionError if a unit is too long for
+    a file.
     """
     codes = np.asarray(tags_codes, np.int64)
     bit_maps = filter_bit_maps.fill_null(b"")

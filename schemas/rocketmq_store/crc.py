@@ -29,13 +29,13 @@ TABLES = _tables()
 
 
 def crc_of(body: bytes) -> int:
-    """What bodyCRC of an undamaged record with this body is."""
+    """The bodyCRC of an undamaged record with this body."""
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
 @njit(cache=True)
 def body_crcs(log: Bytes, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int32]:
-    """What bodyCRC of an undamaged record is: crc32 of the stored body without the sign bit, 0 for an empty one."""
+    """The bodyCRC of undamaged records: crc32 of the stored body without the sign bit, 0 for an empty one."""
     crcs = np.empty(len(starts), np.int32)
     for row in range(len(starts)):
         at = int(starts[row])

@@ -1,4 +1,4 @@
-"""Pick scattered bytes out of a buffer: numbers, strings, property pairs. Compiled once, then cached by Numba."""
+"""Picks scattered bytes out of a buffer: numbers, strings, property pairs. Compiled once, then cached by Numba."""
 
 import numpy as np
 import pyarrow as pa

@@ -16,7 +16,7 @@ HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16)  # two 
 
 
 def distinct_hosts(log: Bytes, at: Positions, lengths: Positions) -> pa.DictionaryArray:
-    """The bytes of each host, distinct ones once."""
+    """The bytes of each host; the dictionary has each distinct host once."""
     return binary_array(*spans(log, at, lengths)).dictionary_encode()
 
 
@@ -26,7 +26,7 @@ def host_strings(hosts: pa.DictionaryArray) -> pa.StringArray:
 
 
 def msg_id_hosts(hosts: pa.DictionaryArray) -> pa.StringArray:
-    """How a msgId begins: address and port in upper-case hex (MessageDecoder.createMessageId)."""
+    """The first part of a msgId: address and port in upper-case hex (MessageDecoder.createMessageId)."""
     return _texts(hosts, lambda host: (_java_address(host[:-4]) + host[-4:]).hex().upper())
 
 
@@ -43,7 +43,7 @@ def _host_string(host: bytes) -> str:
 
 
 def _java_address(address: bytes) -> bytes:
-    """Java's InetAddress.getByAddress makes an IPv4 address of an IPv4-mapped one."""
+    """The address after Java's InetAddress.getByAddress, which turns an IPv4-mapped address into an IPv4 one."""
     return address[12:] if address.startswith(IPV4_MAPPED) and len(address) == 16 else address
 
 
@@ -58,7 +58,7 @@ def message_ids(log: Bytes, at: Positions, lengths: Positions, offsets: Position
         source = log[at[i] : at[i] + lengths[i]]
         target = out[bounds[i] // 2 : bounds[i + 1] // 2]
         if len(source) == 20 and _is_ipv4_mapped(source):
-            # RocketMQ writes an IPv4 address into the room for an IPv6 one, and prints all the room.
+            # RocketMQ writes an IPv4 address into the space of an IPv6 one, and prints the whole space.
             source = source[12:]
         for j in range(len(source)):
             target[j] = HEX[source[j]]

@@ -1,4 +1,4 @@
-"""Texts of a log numbered in the order of their first appearance, such as topics."""
+"""Numbers the texts of a log, such as topics, in the order of their first appearance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PRIME, _BASIS = np.uint64(1099511628211), np.uint64(14695981039346656037)
 
 
 class Interner:
-    """Remembers its texts from call to call. ``texts`` are they, decoded as Java does."""
+    """Numbers texts, and remembers them from call to call. ``texts`` has them in order, decoded as Java does."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -45,7 +45,7 @@ class Interner:
         _intern(self._names, ends[:-1], np.diff(ends), *self._copies(), np.empty(len(ends) - 1, np.int32), 0)
 
     def _copies(self) -> tuple[Bytes, Positions, NDArray[np.int32], int]:
-        """Room to number the known texts once more, for a table of another size."""
+        """Scratch space to number the known texts again, for a table of another size."""
         return np.empty_like(self._names), np.zeros_like(self._ends), self._table, 0
 
 

@@ -24,11 +24,11 @@ def fingerprint(data: bytes) -> str:
 
 
 def is_unfinished(records: Records, data_end: int, store: Storage, seen: str | None) -> bool:
-    """Whether the last of some records, with which the log ends, may not be written to its end yet.
+    """Whether the last of some records, with which the log ends, may be only partly written.
 
-    It then holds zeros where a finished record has text, or a body without its CRC. It is finished all the same
-    where the night before saw the same bytes (``seen`` is the fingerprint of those up to ``data_end``), or where the
-    consume queue and the checkpoint of the ``store`` folder, which are written later, know it.
+    Such a record has zeros in its text, or a body that does not match its CRC. It counts as finished if the night
+    before saw the same bytes (``seen`` is the fingerprint of those up to ``data_end``), or if the consume queue and the
+    checkpoint of the ``store`` folder, which are written later, include it.
     """
     last = records.last()
     if not _has_gaps(last):
@@ -40,9 +40,9 @@ def is_unfinished(records: Records, data_end: int, store: Storage, seen: str | N
 
 
 def checkpoint(store: Storage) -> tuple[int, int, int]:
-    """Up to when (store time, ms) the log and the consume queues are on disk, and the latter's physical offset.
+    """The store times (ms) up to which the log and the consume queues are on disk, and the queues' physical offset.
 
-    0 where it is not known (StoreCheckpoint).
+    A number is 0 if it is not known (StoreCheckpoint).
     """
     content = store.read("checkpoint")
     if content is None or len(content) < 48:

@@ -1,4 +1,4 @@
-"""Records of a commit log as Arrow columns (RocketMQ MessageDecoder), whole buffers at a time."""
+"""Decodes records of a commit log to Arrow columns (RocketMQ MessageDecoder), whole buffers at a time."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -16,7 +16,7 @@ from schemas.rocketmq_store.record_layout import BORN_HOST, BORN_TIMESTAMP, SYS_
 
 
 class Columns:
-    """Some records, and what several columns share of them."""
+    """The columns of some records. What several columns need is computed once."""
 
     def __init__(self, records: Records):
         self.records = records
@@ -90,11 +90,11 @@ COLUMNS: dict[str, tuple[pa.DataType, Callable[[Columns], pa.Array]]] = {
 }
 
 SCHEMA = pa.schema([pa.field(name, kind) for name, (kind, _) in COLUMNS.items()])
-"""Every column there is. Timestamps are ms since the epoch; commitlog_offset is where the record lies;
-properties is null where a record has none; body is as stored, and body_crc_computed what its body_crc should be."""
+"""All columns. Timestamps are ms since the epoch; commitlog_offset is the record's physical offset; properties is null
+if a record has none; body is as stored, and body_crc_computed is the body_crc that it should have."""
 
 
 def decode(records: Records, columns: Sequence[str]) -> pa.RecordBatch:
-    """The given columns of SCHEMA, a row a record. A column that is not asked for costs nothing."""
+    """The given columns of SCHEMA, one row per record. Only these are computed."""
     shared = Columns(records)
     return pa.RecordBatch.from_arrays([COLUMNS[name][1](shared) for name in columns], names=list(columns))

@@ -1,4 +1,4 @@
-"""Eight bytes at a time: what compiled loops over texts share."""
+"""Loads, stores and searches eight bytes at a time, for compiled loops over texts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def load(data: Bytes, at: int) -> np.uint64:
 
 @njit(cache=True)
 def store(data: Bytes, at: int, word: np.uint64) -> None:
-    """The reverse of load."""
+    """Writes a word as eight bytes from ``at`` on: the reverse of load."""
     i = np.uint64(at)
     for j in range(8):
         data[i + np.uint64(j)] = np.uint8(word >> np.uint64(8 * j))

@@ -1,4 +1,4 @@
-"""The properties of messages as Arrow maps and strings."""
+"""Decodes the properties of messages to Arrow maps and strings."""
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ class Properties:
         self._pairs, self._key_ends, self._keys, self._value_ends, self._values = split(log, starts, lengths)
 
     def maps(self) -> pa.MapArray:
-        """map<string, string>, null where a record has no properties at all."""
+        """map<string, string>, null if a record has no properties."""
         keys = gather.binary_array(self._key_ends, self._keys).view(pa.string())
         values = gather.binary_array(self._value_ends, self._values).view(pa.string())
         entries = pa.StructArray.from_arrays([keys, values], fields=[MAP.key_field, MAP.item_field])
@@ -38,7 +38,7 @@ class Properties:
         return pa.Array.from_buffers(MAP, len(self._missing), buffers, children=[entries])
 
     def value(self, name: str) -> pa.StringArray:
-        """The values of one property, null where it is missing."""
+        """The values of one property, null if it is missing."""
         key = np.frombuffer(name.encode(), np.uint8)
         starts, lengths, missing = find(self._pairs, self._key_ends, self._keys, self._value_ends, key)
         return gather.binary_array(*gather.spans(self._values, starts, lengths), missing).view(pa.string())

@@ -1,4 +1,4 @@
-"""The properties of a log's messages as columns, chunk by chunk."""
+"""Splits the properties of a log's messages into columns, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from schemas.rocketmq_store.segments import SLACK
 
 @dataclass(frozen=True, eq=False)
 class Properties:
-    """The properties of n messages. ``columns[i]`` has the values of slot i, None where no message has any.
+    """The properties of n messages. ``columns[i]`` has the values of slot i, None if no message has any.
 
-    ``others`` are the properties that have no slot, as a text like the record's own, null where there are none.
+    ``others`` are the properties without a slot, as a text like the record's own; null if there are none.
     """
 
     columns: list[pa.StringArray | None]
@@ -30,8 +30,8 @@ class Properties:
 class PropertyColumns:
     """Gives each property name of a topic a slot, in the order of first appearance, as long as there are slots.
 
-    It remembers the names from chunk to chunk. ``named`` have the first slots in every topic; ``wanted`` are names
-    by topic that get a slot before any other.
+    It remembers the names from chunk to chunk. The names in ``named`` get the first slots in every topic, then those in
+    ``wanted``, by topic.
     """
 
     def __init__(self, slots: int, named: Sequence[str], wanted: Mapping[str, Sequence[str]]) -> None:
@@ -58,7 +58,7 @@ class PropertyColumns:
         log = records.log
         properties = self._cut(log, starts, lengths, topic_codes)
         if properties is None:
-            # Not UTF-8. The text is cut where Java cuts it, after it was decoded as a whole.
+            # Not UTF-8: like Java, decode the text as a whole first, and then cut it.
             texts = string_array(*gather.spans(log, starts, lengths))
             _, offsets, data = texts.buffers()
             bounds = np.frombuffer(offsets, np.int32)[: len(records) + 1].astype(np.int64)
@@ -87,7 +87,7 @@ class PropertyColumns:
         lengths: gather.Positions,
         topic_codes: NDArray[np.int32],
     ) -> Properties | None:
-        """None, and no new name has a slot, where some name or value is not UTF-8."""
+        """The properties. None, without new names in slots, if some name or value is not UTF-8."""
         used_before = self._used.copy()
         properties = self._cut_utf8(log, starts, lengths, topic_codes, used_before)
         if properties is None:

@@ -1,9 +1,9 @@
-"""The properties of messages cut into columns: a slot for each property name of a topic.
+"""Splits the properties of messages into columns: a slot for each property name of a topic.
 
 A property text is ``name 0x01 value 0x02 …`` (MessageDecoder.string2messageProperties): the first 0x01 after a
 pair's start separates, the last 0x02 may be absent, pairs without a name or a value are dropped, and the last
-of equal names wins. Messages of one topic have mostly the same names in the same order, so a name is looked
-for first in the slot that followed the last time.
+of equal names wins. Messages of one topic have mostly the same names in the same order, so a name is first
+searched in the slot that followed the previous name the last time.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Property texts, ``key 0x01 value 0x02 …``, cut into keys and values (MessageDecoder.string2messageProperties).
 
-Most of a log's bytes that anyone looks at are here, so text is copied and searched eight bytes at a time.
+Most of the bytes that are read from a log are property texts, so text is copied and searched eight bytes at a time.
 """
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from schemas.rocketmq_store.octets import load, lowest_byte, store
 from schemas.rocketmq_store.segments import SLACK
 
 Bytes = NDArray[np.uint8]
@@ -15,14 +16,14 @@ Positions = NDArray[np.int64]
 
 NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR = 1, 2
 MIX = np.uint64(0x9E3779B97F4A7C15)
-ONES, THREES, HIGH_BITS = (np.uint64(byte * 0x0101010101010101) for byte in (0x01, 0x03, 0x80))
+THREES, HIGH_BITS = (np.uint64(byte * 0x0101010101010101) for byte in (0x03, 0x80))
 
 
 @njit(cache=True)
 def split(log: Bytes, starts: Positions, lengths: Positions) -> tuple[Offsets, Offsets, Bytes, Offsets, Bytes]:
     """The pairs of the texts at ``starts``, whose ``lengths`` are in bytes; SLACK bytes after the last may be read.
 
-    Gives pairs, the offsets and bytes of keys, and the offsets and bytes of values, as Arrow's buffers: row i has
+    Returns pairs, the offsets and bytes of keys, and the offsets and bytes of values, as Arrow's buffers: row i has
     the pairs ``pairs[i]`` to ``pairs[i + 1]``. The first 0x01 after a pair's start separates, the last 0x02 may be
     absent, pairs without a key or a value are dropped, and the last of equal keys wins.
     """
@@ -64,7 +65,7 @@ def split(log: Bytes, starts: Positions, lengths: Positions) -> tuple[Offsets, O
 def find(
     pairs: Offsets, key_ends: Offsets, keys: Bytes, value_ends: Offsets, name: Bytes
 ) -> tuple[Positions, Positions, NDArray[np.bool_]]:
-    """Of each row the value of the key ``name``: where it begins, its length in bytes, and whether it is missing."""
+    """The value of the key ``name`` in each row: where it begins, its length in bytes, and whether it is missing."""
     rows = len(pairs) - 1
     starts, lengths, missing = np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.ones(rows, np.bool_)
     for row in range(rows):
@@ -80,16 +81,12 @@ def find(
 
 @njit(cache=True)
 def _copy(text: Bytes, start: int, limit: int, out: Bytes, at: int, separator: int) -> int:
-    """Copies from ``start`` to ``separator``, a property's end, or ``limit``, and up to 7 bytes more; gives where."""
+    """Copies up to ``separator``, a property's end, or ``limit``, and up to 7 bytes more. Returns the end."""
     while True:
-        word = _load(text, start)
-        _store(out, at, word)
+        word = load(text, start)
+        store(out, at, word)
         below_three = (word - THREES) & ~word & HIGH_BITS  # the lowest bit set is right, those above may not be
-        if below_three == np.uint64(0):
-            step = 8
-        else:
-            lowest = below_three & (~below_three + np.uint64(1))
-            step = int(np.int64((((lowest - np.uint64(1)) & ONES) * ONES) >> np.uint64(56))) - 1
+        step = lowest_byte(below_three) if below_three else 8
         start += step
         if start >= limit:
             return limit
@@ -99,22 +96,6 @@ def _copy(text: Bytes, start: int, limit: int, out: Bytes, at: int, separator: i
                 return start
             start += 1
             at += 1
-
-
-@njit(cache=True)
-def _load(text: Bytes, at: int) -> np.uint64:
-    i = np.uint64(at)  # unsigned: no check for a negative index, so the eight bytes are one load
-    word = np.uint64(0)
-    for j in range(8):
-        word |= np.uint64(text[i + np.uint64(j)]) << np.uint64(8 * j)
-    return word
-
-
-@njit(cache=True)
-def _store(out: Bytes, at: int, word: np.uint64) -> None:
-    i = np.uint64(at)
-    for j in range(8):
-        out[i + np.uint64(j)] = np.uint8(word >> np.uint64(8 * j))
 
 
 @njit(cache=True)

@@ -14,7 +14,7 @@ BYTES_AT_ONCE = 1 << 20
 class Difference:
     """A place where a file on disk is not what the broker should have written.
 
-    ``queue_offset`` is the entry's, None where a file as a whole differs.
+    ``queue_offset`` is the entry's, None if a file as a whole differs.
     """
 
     file: str
@@ -37,11 +37,11 @@ class QueueFiles:
         return f"{self.kind}/{position // self.file_size * self.file_size:020d}"
 
     def start(self, position: int) -> int:
-        """Where the file begins that has a position."""
+        """The position at which the file that contains ``position`` begins."""
         return position // self.file_size * self.file_size
 
     def read(self, position: int, length: int) -> bytes | None:
-        """Bytes of one file; None where it is not there, fewer where it is too short."""
+        """Bytes of one file; None if it does not exist, fewer if it is too short."""
         start = self.start(position)
         if start not in self.sizes:
             return None
@@ -49,7 +49,7 @@ class QueueFiles:
             return bytes(file.read_at(length, position - start))
 
     def read_span(self, position: int, length: int) -> bytes | None:
-        """Bytes of one or more files; None where one is not there or too short."""
+        """Bytes of one or more files; None if one does not exist or is too short."""
         parts = []
         while length:
             count = min(length, self.start(position) + self.file_size - position)

@@ -1,4 +1,4 @@
-"""The consume queue files of a snapshot, looked up entry by entry: a few bytes are read, not the files."""
+"""Looks up single entries in the consume queue files of a snapshot, without reading whole files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class QueueIndex:
         return sorted(self._files)
 
     def min_offset(self, topic: str, queue_id: int, log_start: int) -> int:
-        """The first entry whose message is still in the log, or else the queue's end."""
+        """The offset of the first entry whose message is still in the log, or else the queue's end."""
         return self._first(topic, queue_id, lambda entry: entry.commitlog_offset >= log_start or entry.size <= 0)
 
     def end(self, topic: str, queue_id: int) -> int:
@@ -53,7 +53,7 @@ class QueueIndex:
         return self._first(topic, queue_id, lambda entry: entry.size <= 0)
 
     def entry(self, topic: str, queue_id: int, offset: int) -> Entry | None:
-        """The entry of the message at a queue offset, or None."""
+        """The entry of the message at a queue offset; None if there is none."""
         for begin, path, size in self._files.get((topic, queue_id), ()):
             position = offset * ENTRY.itemsize - begin
             if 0 <= position <= size - ENTRY.itemsize:
@@ -63,7 +63,7 @@ class QueueIndex:
         return None
 
     def _first(self, topic: str, queue_id: int, is_reached: Callable[[Entry], bool]) -> int:
-        """The offset of the first entry of which something is true that stays true after it."""
+        """The offset of the first entry that is reached. All entries after it must be, too."""
         files = self._files.get((topic, queue_id), [])
         for begin, path, size in files:
             entries = size // ENTRY.itemsize

@@ -1,4 +1,4 @@
-"""A queue's files on disk, held against what the broker should have written for its entries, byte for byte."""
+"""Compares a queue's files on disk, byte for byte, with what the broker should have written for its entries."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class QueueEntries:
 
 @dataclass
 class QueueVerification:
-    """Takes the entries of one queue in order, and finds where its files differ.
+    """Compares the entries of one queue, in order, with its files, and collects the ``differences``.
 
     ``log_start``: entries of messages before this physical offset may have been deleted with their file. Without
-    ``knows_bit_maps`` the extension's bit maps are taken as they are. File sizes are in bytes.
+    ``knows_bit_maps`` the extension's bit maps are not compared. File sizes are in bytes.
     """
 
     storage: Storage
@@ -60,7 +60,7 @@ class QueueVerification:
     _end: int | None = None
     """The queue offset after the last entry."""
     _position: int | None = None
-    """Where the next unit of the extension should begin; None: not known."""
+    """Where the next unit of the extension should begin; None: unknown."""
 
     def __post_init__(self) -> None:
         self._queue = QueueFiles(self.storage, CONSUME_QUEUE, self.topic, self.queue_id, self.file_size)
@@ -83,7 +83,7 @@ class QueueVerification:
             done += count
 
     def finish(self) -> int:
-        """Looks at what follows the last entry. Returns how many newer entries there are, which cannot be judged."""
+        """Checks the bytes after the last entry. Returns the number of newer entries, which cannot be compared."""
         if self._end is None or not self._queue.sizes:
             return 0
         after = self._end * ENTRY.itemsize
@@ -102,7 +102,7 @@ class QueueVerification:
         return newer
 
     def _compare(self, entries: QueueEntries, begin: int, end: int, data: bytes | None) -> None:
-        """Compares entries of one file; ``data`` is what the file holds at their place."""
+        """Compares entries of one file; ``data`` are the bytes of the file at their place."""
         if data is None:
             self._note_missing(entries, begin, end)
             self._position = None
@@ -116,7 +116,7 @@ class QueueVerification:
             self._note_entry(entries, begin + at, found[at], int(codes[at]))
 
     def _tags_codes(self, entries: QueueEntries, begin: int, end: int, on_disk: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What the entries should hold as tags code; their units in the extension are compared on the way."""
+        """The tags codes that the entries should hold. Compares their units in the extension, too."""
         if not self.has_extension:
             return entries.tags_code[begin:end]
         if not self.knows_bit_maps:
@@ -133,7 +133,7 @@ class QueueVerification:
     def _units(
         self, entries: QueueEntries, begin: int, end: int, on_disk: NDArray[np.int64], note: bool
     ) -> tuple[NDArray[np.int64], int | None]:
-        """The tags codes, and where the next unit begins; None where something differs and is not yet noted."""
+        """The tags codes, and where the next unit begins; None if something differs and is not yet noted."""
         files = self._extension
         position = self._position
         if position is None:
@@ -169,7 +169,7 @@ class QueueVerification:
     def _known_parts(
         self, entries: QueueEntries, begin: int, end: int, on_disk: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """The same where it is not known which bit maps the units should hold: their codes and times are compared."""
+        """The tags codes if bit maps are unknown. Of units in the extension, only codes and times are compared."""
         has_unit = is_address(on_disk)
         expected = np.where(has_unit, on_disk, entries.tags_code[begin:end])
         positions = on_disk[has_unit] - ADDRESS_BASE
@@ -191,7 +191,7 @@ class QueueVerification:
         return expected
 
     def _check_end_of_extension(self, position: int) -> None:
-        """Zeros follow the last unit. It may begin in a file of its own."""
+        """Checks that only zeros follow the last unit."""
         for at, data in self._extension.rest(position):
             if any(data):
                 wrong = next(i for i, byte in enumerate(data) if byte)
@@ -229,7 +229,7 @@ class QueueVerification:
             self._add(self._extension, position, None, "the file is missing")
 
     def _find_superfluous(self, after: int, newer: int) -> None:
-        """Files that begin where no entry is."""
+        """Notes the files that begin after the last entry."""
         if newer:
             return
         ends: Sequence[tuple[QueueFiles, int | None]] = ((self._queue, after), (self._extension, self._position))

@@ -1,9 +1,9 @@
-"""Where the fields of a commit log record lie, found without copying (RocketMQ MessageDecoder, MessageExtEncoder).
+"""Finds the fields of commit log records without copying them (RocketMQ MessageDecoder, MessageExtEncoder).
 
 A record is big-endian: size i32, magic i32, bodyCRC i32, queueId i32, flag i32, queueOffset i64,
 physicalOffset i64, sysFlag i32, bornTimestamp i64, bornHost, storeTimestamp i64, storeHost, reconsumeTimes i32,
 preparedTransactionOffset i64, body (i32 length), topic (u8 length, in V2 i16), properties (i16 length).
-A host is 4 bytes of address, or 16 where sysFlag says so, and an i32 port.
+A host is 4 bytes of address, or 16 if sysFlag says so, and an i32 port.
 """
 
 from enum import IntEnum
@@ -25,7 +25,7 @@ LONGEST = 64 << 20
 
 
 class Found(IntEnum):
-    """What lies at a position of a segment file."""
+    """The kind of bytes at a position of a segment file."""
 
     RECORD = 0
     FILLER = 1
@@ -71,7 +71,7 @@ def short_at(log: NDArray[np.uint8], at: int) -> int:
 
 @njit(cache=True)
 def inspect(log: NDArray[np.uint8], start: int, layout: NDArray[np.int64], row: int) -> int:
-    """What lies at ``start``; of a whole and decodable record, the layout (FIELDS x row) too."""
+    """The kind of bytes at ``start``. A whole, decodable record fills column ``row`` of ``layout`` (FIELDS x rows)."""
     remaining = len(log) - start
     if remaining < 8:
         return INCOMPLETE
@@ -123,9 +123,9 @@ def inspect(log: NDArray[np.uint8], start: int, layout: NDArray[np.int64], row: 
 
 @njit(cache=True)
 def walk(log: NDArray[np.uint8], layout: NDArray[np.int64]) -> tuple[int, int, int]:
-    """Follow the records from the start of ``log`` until ``layout`` is full, or to anything else.
+    """Follows the records from the start of ``log`` until ``layout`` is full, or up to other bytes.
 
-    Returns the rows filled, the position reached, and what lies there: RECORD where ``layout`` is full.
+    Returns the number of records, the position reached, and the kind of bytes there: RECORD if ``layout`` is full.
     """
     position = 0
     rows = 0

@@ -1,4 +1,4 @@
-"""Where a commit log goes on after bytes that are no record."""
+"""Finds the next record of a commit log after bytes that are not a record."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WINDOW = 4 << 20
 
 
 class RecordSearch:
-    """Finds records in the bytes of one segment; ``offset`` is the file's, ``data_end`` a position in it.
+    """Finds records in one segment. ``offset`` is the file's physical offset, ``data_end`` a position in the file.
 
     Positions may only grow from call to call: each byte is searched once, however many records are damaged.
     """
@@ -38,7 +38,7 @@ class RecordSearch:
         self._next = -1
 
     def look(self, position: int) -> tuple[Found, int]:
-        """What lies at a position, and how many bytes a record there has."""
+        """The kind of bytes at a position, and the size of a record there."""
         remaining = self._file.size - position
         size, magic = self._number(position, 4), self._number(position + 4, 4)
         if remaining < 8:
@@ -54,11 +54,11 @@ class RecordSearch:
         return Found(inspect(self._file.read(position, max(size, 8)), 0, self._scratch, 0)), size
 
     def next_position(self, position: int) -> int:
-        """Where to go on after ``position``, which holds no decodable record.
+        """The position to continue at after ``position``, where no decodable record begins.
 
-        A record may be whole and still not decodable: where its size leads to a record that knows its own offset, or
-        to filler, that is next. Else the next decodable record that knows its own offset, or a filler that fills the
-        file. Where there is none, a size that leads behind the data ends the record there.
+        A record may be whole and still not decodable. If its size leads to a record that knows its own offset, or to
+        filler, the walk continues there. Else it continues at the next decodable record that knows its own offset, or
+        at filler that fills the file. If there is none either, a size that leads past the data ends the record there.
         """
         claimed = position + self._number(position, 4)
         if claimed > position + 8 and self._begins(claimed):

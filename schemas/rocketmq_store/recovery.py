@@ -1,8 +1,8 @@
 """How a broker recovers its commit log when it starts (RocketMQ 5.5 CommitLog.recoverNormally, recoverAbnormally).
 
 It loads the segments only if each has the configured size. It then goes back to a segment that its consume queues
-(after a clean shutdown) or its checkpoint (after a crash) have reached, reads on from there, and ends the log at the
-first record that is not whole or whose body does not have its CRC. Damage before that segment is not noticed.
+(after a clean shutdown) or its checkpoint (after a crash) have reached, reads from there, and ends the log at the
+first record that is not whole or whose body does not match its CRC. Damage before that segment is not noticed.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Recovery:
 
 
 def recovery(storage: Storage, segment_size: int | None = None) -> Recovery:
-    """What a broker would do with a store folder, or the commitlog folder in one, as it is.
+    """What a broker would do when it starts on a store folder, or on the commitlog folder in one.
 
     ``segment_size`` is mappedFileSizeCommitLog in bytes; without it, the commonest size of the segments.
-    Raises CommitLogError where there is no segment.
+    Raises CommitLogError if there is no segment.
     """
     log = segments(storage)
-    if log[-1].size == 0:  # made but not used: the broker deletes it
+    if log[-1].size == 0:  # created but not used: the broker deletes it
         log.pop()
     if not log:
         return Recovery(None, 0, 0)
@@ -67,7 +67,7 @@ def _first_to_read(log: Sequence[Segment], is_reached: Callable[[int, int], bool
     for index in range(len(log) - 1, max(0, len(log) - RECOVER_AT_MOST), -1):
         segment = log[index]
         first = next(iter(Walk(segment, segment.offset, segment.offset + 1, segment.end)), None)
-        if isinstance(first, Records) and first.offset == segment.offset and _whole(first) == len(first):
+        if isinstance(first, Records) and first.offset == segment.offset and _undamaged(first) == len(first):
             at = int(longs(first.log, first.at("start") + PHYSICAL_OFFSET)[0])
             if is_reached(at, int(longs(first.log, first.at("store_timestamp"))[0])):
                 return index
@@ -75,14 +75,14 @@ def _first_to_read(log: Sequence[Segment], is_reached: Callable[[int, int], bool
 
 
 def _end(log: Sequence[Segment]) -> int:
-    """The physical offset where the broker stops to read, from the first of these segments on."""
+    """The physical offset at which the broker stops if it reads these segments."""
     end = 0
     for segment in log:
         end = segment.offset
         for piece in Walk(segment, segment.offset, segment.end, segment.end):
             if not isinstance(piece, Records) or piece.offset + int(piece.at("start")[0]) != end:
                 return end
-            kept = piece.first(_whole(piece))
+            kept = piece.first(_undamaged(piece))
             if len(kept):
                 end = piece.offset + int(kept.at("start")[-1] + kept.at("size")[-1])
             if len(kept) < len(piece):
@@ -94,8 +94,8 @@ def _end(log: Sequence[Segment]) -> int:
     return end
 
 
-def _whole(records: Records) -> int:
-    """How many records there are before the first whose body does not have its CRC."""
+def _undamaged(records: Records) -> int:
+    """The number of records before the first whose body does not match its CRC."""
     claimed = ints(records.log, records.at("start") + 8)
     computed = body_crcs(records.log, records.at("body"), records.at("body_length"))
     damaged = (claimed != computed) & (records.at("body_length") > 0)

@@ -25,7 +25,7 @@ _NAME = re.compile(r"[0-9]{20}")
 
 
 class CommitLogError(UsageError):
-    """A path that holds no commit log; the message says what to give instead."""
+    """A path does not hold a commit log. The message says what to give instead."""
 
 
 @dataclass(frozen=True, order=True)
@@ -47,7 +47,7 @@ class Segment:
 
     @cached_property
     def data_end(self) -> int:
-        """The physical offset after the last byte that is not zero, as it is when first asked."""
+        """The physical offset after the last byte that is not zero, determined on first use."""
         with self.open() as file:
             end = self._hole()
             while end > 0:
@@ -60,7 +60,7 @@ class Segment:
         return self.offset
 
     def _hole(self) -> int:
-        """Where the hole begins that ends a preallocated file, bytes; its size where there is none, or none is seen."""
+        """The position of the hole that ends a preallocated file, in bytes; its size if no hole is found."""
         if not self.storage.is_local or not hasattr(os, "SEEK_DATA"):
             return self.size
         hole = 0
@@ -69,7 +69,7 @@ class Segment:
                 try:
                     data = os.lseek(file.fileno(), hole, os.SEEK_DATA)
                 except OSError as error:
-                    return hole if error.errno == errno.ENXIO else self.size  # ENXIO: there is no data behind
+                    return hole if error.errno == errno.ENXIO else self.size  # ENXIO: no data follows
                 hole = os.lseek(file.fileno(), data, os.SEEK_HOLE)
         return self.size
 
@@ -93,7 +93,7 @@ class SegmentBytes:
     def read(self, position: int, length: int) -> NDArray[np.uint8]:
         """``length`` bytes from ``position`` on, fewer at the end of the file; SLACK more can be read after them.
 
-        Raises CommitLogError where the file has become shorter since it was listed.
+        Raises CommitLogError if the file has become shorter since it was listed.
         """
         length = max(0, min(length, self.size - position))
         wanted = length + SLACK
@@ -111,8 +111,8 @@ class SegmentBytes:
 def segments(storage: Storage) -> list[Segment]:
     """The segment files of a store folder, or of its ``commitlog`` folder, by offset. Raises CommitLogError."""
     if not storage.is_folder():
-        what = "is a file" if storage.is_local and Path(storage.root).exists() else "does not exist"
-        raise CommitLogError(f"{storage.root} {what}; give a broker's store folder, or the commitlog folder in it")
+        problem = "is a file" if storage.is_local and Path(storage.root).exists() else "does not exist"
+        raise CommitLogError(f"{storage.root} {problem}; give a broker's store folder, or the commitlog folder in it")
     folder = storage.child("commitlog")
     if not folder.is_folder():
         folder = storage

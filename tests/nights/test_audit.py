@@ -283,7 +283,7 @@ def test_an_audit_of_ones_own(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
     assert ended.code == 2
     assert ended.error.startswith("mqsieve: audit no_secrets: Schema error: No field named nothing.")
     own.write_text(text.format("true", "a lot"))
-    assert "'a lot' is no threshold; write '> 5' or '> 0.1%'" in run(audit, "--warehouse", tmp_path / "w").error
+    assert "'a lot' is not a threshold; write '> 5' or '> 0.1%'" in run(audit, "--warehouse", tmp_path / "w").error
 
 
 def test_clients_that_disagree(run: Run, tmp_path: Path) -> None:

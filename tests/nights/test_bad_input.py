@@ -69,7 +69,7 @@ STORES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "no commitlog": (lambda folder: file_of(folder, "checkpoint", b"\0" * 48).parent, "holds no commit log segment"),
     "empty commitlog": (lambda folder: store_of(folder, None), "commitlog holds no commit log segment"),
     "a file of noise": (lambda folder: file_of(folder, "log.bin", NOISE), "log.bin is a file; give a broker's store"),
-    "noise as Parquet": (lambda folder: file_of(folder, "log.parquet", NOISE), "log.parquet is no Parquet file"),
+    "noise as Parquet": (lambda folder: file_of(folder, "log.parquet", NOISE), "log.parquet is not a Parquet file"),
     "unreadable": (unreadable_segment, "00000000000000000000: permission denied; change its permissions"),
 }
 

@@ -138,7 +138,7 @@ def test_another_night_to_compare_with(nights: Path, tmp_path: Path) -> None:
 def test_a_night_that_is_not_there(nights: Path, tmp_path: Path, run: Run) -> None:
     given = ["--warehouse", nights, "--output", tmp_path / "x.html"]
     code, _, error = run(report, *given, "--compare", "1999")
-    assert (code, "1999 is no earlier night" in error) == (2, True)
+    assert (code, "1999 is not an earlier night" in error) == (2, True)
     code, _, error = run(report, *given, "--compare", "20")
     assert (code, "beginning of 3 nights" in error) == (2, True)
     code, _, error = run(report, *given, "--since", "2999-01-01")
