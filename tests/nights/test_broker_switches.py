@@ -41,7 +41,7 @@ def test_bit_maps_count_as_on_where_the_store_has_an_extension(
             "--broker-config", str(conf),
         ]
     )  # fmt: skip
-    with pytest.raises(UsageError, match="brokers broker-a, broker-b: say which"):
+    with pytest.raises(UsageError, match="brokers broker-a, broker-b: choose one"):
         deliver.main(["--warehouse", str(tmp_path)])
 
 

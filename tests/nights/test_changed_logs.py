@@ -180,7 +180,7 @@ def test_a_body_that_was_damaged_is_replaced_by_its_own(night: Night, tmp_path: 
     assert "1 messages whose body is not the one that was stored" in out
     log.data = whole
     _, out, _ = night(log.write(tmp_path / "store"))
-    assert "1 messages with a damaged body got the right one" in out
+    assert "1 messages with a damaged body have the right one now" in out
     bodies = {row["properties"]["n"]: row["body"] for row in rows_of(tmp_path / "w", "commitlog")}
     assert (bodies["3"], len(bodies)) == (b"the right body", 6)
     assert received(tmp_path / "w", "cg_all") == list(range(6))
@@ -195,7 +195,7 @@ def test_a_record_that_was_damaged_is_filtered_as_its_night_would_have(night: Ni
     assert received(tmp_path / "w", "cg_even") == [0, 4]
     log.data = whole
     _, out, _ = night(log.write(tmp_path / "store"))
-    assert "1 damaged places of the log are readable now" in out
+    assert "1 damaged places of the log were repaired" in out
     assert received(tmp_path / "w", "cg_even") == [0, 2, 4]
     assert list(rows_of(tmp_path / "w", "quarantine")) == []
     night(log.write(tmp_path / "store"), warehouse="fresh")

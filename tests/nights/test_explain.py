@@ -209,7 +209,7 @@ def test_several_messages_with_one_key_are_listed(tmp_path: Path, run: Run) -> N
     store = BrokerLog().append(2, KEYS="a b", UNIQ_KEY="u").append(KEYS="b").write(tmp_path / "store")
     nightly.main(["--store", str(store), "--warehouse", str(tmp_path / "w")])
     out = run(explain_job, "--warehouse", tmp_path / "w", "--message", "b").out
-    assert out.startswith("3 messages have this key; say which:")
+    assert out.startswith("3 messages have this key; choose one:")
     chosen = out.splitlines()[1].split()[1]
     assert "T 0/0" in run(explain_job, "--warehouse", tmp_path / "w", "--message", chosen).out
     code, _, error = run(explain_job, "--warehouse", tmp_path / "w", "--message", "c")

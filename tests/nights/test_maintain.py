@@ -195,7 +195,7 @@ def test_old_nights_go_but_for_those_that_the_broker_still_has(shop: Shop) -> No
     before = shop.rows("commitlog")
     ended = shop.maintain("--keep-days", 0)
     assert (ended.code, ended.error) == (0, "")
-    assert "b: 2 older nights stay: the broker still has their messages" in ended.out
+    assert "b: 2 older nights are kept: the broker still has their messages" in ended.out
     after = shop.rows("commitlog")
     start = shop.starts[-3]
     gone = [int(str(row["commitlog_offset"])) for row in before if row not in after]
@@ -262,7 +262,7 @@ def test_tables_of_another_layout_are_refused(run: Run, copied: Path, layout: in
     ("arguments", "told"),
     [
         (("--keep-days", "-1"), "no number of days"),
-        (("--rebuild", "--keep-days", "1"), "--rebuild goes alone"),
+        (("--rebuild", "--keep-days", "1"), "--rebuild takes no --keep-days"),
         (("--broker", "nobody"), "the warehouse has no broker nobody"),
     ],
 )

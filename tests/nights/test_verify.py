@@ -99,7 +99,7 @@ def test_a_history_that_begins_with_a_snapshot_cannot_judge_bit_maps(
     capsys.readouterr()
     verify.main(given)
     out = capsys.readouterr().out
-    assert "cannot judge the filter bit maps: history incomplete" in out
+    assert "cannot judge the filter bit maps: the history is incomplete" in out
     assert "identical" in out
 
 
@@ -108,4 +108,4 @@ def test_a_store_that_is_newer_than_the_warehouse(tmp_path: Path, capsys: pytest
     capsys.readouterr()
     store = capture("nights_dev") / "night_2" / "store"
     verify.main(["--warehouse", str(tmp_path), "--store", str(store)])
-    assert "cannot judge 705 entries of messages that the warehouse does not have" in capsys.readouterr().out
+    assert "cannot judge 705 entries of messages that are not in the warehouse" in capsys.readouterr().out
