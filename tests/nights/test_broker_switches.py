@@ -1,4 +1,4 @@
-"""Which switches count where no --broker-config tells them, and that the user is told."""
+"""The switches that apply without --broker-config, and the message about them."""
 
 from __future__ import annotations
 

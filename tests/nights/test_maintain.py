@@ -1,4 +1,4 @@
-"""Maintenance: old files and old rows go, damaged tables come back, and the next night runs as usual."""
+"""Maintenance removes old files and rows and rebuilds damaged tables, and the next night runs as usual."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_run_that_died_after_maintenance_is_undone(run: Run, copied: Path, nig
 
 
 class Shop:
-    """A broker with a night a day, whose log keeps two days."""
+    """A broker with one night a day, whose log keeps two days."""
 
     def __init__(self, run: Run, folder: Path) -> None:
         self._run = run
@@ -147,7 +147,7 @@ class Shop:
         self.starts = [0]
 
     def night(self, *more: object) -> Ended:
-        """Fills a segment, and runs the night."""
+        """Fills a segment, and runs a night."""
         while len(self.log.data) < SEGMENT * len(self.starts) - 500:
             self.log.append(body=b"b" * 1000)
         self.log.time += DAY

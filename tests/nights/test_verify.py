@@ -1,4 +1,4 @@
-"""verify, against the consume queues that a real broker wrote, whole and damaged."""
+"""verify, on consume queues of a real broker, whole and damaged."""
 
 import shutil
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Replayed = Callable[[str], Warehouse]
 
 
 def arguments(warehouse: Warehouse, store: Path) -> list[str]:
-    """The broker's switches are those of the night that made the warehouse."""
+    """The broker's switches come from the night that made the warehouse."""
     return ["--warehouse", warehouse.location, "--store", str(store)]
 
 
