@@ -29,7 +29,7 @@ install() {
 make_venv() {
   local extra=${1:-} stamp=$venv/installed${1:+-$1} wanted python packages
   packages=$root/conf/requirements${extra:+-$extra}.txt
-  wanted=$(cat "$root/setup.cfg" "$packages" | cksum)
+  wanted=$(cat "$root/setup.cfg" "$root"/conf/requirements*.txt | cksum)
   [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
   mkdir -p "$cache"
   exec 9>"$cache/lock"

@@ -17,7 +17,9 @@ lock() {
   "$tool/bin/uv" pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet "$@" >>"$file"
 }
 
+# One version of each package, whatever else is installed beside it.
+lock .cache/all.txt --extra test --extra bench setup.cfg
 lock conf/requirements-build.txt - < <(sed -n 's/^requires = \["\(.*\)"\]$/\1/p' pyproject.toml)
-lock conf/requirements.txt setup.cfg
-lock conf/requirements-test.txt --extra test setup.cfg
-lock conf/requirements-bench.txt --extra bench setup.cfg
+lock conf/requirements.txt --constraint .cache/all.txt setup.cfg
+lock conf/requirements-test.txt --constraint .cache/all.txt --extra test setup.cfg
+lock conf/requirements-bench.txt --constraint .cache/all.txt --extra bench setup.cfg

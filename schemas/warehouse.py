@@ -5,6 +5,7 @@ from schemas import warehouse
 mqsieve = warehouse.open("/data/mqsieve")
 mqsieve.why("ord-370", "cg_expensive_orders")
 mqsieve.lag()
+mqsieve.what_if("cg_expensive_orders", sql="price > 40.0")
 mqsieve.deliveries.of(group="cg_expensive_orders").to_pandas()
 """
 
@@ -12,19 +13,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from filtering.delivery.pull_window import BEGINNING, FOREVER
+from filtering.subscription_data import SQL92, TAG
+from schemas.answers.advice import TopicAdvice, advice
 from schemas.answers.explain import Explanation
 from schemas.answers.export import Selection
 from schemas.answers.facts import BrokerFacts, open_facts
+from schemas.answers.findings import Finding, findings
 from schemas.answers.lag import CommittedOffsets, Lag, lag
-from schemas.answers.results import Explanations, Results, Rows
+from schemas.answers.night_summary import GroupCounts, night_summary
+from schemas.answers.results import Explanations, Results, Rows, Summary
+from schemas.answers.tried_subscriptions import only_topic, subscription_of
+from schemas.answers.what_if import WhatIf, what_if
 from schemas.answers.why import Why, why, why_at
 from schemas.delta.warehouse import Warehouse
+from schemas.errors import UsageError
 
 _WHY_TITLES = ("message", "place", "group", "outcome", "reason")
 _LAG_TITLES = (
     "consumer_group", "topic", "queue_id", "committed", "end", "lag", "exact_lag", "broker_estimate",
     "oldest_pending_ms",
 )  # fmt: skip
+_FINDING_TITLES = ("severity", "consumer_group", "topic", "code", "text", "messages", "of")
+_ADVICE_TITLES = ("topic", "use", "reason", "reads_without", "reads_with", "false_positive_rate", "measured_rate")
+_SUMMARY_TITLES = ("topic", "consumer_group", "scanned", "delivered", "delivered_before", "expression")
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,39 @@ class OpenWarehouse:
         """How far groups are behind, a row for each queue."""
         rows = lag(self.facts, newer, None if group is None else [group], None if topic is None else [topic])
         return Results(rows, _LAG_TITLES, lambda row: [getattr(row, name) for name in _LAG_TITLES])
+
+    def what_if(self, group: str, sql: str | None = None, tags: str | None = None, topic: str | None = None) -> WhatIf:
+        """What another filter would have delivered: an SQL92 expression, or tags such as ``paid || shipped``.
+
+        ``topic``: which one, where the group subscribes to several. Raises UsageError where the broker would refuse
+        the filter, or there is no such group.
+        """
+        if (sql is None) == (tags is None):
+            raise UsageError("what_if needs either sql or tags")
+        self.facts.subscriptions_of(group)
+        text, type_ = (tags or "", TAG) if sql is None else (sql, SQL92)
+        wanted = subscription_of(group, topic or only_topic(self.facts, group), text, type_, self.facts.broker)
+        (found,) = what_if(self.facts, [wanted], (BEGINNING, FOREVER))
+        return found
+
+    def findings(self) -> Results[Finding]:
+        """What is wrong with the subscriptions in force, the worst first."""
+        return Results(
+            findings(self.facts), _FINDING_TITLES, lambda row: [getattr(row, name) for name in _FINDING_TITLES]
+        )
+
+    def advice(self) -> Results[TopicAdvice]:
+        """Whether the filter bit map pays, a row for each topic; the rates are shares of entries that do not match."""
+        return Results(
+            advice(self.facts),
+            _ADVICE_TITLES,
+            lambda row: [row.topic, *(getattr(row.bit_map, name) for name in _ADVICE_TITLES[1:])],
+        )
+
+    def summary(self) -> Summary:
+        """What the last night did for each group, and what needs a person's attention."""
+        found = night_summary(self.facts)
+        return Summary(found.groups, _SUMMARY_TITLES, _summary_row, found.attention, found.notes)
 
     @property
     def deliveries(self) -> Rows:
@@ -85,3 +130,11 @@ def _explanations(found: Why) -> Explanations:
 
 def _why_row(each: Explanation) -> tuple[str, ...]:
     return each.message.name, each.message.place, each.consumer_group, str(each.outcome), each.decision.reason
+
+
+def _summary_row(group: GroupCounts) -> tuple[str | int | None, ...]:
+    counts = group.counts
+    return (
+        group.topic, group.consumer_group, counts["scanned"], counts["delivered"], group.delivered_before,
+        group.expression,
+    )  # fmt: skip

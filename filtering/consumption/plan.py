@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.allocation import client_tags
 from filtering.consumption.filters_in_force import FiltersInForce
@@ -53,15 +54,18 @@ def plan_night(
     backlog: list[PullWindow] = []
     changes: list[UncertainChange] = []
     groups: list[GroupNight] = []
-    for key, rows in rows_of.items():
-        filters = FiltersInForce(rows_of_group[key[0]], config)
-        night = GroupNightPlan(key, offsets_so_far, broker_offsets, filters, consume_from.get(key, ConsumeFrom.LAST))
-        night.clients = tags_of_clients.get(key, ())
-        night.run(timeline(rows, resets.get(key, ()), offsets_so_far.as_of))
-        online += night.online
-        backlog += night.backlog
-        changes += night.changes
-        groups.append(night.group)
+    with garbage_collection.paused():
+        for key, rows in rows_of.items():
+            filters = FiltersInForce(rows_of_group[key[0]], config)
+            night = GroupNightPlan(
+                key, offsets_so_far, broker_offsets, filters, consume_from.get(key, ConsumeFrom.LAST)
+            )
+            night.clients = tags_of_clients.get(key, ())
+            night.run(timeline(rows, resets.get(key, ()), offsets_so_far.as_of))
+            online += night.online
+            backlog += night.backlog
+            changes += night.changes
+            groups.append(night.group)
     return NightPlan(online, backlog, changes, groups)
 
 

@@ -120,7 +120,9 @@ class Run:
             self.expressions, self.session, as_of, options.stages, options.hooks,
         )  # fmt: skip
         outcome = night.run()
-        history = subscription_history(events.events, broker.config, self.expressions)
+        history: Sequence[SubscriptionRow] = night.history
+        if len(night.events) < len(events.events):
+            history = subscription_history(events.events, broker.config, self.expressions)
         if Stage.REGISTER in options.stages:
             is_other_broker = known.last is None or known.last.broker != broker.config
             _register(events, history, known, inputs, changes, is_other_broker or redo_from is not None)

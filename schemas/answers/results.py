@@ -13,28 +13,14 @@ from filtering.explanation.decision import Outcome
 from filtering.explanation.reasons import leaf_values
 from schemas.answers.explain import Explanation
 from schemas.answers.export import Selection, batches_of
+from schemas.answers.html import SHOWN, html_list, html_table
+from schemas.answers.night_summary import GroupCounts
 from schemas.delta.warehouse import Warehouse
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Answer = TypeVar("Answer")
-SHOWN = 50
-"""Rows that are shown; all are there."""
-LONGEST_CELL = 200
-
-
-def html_table(titles: Sequence[str], rows: Sequence[Sequence[Any]], more: int = 0) -> str:
-    """A table; ``more`` rows are not shown."""
-    head = "".join(f"<th>{escape(title)}</th>" for title in titles)
-    body = "".join("<tr>" + "".join(f"<td>{_cell(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    rest = f"<p>… and {more:,} more</p>" if more else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
-
-
-def _cell(value: Any) -> str:
-    text = "" if value is None else f"{value:,}" if type(value) is int else str(value)
-    return escape(text if len(text) <= LONGEST_CELL else f"{text[: LONGEST_CELL - 1]}…")
 
 
 @dataclass(frozen=True)
@@ -72,6 +58,18 @@ class Explanations(Results[Explanation]):
 
     def _repr_html_(self) -> str:
         return explanation_html(self.answers[0]) if len(self) == 1 else super()._repr_html_()
+
+
+@dataclass(frozen=True)
+class Summary(Results[GroupCounts]):
+    """A night: a row for each group and topic, problems to act on, and facts to know."""
+
+    attention: Sequence[str]
+    notes: Sequence[str]
+
+    def _repr_html_(self) -> str:
+        attention = html_list("Needs attention", self.attention)
+        return attention + html_list("Notes", self.notes) + super()._repr_html_()
 
 
 def explanation_html(explanation: Explanation) -> str:

@@ -22,6 +22,7 @@ from filtering.subscriptions.events import Operation
 from filtering.subscriptions.history import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.findings import findings_of_rows
+from schemas.answers.what_if_html import what_if_html
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_pairs import PAIRS, pairs_of
 from schemas.delivery_stats import DELIVERY_STATS
@@ -85,6 +86,9 @@ class WhatIf:
     failed: int
     pending: int
     findings: Sequence[Finding]
+
+    def _repr_html_(self) -> str:
+        return what_if_html(self)
 
 
 def what_if(

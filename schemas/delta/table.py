@@ -43,9 +43,9 @@ def column(name: str, kind: pa.DataType, comment: str = "", nullable: bool = Tru
 
 
 def layout_of(description: str | None) -> int:
-    """The layout of a table with this description. Tables of layout 2 were first made without it."""
+    """The layout of a table with this description. Layout 1 was not in descriptions."""
     found = _LAYOUT.search(description or "")
-    return int(found[1]) if found else 2
+    return int(found[1]) if found else 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,6 +40,11 @@ def test_hostile_names_stay_text(hostile: warehouse.OpenWarehouse) -> None:
         hostile.deliveries,
         hostile.messages,
         hostile.subscriptions,
+        hostile.findings(),
+        hostile.advice(),
+        hostile.summary(),
+        hostile.what_if(HOSTILE, sql="a <> '<b>'", topic=HOSTILE),
+        hostile.what_if("g", sql="a IS NOT NULL"),
     ]
     for each in shown:
         html = each._repr_html_()
@@ -72,6 +77,41 @@ def test_answers_are_lists_with_a_frame(replayed: Replayed) -> None:
     assert lags.to_pandas()["exact_lag"].sum() == sum(row.exact_lag for row in lags)
     (explanation,) = opened.why("ord-370", "cg_sql_region_price")
     assert explanation.outcome == "STOPPED_BY_BIT_MAP"
+
+
+def test_what_if_says_what_is_gained_and_lost(replayed: Replayed) -> None:
+    opened = warehouse.open(replayed("small").location)
+    wider = opened.what_if("cg_sql_region_price", sql="price > 40.0 AND region = 'hangzhou'")
+    assert (len(wider.gained), len(wider.lost)) == (5, 0)
+    assert "<td>5</td><td>0</td>" in wider._repr_html_()
+    tags = opened.what_if("cg_tag_multi_topic", tags="nothing", topic="DeviceTelemetry")
+    assert (len(tags.gained), len(tags.lost), tags.kept) == (0, 149, 0)
+    with pytest.raises(UsageError, match="either sql or tags"):
+        opened.what_if("cg_sql_city")
+    with pytest.raises(UsageError, match="say which"):
+        opened.what_if("cg_tag_multi_topic", tags="a")
+    with pytest.raises(UsageError, match="did you mean cg_sql_city"):
+        opened.what_if("cg_sql_cit", tags="a", topic="OrderEvents")
+
+
+def test_findings_advice_and_the_night(replayed: Replayed) -> None:
+    opened = warehouse.open(replayed("small").location)
+    found = opened.findings()
+    assert found[0].severity == "error"
+    assert set(found.to_pandas()["severity"]) == {"error", "warn", "info"}
+    assert {row.topic: row.bit_map.use for row in opened.advice()} == dict.fromkeys(
+        ("DeviceTelemetry", "OrderEvents", "TagLab"), True
+    )
+    night = opened.summary()
+    delivered = [row for row in night if row.consumer_group == "cg_sql_city"]
+    assert [row.counts["delivered"] for row in delivered] == [78]
+    assert "fail on more than 10% of their messages" in night._repr_html_()
+
+
+def test_a_broker_without_bit_maps_gets_advice(replayed: Replayed) -> None:
+    advice = warehouse.open(replayed("plain").location).advice()
+    assert {row.bit_map.measured_rate for row in advice} == {None}
+    assert "<td>OrderEvents</td>" in advice._repr_html_()
 
 
 def test_what_is_not_there_is_said(tmp_path: Path, replayed: Replayed) -> None:

@@ -1,0 +1,33 @@
+"""A small log of a real broker, replayed: the warehouse that the notebooks look at."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
+from pathlib import Path
+
+from jobs import nightly
+
+CAPTURE = Path(__file__).parents[1] / "tests" / "cases" / "captures" / "small"
+_folder = tempfile.TemporaryDirectory(prefix="mqsieve-notebooks-", ignore_cleanup_errors=True)
+
+
+def replay(name: str, *options: object) -> str:
+    """Runs nightly into a new warehouse, and returns its folder, which goes when Python ends."""
+    warehouse = f"{_folder.name}/{name}"
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        nightly.main([*map(str, options), "--warehouse", warehouse])
+    return warehouse
+
+
+@cache
+def small_warehouse() -> str:
+    """The folder of the warehouse of the first command in README.md."""
+    return replay(
+        "small",
+        *("--store", CAPTURE / "store"),
+        *("--subscriptions", CAPTURE / "subscription_events.jsonl"),
+        *("--broker-config", CAPTURE / "broker.conf"),
+    )

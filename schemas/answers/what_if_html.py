@@ -1,0 +1,50 @@
+"""What another filter would have changed, as a notebook shows it. Every text is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import TYPE_CHECKING
+
+from schemas.answers.html import html_list, html_table
+
+if TYPE_CHECKING:
+    from filtering.subscriptions.history import SubscriptionRow
+    from schemas.answers.what_if import ChangedMessages, WhatIf
+
+
+def what_if_html(found: WhatIf) -> str:
+    """The counts, how the two filters relate, findings, and the newest messages that are gained and lost."""
+    whose = f"<b>{escape(found.new.consumer_group)}</b> on {escape(found.new.topic)}"
+    filters = [("in force", _filter(found.old)), ("instead", _filter(found.new))]
+    counts = (len(found.gained), len(found.lost), found.kept, found.pending)
+    parts = [
+        f"<p>{whose}</p>",
+        html_table(("", "filter"), filters),
+        html_table(("gained", "lost", "kept", "pending"), [counts]),
+    ]
+    if found.relation is not None:
+        parts.append(f"<p>The new filter against the old one: {escape(found.relation.kind.value)}</p>")
+    parts.append(html_list("Findings", [f"{each.severity}: {each.text}" for each in found.findings]))
+    parts += [_side("Gained", found.gained), _side("Lost", found.lost)]
+    return "".join(parts)
+
+
+def _filter(row: SubscriptionRow | None) -> str:
+    return "no subscription" if row is None else f"{row.expression_type or 'TAG'} {row.expression or '*'}"
+
+
+def _side(title: str, side: ChangedMessages) -> str:
+    if not len(side):
+        return ""
+    traits = [f"{each.share:.0%} have {each.text} ({each.share_of_others:.0%} of the others)" for each in side.traits]
+    rows = [
+        (f"{row['queue_id']}/{row['queue_offset']}", row["keys"], _properties(row["properties"] or {}))
+        for row in side.samples
+    ]
+    samples = html_table(("queue/offset", "keys", "properties"), rows, len(side) - len(rows))
+    return html_list(f"{title}: what they have in common", traits) + f"<p><b>{title}</b></p>" + samples
+
+
+def _properties(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={text!r}" for name, text in properties.items())
