@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What spark-submit.sh runs in: the virtual environment .venv, and Spark. Sets venv, cache and SPARK_HOME.
+# Sets up the environment of spark-submit.sh: the virtual environment .venv, and Spark. Sets venv, cache and SPARK_HOME.
 venv=${root:?}/.venv
 cache=$root/.cache
 
@@ -16,16 +16,16 @@ find_python() {
       return
     fi
   done
-  stop "Python 3.11 or newer is needed and none was found: install one (e.g. apt-get install python3.11 python3.11-venv)."
+  stop "Python 3.11 or newer was not found: install it (e.g. apt-get install python3.11 python3.11-venv)."
 }
 
-# Installs packages into .venv. Builds use what is there already.
+# Installs packages into .venv. Builds use the packages that are installed already.
 install() {
   "$venv/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --no-build-isolation "$@" >&2
 }
 
-# Leaves .venv with the packages of setup.cfg, and those of the extra named $1, if any: the files whose hashes
-# conf/requirements*.txt list (conf/lock.sh), and no others.
+# Makes .venv with the packages of setup.cfg, and of the extra $1 if there is one. It installs only files whose hashes
+# are in conf/requirements*.txt (see conf/lock.sh).
 make_venv() {
   local extra=${1:-} stamp=$venv/installed${1:+-$1} wanted python packages
   packages=$root/conf/requirements${extra:+-$extra}.txt
@@ -48,7 +48,7 @@ make_venv() {
   exec 9>&-
 }
 
-# The Spark in .venv, or the one that the caller names.
+# Sets SPARK_HOME to the Spark in .venv, unless the caller has set it.
 find_spark() {
   if [ -z "${SPARK_HOME:-}" ]; then
     SPARK_HOME=$(echo "$venv"/lib/python3*/site-packages/pyspark)

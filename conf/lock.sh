@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# conf/lock.sh makes conf/requirements*.txt anew from setup.cfg: run it after a change of the packages there.
-# They pin every package that is needed, also by others, with the sha256 of each file that the registry has of it, for
-# every operating system and Python. spark-submit.sh installs what they list, and nothing else.
+# Regenerates conf/requirements*.txt from setup.cfg. Run it after you change the packages there.
+# The files pin all packages, including dependencies of packages, with the sha256 of each file in the registry, for all
+# operating systems and versions of Python. spark-submit.sh installs only these files.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tool=.cache/lock-tool

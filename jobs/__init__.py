@@ -1,1 +1,1 @@
-"""One module, one spark-submit application: parse, wire, run, exit code. No filtering logic."""
+"""One module for each job: it reads the command line, runs the job and exits with a code."""

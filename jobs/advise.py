@@ -1,4 +1,4 @@
-"""advise: should a topic's filter bit map be on, with which parameters, and what is wrong with subscriptions?"""
+"""advise: whether the filter bit map pays for each topic, its best parameters, and findings on subscriptions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from schemas.answers.advice import TopicAdvice
 
 EXAMPLES = ("--warehouse /data/mqsieve", "--warehouse /data/mqsieve --json")
-NOT_SEEN = "The tables do not show POP and gRPC consumers, RocksDB queues and tiered storage: they use no bit map"
+NOT_SEEN = "POP and gRPC consumers, RocksDB queues and tiered storage use no bit map and are not in the tables"
 
 
 def parser() -> Parser:
@@ -44,10 +44,10 @@ def main(arguments: list[str]) -> None:
     bloom = broker.bloom_filter
     print(
         f"\nThe filter bit map is {'on' if is_on else 'off'} for all topics of the broker, with "
-        f"maxErrorRateOfBloomFilter={bloom.f} and expectConsumerNumUseFilter={bloom.n}: {bloom.m} bits a message."
+        f"maxErrorRateOfBloomFilter={bloom.f} and expectConsumerNumUseFilter={bloom.n}: {bloom.m} bits per message."
     )
     if not broker.enable_property_filter:
-        print("enablePropertyFilter is off: the broker refuses every pull by SQL92, and the bit map does nothing")
+        print("enablePropertyFilter is off: the broker refuses every SQL92 pull, so the bit map has no effect")
     print(f"{NOT_SEEN}.\n")
     print_findings(found)
 
@@ -56,12 +56,12 @@ def _print_topics(topics: Sequence[TopicAdvice]) -> None:
     titles = ["topic", "bit map", "SQL92 groups", "evaluated at store", "reads without", "reads with", "bytes saved",
               "extension", "false pos. predicted", "measured", "best f, n"]  # fmt: skip
     rows = []
-    for each in topics:
-        load, bit_map = each.load, each.bit_map
+    for topic in topics:
+        load, bit_map = topic.load, topic.bit_map
         dead = f" + {load.dead_groups:,} dead" if load.dead_groups else ""
         rows.append(
             [
-                short(each.topic), "on" if bit_map.use else "off", f"{load.groups:,}{dead}",
+                short(topic.topic), "on" if bit_map.use else "off", f"{load.groups:,}{dead}",
                 count(bit_map.store_evaluations), count(bit_map.reads_without), count(bit_map.reads_with),
                 count(bit_map.saved_bytes), count(bit_map.extension_bytes),
                 f"{bit_map.false_positive_rate:.1%}",
@@ -70,14 +70,16 @@ def _print_topics(topics: Sequence[TopicAdvice]) -> None:
             ]
         )  # fmt: skip
     print_table(titles, rows)
-    for each in topics:
-        print(f"  {printable(each.topic)}: {'on' if each.bit_map.use else 'off'}: {each.bit_map.reason}")
+    for topic in topics:
+        print(f"  {printable(topic.topic)}: {'on' if topic.bit_map.use else 'off'}: {topic.bit_map.reason}")
 
 
 def _as_json(topics: Sequence[TopicAdvice], found: Sequence[Finding], is_on: bool) -> str:
-    """The object of docs/JSON.md."""
-    made = [{"topic": each.topic, "load": asdict(each.load), "bit_map": asdict(each.bit_map)} for each in topics]
-    answer = {"bit_map_is_on": is_on, "topics": made, "findings": [asdict(each) for each in found]}
+    """The answer as the JSON object that docs/JSON.md describes."""
+    topic_objects = [
+        {"topic": topic.topic, "load": asdict(topic.load), "bit_map": asdict(topic.bit_map)} for topic in topics
+    ]
+    answer = {"bit_map_is_on": is_on, "topics": topic_objects, "findings": [asdict(finding) for finding in found]}
     return json.dumps(answer, ensure_ascii=False, indent=2)
 
 

@@ -1,4 +1,4 @@
-"""audit: are the tables right? Queries for bad rows, those of conf/audits.yaml, counted over the new nights."""
+"""audit: checks the tables of new nights with the queries for bad rows in conf/audits.yaml."""
 
 from __future__ import annotations
 
@@ -22,18 +22,21 @@ def parser() -> Parser:
     parser = Parser("audit", __doc__, EXAMPLES)
     options.add_warehouse(parser)
     parser.add_argument(
-        "--fail-on", choices=("error", "warn"), default="error", help="what exits 3; default: %(default)s"
+        "--fail-on",
+        choices=("error", "warn"),
+        default="error",
+        help="the lowest severity that exits 3; default: %(default)s",
     )
     parser.add_argument(
         "--baseline", type=input_file, metavar="FILE",
-        help="known failures, as --json writes them: they do not exit 3 unless there are more bad rows",
+        help="a file of known failures, written by --json; they exit 3 only if there are more bad rows now",
     )  # fmt: skip
     parser.add_argument(
-        "--all", action="store_true", help="audit all nights; default: those since the last audit that passed"
+        "--all", action="store_true", help="audit all nights; default: the nights since the last audit that passed"
     )
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write the results as JUnit XML, too")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="also write the results as JUnit XML")
     parser.add_argument("--show-values", action="store_true", help="show values of messages in samples of bad rows")
-    parser.add_argument("--json", action="store_true", help="write the results as JSON lines, one an audit")
+    parser.add_argument("--json", action="store_true", help="write the results as JSON lines, one for each audit")
     return parser
 
 

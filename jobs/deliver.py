@@ -1,4 +1,4 @@
-"""deliver: filters the messages that no earlier run has filtered, group by group."""
+"""deliver: filters the messages that no earlier run has filtered, for each consumer group."""
 
 from jobs.cli import application
 from jobs.cli.application import Parser

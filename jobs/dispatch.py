@@ -1,4 +1,4 @@
-"""dispatch: consume queue entries, with their filter bit maps, for messages that have none yet."""
+"""dispatch: writes consume queue entries and their filter bit maps for messages without an entry."""
 
 from jobs.cli import application
 from jobs.cli.application import Parser

@@ -1,4 +1,4 @@
-"""explain: why a message reached a group, or did not: where it was stopped, by which rule, with which values."""
+"""explain: why a message reached a group or not: the stage, the rule and the values that decided it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXAMPLES = (
 def parser() -> Parser:
     parser = Parser("explain", __doc__, EXAMPLES)
     options.add_answer(parser)
-    parser.add_argument("--group", metavar="NAME", help="the consumer group; default: every group, a line each")
+    parser.add_argument("--group", metavar="NAME", help="the consumer group; default: every group, one line for each")
     parser.add_argument(
         "--message", metavar="ID", help="the message's msgId, unique key (UNIQ_KEY), or one of its KEYS"
     )
@@ -24,7 +24,7 @@ def parser() -> Parser:
     parser.add_argument("--queue", type=int, metavar="N", help="its queue id")
     parser.add_argument("--offset", type=int, metavar="N", help="its queue offset")
     output = parser.add_mutually_exclusive_group()
-    output.add_argument("--full", action="store_true", help="all that is known: the whole expression, the bit map, …")
+    output.add_argument("--full", action="store_true", help="show everything: the whole expression, the bit map, …")
     options.add_json(output)
     return parser
 
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> None:
     chosen = given.parse_args(arguments)
     place = (chosen.topic, chosen.queue, chosen.offset)
     if (chosen.message is None) == (None in place) or (chosen.message is not None and place != (None, None, None)):
-        given.error("say which message: either --message, or --topic, --queue and --offset")
+        given.error("choose a message: give either --message, or --topic, --queue and --offset")
     from jobs.cli.explanation import print_choices, print_every_group, print_explanation
     from schemas.answers.explanation_json import explanation_json, message_json
     from schemas.answers.why import why, why_at
@@ -42,10 +42,13 @@ def main(arguments: list[str]) -> None:
     facts = options.facts_of(chosen)
     found = why(facts, chosen.message, chosen.group) if chosen.message else why_at(facts, *place, chosen.group)
     if chosen.json:
-        copies = {each.commitlog_offset: list(map(message_json, found.copies(each))) for each in found.messages}
-        for each in found:
-            of_message = {"copies": copies[each.message.commitlog_offset]}
-            print(json.dumps(explanation_json(each) | of_message, ensure_ascii=False))
+        copies = {
+            message.commitlog_offset: [message_json(copy) for copy in found.copies(message)]
+            for message in found.messages
+        }
+        for explanation in found:
+            row = explanation_json(explanation) | {"copies": copies[explanation.message.commitlog_offset]}
+            print(json.dumps(row, ensure_ascii=False))
     elif len(found.messages) > 1:
         print_choices(found.messages, chosen.group)
     elif chosen.group is None:

@@ -1,4 +1,4 @@
-"""export: a table, or some of it, as JSON lines, CSV or Parquet."""
+"""export: writes a table, or a part of it, as JSON lines, CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def parser() -> Parser:
     parser.add_argument("--topic", action="append", metavar="NAME", help="only rows of this topic; repeatable")
     parser.add_argument("--columns", type=_names, metavar="A,B", help="only these columns, in this order")
     parser.add_argument(
-        "--format", choices=FORMATS, help="jsonl (binary as hex), csv or parquet; default: as the file is called"
+        "--format",
+        choices=FORMATS,
+        help="jsonl (binary as hex), csv or parquet; default: the extension of the output file",
     )
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the file to write; - is stdout")
     return parser

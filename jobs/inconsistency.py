@@ -1,4 +1,4 @@
-"""inconsistency: clients of one group that subscribe differently: which subscription wins, and what the others lose."""
+"""inconsistency: groups whose clients subscribe differently: which subscription wins, what other clients lose."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def parser() -> Parser:
     parser = Parser("inconsistency", __doc__, EXAMPLES)
     options.add_answer(parser)
     options.add_broker_config(parser)
-    options.add_subscriptions(parser, "those of the warehouse, which others must be part of")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="a .jsonl file for the messages")
+    options.add_subscriptions(parser, "the subscriptions in the warehouse; a file may name only some of them")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write the lost messages to this .jsonl file")
     return parser
 
 
@@ -36,13 +36,13 @@ def main(arguments: list[str]) -> None:
     if subscriptions is not None:
         known = {event_line(event) for event in facts.events}
         if any(event_line(event) not in known for event in subscriptions.events.events):
-            raise UsageError("the subscriptions are not those of the warehouse: run nightly with them first")
+            raise UsageError("the subscriptions differ from those in the warehouse: run nightly with them first")
     if not knows_clients(facts):
         print("no subscription event has a client_id, so the clients of a group cannot be distinguished")
         return
     found = disagreements(facts, options.session_of())
     if not found.states:
-        print("every client with a client_id subscribes to the same as the others of its group")
+        print("all clients with a client_id have the same subscriptions as the other clients of their group")
         return
     _print(found)
     if chosen.output:
@@ -63,8 +63,8 @@ def _print(found: Disagreements) -> None:
         print(f"  {time(state.valid_from)} – {time(state.valid_to)}  {printable(describe(state))}")
         for number, loss in enumerate(found.losses):
             if loss.interval == state:
-                what = "lost to" if loss.in_force is not None else "held back from"
-                print(f"    {found.count(number):,} messages {what} {printable(', '.join(loss.clients))}")
+                lost = "lost to" if loss.in_force is not None else "held back from"
+                print(f"    {found.count(number):,} messages {lost} {printable(', '.join(loss.clients))}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""ingest: the new messages of a broker's store, or of a message log, into commitlog and quarantine."""
+"""ingest: reads new messages of a broker's store, or of a message log, into commitlog and quarantine."""
 
 from jobs.cli import application
 from jobs.cli.application import Parser

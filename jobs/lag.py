@@ -1,4 +1,4 @@
-"""lag: how far groups are behind: by offsets, by the messages that they would get, and by the broker's own estimate."""
+"""lag: how far groups are behind, in entries, in messages they would receive, and by the broker's estimate."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ EXAMPLES = (
 TITLES = ("behind", "would get", "broker says", "off by", "oldest of them")
 METRICS = {
     "mqsieve_consumer_lag_messages": ("lag", "Entries behind the committed offset."),
-    "mqsieve_consumer_exact_lag_messages": ("exact_lag", "Messages that the group would get."),
+    "mqsieve_consumer_exact_lag_messages": ("exact_lag", "Messages that the group would receive."),
     "mqsieve_consumer_broker_estimate_messages": ("broker_estimate", "Messages that the broker's metric counts."),
-    "mqsieve_consumer_oldest_pending_ms": ("oldest_pending_ms", "Age of the oldest message that the group would get."),
+    "mqsieve_consumer_oldest_pending_ms": (
+        "oldest_pending_ms",
+        "Age of the oldest of these messages.",
+    ),
 }
 
 
@@ -35,11 +38,11 @@ def parser() -> Parser:
     parser.add_argument("--topic", metavar="NAME", help="only this topic")
     parser.add_argument(
         "--offsets", type=input_file, metavar="FILE",
-        help="the broker's consumerOffset.json of now; default: that of the last night",
+        help="a newer consumerOffset.json of the broker; default: the one of the last night",
     )  # fmt: skip
     output = parser.add_mutually_exclusive_group()
     options.add_json(output)
-    output.add_argument("--prometheus", action="store_true", help="answer in the text format of Prometheus")
+    output.add_argument("--prometheus", action="store_true", help="answer in Prometheus's text format")
     return parser
 
 
@@ -70,13 +73,14 @@ def main(arguments: list[str]) -> None:
 def _print_groups(rows: Sequence[Lag]) -> None:
     """A line for each group and topic that is behind."""
     by_key = groupby(rows, key=lambda row: (row.consumer_group, row.topic))
-    all_keys = [(key, list(of_key)) for key, of_key in by_key]
-    behind = [(key, of_key) for key, of_key in all_keys if any(row.lag or row.exact_lag for row in of_key)]
-    behind.sort(key=lambda each: -sum(row.exact_lag for row in each[1]))
+    subscriptions = [(key, list(queue_rows)) for key, queue_rows in by_key]
+    behind = [(key, queues) for key, queues in subscriptions if any(row.lag or row.exact_lag for row in queues)]
+    behind.sort(key=lambda subscription: -sum(row.exact_lag for row in subscription[1]))
     if behind:
-        lines = [[short(group), short(topic), *_cells(of_key)] for (group, topic), of_key in behind]
+        lines = [[short(group), short(topic), *_cells(queues)] for (group, topic), queues in behind]
         print_table(("group", "topic", *TITLES, "pulls"), lines, left=2)
-    print(f"{len(all_keys) - len(behind):,} of {len(all_keys):,} subscriptions have nothing behind their offsets")
+    up_to_date = len(subscriptions) - len(behind)
+    print(f"{up_to_date:,} of {len(subscriptions):,} subscriptions have nothing behind their offsets")
 
 
 def _print_queues(rows: Sequence[Lag]) -> None:
@@ -104,7 +108,7 @@ def _cells(rows: Sequence[Lag]) -> list[str]:
 
 
 def _metrics(rows: Sequence[Lag], broker_name: str) -> Iterator[str]:
-    """Lines of Prometheus's text format: a gauge a row, by broker, group, topic and queue."""
+    """Lines of Prometheus's text format: gauges labelled with broker, group, topic and queue."""
     for name, (field, meaning) in METRICS.items():
         yield f"# HELP {name} {meaning}"
         yield f"# TYPE {name} gauge"
@@ -117,7 +121,7 @@ def _metrics(rows: Sequence[Lag], broker_name: str) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """A label's value: backslash, quote and line feed are escaped, other control characters made visible."""
+    """A label's value: backslash, quote, line feed and other control characters are escaped."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return printable(escaped)
 

@@ -1,4 +1,4 @@
-"""lint: what is wrong with subscriptions: those of a file, of a warehouse, or of a file on a warehouse's messages."""
+"""lint: what is wrong with the subscriptions of a file or a warehouse, also on the warehouse's messages."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ FAIL_ON = ("error", "warn")
 def parser() -> Parser:
     parser = Parser("lint", __doc__, EXAMPLES)
     parser.add_argument("--warehouse", metavar="DIR", help="folder of the tables, or catalog.schema")
-    parser.add_argument("--broker", metavar="NAME", help="brokerName, where the warehouse holds several brokers")
+    parser.add_argument("--broker", metavar="NAME", help="the brokerName, if the warehouse holds several brokers")
     parser.add_argument(
         "--subscriptions",
         type=input_file,
         action="append",
         metavar="FILE",
-        help=f"{options.SUBSCRIPTIONS_HELP}; default: those in force in the warehouse",
+        help=f"{options.SUBSCRIPTIONS_HELP}; default: the subscriptions in force in the warehouse",
     )
-    parser.add_argument("--fail-on", choices=FAIL_ON, help="exit 3 where a finding is at least that bad")
+    parser.add_argument("--fail-on", choices=FAIL_ON, help="exit 3 if a finding has this severity or a worse one")
     options.add_json(parser)
     return parser
 
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> None:
         print_findings(found)
     if chosen.fail_on is not None:
         severities = FAIL_ON[: FAIL_ON.index(chosen.fail_on) + 1]
-        bad = [each for each in found if each.severity in severities]
+        bad = [finding for finding in found if finding.severity in severities]
         if bad:
             raise CheckFailed(f"{len(bad):,} findings are {' or '.join(severities)}")
 
@@ -68,7 +68,7 @@ def _findings(chosen: argparse.Namespace) -> list[Finding]:
         from schemas.answers.findings import findings
 
         return findings(options.facts_of(chosen), options.session_of())
-    rejected = [_rejected(file.name, each.line, each.reason) for each in file.events.rejected]
+    rejected = [_rejected(file.name, line.line, line.reason) for line in file.events.rejected]
     if chosen.warehouse is None:
         from filtering.broker_config import BrokerConfig
 
@@ -86,7 +86,7 @@ def _rejected(file: str, line: int, reason: str) -> Finding:
 
 
 def _last_rows(events: Sequence[SubscriptionEvent], broker: BrokerConfig) -> list[SubscriptionRow]:
-    """What is in force after all events of a file."""
+    """The subscriptions in force after all events of a file."""
     from filtering.subscriptions.history import subscription_history
     from filtering.subscriptions.in_force import in_force_at
 

@@ -1,4 +1,4 @@
-"""maintain: deletes old files and, if told to, old messages or bodies; makes damaged tables again."""
+"""maintain: deletes old files, and on request old messages or bodies; rebuilds damaged tables."""
 
 from __future__ import annotations
 
@@ -21,21 +21,19 @@ def parser() -> Parser:
     parser.add_argument(
         "--keep-days", type=_days, metavar="N",
         help="remove messages, entries and deliveries of nights that ended more than N days before the last one; "
-        "what the broker still has in its log stays",
+        "messages that the broker still has are kept",
     )  # fmt: skip
     parser.add_argument(
         "--keep-bodies", type=_days, metavar="N",
         help="remove the bodies of messages of nights that ended more than N days before the last one",
     )  # fmt: skip
-    parser.add_argument(
-        "--rebuild", action="store_true", help="make damaged or missing tables again that follow from the others"
-    )
+    parser.add_argument("--rebuild", action="store_true", help="rebuild damaged or missing tables from the others")
     return parser
 
 
 def _days(text: str) -> int:
     if not text.isdecimal() or int(text) > 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of days")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days")
     return int(text)
 
 
@@ -44,14 +42,18 @@ def main(arguments: list[str]) -> None:
     from schemas.errors import UsageError
 
     if chosen.rebuild and (chosen.keep_days, chosen.keep_bodies) != (None, None):
-        raise UsageError("--rebuild goes alone: run maintain again with --keep-days and --keep-bodies")
+        raise UsageError("--rebuild takes no --keep-days or --keep-bodies: run maintain twice")
     from jobs.night.run import Run
-    from jobs.upkeep.work import maintain, mend
+    from jobs.upkeep.work import maintain, rebuild_damaged
 
     warehouse = options.warehouse_of(chosen.warehouse)
     with warehouse.writing():
         run = Run(warehouse, "maintain", options.session_of())
-        lines = mend(run) if chosen.rebuild else maintain(run, chosen.broker, chosen.keep_days, chosen.keep_bodies)
+        lines = (
+            rebuild_damaged(run)
+            if chosen.rebuild
+            else maintain(run, chosen.broker, chosen.keep_days, chosen.keep_bodies)
+        )
     for line in lines:
         print(printable(line))
 

@@ -1,4 +1,4 @@
-"""nightly: a broker's store and its subscriptions, up to the messages that each group received."""
+"""nightly: replays a broker's store and subscriptions: which messages each group received."""
 
 from jobs.cli import application
 from jobs.cli.application import Parser

@@ -1,4 +1,4 @@
-"""pulls: the pulls that a group needs to read its queues, and what the filters cost the broker, step by step."""
+"""pulls: simulates the pulls with which a group reads its queues, and what the filters cost the broker."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def parser() -> Parser:
     options.add_answer(parser)
     options.add_broker_config(parser)
     parser.add_argument("--group", required=True, help="the consumer group")
-    parser.add_argument("--topic", required=True, help="a topic that it subscribes to")
-    parser.add_argument("--offset", type=int, help="queue offset to begin at; default: each queue's first")
+    parser.add_argument("--topic", required=True, help="a topic that the group subscribes to")
+    parser.add_argument("--offset", type=int, help="the first queue offset; default: where each queue begins")
     parser.add_argument("--batch", type=int, default=BATCH, help="pullBatchSize; default: %(default)s")
     return parser
 

@@ -1,4 +1,4 @@
-"""register: subscription events into the history of subscriptions."""
+"""register: adds subscription events to the history of subscriptions."""
 
 from jobs.cli import application
 from jobs.cli.application import Parser

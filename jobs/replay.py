@@ -1,7 +1,7 @@
-"""replay: what every group would get if it read the whole log today, into a warehouse of its own.
+"""replay: what every group would receive if it read the whole log today, in a separate warehouse.
 
-Nights find what happened, each message under the subscription of its time. A replay is the other reading: all stored
-messages under the subscriptions that are in force now, or those of a file.
+A night filters each message with the subscription of its time. A replay filters all stored messages with the
+subscriptions that are in force now, or with those of a file.
 """
 
 from __future__ import annotations
@@ -19,14 +19,20 @@ EXAMPLES = (
 def parser() -> Parser:
     parser = Parser("replay", __doc__, EXAMPLES)
     options.add_answer(parser)
-    options.add_subscriptions(parser, "those in force at the end of the last night")
-    parser.add_argument("--from", dest="stored_from", type=int, metavar="MS", help="only messages stored then or later")
-    parser.add_argument("--to", dest="stored_to", type=int, metavar="MS", help="only messages stored before")
+    options.add_subscriptions(parser, "the subscriptions in force at the end of the last night")
+    parser.add_argument(
+        "--from",
+        dest="stored_from",
+        type=int,
+        metavar="MS",
+        help="only messages stored from this time on",
+    )
+    parser.add_argument("--to", dest="stored_to", type=int, metavar="MS", help="only messages stored before this time")
     parser.add_argument(
         "--into",
         required=True,
         metavar="DIR",
-        help="folder of the warehouse to write; an older replay in it is replaced",
+        help="the warehouse to write; it replaces an older replay in this folder",
     )
     return parser
 

@@ -1,4 +1,4 @@
-"""report: one HTML page of a night: what each group got, what changed, and what needs attention."""
+"""report: one HTML page about a night: what each group received, what changed, and what needs attention."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parser() -> Parser:
     )  # fmt: skip
     parser.add_argument(
         "--compare", metavar="NIGHT",
-        help="the night beside which the last one is shown: the beginning of its run or of the time at which it ended; "
+        help="the night to compare with the last one: the beginning of its run or of its end time; "
         "default: the night before",
     )  # fmt: skip
     return parser
@@ -47,11 +47,11 @@ def main(arguments: list[str]) -> None:
 
 
 def _instant(text: str) -> int:
-    """Milliseconds of a date or a time, UTC where it names no zone."""
+    """Milliseconds of a date or a time, UTC by default."""
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
-        raise ArgumentTypeError(f"{text} is no date or time such as 2026-11-20 or 2026-11-20T02:00") from None
+        raise ArgumentTypeError(f"{text} is not a date or time such as 2026-11-20 or 2026-11-20T02:00") from None
     return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

@@ -1,4 +1,4 @@
-"""subscriptions: turns what mqadmin, the dashboard or broker.log say into a file for --subscriptions."""
+"""subscriptions: converts broker.log, or output of mqadmin or the dashboard, to a file for --subscriptions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def parser() -> Parser:
     parser = Parser("subscriptions", __doc__, EXAMPLES)
     parser.add_argument(
         "files", nargs="+", type=input_file, metavar="FILE",
-        help="broker logs; or, one file a group and named after it, output of mqadmin consumerConnection or the "
-        "dashboard's JSON of it",
+        help="broker logs; or output of mqadmin consumerConnection or the dashboard's JSON, one file for each group, "
+        "with the group as its name",
     )  # fmt: skip
     return parser
 

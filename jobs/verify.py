@@ -1,4 +1,4 @@
-"""verify: are the broker's consume queue and its extension, byte for byte, what its commitlog says?"""
+"""verify: compares a broker's consume queue and extension files with its commitlog, byte for byte."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def main(arguments: list[str]) -> None:
     found = verify(facts, store, options.broker_config_of(chosen, facts) if chosen.broker_config else None)
     if not found.knows_bit_maps:
         print(
-            "cannot judge the filter bit maps: history incomplete, the first subscriptions came from a snapshot, not "
-            "from events"
+            "cannot judge the filter bit maps: the history is incomplete, since the first subscriptions came from a "
+            "snapshot and not from events"
         )
     if found.newer:
-        print(f"cannot judge {found.newer:,} entries of messages that the warehouse does not have: run nightly first")
+        print(f"cannot judge {found.newer:,} entries of messages that are not in the warehouse: run nightly first")
     if not found.differences:
-        print("identical: every consume queue and extension file is what the commitlog says, byte for byte")
+        print("identical: every consume queue and extension file agrees with the commitlog, byte for byte")
         return
     for (topic, queue_id), difference in found.differences[:SHOWN]:
         entry = "" if difference.queue_offset is None else f", entry {difference.queue_offset}"

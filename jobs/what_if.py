@@ -1,4 +1,4 @@
-"""what-if: what another filter of a group would have delivered: the messages gained and lost against what happened."""
+"""what-if: the messages that a group would have gained or lost with another filter."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parser() -> Parser:
     parser = Parser("what-if", __doc__, EXAMPLES)
     options.add_answer(parser)
     parser.add_argument("--group", help="the consumer group")
-    parser.add_argument("--topic", help="a topic that it subscribes to; default: the only one")
+    parser.add_argument("--topic", help="a topic that the group subscribes to; may be left out if there is only one")
     parser.add_argument("--sql", metavar="EXPR", help="the SQL92 expression to try")
     parser.add_argument("--tags", metavar="EXPR", help="the tags to try, such as 'paid || shipped'")
     parser.add_argument(
@@ -35,17 +35,19 @@ def parser() -> Parser:
         type=input_file,
         action="append",
         metavar="FILE",
-        help="subscriptions as in --subscriptions of nightly: tries every one that differs from what is in force",
+        help="a subscriptions file as for nightly; tries each subscription that differs from the one in force",
     )
-    parser.add_argument("--from", dest="begin", type=_instant, metavar="TIME", help="messages stored from then on")
-    parser.add_argument("--to", dest="end", type=_instant, metavar="TIME", help="messages stored before then")
-    parser.add_argument("--max-lost", type=int, metavar="N", help="exit 3 where more messages are lost")
-    parser.add_argument("--max-gained", type=int, metavar="N", help="exit 3 where more messages are gained")
+    parser.add_argument(
+        "--from", dest="begin", type=_instant, metavar="TIME", help="only messages stored from this time on"
+    )
+    parser.add_argument("--to", dest="end", type=_instant, metavar="TIME", help="only messages stored before this time")
+    parser.add_argument("--max-lost", type=int, metavar="N", help="exit 3 if more messages are lost")
+    parser.add_argument("--max-gained", type=int, metavar="N", help="exit 3 if more messages are gained")
     parser.add_argument(
         "--expect",
         type=input_file,
         metavar="FILE",
-        help="messages that must pass, and must not (docs/WHAT_IF.md); exit 3 where one does otherwise",
+        help="messages that must pass or be stopped (docs/WHAT_IF.md); exit 3 if one is not as expected",
     )
     options.add_json(parser)
     return parser
@@ -64,7 +66,7 @@ def main(arguments: list[str]) -> None:
     wanted = _wanted(chosen, facts)
     period = (BEGINNING if chosen.begin is None else chosen.begin, FOREVER if chosen.end is None else chosen.end)
     found = what_if(facts, wanted, period, options.session_of())
-    lines = [f"{each.new.consumer_group}: {line}" for each in found for line in unmet(expectations, each.new)]
+    lines = [f"{change.new.consumer_group}: {line}" for change in found for line in unmet(expectations, change.new)]
     if chosen.json:
         print(as_json(found, lines))
     else:
@@ -73,10 +75,10 @@ def main(arguments: list[str]) -> None:
 
 
 def _check(chosen: argparse.Namespace) -> None:
-    """Raises UsageError where the options do not say what to try."""
+    """Raises UsageError if the options do not name a filter to try."""
     if chosen.changes:
         if chosen.group or chosen.topic or chosen.sql is not None or chosen.tags is not None:
-            raise UsageError("--changes names its groups itself: leave out --group, --topic, --sql and --tags")
+            raise UsageError("--changes already names its groups: leave out --group, --topic, --sql and --tags")
     elif not chosen.group:
         raise UsageError("what-if needs --group with --sql or --tags, or --changes FILE")
     elif (chosen.sql is None) == (chosen.tags is None):
@@ -126,7 +128,8 @@ def _wanted(chosen: argparse.Namespace, facts: BrokerFacts) -> list[Subscription
 
 def _check_limits(chosen: argparse.Namespace, found: Sequence[WhatIf], unmet_lines: Sequence[str]) -> None:
     gained, lost = (
-        sum(len(side) for side in sides) for sides in zip(*((f.gained, f.lost) for f in found), strict=True)
+        sum(len(side) for side in sides)
+        for sides in zip(*((change.gained, change.lost) for change in found), strict=True)
     )
     failed = list(unmet_lines)
     if chosen.max_lost is not None and lost > chosen.max_lost:

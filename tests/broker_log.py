@@ -1,4 +1,4 @@
-"""A broker's log that grows message by message, in segments that are preallocated as a broker's are."""
+"""A broker's log that grows message by message, in preallocated segments."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tests.records import filler, record
 SEGMENT = 1 << 14
 FIRST_TIME = 1_795_000_000_000
 EVERY = 1000
-"""ms between two messages."""
+"""Milliseconds between two messages."""
 
 
 class BrokerLog:
-    """``messages`` are appended; :meth:`write` makes the folder of a store as it then is."""
+    """A log to which tests append messages; :meth:`write` writes it as a store folder."""
 
     def __init__(self, first_time: int = FIRST_TIME) -> None:
         self.data = b""
@@ -24,7 +24,7 @@ class BrokerLog:
     def append(
         self, count: int = 1, topic: str = "T", queue_id: int = 0, body: bytes = b"body", **properties: str
     ) -> BrokerLog:
-        """Messages with the same properties, and their number in ``n``."""
+        """Appends messages with the same properties, and their number in the property ``n``."""
         for _ in range(count):
             number = self._ends[topic, queue_id]
             self._ends[topic, queue_id] += 1
@@ -46,7 +46,7 @@ class BrokerLog:
         )  # fmt: skip
 
     def write(self, folder: Path, start: int = 0) -> Path:
-        """The store's folder; ``start``: segments before this physical offset were deleted."""
+        """Writes the store to ``folder``. ``start``: segments before this physical offset are left out."""
         commitlog = folder / "commitlog"
         commitlog.mkdir(parents=True, exist_ok=True)
         for file in commitlog.iterdir():

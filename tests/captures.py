@@ -1,4 +1,4 @@
-"""The stores that a real broker wrote, and what it did with them (tests/cases/captures)."""
+"""Stores and deliveries of a real broker (tests/cases/captures)."""
 
 import json
 import tarfile
@@ -16,7 +16,7 @@ _unpacked = tempfile.TemporaryDirectory(prefix="mqsieve-captures-", ignore_clean
 
 @cache
 def capture(name: str) -> Path:
-    """The folder of a capture: store/, broker.conf, messages.jsonl, …; the archives unpack to a temporary folder."""
+    """The folder of a capture with store/, broker.conf, messages.jsonl, …; archives are unpacked first."""
     folder = CAPTURES / name
     if folder.is_dir():
         return folder
@@ -27,6 +27,6 @@ def capture(name: str) -> Path:
 
 @cache
 def rows(name: str, file: str) -> list[dict[str, Any]]:
-    """The rows of ``<file>.jsonl`` of a capture."""
+    """The rows of ``<file>.jsonl`` in a capture."""
     text = (capture(name) / f"{file}.jsonl").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.split("\n") if line]

@@ -2,14 +2,14 @@ import gc
 
 from hypothesis import settings
 
-# The known answers are millions of objects that stay: looking through them again and again took half the time.
+# The known answers are millions of long-lived objects: garbage collections took half of the time.
 gc.set_threshold(200_000, 20, 1_000)
 
-# The same examples in every run: what a run finds, the next one finds. New ones: tests.unit.sql92.differential.
+# The same examples in every run, so that failures repeat. For new examples: tests.unit.sql92.differential.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
 def pytest_sessionfinish():
-    # They are no garbage at the end either: pytest and Python look for some, ten times.
+    # Pytest and Python collect garbage ten times at the end; the known answers are left out.
     gc.freeze()

@@ -1,4 +1,4 @@
-"""How far random tests go: MQSIEVE_DEEP=1, as .ci/run sets it, asks for more of the same."""
+"""The number of examples in random tests; MQSIEVE_DEEP=1, which .ci/run sets, means more."""
 
 import os
 
@@ -6,5 +6,5 @@ DEEP = os.environ.get("MQSIEVE_DEEP") == "1"
 
 
 def examples(usual: int, deep: int) -> int:
-    """How many examples a test tries."""
+    """The number of examples that a test tries."""
     return deep if DEEP else usual

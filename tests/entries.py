@@ -1,4 +1,4 @@
-"""Entries of one topic, made of rows as a test writes them."""
+"""Makes the entries of one topic from rows in a test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DELAY_LEVELS = parse_delay_levels("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 
 
 
 def entries(topic: str, rows: Sequence[Mapping[str, Any]], bit_maps: Sequence[bytes | None] | None = None) -> Entries:
-    """Each row has queue_id, queue_offset, commitlog_offset, size, store_timestamp and properties; 0 where absent."""
+    """Rows have queue_id, queue_offset, commitlog_offset, size, store_timestamp and properties; default 0."""
 
     def numbers(name: str, kind: type[np.generic]) -> Any:
         return np.array([row.get(name, 0) for row in rows], kind)

@@ -1,4 +1,4 @@
-"""Commit log records as a broker would write them, for tests."""
+"""Makes commitlog records as a broker writes them."""
 
 import struct
 import zlib
@@ -37,7 +37,7 @@ def record(
 
 
 def filler(size: int) -> bytes:
-    """What fills ``size`` bytes at the end of a file."""
+    """A filler record of ``size`` bytes, for the end of a file."""
     return struct.pack(">ii", size, BLANK).ljust(size, b"\0")
 
 

@@ -30,7 +30,7 @@ def group(name: str, topic: str = "Orders", expression: str = "qty > 5", deliver
 
 
 def report(groups: int = 20, nights: int = 30, name: str = "cg_{:04}", expression: str = "qty > 5") -> Report:
-    """``name`` is formatted with the number of a group."""
+    """A report. ``name`` is formatted with the number of each group."""
     names = [name.format(number) for number in range(groups)]
     topics = sorted({"Orders", name.format(0)})
     return Report(

@@ -1,1 +1,1 @@
-"""What the jobs share: options, exit codes, messages, and how tables of text look."""
+"""Code that the jobs share: options, exit codes, error messages, text tables and the Spark session."""

@@ -1,4 +1,4 @@
-"""What every job shares: its command line, its exit code, and one line for whatever goes wrong."""
+"""The frame of every job: its command-line parser, its exit code, and its one-line errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _UNRECOGNISED = re.compile(r"unrecognized arguments: (--[\w-]+)")
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with one-line errors, which name the option that was meant, and without abbreviations."""
+    """An argparse parser without abbreviations, whose one-line errors suggest the option that was meant."""
 
     def __init__(self, job: str, description: str | None, examples: tuple[str, ...] = ()) -> None:
         shown = "\n".join(f"  ./spark-submit.sh {job} {example}" for example in examples)
@@ -62,33 +62,33 @@ def input_file(text: str) -> Path:
 
 
 def describe(error: OSError) -> str:
-    """What is wrong with a file, and what to do."""
-    filename, what = error.filename, error.strerror or str(error)
-    if filename is None and (of_arrow := _ARROW_ERROR.search(what)):
-        filename, what = of_arrow.groups()
-    what = what.lower()
+    """One line: the file, its problem, and advice."""
+    filename, problem = error.filename, error.strerror or str(error)
+    if filename is None and (arrow_error := _ARROW_ERROR.search(problem)):
+        filename, problem = arrow_error.groups()
+    problem = problem.lower()
     advice = next((advice for kind, advice in ADVICE.items() if isinstance(error, kind)), None)
-    return ": ".join(filter(None, (filename, what))) + (f"; {advice}" if advice else "")
+    return ": ".join(filter(None, (filename, problem))) + (f"; {advice}" if advice else "")
 
 
 def run(main: Callable[[list[str]], None]) -> NoReturn:
     """Runs a job's main and exits with its ExitCode."""
     _find_stderr()
-    os.umask(os.umask(0) | 0o002)  # No file of a warehouse is for everybody to write.
+    os.umask(os.umask(0) | 0o002)  # Files of a warehouse are not writable for all users.
     try:
         main(sys.argv[1:])
         code = ExitCode.DONE
     except SystemExit as stop:
         code = ExitCode(stop.code) if isinstance(stop.code, int) else ExitCode.FAILED
     except BaseException as error:
-        code = _say(error)
+        code = _report(error)
     with suppress(OSError):
         sys.stdout.flush()
     sys.exit(code)
 
 
-def _say(error: BaseException) -> ExitCode:
-    """One line on stderr, and the exit code."""
+def _report(error: BaseException) -> ExitCode:
+    """Writes one line to stderr. Returns the exit code."""
     code, message = _code_and_message(error)
     print("mqsieve:", printable(" ".join(message.split())), file=sys.stderr)
     if os.environ.get("MQSIEVE_LOG_LEVEL") == "info":
@@ -99,7 +99,7 @@ def _say(error: BaseException) -> ExitCode:
 def _code_and_message(error: BaseException) -> tuple[ExitCode, str]:
     match error:
         case KeyboardInterrupt():
-            return ExitCode.INTERRUPTED, "interrupted: no table is half written; the same command again goes on"
+            return ExitCode.INTERRUPTED, "interrupted: no table is half written; run the same command again to continue"
         case CheckFailed():
             return ExitCode.CHECK_FAILED, str(error)
         case WarehouseBusy():
@@ -123,7 +123,7 @@ def _code_and_message(error: BaseException) -> tuple[ExitCode, str]:
 
 
 def _cause(error: BaseException) -> str:
-    """The line that names what went wrong first: an error of Spark quotes whole stack traces."""
+    """The line with the first cause; Spark's errors quote whole stack traces."""
     text = str(error).strip() or type(error).__name__
     causes = _CAUSE.findall(text)
     chain = _DELTA_CHAIN.split(text)
@@ -131,7 +131,7 @@ def _cause(error: BaseException) -> str:
 
 
 def _find_stderr() -> None:
-    """spark-submit merges a Python job's stderr into stdout; spark-submit.sh passes the real one on."""
+    """Restores stderr, which spark-submit merges into stdout of a Python job; spark-submit.sh passes the real one."""
     real = os.environ.get("MQSIEVE_STDERR")
     if real is not None:
         with suppress(OSError):

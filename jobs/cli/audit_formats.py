@@ -1,4 +1,4 @@
-"""Results of audits for people, for programs, for JUnit and for GitHub."""
+"""Writes the results of audits as text, JSON lines, JUnit XML and a GitHub summary."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _MARKS = {Severity.OK: "✅", Severity.WARN: "⚠️", Severity.ERROR: "❌"}
 
 
 def read_baseline(file: Path) -> dict[str, int]:
-    """By audit, the bad rows that are known: of a file as :func:`print_json` writes it. Raises UsageError."""
+    """The number of known bad rows by audit, from a file that :func:`print_json` wrote.
+
+    Raises UsageError if a line is not a result of an audit.
+    """
     known = {}
     for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
         if not line.strip():
@@ -32,12 +35,12 @@ def read_baseline(file: Path) -> dict[str, int]:
             if row["severity"] != Severity.OK.value:
                 known[str(row["audit"])] = int(row["bad_rows"])
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise UsageError(f"{file}, line {number}: no result of an audit; audit --json writes such lines") from None
+            raise UsageError(f"{file}, line {number}: not an audit result; audit --json writes such lines") from None
     return known
 
 
 def print_json(report: AuditReport, show_values: bool) -> None:
-    """A line for each audit."""
+    """Prints one JSON object for each audit."""
     for result in report.results:
         row = {
             "audit": result.audit.name,
@@ -54,13 +57,13 @@ def print_json(report: AuditReport, show_values: bool) -> None:
 
 
 def print_report(report: AuditReport, show_values: bool) -> None:
-    """A table of all audits, and for each failure its query and some bad rows."""
+    """Prints a table of all audits, and for each failure its query and some bad rows."""
     print(f"nights {report.scope.first_run} to {report.scope.last_run}\n")
     rows = [
         [result.audit.name, _verdict(result), count(result.bad_rows), count(result.rows), result.audit.about]
         for result in folded(report.results)
     ]
-    print_table(["audit", "result", "bad rows", "rows", "what holds"], rows, left=2, last_is_text=True)
+    print_table(["audit", "result", "bad rows", "rows", "expectation"], rows, left=2, last_is_text=True)
     for result in folded(report.results):
         if result.severity is Severity.OK or result.cause is not None:
             continue
@@ -71,15 +74,15 @@ def print_report(report: AuditReport, show_values: bool) -> None:
 
 
 def folded(results: Sequence[AuditResult]) -> list[AuditResult]:
-    """The results, each consequence behind its cause."""
-    of_cause = {
+    """The results, each followed by the failures that it caused."""
+    consequences = {
         result.audit.name: [other for other in results if other.cause == result.audit.name] for result in results
     }
     ordered: list[AuditResult] = []
 
     def add(result: AuditResult) -> None:
         ordered.append(result)
-        for consequence in of_cause[result.audit.name]:
+        for consequence in consequences[result.audit.name]:
             add(consequence)
 
     for result in results:
@@ -89,7 +92,7 @@ def folded(results: Sequence[AuditResult]) -> list[AuditResult]:
 
 
 def write_junit(file: Path, report: AuditReport, show_values: bool) -> None:
-    """A test suite with a test case for each audit. Warnings, consequences and known failures count as skipped."""
+    """Writes a test suite with one test case for each audit. Warnings, consequences and known failures are skipped."""
     failed = {result.audit.name for result in report.failures(Severity.ERROR)}
     skipped = [
         result for result in report.results if result.severity is not Severity.OK and result.audit.name not in failed
@@ -111,7 +114,7 @@ def write_junit(file: Path, report: AuditReport, show_values: bool) -> None:
 
 
 def add_summary(file: Path, report: AuditReport, show_values: bool) -> None:
-    """Adds the results to a Markdown file, such as the summary of a step of GitHub Actions."""
+    """Appends the results to a Markdown file, such as the step summary of GitHub Actions."""
     scope = report.scope
     lines = [
         f"### mqsieve audit: nights {scope.first_run} to {scope.last_run}",
@@ -129,7 +132,7 @@ def add_summary(file: Path, report: AuditReport, show_values: bool) -> None:
         detail = "\n".join(f"    {line}" for line in printable_lines(_detail(result, show_values)))
         part = f"\n{result.audit.name}: {result.audit.about}\n\n{detail}\n"
         if len(text) + len(part) > LONGEST_SUMMARY:
-            text += "\nThe others are in the log of the step.\n"
+            text += "\nThe other failures are in the log of the step.\n"
             break
         text += part
     with file.open("a", encoding="utf-8") as output:
@@ -153,5 +156,5 @@ def _verdict(result: AuditResult) -> str:
 
 
 def _xml_text(text: str) -> str:
-    """Without the characters that XML has no way to write."""
+    """The text with U+FFFD for each character that XML cannot hold."""
     return _NOT_IN_XML.sub("\ufffd", text)

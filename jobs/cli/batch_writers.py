@@ -1,4 +1,4 @@
-"""Rows as JSON lines, CSV or Parquet."""
+"""Writes rows as JSON lines, CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobs.cli.json_lines import as_json, json_rows
 
 
 def write_batches(kind: str, file: BinaryIO, batches: Iterable[pa.RecordBatch]) -> int:
-    """Writes rows as jsonl, csv or parquet. Returns how many."""
+    """Writes rows as ``kind``: jsonl, csv or parquet. Returns the number of rows."""
     if kind == "parquet":
         return _write_parquet(file, batches)
     written = 0

@@ -1,9 +1,9 @@
 """The files that travel to a cluster with a job: Delta's jars, and mqsieve's packages.
 
-Each package is an archive of its own that Spark unpacks, under the package's name, in the working directory of every
-executor, which Python workers search for modules. Compiled kernels travel along, since Numba only finds them next to
-an unpacked module: without them each worker compiles for most of a minute. Run as a program it prints two lines,
-the URIs of the jars and those of the archives, joined by commas.
+Each package is one archive. Spark unpacks it under the package's name in the working directory of every executor,
+where Python workers search for modules. The archives include compiled kernels, which Numba only finds next to an
+unpacked module; without them, each worker compiles for most of a minute. As a program, this module prints two lines:
+the URIs of the jars, and the URIs of the archives, joined by commas.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COMPILED = (".nbi", ".nbc")
 
 
 def code_archives() -> list[str]:
-    """Writes the archives of the packages to .cache. Returns ``URI#name`` of each, as --archives wants them."""
+    """Writes the archives of the packages to .cache. Returns ``URI#name`` of each, as --archives takes them."""
     folder = PROJECT / ".cache"
     return [f"{_archive(PROJECT / name, folder / f'{name}.zip').as_uri()}#{name}" for name in PACKAGES]
 

@@ -1,6 +1,6 @@
-"""Delta's jars, which Spark needs to read and write tables: downloaded once, and checked against their digests.
+"""Downloads Delta's jars, which Spark needs for Delta tables, once, and checks their digests.
 
-They come from Maven Central, or the repository that MQSIEVE_MAVEN names.
+They come from Maven Central, or from the repository in the environment variable MQSIEVE_MAVEN.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SECONDS = 60
 
 
 def delta_jars() -> list[Path]:
-    """The jars that conf/delta_jars.txt lists. Raises UsageError where one cannot be had."""
+    """The jars that conf/delta_jars.txt lists. Raises UsageError if one cannot be downloaded."""
     listed = [line.split() for line in (PROJECT / "conf" / "delta_jars.txt").read_text("ascii").splitlines()]
     missing = [(digest, path) for digest, path in listed if not _file(path).exists()]
     if missing:
@@ -48,7 +48,7 @@ def _download(digest: str, path: str) -> None:
             f"{url} could not be downloaded ({error}): check the network, or set MQSIEVE_MAVEN to a Maven repository"
         ) from None
     if hashlib.sha256(content).hexdigest() != digest:
-        raise UsageError(f"{url} is not the file that was expected (sha256): try again, or another MQSIEVE_MAVEN")
+        raise UsageError(f"{url} is not the expected file (another sha256): try again, or set another MQSIEVE_MAVEN")
     beside = _file(path).with_suffix(f".{os.getpid()}")
     beside.write_bytes(content)
     beside.replace(_file(path))

@@ -1,4 +1,4 @@
-"""How a job ends."""
+"""Exit codes of jobs."""
 
 from enum import IntEnum
 
@@ -15,4 +15,4 @@ class ExitCode(IntEnum):
 
 
 class CheckFailed(Exception):
-    """A check found what should not be. The message counts it."""
+    """A check found failures. The message says how many."""

@@ -1,4 +1,4 @@
-"""Explanations as people read them on a terminal."""
+"""Prints explanations on a terminal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LONGEST_LEAF = 44
 
 
 def print_explanation(explanation: Explanation, copies: Sequence[FoundMessage], full: bool) -> None:
-    """The answer for one message and group: short, or with all that is known."""
+    """Prints why one group received a message or not; ``full`` adds all details."""
     message, decision = explanation.message, explanation.decision
     verdict = VERDICTS.get(explanation.outcome, "not delivered")
     print(f"{short(message.name)}  {printable(message.place)} → {printable(explanation.consumer_group)}: {verdict}")
@@ -62,13 +62,13 @@ def print_explanation(explanation: Explanation, copies: Sequence[FoundMessage], 
 def print_every_group(
     explanations: Sequence[Explanation], message: FoundMessage, copies: Sequence[FoundMessage]
 ) -> None:
-    """What became of a message, a line for each group that ever subscribed to its topic."""
+    """Prints the outcome of a message, one line for each group that ever subscribed to its topic."""
     print(f"{short(message.name)}  {printable(message.place)}, stored {time(message.store_timestamp)}")
     if not explanations:
         print("  no group ever subscribed to the topic")
     rows = [
-        (short(each.consumer_group), str(each.outcome), printable(each.decision.reason))
-        for each in sorted(explanations, key=lambda each: (list(Outcome).index(each.outcome), each.consumer_group))
+        (short(row.consumer_group), str(row.outcome), printable(row.decision.reason))
+        for row in sorted(explanations, key=lambda row: (list(Outcome).index(row.outcome), row.consumer_group))
     ]
     if rows:
         print_table(("group", "outcome", "reason"), rows, left=3, indent="  ", last_is_text=True)
@@ -76,11 +76,11 @@ def print_every_group(
 
 
 def print_choices(messages: Sequence[FoundMessage], group: str | None) -> None:
-    """Several messages have the key: which, and how to choose."""
-    print(f"{len(messages):,} messages have this key; say which:")
+    """Lists the messages that share a key, with the option that chooses each."""
+    print(f"{len(messages):,} messages have this key; choose one:")
     for message in messages:
-        of_group = f" --group {printable(group)}" if group is not None else ""
-        print(f"  --message {message.msg_id}{of_group}  {printable(message.place)}, {time(message.store_timestamp)}")
+        option = f" --group {printable(group)}" if group is not None else ""
+        print(f"  --message {message.msg_id}{option}  {printable(message.place)}, {time(message.store_timestamp)}")
 
 
 def _print_full(explanation: Explanation) -> None:
@@ -88,14 +88,14 @@ def _print_full(explanation: Explanation) -> None:
     _line("message", f"msgId {message.msg_id}, unique key {message.uniq_key or '-'}, keys {message.keys or '-'}")
     _line("stored", f"{time(message.store_timestamp)}, at physical offset {message.commitlog_offset:,}")
     if row is not None:
-        said = f"{row.expression_type} {one_line(row.expression)}"
+        filter_text = f"{row.expression_type} {one_line(row.expression)}"
         born = f", filter born {time(row.born_time)}" if row.born_time is not None else ""
-        _line("subscribed", f"{said} (version {row.sub_version}{born})")
+        _line("subscribed", f"{filter_text} (version {row.sub_version}{born})")
         _line("in force", f"{time(row.valid_from)} – {time(row.valid_to)}, {'online' if row.is_consuming else 'away'}")
     if explanation.asked_at is not None:
         _line("pulled", time(explanation.asked_at))
-    for each in explanation.received:
-        _line("received", f"{each.outcome} at {time(each.available_at)}")
+    for delivery in explanation.received:
+        _line("received", f"{delivery.outcome} at {time(delivery.available_at)}")
     if message.entry is not None:
         _line("entry", f"tags code {message.entry.tags_code}")
     if bit_map is not None:
@@ -104,7 +104,7 @@ def _print_full(explanation: Explanation) -> None:
 
 
 def _decisive(trace: Part) -> list[str]:
-    """The leaves that made the result, and before them those that were evaluated, as far as there is room."""
+    """One line for each leaf, or for the first leaves that decide the result if there are many."""
     leaves = list(trace.leaves())
     decisive = [leaf for leaf in leaves if leaf.decides]
     shown = leaves if len(leaves) <= SHOWN_LEAVES else decisive[:SHOWN_LEAVES]
@@ -127,8 +127,8 @@ def _tree(part: Part, depth: int = 0) -> Iterator[str]:
         yield f"{pad}{printable(part.text)}  {MARKS[part.result]} {part.result.value}  {values}{arrow}"
         return
     yield f"{pad}{part.text}  {MARKS[part.result]} {part.result.value}"
-    for each in part.parts:
-        yield from _tree(each, depth + 1)
+    for child in part.parts:
+        yield from _tree(child, depth + 1)
 
 
 def _print_copies(copies: Sequence[FoundMessage]) -> None:

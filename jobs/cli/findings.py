@@ -1,4 +1,4 @@
-"""Findings as a person reads them, and as JSON."""
+"""Prints findings as text, and writes them as JSON."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ NARROWEST = 40
 
 
 def as_json(findings: Sequence[Finding]) -> str:
-    """The object of docs/FINDINGS.md."""
-    return json.dumps({"findings": [asdict(each) for each in findings]}, ensure_ascii=False, indent=2)
+    """The findings as the JSON object that docs/JSON.md describes."""
+    return json.dumps({"findings": [asdict(finding) for finding in findings]}, ensure_ascii=False, indent=2)
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
-    """A line each, the worst first, and how many there are."""
-    width = max((len(_whose(each)) for each in findings), default=0)
-    for each in findings:
-        mark, color = _MARKS[each.severity]
-        print(f"{_colored(mark, color)} {_whose(each):<{width}}  {_cut(printable(each.text), width + 4)}")
-    counts = Counter(each.severity for each in findings)
+    """Prints one line for each finding, and their number."""
+    width = max((len(_whose(finding)) for finding in findings), default=0)
+    for finding in findings:
+        mark, color = _MARKS[finding.severity]
+        print(f"{_colored(mark, color)} {_whose(finding):<{width}}  {_cut(printable(finding.text), width + 4)}")
+    counts = Counter(finding.severity for finding in findings)
     counted = ", ".join(f"{counts[severity]:,} {severity}" for severity in SEVERITIES if counts[severity])
     print(f"{len(findings):,} findings: {counted}" if findings else "no findings")
 
@@ -38,7 +38,7 @@ def _whose(finding: Finding) -> str:
 
 
 def _cut(text: str, used: int) -> str:
-    """On a terminal, what fits on the line."""
+    """On a terminal, the text is cut to the line."""
     if not sys.stdout.isatty():
         return text
     room = max(NARROWEST, shutil.get_terminal_size().columns - used)

@@ -1,4 +1,4 @@
-"""Rows as JSON lines, and files that appear only when they are complete."""
+"""Writes rows as JSON lines, and output files that appear only when they are complete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STDOUT = Path("-")
 
 
 def json_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
-    """One object a row; binary is lower-case hex, a map an object, a date ISO 8601."""
+    """One JSON object for each row: binary as lower-case hex, maps as objects, dates as ISO 8601."""
     for batch in batches:
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):
             for row in batch.slice(start, ROWS_AT_ONCE).to_pylist(maps_as_pydicts="strict"):
@@ -28,7 +28,7 @@ def json_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
 
 
 def as_json(value: Any) -> str:
-    """What JSON has no type for, as a text."""
+    """The text of a value that JSON has no type for. Raises TypeError for an unknown type."""
     if isinstance(value, (bytes, bytearray)):
         return bytes(value).hex()
     if isinstance(value, date):
@@ -37,7 +37,7 @@ def as_json(value: Any) -> str:
 
 
 def write_lines(output: Path, lines: Iterable[str]) -> int:
-    """Writes lines to a file, or to stdout where it is ``-``. Returns how many."""
+    """Writes lines to a file, or to stdout if it is ``-``. Returns the number of lines."""
     written = 0
     with output_file(output) as file:
         for line in lines:
@@ -48,13 +48,13 @@ def write_lines(output: Path, lines: Iterable[str]) -> int:
 
 @contextmanager
 def output_file(output: Path) -> Iterator[BinaryIO]:
-    """A file to write, which takes the place of an older one only when all of it is written. ``-`` is stdout."""
+    """A file to write, which replaces an older one only when it is complete. ``-`` is stdout."""
     if output == STDOUT:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     if not output.absolute().parent.is_dir():
-        raise UsageError(f"the folder {output.parent} does not exist: make it first")
+        raise UsageError(f"the folder {output.parent} does not exist: create it first")
     beside = output.with_name(f".{output.name}.{os.getpid()}")
     try:
         with beside.open("wb") as file:

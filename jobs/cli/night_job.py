@@ -1,4 +1,4 @@
-"""nightly, and its steps one by one, after the command line was read."""
+"""Runs nightly, or one of its steps, with the options of a command line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from schemas.run_ledger import RUN_LEDGER
 
 
 def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> None:
-    """Runs the stages for each broker, and prints what a person reads at the end."""
+    """Runs the stages for each broker, and prints the summary."""
     hooks = read_filter_hooks(getattr(options, "filter_hooks", None))
     entries = _entries(options, job)
     warehouse = shared.warehouse_of(options.warehouse)
@@ -64,10 +64,10 @@ def _entries(options: argparse.Namespace, job: str) -> list[BrokerEntry]:
     subscriptions = shared.subscriptions_of(getattr(options, "subscriptions", None))
     if file is None:
         if job == "nightly" and not stores:
-            raise UsageError("--store is missing: the broker's store folder, or --brokers with a list of brokers")
+            raise UsageError("--store is missing: give the broker's store folder, or --brokers with a list of brokers")
         return [BrokerEntry(None, tuple(stores), options.broker_config, subscriptions)]
     if stores or options.broker_config:
-        raise UsageError("--brokers names stores and configurations: leave --store and --broker-config out")
+        raise UsageError("--brokers already names stores and configurations: leave out --store and --broker-config")
     return read_brokers(file, subscriptions)
 
 
@@ -78,7 +78,7 @@ def _nights(
     options: argparse.Namespace,
     hooks: Sequence[FilterHook],
 ) -> list[NightReport]:
-    """A night for each snapshot of one broker, in order; one without new messages where there is no snapshot."""
+    """Runs a night for each snapshot of one broker, in order, or one night without new messages if there is none."""
     chosen = NightOptions(
         Bodies(getattr(options, "bodies", Bodies.KEEP.value)),
         getattr(options, "new_epoch", False),
@@ -94,7 +94,7 @@ def _nights(
         message_log = Path(storage.root) if storage is not None and is_log else None
         subscriptions = entry.subscriptions
         if subscriptions is None and snapshot is not None and Stage.REGISTER in stages:
-            subscriptions = _of_store(snapshot)
+            subscriptions = _subscriptions_in_store(snapshot)
         options_of_night = chosen if i == 0 else replace(chosen, new_epoch=False, redo_from=None)
         with Progress(broker.name) as progress:
             inputs = NightInputs(snapshot, subscriptions, message_log)
@@ -103,7 +103,7 @@ def _nights(
     return reports
 
 
-def _of_store(snapshot: StoreSnapshot) -> SubscriptionFile | None:
+def _subscriptions_in_store(snapshot: StoreSnapshot) -> SubscriptionFile | None:
     """The broker's own list of SQL92 subscriptions."""
     content = snapshot.consumer_filter
     return None if content is None else read_subscriptions("consumerFilter.json", content)

@@ -1,4 +1,4 @@
-"""The command line of nightly, and of its steps one by one."""
+"""The command line of nightly, and of the jobs for its single steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from schemas.messages.bodies import Bodies
 
 
 def night_parser(job: str, description: str | None, stages: frozenset[Stage], examples: tuple[str, ...]) -> Parser:
-    """The options of a job that does some stages of a night."""
+    """The parser of a job that runs some stages of a night."""
     parser = Parser(job, description, examples)
     options.add_warehouse(parser)
     options.add_broker_config(parser)
@@ -17,31 +17,29 @@ def night_parser(job: str, description: str | None, stages: frozenset[Stage], ex
         options.add_store(parser, required=stages != ALL_STAGES)
         parser.add_argument(
             "--bodies", choices=[choice.value for choice in Bodies], default=Bodies.KEEP.value,
-            help="bodies of messages to keep; default: keep (all of them)",
+            help="which message bodies to store; default: keep (all of them)",
         )  # fmt: skip
         parser.add_argument(
             "--new-epoch",
             action="store_true",
-            help="the broker was wiped: its new log replaces all that was stored of it",
+            help="the broker was wiped: its new log replaces all of its stored rows",
         )
     if Stage.REGISTER in stages:
         options.add_subscriptions(parser, "the store's config/consumerFilter.json", required=stages == {Stage.REGISTER})
         parser.add_argument(
             "--redo-from", type=int, metavar="MS",
-            help="run the nights from this instant (ms since the epoch) on again, after a corrected history",
+            help="repeat the nights from this time (ms since the epoch) on, after the history was corrected",
         )  # fmt: skip
     if Stage.DELIVER in stages:
         parser.add_argument(
             "--filter-hooks", type=input_file, metavar="FILE",
-            help="what clients drop: YAML list of group, topic, and predicate (Spark SQL) or function (module:name); "
-            "the module is imported, and its code runs",
+            help="filter hooks of clients: a YAML list of group, topic, and predicate (Spark SQL) or function "
+            "(module:name); the module is imported, and its code runs",
         )  # fmt: skip
     if stages == ALL_STAGES:
         parser.add_argument(
             "--brokers", type=input_file, metavar="FILE",
-            help="YAML list of brokers, each with name, store, config and subscriptions: a night of each",
+            help="YAML list of brokers, each with name, store, config and subscriptions; runs a night for each",
         )  # fmt: skip
-        parser.add_argument(
-            "--strict", action="store_true", help="exit 3 where the night met something that needs attention"
-        )
+        parser.add_argument("--strict", action="store_true", help="exit 3 if something needs attention")
     return parser

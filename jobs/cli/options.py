@@ -1,6 +1,6 @@
-"""Options that several jobs have, and what they stand for.
+"""Options that several jobs have, and functions that turn their values into objects.
 
-Imports that take long are inside the functions: they come after the command line was checked.
+Slow imports are inside the functions, so that errors in the command line appear at once.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from schemas.storage import Storage
 
 SUBSCRIPTIONS_HELP = (
-    "subscriptions: event lines, a consumerFilter.json, or a YAML list (docs/SUBSCRIPTIONS.md); several files count "
-    "together"
+    "subscriptions: event lines, a consumerFilter.json, or a YAML list (docs/SUBSCRIPTIONS.md); repeat the option for "
+    "several files"
 )
 
 
@@ -35,7 +35,7 @@ def add_warehouse(parser: Parser) -> None:
 def add_answer(parser: Parser) -> None:
     """The options of a job that answers from the tables of one broker."""
     add_warehouse(parser)
-    parser.add_argument("--broker", metavar="NAME", help="brokerName, where the warehouse holds several brokers")
+    parser.add_argument("--broker", metavar="NAME", help="the brokerName, if the warehouse holds several brokers")
 
 
 def add_json(parser: argparse._ActionsContainer) -> None:
@@ -52,13 +52,13 @@ def add_store(parser: Parser, required: bool = True) -> None:
         action="append",
         required=required,
         metavar="DIR",
-        help="a broker's store folder, or a message log: JSON lines (.jsonl) or Parquet; give it again for each "
-        "snapshot of the broker: they are nights, in this order",
+        help="a broker's store folder, or a message log: JSON lines (.jsonl) or Parquet; repeat the option for "
+        "several snapshots of the broker: each becomes a night, in this order",
     )
 
 
 def add_subscriptions(parser: Parser, default: str, required: bool = False) -> None:
-    """``default``: what happens without the option."""
+    """``default``: the subscriptions that are used without the option, for the help."""
     parser.add_argument(
         "--subscriptions",
         type=input_file,
@@ -78,7 +78,7 @@ def warehouse_of(text: str) -> Warehouse:
 
 
 def register_in_catalog(warehouse: Warehouse) -> None:
-    """Makes the tables known to the catalog, where the warehouse is in one."""
+    """Registers the tables in the catalog, if the warehouse is in one."""
     from schemas.catalog_tables import register_tables
 
     if warehouse.catalog is not None:
@@ -86,14 +86,14 @@ def register_in_catalog(warehouse: Warehouse) -> None:
 
 
 def session_of() -> Session:
-    """Makes the Spark session of a job when it is needed."""
+    """A function that starts the Spark session of a job, or returns the active one."""
     from jobs.cli.session import spark_session
 
     return partial(spark_session, "mqsieve")
 
 
 def facts_of(options: argparse.Namespace) -> BrokerFacts:
-    """What the tables hold of the broker that the options name. Raises UsageError."""
+    """The tables of the broker that the options name. Raises UsageError if there is no such broker."""
     from schemas.answers.facts import open_facts
 
     name = options.broker
@@ -112,7 +112,7 @@ def facts_of(options: argparse.Namespace) -> BrokerFacts:
 
 
 def broker_config_of(options: argparse.Namespace, facts: BrokerFacts) -> BrokerConfig:
-    """The switches of --broker-config, or those of the last run."""
+    """The broker configuration in --broker-config, or the one of the last run."""
     from jobs.night.broker import read_broker_config
 
     if options.broker_config is None:
@@ -121,7 +121,7 @@ def broker_config_of(options: argparse.Namespace, facts: BrokerFacts) -> BrokerC
 
 
 def store_of(text: str) -> Storage:
-    """What --store names. Raises UsageError where it cannot be read."""
+    """The storage that --store names. Raises UsageError if it cannot be read."""
     from jobs.night.snapshot import StoreSnapshot
     from schemas.messages.message_log import files, is_message_log
     from schemas.storage import Storage, one_line
@@ -141,8 +141,8 @@ def store_of(text: str) -> Storage:
 
 
 def subscriptions_of(paths: list[Path] | None) -> SubscriptionFile | None:
-    """The subscriptions in some files. Raises UsageError where a file has something, and nothing that can be used."""
-    from jobs.night.subscription_file import read_subscriptions, together
+    """The subscriptions in some files. Raises UsageError if no line of a file can be used."""
+    from jobs.night.subscription_file import combine, read_subscriptions
 
     files = []
     for path in paths or ():
@@ -153,4 +153,4 @@ def subscriptions_of(paths: list[Path] | None) -> SubscriptionFile | None:
                 f"{path} has no subscription (line {first.line}: {first.reason}); see conf/subscriptions.example.yaml"
             )
         files.append(file)
-    return together(files)
+    return combine(files)

@@ -12,7 +12,7 @@ from jobs.night.run import NightReport
 
 
 class Progress:
-    """One night."""
+    """Shows the progress of one night on stderr."""
 
     def __init__(self, broker_name: str) -> None:
         self._name = printable(broker_name)
@@ -26,7 +26,7 @@ class Progress:
         return self
 
     def end(self, report: NightReport) -> None:
-        """A line: the time, what was done, and how fast."""
+        """Writes one line: the time, the number of messages, and the rate."""
         seconds = time.monotonic() - self._begun
         messages = report.rows.get("commitlog", 0)
         done = f"{messages:,} messages, {messages / max(seconds, 0.001):,.0f}/s" if report.entry else "nothing new"

@@ -23,10 +23,10 @@ _JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def spark_session(app_name: str) -> SparkSession:
-    """The session there is, or a new one.
+    """The active session, or a new one.
 
     A platform (Spark Connect, a managed notebook) or spark-submit brings its own settings; a plain Python process
-    gets those of conf/local.conf, and Delta's jars. Raises UsageError where Java is missing.
+    gets those of conf/local.conf, and Delta's jars. Raises UsageError if Java is missing.
     """
     from pyspark.sql import SparkSession
 
@@ -45,7 +45,7 @@ def spark_session(app_name: str) -> SparkSession:
 
 @contextmanager
 def _stderr_of_java() -> Iterator[None]:
-    """What Java and its Python workers write to stderr goes to .cache/spark.log, unless the user wants to see it."""
+    """Sends the stderr of Java and its Python workers to .cache/spark.log, unless the user asked for it with -v."""
     if os.environ.get("MQSIEVE_LOG_LEVEL") == "info":
         yield
         return
@@ -61,17 +61,17 @@ def _stderr_of_java() -> Iterator[None]:
 
 
 def _local_options() -> list[str]:
-    """spark-submit's options for one machine: ours, then those that the user gave to spark-submit.sh."""
+    """spark-submit's options for one machine: the defaults, then the user's."""
     log_settings = (PROJECT / "conf" / "log4j2.properties").as_uri()
     given = os.environ.get("MQSIEVE_SPARK_OPTIONS", "").splitlines()
-    ours = [
+    defaults = [
         "--driver-class-path", os.pathsep.join(map(str, delta_jars())),
         "--driver-java-options", f"-Dlog4j2.configurationFile={log_settings}",
         "--conf", f"spark.sql.warehouse.dir={PROJECT / '.cache' / 'spark-warehouse'}",
     ]  # fmt: skip
     if "--properties-file" not in given:
-        ours += ["--properties-file", str(PROJECT / "conf" / "local.conf")]
-    return [*ours, *(option for option in given if option)]
+        defaults += ["--properties-file", str(PROJECT / "conf" / "local.conf")]
+    return [*defaults, *(option for option in given if option)]
 
 
 def _check_java() -> None:

@@ -1,4 +1,4 @@
-"""The known name that is nearest to a misspelt one. spark-submit.sh runs this file by itself: NAME FILE…"""
+"""Suggests a known name for a misspelt one. spark-submit.sh runs this file as a program: NAME FILE…"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """None where no name is near."""
+    """The known name that is most similar; None if no name is."""
     return next(iter(difflib.get_close_matches(name, list(known), 1)), None)
 
 

@@ -1,4 +1,4 @@
-"""What a person reads at the end of a night."""
+"""Prints the summary at the end of a night."""
 
 from __future__ import annotations
 
@@ -29,23 +29,26 @@ COLUMNS = (
 )
 ALWAYS_SHOWN = frozenset({"scanned", "passed_stage1", "passed_stage2", "delivered", "pending"})
 LEGEND = {
-    "scanned": "scanned: entries that the group pulled past",
+    "scanned": "scanned: entries that the group's pulls went past",
     "passed_stage1": "stage 1: passed on the consume queue entry",
     "passed_stage2": "stage 2: passed on the message, and returned by the broker",
-    "delivered": "delivered: passed the client's tag check and hooks, too (before → now)",
+    "delivered": "delivered: also passed the client's tag check and hooks (before → now)",
     "hash_collisions": "client drops: stopped by the client's tag check",
     "bit_map_false_positives": "false pos.: passed stage 1 by the filter bit map, not stage 2",
-    "evaluation_errors": "errors: the expression fails on the message, which is no match",
-    "uncertain": "uncertain: stored just before an expression changed; either may have filtered them",
+    "evaluation_errors": "errors: the expression fails on the message, which counts as no match",
+    "uncertain": "uncertain: stored just before the expression changed; the old or the new one filtered them",
     "repeated": "repeated: pulled again after an offset reset",
     "lost": "lost: deleted by the broker before the group pulled them",
-    "pending": "pending: stored, and not pulled yet",
+    "pending": "pending: stored, but not pulled yet",
 }
 WIDTH = 118
 
 
 def print_summary(run: Run, report: NightReport) -> list[str]:
-    """Prints what each group got, what needs attention, and where the tables are. Returns the lines of attention."""
+    """Prints the counts of each group, what needs attention, and where the tables are.
+
+    Returns the lines about what needs attention.
+    """
     facts = open_facts(run.warehouse, report.broker.name, run.expressions)
     summary = night_summary(facts)
     _print_groups(summary.groups)
@@ -61,7 +64,7 @@ def print_summary(run: Run, report: NightReport) -> list[str]:
 
 
 def print_steps(run: Run, report: NightReport) -> None:
-    """Prints the switches that were replayed, what was written, and where."""
+    """Prints the broker's switches, the number of rows written, and where the tables are."""
     config = report.broker.config
     bit_map = "on" if config.enable_calc_filter_bit_map and config.enable_consume_queue_ext else "off"
     sql92 = "on" if config.enable_property_filter else "off"
@@ -70,8 +73,8 @@ def print_steps(run: Run, report: NightReport) -> None:
     if report.entry is None:
         print(f"There was nothing new: no table changed ({report.seconds:.1f} s).")
     else:
-        wrote = ", ".join(f"{rows:,} in {table}" for table, rows in report.rows.items()) or "none"
-        print(f"  {report.seconds:.1f} s; rows added: {wrote}")
+        added = ", ".join(f"{rows:,} in {table}" for table, rows in report.rows.items()) or "none"
+        print(f"  {report.seconds:.1f} s; rows added: {added}")
     location = printable(run.warehouse.location)
     print(f"The tables are in {location}; to write one as JSON lines:")
     print(f"  ./spark-submit.sh export deliveries --warehouse {location} --output deliveries.jsonl")
@@ -114,7 +117,7 @@ def _print_legend(parts: list[str]) -> None:
 
 
 def _inconsistent(facts: BrokerFacts, run: Run) -> list[str]:
-    """The groups whose clients disagree about a topic, as they last did."""
+    """A line for each group and topic whose clients have different subscriptions, with their last state."""
     return [
         f"inconsistent: {group.consumer_group} on {group.topic}: {group.last_state}; "
         f"{group.lost:,} messages lost to overruled clients"
@@ -123,11 +126,11 @@ def _inconsistent(facts: BrokerFacts, run: Run) -> list[str]:
 
 
 def _damage(report: NightReport) -> list[str]:
-    """What could not be decoded, or is not what was stored, and what the broker itself would make of it."""
+    """Lines about damaged messages, and how the broker itself would recover the store."""
     lines = []
     damaged = report.outcome.result.damaged_bodies if report.outcome else 0
     if damaged:
-        lines.append(f"damaged: {damaged:,} messages whose body is not the one that was stored (crc32); kept")
+        lines.append(f"damaged: {damaged:,} messages whose body does not match its crc32; they are kept")
     snapshot = report.inputs.snapshot
     if snapshot is not None and (damaged or report.rows.get(QUARANTINE.name)):
         config = report.broker.config
@@ -136,10 +139,10 @@ def _damage(report: NightReport) -> list[str]:
     return lines
 
 
-def _recovery_lines(would: Recovery) -> list[str]:
-    if would.refused is not None:
-        return [f"the broker itself would not start on this store: {would.refused}"]
-    ends = {"a clean shutdown": would.end_after_clean_shutdown or 0, "a crash": would.end_after_crash or 0}
+def _recovery_lines(recovered: Recovery) -> list[str]:
+    if recovered.refused is not None:
+        return [f"the broker itself would not start on this store: {recovered.refused}"]
+    ends = {"a clean shutdown": recovered.end_after_clean_shutdown or 0, "a crash": recovered.end_after_crash or 0}
     return [
         f"the broker itself, restarted after {after}, would end its log at offset {end:,}"
         for after, end in ends.items()

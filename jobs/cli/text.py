@@ -1,4 +1,4 @@
-"""Text for a terminal: names that somebody else chose, counts, times, and tables."""
+"""Text for a terminal: names from outside, counts, times, and tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NARROWEST = 20
 
 
 def printable(text: str) -> str:
-    """The text with control characters, which could rule a terminal, written as escapes."""
+    """The text with control characters, which could take over a terminal, as escapes."""
     return "".join(
         character if character == "\t" or unicodedata.category(character)[0] != "C" else f"\\x{ord(character):02x}"
         for character in text
@@ -21,30 +21,30 @@ def printable(text: str) -> str:
 
 
 def short(text: str, longest: int = LONGEST_NAME) -> str:
-    """The beginning and the end of a text that is too long, printable."""
+    """The printable text; only the beginning and the end if it is longer than ``longest``."""
     text = printable(text)
     return text if len(text) <= longest else f"{text[: longest // 2 - 1]}…{text[-longest // 2 :]}"
 
 
 def one_line(expression: str | None) -> str:
-    """An expression without line breaks; everything is ``*``."""
+    """An expression on one line; ``*`` for no expression."""
     return printable(" ".join((expression or "*").split()))
 
 
 def count(number: int) -> str:
-    """``12,345``; nothing is a dash."""
+    """``12,345``; 0 is a dash."""
     return f"{number:,}" if number else "-"
 
 
 def time(milliseconds: int | None) -> str:
-    """An instant, UTC, to the millisecond; None is now."""
+    """A time in UTC, to the millisecond; None is ``now``."""
     if milliseconds is None:
         return "now"
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")[:-6]
 
 
 def age(milliseconds: int) -> str:
-    """``2 h 14 min``: a span of time in its two greatest units."""
+    """``2 h 14 min``: a duration in its two greatest units."""
     seconds = milliseconds // 1000
     parts: list[str] = []
     for unit, width in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
@@ -57,7 +57,10 @@ def age(milliseconds: int) -> str:
 def print_table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, indent: str = "", last_is_text: bool = False
 ) -> None:
-    """Aligned columns: the first ``left`` to the left, the others to the right, a last text cut to the terminal."""
+    """Prints aligned columns: the first ``left`` ones to the left, the others to the right.
+
+    With ``last_is_text``, the last column is cut to the width of the terminal.
+    """
     columns = len(titles)
     widths = [max(len(row[i]) for row in [titles, *rows]) for i in range(columns)]
     room = shutil.get_terminal_size((160, 24)).columns if sys.stdout.isatty() else 0

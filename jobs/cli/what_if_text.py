@@ -1,4 +1,4 @@
-"""What another filter would change, as Markdown and as JSON."""
+"""Prints the changes that another filter would make, as Markdown or JSON."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ QUEUES_SHOWN = 40
 LONGEST_PROPERTIES = 160
 _KINDS = {
     Kind.EQUIVALENT: "delivers the same messages as the old one",
-    Kind.WIDER: "is wider: it delivers all that the old one delivers",
+    Kind.WIDER: "is wider: it delivers everything that the old one delivers",
     Kind.NARROWER: "is narrower: it delivers nothing that the old one does not deliver",
     Kind.DISJOINT: "is disjoint: it delivers nothing that the old one delivers",
     Kind.OVERLAPPING: "overlaps with the old one: each delivers messages that the other does not",
-    Kind.UNKNOWN: "may relate to the old one in any way: nothing could be proven",
+    Kind.UNKNOWN: "may relate to the old one in any way: no relation could be proven",
 }
 
 
 def print_markdown(found: Sequence[WhatIf], unmet: Sequence[str]) -> None:
-    """A section a group and topic."""
+    """Prints a section for each group and topic."""
     if len(found) > 1:
         print(f"# {len(found):,} filters: {_totals(found)}\n")
     if unmet:
         print("**Expectations that are not met**\n")
         print("".join(f"- {_text(line)}\n" for line in unmet))
-    for each in found:
-        print("\n".join(_section(each)))
+    for change in found:
+        print("\n".join(_section(change)))
         print()
 
 
 def as_json(found: Sequence[WhatIf], unmet: Sequence[str]) -> str:
-    """The object of docs/WHAT_IF.md."""
-    changes = [_object(each) for each in found]
-    totals = {name: sum(each[name] for each in changes) for name in ("gained", "lost", "kept")}
+    """The changes as the JSON object that docs/JSON.md describes."""
+    changes = [_object(change) for change in found]
+    totals = {name: sum(change[name] for change in changes) for name in ("gained", "lost", "kept")}
     return json.dumps(totals | {"changes": changes, "unmet": list(unmet)}, ensure_ascii=False, indent=2)
 
 
 def _totals(found: Iterable[WhatIf]) -> str:
-    counts = [(len(each.gained), len(each.lost), each.kept) for each in found]
+    counts = [(len(change.gained), len(change.lost), change.kept) for change in found]
     gained, lost, kept = map(sum, zip(*counts, strict=True))
     return f"{gained:,} gained, {lost:,} lost, {kept:,} kept"
 
@@ -59,9 +59,9 @@ def _section(found: WhatIf) -> Iterator[str]:
     if found.relation is not None:
         yield from _relation(found.relation)
     if found.pending:
-        yield f"- {found.pending:,} messages that the group has yet to pull match the new filter"
+        yield f"- {found.pending:,} messages that the group has not pulled yet match the new filter"
     yield f"- cost: {found.scanned:,} entries scanned, {found.passed_stage1:,} pass on the entry alone" + (
-        f", on {found.failed:,} messages the expression fails" if found.failed else ""
+        f", the expression fails on {found.failed:,} messages" if found.failed else ""
     )
     for finding in found.findings:
         yield f"- {finding.severity}: {_text(finding.text)}"
@@ -75,8 +75,8 @@ def _section(found: WhatIf) -> Iterator[str]:
 
 
 def _relation(relation: Relation) -> Iterator[str]:
-    but = ", if all numbers are written with the digits 0 to 9" if relation.plain_numbers else ""
-    yield f"- the new filter {_KINDS[relation.kind]}{but}"
+    condition = ", if all numbers are written with the digits 0 to 9" if relation.plain_numbers else ""
+    yield f"- the new filter {_KINDS[relation.kind]}{condition}"
     if relation.only_old is not None:
         yield f"- only the old one delivers {_message(relation.only_old)}"
     if relation.only_new is not None:
@@ -109,12 +109,12 @@ def _side(kind: str, side: ChangedMessages, names: Sequence[str]) -> Iterator[st
 
 def _by_queue(found: WhatIf) -> Iterator[str]:
     rows = [
-        (time(each.day * DAY)[:10], str(each.queue_id), f"{each.kept:,}", f"{each.gained:,}", f"{each.lost:,}")
-        for each in found.by_queue[:QUEUES_SHOWN]
+        (time(row.day * DAY)[:10], str(row.queue_id), f"{row.kept:,}", f"{row.gained:,}", f"{row.lost:,}")
+        for row in found.by_queue[:QUEUES_SHOWN]
     ]
     yield from _table(("day", "queue", "kept", "gained", "lost"), rows)
     if len(found.by_queue) > QUEUES_SHOWN:
-        yield f"\n… and {len(found.by_queue) - QUEUES_SHOWN:,} more rows; --json has them all"
+        yield f"\n… and {len(found.by_queue) - QUEUES_SHOWN:,} more rows; --json shows all"
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -134,12 +134,12 @@ def _message(message: Message) -> str:
 
 
 def _text(text: str) -> str:
-    """Text that somebody else chose, with what Markdown and HTML would act on written so that they do not."""
+    """Text from outside, with the characters that are special in Markdown and HTML escaped."""
     return "".join(f"\\{character}" if character in "\\`*_[]<>|#" else character for character in printable(text))
 
 
 def _code(text: str) -> str:
-    """The same as code."""
+    """Text from outside, as Markdown code."""
     fence = "``" if "`" in text else "`"
     shown = printable(text).replace("|", "\\|")
     return f"{fence}{shown}{fence}"
@@ -162,9 +162,9 @@ def _object(found: WhatIf) -> dict[str, Any]:
         "only_new": None if relation is None else relation.only_new,
         "cost": {"scanned": found.scanned, "passed_stage1": found.passed_stage1, "errors": found.failed},
         "by_queue": [
-            {"day": time(each.day * DAY)[:10], "queue_id": each.queue_id}
-            | {"kept": each.kept, "gained": each.gained, "lost": each.lost}
-            for each in found.by_queue
+            {"day": time(row.day * DAY)[:10], "queue_id": row.queue_id}
+            | {"kept": row.kept, "gained": row.gained, "lost": row.lost}
+            for row in found.by_queue
         ],
         "gained_messages": _side_object(found.gained),
         "lost_messages": _side_object(found.lost),

@@ -1,1 +1,1 @@
-"""One night of one broker: what is new in its log and its subscriptions, as rows of all tables."""
+"""One night of one broker: turns what is new in its log and subscriptions into rows of all tables."""

@@ -1,4 +1,4 @@
-"""Which broker a run replays, with which switches, and how that is known."""
+"""Finds out which broker a run replays, and with which configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FACTS_DEPEND_ON = (
 
 @dataclass(frozen=True)
 class Broker:
-    """``source`` says where the switches come from; ``is_given``: the user named a file."""
+    """The configuration of a broker. ``source`` says where it comes from; ``is_given``: from a file of the user."""
 
     config: BrokerConfig
     source: str
@@ -34,7 +34,7 @@ class Broker:
 
 
 def read_broker_config(file: Path) -> BrokerConfig:
-    """A broker.conf, or the same in YAML. Raises UsageError."""
+    """Reads a broker.conf, or the same settings in YAML. Raises UsageError."""
     try:
         if file.suffix in (".yaml", ".yml"):
             return BrokerConfig.from_yaml(file.read_text(encoding="utf-8"))
@@ -50,28 +50,30 @@ def broker_of(
     name: str | None = None,
     reads_messages: bool = True,
 ) -> Broker:
-    """The broker of a run. ``last``: by broker name, the last entry of the ledger. ``name``: as the user says.
+    """The broker of a run.
 
-    ``reads_messages``: the run brings messages, which must not be taken for another broker's.
+    ``last``: the last ledger entry of each broker. ``name``: the name that the user gave. ``reads_messages``: whether
+    the run reads messages, which must not be added to the wrong broker.
 
-    Without a file the switches are those of the broker's last run, or, in a first one, the property filter counts as
-    on, and the bit map as on where the store has a consume queue extension. Raises UsageError where it cannot be
-    told which broker is meant.
+    Without a file, the configuration is the one of the broker's last run. In the first run, the property filter
+    counts as on, and the bit map counts as on if the store has a consume queue extension. Raises UsageError if the
+    broker is ambiguous.
     """
     given = read_broker_config(config_file) if config_file is not None else None
     if name is None and given is not None and given.broker_name != DEFAULT_NAME:
         name = given.broker_name
     name = name or (snapshot.broker_name if snapshot is not None else None)
     if name is None and len(last) == 1:
-        (only,) = last
-        if reads_messages and only != DEFAULT_NAME:
+        (only_broker,) = last
+        if reads_messages and only_broker != DEFAULT_NAME:
             raise UsageError(
                 f"which broker is this? Neither --broker-config nor the store has its brokerName, and the warehouse "
-                f"knows {only}: give a --broker-config with brokerName={only} to go on with it, or with another name"
+                f"holds {only_broker}: give a --broker-config with brokerName={only_broker} to continue it, or with "
+                "another name"
             )
-        name = only
+        name = only_broker
     if name is None and len(last) > 1:
-        raise UsageError(f"the warehouse holds the brokers {', '.join(last)}: say which with --broker-config")
+        raise UsageError(f"the warehouse holds the brokers {', '.join(last)}: choose one with --broker-config")
     name = name or DEFAULT_NAME
     if given is not None:
         return Broker(replace(given, broker_name=name), str(config_file), is_given=True)
@@ -91,7 +93,7 @@ def broker_of(
 
 
 def changed_switches(before: BrokerConfig, now: BrokerConfig) -> Sequence[str]:
-    """What a user reads of the switches that facts depend on, and that are not as in the last run."""
+    """One text for each changed setting that deliveries depend on, for messages."""
     return [
         f"{name} {getattr(before, name)} is now {getattr(now, name)}"
         for name in FACTS_DEPEND_ON

@@ -1,4 +1,4 @@
-"""The list of brokers whose nights are one run.
+"""Reads the list of brokers for a run with several brokers.
 
     - name: broker-a
       store: /backup/broker-a/store
@@ -6,8 +6,8 @@
       subscriptions: /backup/events.jsonl
     - store: [/backup/broker-b/monday/store, /backup/broker-b/tuesday/store]
 
-``store`` is one snapshot, or several in order. ``name`` and ``config`` may be left out where the store tells its
-brokerName, ``subscriptions`` where --subscriptions gives those of all brokers. Paths are relative to the file.
+``store`` is one snapshot, or several in order. ``name`` and ``config`` are optional if the store
+has the brokerName; ``subscriptions`` is optional with --subscriptions. Paths are relative to the file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEYS = ("name", "store", "config", "subscriptions")
 
 @dataclass(frozen=True)
 class BrokerEntry:
-    """One broker: its snapshots in order, its broker.conf and its subscriptions. None: they come from the store."""
+    """One broker: its snapshots in order, its broker.conf and its subscriptions. None means that the store has it."""
 
     name: str | None
     stores: tuple[Storage, ...]
@@ -34,7 +34,10 @@ class BrokerEntry:
 
 
 def read_brokers(file: Path, shared: SubscriptionFile | None) -> list[BrokerEntry]:
-    """``shared``: the subscriptions of all brokers that have none of their own. Raises UsageError."""
+    """Reads a list of brokers. Raises UsageError if an entry is not valid.
+
+    ``shared``: the subscriptions of all brokers without an own file.
+    """
     try:
         document = load(file.read_text(encoding="utf-8", errors="replace"))
     except InvalidYaml as error:
@@ -46,7 +49,7 @@ def read_brokers(file: Path, shared: SubscriptionFile | None) -> list[BrokerEntr
 
 def _entry(entry: object, where: str, folder: Path, shared: SubscriptionFile | None) -> BrokerEntry:
     if not isinstance(entry, dict) or not set(entry) <= set(_KEYS):
-        raise UsageError(f"{where}: a broker has {', '.join(_KEYS)}")
+        raise UsageError(f"{where}: a broker has the fields {', '.join(_KEYS)}")
     stores = entry.get("store")
     stores = [stores] if isinstance(stores, str) else stores
     if not isinstance(stores, list) or not stores or not all(isinstance(store, str) for store in stores):

@@ -1,4 +1,4 @@
-"""What a run will commit: files that workers wrote, rows made by the driver, and files that go."""
+"""The changes that a run will commit: files of workers, rows of the driver, and removed files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from schemas.delta.warehouse import Warehouse
 
 @dataclass
 class Changes:
-    """The files of a broker's tables as they will be when the run commits, and what leads there."""
+    """The files that a run adds to and removes from the tables of one broker."""
 
     warehouse: Warehouse
     broker_name: str
@@ -26,32 +26,32 @@ class Changes:
     _removed: defaultdict[str, list[StoredFile]] = field(default_factory=lambda: defaultdict(list))
     _touched: dict[str, Table] = field(default_factory=dict)
     _rows_kept: Counter[str] = field(default_factory=Counter)
-    """Rows of earlier runs that the run writes again."""
+    """Rows of earlier runs that this run rewrites."""
 
     def files(self, table: Table) -> list[StoredFile]:
-        """The broker's files of a table, with what the run adds and without what it removes."""
-        gone = {file.path for file in self._removed[table.name]}
-        committed = [file for file in self._committed(table) if file.path not in gone]
+        """The broker's files of a table, with added files and without removed files."""
+        removed = {file.path for file in self._removed[table.name]}
+        committed = [file for file in self._committed(table) if file.path not in removed]
         return committed + [parse_stats(file, self._broker_of(table)) for file in self._added[table.name]]
 
     def add_files(self, table: Table, files: Iterable[DataFile]) -> None:
-        found = list(files)
-        if found:
+        added = list(files)
+        if added:
             self._touched[table.name] = table
-            self._added[table.name] += found
+            self._added[table.name] += added
 
     def add_rows(self, table: Table, batches: Sequence[pa.RecordBatch]) -> None:
-        """Rows that the driver made."""
+        """Writes rows, and adds their files."""
         if sum(batch.num_rows for batch in batches):
             self.add_files(table, self._write(table, batches))
 
     def replace_rows(self, table: Table, batches: Sequence[pa.RecordBatch]) -> None:
-        """Makes the rows all that the table has of the broker."""
+        """Replaces all rows that the table has of the broker."""
         self._remove(table, self.files(table))
         self.add_rows(table, batches)
 
     def delete_rows(self, table: Table, where: Where, may_have: Iterable[StoredFile]) -> None:
-        """Removes rows. ``may_have``: the files that may have some of them."""
+        """Removes the rows that match ``where``. ``may_have``: the files that may have such rows."""
         for file in may_have:
             storage = self.warehouse.log(table).storage
             rows = self.warehouse.rows(table, files=[file])
@@ -64,7 +64,7 @@ class Changes:
                     self.add_files(table, writer.close())
 
     def replace_files(self, table: Table, old: Sequence[StoredFile], new: Sequence[DataFile]) -> None:
-        """Puts files in the place of others that hold the same rows."""
+        """Replaces files by others with the same rows."""
         committed = {file.path for file in self._committed(table)}
         self._rows_kept[table.name] += sum(file.rows for file in old if file.path in committed)
         self._remove(table, old)
@@ -75,12 +75,12 @@ class Changes:
         self._remove(table, files)
 
     def rows(self, table: Table) -> int:
-        """How many rows the run adds."""
+        """The number of rows that the run adds."""
         return sum(file.rows for file in self._added[table.name]) - self._rows_kept[table.name]
 
     @property
     def tables(self) -> list[Table]:
-        """The tables that change."""
+        """The tables that the run changes."""
         return list(self._touched.values())
 
     def create_missing(self, tables: Iterable[Table]) -> None:
@@ -93,7 +93,7 @@ class Changes:
                 self._touched[table.name] = table
 
     def commit(self) -> None:
-        """Each table in one commit."""
+        """Commits each table once."""
         for name, table in self._touched.items():
             if self._added[name] or self._removed[name]:
                 self.warehouse.log(table).commit(
@@ -107,7 +107,7 @@ class Changes:
         return writer.close()
 
     def _remove(self, table: Table, files: Iterable[StoredFile]) -> None:
-        """A file that this run added is forgotten; another goes with the commit."""
+        """Forgets files that this run added; the commit removes the others."""
         for file in files:
             self._touched[table.name] = table
             added = [other for other in self._added[table.name] if other.path == file.path]

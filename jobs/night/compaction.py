@@ -1,7 +1,7 @@
-"""Small files of earlier nights become larger ones, so that tables stay fast to read after a thousand nights.
+"""Merges small files of earlier nights, so that tables stay fast to read after a thousand nights.
 
-Files are sorted into tiers by size, each FILES_IN_A_TIER times the one before. Where a tier is full, its files become
-one of the next tier, as in a log-structured merge tree: each byte is written again once a tier.
+Files are sorted into tiers by size. A tier's sizes are FILES_IN_A_TIER times those of the one before. The files of a
+full tier become one file of the next tier, as in a log-structured merge tree: each byte is rewritten once per tier.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ FILES_IN_A_TIER = 16
 SMALLEST = 64 << 10
 """Bytes of the largest file in the first tier."""
 LARGE = 16 << 20
-"""Bytes of files that stay as they are."""
+"""Files of this size (bytes) and more are not merged."""
 ROW_GROUP_BYTES = 32 << 20
 ROW_GROUP_ROWS = 1 << 16
 
 
 def compact(table: Table, changes: Changes) -> None:
-    """Merges the broker's files of a table wherever a tier is full."""
+    """Merges the broker's files of a table until no tier is full."""
     while (files := _full_tier(changes.files(table))) is not None:
         writer = DataFileWriter(table, changes.warehouse.log(table).storage)
         for group in _row_groups(table, files, changes):
@@ -35,7 +35,7 @@ def compact(table: Table, changes: Changes) -> None:
 
 
 def _full_tier(files: list[StoredFile]) -> list[StoredFile] | None:
-    """The files of the lowest full tier in the order of their rows; None where no tier is full."""
+    """The files of the lowest full tier in the order of their rows; None if no tier is full."""
     tiers: defaultdict[int, list[StoredFile]] = defaultdict(list)
     for file in files:
         if file.size < LARGE:
@@ -52,7 +52,7 @@ def _tier(size: int) -> int:
 
 
 def _order(file: StoredFile) -> tuple[int, str, str]:
-    """By physical offset where a table has it, then by run."""
+    """The sort key of a file: its first physical offset, if the table has one, then its run."""
     return file.least.get("commitlog_offset", 0), str(file.least.get("run", "")), file.path
 
 
@@ -61,7 +61,7 @@ def _row_groups(table: Table, files: list[StoredFile], changes: Changes) -> Iter
     for file in files:
         for batch in changes.warehouse.rows(table, files=[file]).to_batches(max_chunksize=ROW_GROUP_ROWS):
             waiting.append(batch)
-            rows, size = sum(each.num_rows for each in waiting), sum(each.nbytes for each in waiting)
+            rows, size = sum(part.num_rows for part in waiting), sum(part.nbytes for part in waiting)
             if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
                 yield waiting
                 waiting = []

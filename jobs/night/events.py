@@ -1,4 +1,4 @@
-"""The subscription events of a night: those that earlier nights applied, and what a file says now."""
+"""The subscription events of a night: those that earlier nights applied, merged with those of a file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from filtering.subscriptions.snapshots import differences
 
 @dataclass(frozen=True)
 class NightEvents:
-    """``events``: all there ever were, in order. ``new``: those that no earlier night applied.
+    """``events``: all events so far, in order. ``new``: those that no earlier night applied.
 
-    ``late_from`` (ms): they change the deliveries of earlier nights from then on; None: they do not.
+    ``late_from`` (ms): the time from which the new events change deliveries of earlier nights; None if they do not.
     """
 
     events: tuple[SubscriptionEvent, ...]
@@ -36,10 +36,11 @@ def merge_events(
     broker: BrokerConfig,
     expressions: Expressions,
 ) -> NightEvents:
-    """``applied`` are the events of earlier nights, up to ``as_of`` (ms; None: there was no night).
+    """Merges the events of a file with those of earlier nights.
 
-    A file of events is the whole history, or holds only events that are later than all before. A snapshot is held
-    against what is in force at ``as_of``. ``filters_only``: the snapshot is a consumerFilter.json.
+    ``applied``: the events of earlier nights, up to ``as_of`` (ms; None before the first night). ``given`` is the
+    whole history, or has only events that are later than all applied ones. A snapshot is compared with the
+    subscriptions in force at ``as_of``. ``filters_only``: the snapshot is a consumerFilter.json.
     """
     if given is None:
         return NightEvents(tuple(applied), ())
@@ -53,10 +54,10 @@ def merge_events(
     if not known.intersection(lines) and applied and all(event.at > applied[-1].at for event in given.events):
         return NightEvents((*applied, *given.events), given.events)
     missing = known.difference(lines)
-    gone = [event for event in applied if event_line(event) in missing]
-    if as_of is None or not any(event.at <= as_of for event in [*gone, *new]):
+    withdrawn = [event for event in applied if event_line(event) in missing]
+    if as_of is None or not any(event.at <= as_of for event in [*withdrawn, *new]):
         return NightEvents(given.events, new)
-    changed = {event.group for event in [*gone, *new] if event.at <= as_of}
+    changed = {event.group for event in [*withdrawn, *new] if event.at <= as_of}
     late_from = _first_difference(applied, given.events, changed, as_of, broker, expressions)
     return NightEvents(given.events, new, late_from)
 
@@ -69,26 +70,26 @@ def _first_difference(
     broker: BrokerConfig,
     expressions: Expressions,
 ) -> int | None:
-    """The first instant up to ``as_of`` at which some of the groups had another subscription or offset."""
+    """The first time (ms) up to ``as_of`` at which the two histories differ in a group's subscription or offset."""
     sides = [[event for event in events if event.group in groups and event.at <= as_of] for events in (applied, given)]
-    found = [_states(subscription_history(events, broker, expressions), as_of) for events in sides]
-    times = [state[0] for key in found[0].keys() | found[1].keys() for state in found[0][key] ^ found[1][key]]
+    states = [_states(subscription_history(events, broker, expressions), as_of) for events in sides]
+    times = [state[0] for key in states[0].keys() | states[1].keys() for state in states[0][key] ^ states[1][key]]
     offsets = [{event_line(event) for event in events if _sets_offset(event)} for events in sides]
     at = {event_line(event): event.at for events in sides for event in events}
     return min([*times, *(at[line] for line in offsets[0] ^ offsets[1])], default=None)
 
 
 def _states(history: Iterable[SubscriptionRow], as_of: int) -> defaultdict[tuple[str, str], set[tuple[int, str]]]:
-    """By group and topic, what began when. When it ended follows from what comes next."""
+    """The states of each group and topic, with the times (ms) at which they began."""
     states: defaultdict[tuple[str, str], set[tuple[int, str]]] = defaultdict(set)
     for row in history:
         if row.valid_from <= as_of:
-            said = (
+            state = (
                 row.expression, row.expression_type, row.sub_version, row.registered, row.sent_with_pull,
                 row.is_consuming, row.class_filter_mode, row.filter_expression, row.filter_version, row.born_time,
                 row.dead_time,
             )  # fmt: skip
-            states[row.consumer_group, row.topic].add((row.valid_from, repr(said)))
+            states[row.consumer_group, row.topic].add((row.valid_from, repr(state)))
     return states
 
 
@@ -96,11 +97,11 @@ def _sets_offset(event: SubscriptionEvent) -> bool:
     return event.operation is Operation.RESET_OFFSET
 
 
-def until(events: Iterable[SubscriptionEvent], as_of: int) -> tuple[SubscriptionEvent, ...]:
-    """The events up to an instant (ms)."""
+def events_until(events: Iterable[SubscriptionEvent], as_of: int) -> tuple[SubscriptionEvent, ...]:
+    """The events up to ``as_of`` (ms), in order."""
     return in_order(event for event in events if event.at <= as_of)
 
 
 def iso_time(milliseconds: int) -> str:
-    """An instant as people read it, UTC."""
+    """A time (ms) as ISO 8601 text, UTC."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

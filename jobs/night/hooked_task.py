@@ -1,4 +1,4 @@
-"""Entries that Spark read, filtered by a worker, where clients have filter hooks: those may be Spark SQL."""
+"""Filters entries with the filter hooks of clients. Spark reads the entries, since hooks may be Spark SQL."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from schemas.storage import spark_path
 def hooked_entries(
     spark: SparkSession, changes: Changes, offsets: tuple[int, int], first_run: str | None, hooks: Sequence[FilterHook]
 ) -> DataFrame:
-    """Entries with physical offsets in a range, stored by a run or a later one, and the hooks' answers to them."""
+    """The entries with physical offsets in a range, stored by ``first_run`` or later, with the answers of the hooks."""
     messages = with_properties(_read(spark, COMMITLOG, changes, first_run)).select("commitlog_offset", "properties")
     entries = _read(spark, CONSUMEQUEUE, changes, first_run).drop("run", "store_date")
     within = entries.where(entries["commitlog_offset"].between(offsets[0], offsets[1] - 1))
@@ -37,7 +37,7 @@ def hooked_entries(
 
 
 def filter_hooked(entries: DataFrame, work: Work) -> Result:
-    """Filters the entries, and writes files of the tables in ``work``."""
+    """Filters the entries on Spark's workers, which write files of the tables in ``work``."""
     written = entries.mapInArrow(_Worker(work), "result binary").toArrow()
     total = Result()
     for result in written["result"].to_pylist():

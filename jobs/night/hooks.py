@@ -1,4 +1,4 @@
-"""The filter hooks of clients, as a user lists them.
+"""Reads the user's list of filter hooks: code with which clients drop messages that they received.
 
     - group: cg_paid_orders
       topic: OrderEvents
@@ -7,8 +7,8 @@
       topic: OrderEvents
       function: my_hooks:large_orders   # RecordBatch of ENTRY_COLUMNS -> BooleanArray
 
-A hook sees what passed the client's tag check; what it is not true for is DROPPED_BY_HOOK. Of
-several hooks of one group and topic all have to keep a message.
+A hook sees the messages that passed the client's tag check. A message for which it is not true gets the outcome
+DROPPED_BY_HOOK. If a group has several hooks on a topic, all of them must be true.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KEYS = ("group", "topic", "predicate", "function")
 
 @dataclass(frozen=True)
 class FilterHook:
-    """One entry of the file; ``code`` is a digest of the file that a function is in, empty for a predicate."""
+    """One entry of the file. ``code`` is the SHA-256 of the file with the function, empty for a predicate."""
 
     consumer_group: str
     topic: str
@@ -46,9 +46,9 @@ class FilterHook:
 
     @property
     def text(self) -> str:
-        """What the hook does, for the ledger."""
-        what = self.predicate or (self.function and self.function.name, self.code)
-        return repr((self.consumer_group, self.topic, what))
+        """The hook as text, for the ledger."""
+        action = self.predicate or (self.function and self.function.name, self.code)
+        return repr((self.consumer_group, self.topic, action))
 
 
 def read_filter_hooks(file: Path | None) -> tuple[FilterHook, ...]:
@@ -80,7 +80,7 @@ def _hook(entry: object, where: str) -> FilterHook:
         code = Path(inspect.getfile(module)).read_bytes()
     except Exception as error:  # importing runs the user's code
         raise UsageError(
-            f"{where}: no function {entry['function']}: {error}; write module:name, and put its folder in PYTHONPATH"
+            f"{where}: no function {entry['function']}: {error}; write module:name, and add its folder to PYTHONPATH"
         ) from None
     if not callable(function):
         raise UsageError(f"{where}: {entry['function']} is not a function")
@@ -100,9 +100,9 @@ def check_groups(hooks: Iterable[FilterHook], known: Iterable[tuple[str, str]]) 
 
 
 def with_answers(entries: DataFrame, hooks: Sequence[FilterHook]) -> DataFrame:
-    """``entries``, ENTRY_COLUMNS of them, with a boolean column for each distinct predicate of a topic.
+    """The ENTRY_COLUMNS of ``entries``, and one boolean column for each distinct predicate of a topic.
 
-    Raises UsageError for a predicate that Spark cannot parse.
+    Raises UsageError if Spark cannot parse a predicate.
     """
     for hook in hooks:
         if hook.predicate is not None:
@@ -110,15 +110,15 @@ def with_answers(entries: DataFrame, hooks: Sequence[FilterHook]) -> DataFrame:
     return entries.select(*ENTRY_COLUMNS, *(_answer(*key).alias(name) for key, name in _names(hooks).items()))
 
 
-def of_groups(hooks: Sequence[FilterHook]) -> Mapping[tuple[str, str], Sequence[Hook]]:
-    """By group and topic, the hooks over the rows of :func:`with_answers`."""
+def hooks_by_group(hooks: Sequence[FilterHook]) -> Mapping[tuple[str, str], Sequence[Hook]]:
+    """The hooks on the rows of :func:`with_answers`, by group and topic."""
     names = _names(hooks)
-    found: dict[tuple[str, str], list[Hook]] = defaultdict(list)
+    by_group: dict[tuple[str, str], list[Hook]] = defaultdict(list)
     for hook in hooks:
         answer = hook.function if hook.predicate is None else Column(names[hook.topic, hook.predicate])
         if answer is not None:
-            found[hook.consumer_group, hook.topic].append(answer)
-    return found
+            by_group[hook.consumer_group, hook.topic].append(answer)
+    return by_group
 
 
 def _names(hooks: Iterable[FilterHook]) -> dict[tuple[str, str], str]:
@@ -127,7 +127,7 @@ def _names(hooks: Iterable[FilterHook]) -> dict[tuple[str, str], str]:
 
 
 def _answer(topic: str, predicate: str) -> SparkColumn:
-    """Asked on the topic's entries alone: a cast that others' properties fail is no error."""
+    """The predicate on entries of the topic only, so that a cast cannot fail on other topics."""
     return F.when(F.col("topic") == topic, F.expr(predicate))
 
 
@@ -138,4 +138,4 @@ def _check(entries: DataFrame, hook: FilterHook) -> None:
     except AnalysisException as error:
         raise UsageError(f"{whose}: {(error.getMessage() or str(error)).strip().splitlines()[0]}") from None
     if not isinstance(kind, BooleanType):
-        raise UsageError(f"{whose}: is not a condition but of type {kind.simpleString()}")
+        raise UsageError(f"{whose}: must be a boolean, but has the type {kind.simpleString()}")

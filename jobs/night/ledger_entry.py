@@ -1,4 +1,4 @@
-"""The ledger's entry of a night."""
+"""Makes the ledger entry of a night."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ledger_entry(
     as_of: int,
     remarks: Sequence[str],
 ) -> LedgerEntry:
-    """The entry without the states of the tables, which are known after their commits."""
+    """The ledger entry of a night, without the states of the tables, which are only known after the commits."""
     last = state.last
     ingested_to = _ingested_to(state, plan, outcome, changes)
     dispatched_to = ingested_to if Stage.DISPATCH in stages else (last.dispatched_to if last else None)

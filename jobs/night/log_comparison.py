@@ -1,4 +1,4 @@
-"""Compares a broker's log with the stored messages: is it the same log, and was damage repaired?"""
+"""Compares a broker's log with the stored messages, to find another log, a cut end or repaired damage."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from schemas.rocketmq_store.property_columns import parse
 from schemas.rocketmq_store.segments import Segment
 
 SEAM_BYTES = 1 << 16
-"""The end of what is stored, of this size and at least one message, is compared in all that messages hold."""
+"""The last messages that are stored, this many bytes and at least one, are compared with the log in all fields."""
 COMPARED_DAMAGE = 64 << 20
-"""Bytes of damage that are looked at again every night; a log with more is not looked at again behind them."""
+"""Bytes of quarantined damage that each night compares with the log again; damage beyond this is not compared."""
 _HEADER = (
     "commitlog_offset", "topic", "queue_id", "queue_offset", "store_size", "born_timestamp", "store_timestamp",
     "sys_flag", "body_length", "tags", "keys",
@@ -35,7 +35,7 @@ _HEADER = (
 
 @dataclass(frozen=True)
 class LogSegments:
-    """The segments of a log, and for each the physical offset after its last byte that is not zero."""
+    """The segments of a log. ``ends`` has the physical offset after the last nonzero byte of each segment."""
 
     segments: Sequence[Segment]
     ends: Sequence[int]
@@ -45,12 +45,12 @@ class LogSegments:
         return self.segments[0].offset
 
     def at(self, offset: int) -> tuple[Segment, int] | None:
-        """The segment that has a physical offset, and its end."""
+        """The segment with a physical offset, and the end of its data; None if no segment has it."""
         pairs = zip(self.segments, self.ends, strict=True)
         return next(((segment, end) for segment, end in pairs if segment.offset <= offset < segment.end), None)
 
     def record(self, offset: int) -> Records | None:
-        """The record that begins at a physical offset, or None."""
+        """The record that begins at a physical offset; None if there is no whole record."""
         found = self.at(offset)
         if found is None:
             return None
@@ -60,7 +60,7 @@ class LogSegments:
         return first if isinstance(first, Records) else None
 
     def read(self, offset: int, length: int) -> bytes:
-        """Bytes of one segment, fewer at its end."""
+        """Bytes from a physical offset on; fewer at the end of a segment."""
         found = self.at(offset)
         if found is None:
             return b""
@@ -68,14 +68,14 @@ class LogSegments:
             return file.read(offset - found[0].offset, length).tobytes()
 
     def range(self, start: int, stop: int) -> LogRange:
-        """A range of one segment that lies before the end of the log."""
+        """A range of one segment, as a task that lies before the end of the log."""
         found = self.at(start)
         assert found is not None
         return LogRange(found[0], start, min(stop, found[0].end), max(found[1], stop))
 
 
 class LogComparison:
-    """``end``: the physical offset up to which the log of ``broker_name`` is stored in a warehouse."""
+    """Compares a log with the messages of ``broker_name`` in a warehouse, stored up to the physical offset ``end``."""
 
     def __init__(self, log: LogSegments, broker_name: str, end: int, warehouse: Warehouse) -> None:
         self._log = log
@@ -90,13 +90,13 @@ class LogComparison:
 
     @property
     def first_stored(self) -> int:
-        """The physical offset of the first message that is stored."""
+        """The physical offset of the first stored message."""
         return self._files[0].least["commitlog_offset"] if self._files else self._end
 
     def first_difference(self) -> int | None:
-        """The physical offset of the first stored message that the log does not hold; None where it holds all.
+        """The physical offset of the first stored message that is not in the log; None if all are.
 
-        What the broker deleted is not looked at.
+        Messages that the broker deleted are not compared.
         """
         files = [file for file in self._files if file.greatest["commitlog_offset"] >= self._log.start]
         is_shorter = self._end > self._log.segments[-1].end
@@ -104,7 +104,7 @@ class LogComparison:
         if not files or (at_end is None and not is_shorter):
             return None
         low, high = 0, len(files)
-        while low < high:  # files before `low` begin as the log does, those from `high` on do not
+        while low < high:  # files before `low` begin like the log, files from `high` on do not
             middle = (low + high) // 2
             if self._begins_the_same(files[middle]):
                 low = middle + 1
@@ -118,7 +118,7 @@ class LogComparison:
         return int(files[low].least["commitlog_offset"]) if low < len(files) else at_end
 
     def mended(self) -> list[LogRange]:
-        """The messages that were read with a damaged body, and have their own in the log now."""
+        """The messages that were stored with a damaged body and have the right one in the log now."""
         files = [file for file in self._files if file.greatest.get("body_is_damaged", True)]
         columns = ["commitlog_offset", "store_size"]
         rows = self._warehouse.rows(COMMITLOG, columns, [one_of("body_is_damaged", [True])], files)
@@ -132,7 +132,7 @@ class LogComparison:
         return ranges
 
     def _difference_at_end(self, file: StoredFile) -> int | None:
-        """The physical offset of the first of the last messages of a file that the log does not hold as it is."""
+        """The physical offset of the first message at the end of a file that is not in the log; None if all are."""
         last = file.greatest["commitlog_offset"]
         columns = [*_HEADER, "uniq_key", "property_names", *SLOTS, "more_properties", "body_crc", "body"]
         near = [within("commitlog_offset", max(self._log.start, last - SEAM_BYTES))]
@@ -140,7 +140,7 @@ class LogComparison:
         return next((row["commitlog_offset"] for row in rows if not self._is_in_log(row)), None)
 
     def _is_in_log(self, row: dict[str, Any]) -> bool:
-        """Whether the log holds a message as it is stored, in all that it holds."""
+        """Whether the log has the same message: header, properties and body checksum."""
         record = self._log.record(row["commitlog_offset"])
         if record is None:
             return False
@@ -157,7 +157,7 @@ class LogComparison:
         return record is not None and decode(record, _HEADER).to_pylist() == rows.to_pylist()
 
     def _difference_in(self, file: StoredFile) -> int | None:
-        """The physical offset of the first message of a file that the log does not hold."""
+        """The physical offset of the first message of a file that is not in the log; None if all are."""
         stored = sorted_by(self._warehouse.rows(COMMITLOG, _HEADER, files=[file]), "commitlog_offset")
         offsets = stored["commitlog_offset"].to_numpy()
         position = int(np.searchsorted(offsets, self._log.start))
@@ -176,7 +176,7 @@ class LogComparison:
         return int(offsets[position]) if position < len(offsets) else None
 
     def _decoded(self, offsets: Any) -> Iterator[pa.RecordBatch]:
-        """The messages of the log from the first of some offsets on, until one lies elsewhere."""
+        """Decodes the log at some message offsets, until the log has no record there."""
         at = 0
         while at < len(offsets):
             found = self._log.at(int(offsets[at]))
@@ -190,7 +190,7 @@ class LogComparison:
             at = max(at, int(np.searchsorted(offsets, segment.end)))
 
     def repaired(self) -> list[LogRange]:
-        """Runs of quarantined pieces of the log in which some byte is another now."""
+        """Ranges of quarantined bytes that differ in the log now."""
         files = self._warehouse.files(QUARANTINE, self._broker_name)
         in_log = [within("offset", self._log.start, self._end)]
         rows = self._warehouse.rows(QUARANTINE, ["source_file", "offset", "bytes"], in_log, files).to_pylist()
@@ -210,7 +210,7 @@ class LogComparison:
 
 
 def properties_of(row: dict[str, Any]) -> dict[str, str] | None:
-    """The properties of a row of commitlog; None where the record has none."""
+    """The properties of a row of commitlog; None if the record has none."""
     if row["property_names"] is None:
         return None
     found = dict(zip(row["property_names"].split(NAME_SEPARATOR), (row[slot] for slot in SLOTS), strict=False))

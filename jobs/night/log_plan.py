@@ -1,7 +1,7 @@
-"""Which parts of a broker's log a night reads: new ones, and those that changed since an earlier night read them.
+"""Plans which parts of a broker's log a night reads: new parts, and parts that changed since an earlier night.
 
-A log is known by its content. Segments are preallocated at their full size and written through memory maps, so
-neither size nor time need change when messages are added.
+Logs are compared by content. A broker preallocates segments and writes them through memory maps, so new messages
+may change neither the size nor the time of a file.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ RANGE_BYTES = 128 << 20
 
 @dataclass(frozen=True)
 class ReadSoFar:
-    """What earlier nights read of a broker's log: up to the physical offset ``end``.
+    """The part of a broker's log that earlier nights read: up to the physical offset ``end``.
 
-    ``unsettled`` is the fingerprint of the bytes that followed, which could still change; None without any.
-    ``queue_ends``: by topic and queue id, the offset after the last entry.
+    ``unsettled``: the fingerprint of the bytes behind ``end``, which could still change; None if there were none.
+    ``queue_ends``: the offset after the last entry, by topic and queue id.
     """
 
     broker_name: str
@@ -37,12 +37,12 @@ class ReadSoFar:
 
 @dataclass(frozen=True)
 class LogPlan:
-    """``ranges`` are to be read, in order.
+    """The parts of a log that a night reads.
 
-    ``repaired`` lie before what is read already: there was damage, and now there is something else. ``mended`` hold
-    one message each that was read with a damaged body, and has its own now. ``cut``: from this
-    offset on, what was read is no more in the log; 0: the log is another one. ``deleted``: the offsets of bytes that
-    the broker deleted before any night read them.
+    ``ranges``: new parts, in order. ``repaired``: earlier ranges that were damaged and changed since. ``mended``:
+    ranges of one message that was stored with a damaged body and has the right one now. ``cut``: the physical offset
+    from which the log differs from the stored messages; 0 if it is another log. ``deleted``: the first and last
+    (exclusive) offset of bytes that the broker deleted before a night read them.
     """
 
     log: LogSegments
@@ -54,13 +54,16 @@ class LogPlan:
 
     @property
     def size(self) -> int:
-        """Bytes to be read."""
+        """The number of bytes to read."""
         parts = [*self.ranges, *self.repaired, *self.mended]
         return sum(min(part.stop, part.data_end) - part.start for part in parts)
 
 
 def plan_log(segments: Sequence[Segment], so_far: ReadSoFar | None, warehouse: Warehouse, new_epoch: bool) -> LogPlan:
-    """Raises UsageError where the log is another one than that of the broker in the warehouse."""
+    """Compares the log with the warehouse. Raises UsageError if it is another log than the broker's stored one.
+
+    ``new_epoch``: another log replaces the stored one.
+    """
     log = _with_data(segments, 0 if so_far is None else so_far.end)
     if so_far is None:
         return LogPlan(log, _ranges(log, log.start, None))
@@ -80,20 +83,20 @@ def plan_log(segments: Sequence[Segment], so_far: ReadSoFar | None, warehouse: W
     ranges = _ranges(log, max(so_far.end, log.start), so_far.unsettled)
     is_unchanged = so_far.unsettled is not None and unsettled(log, so_far.end) == so_far.unsettled
     if is_unchanged and log.record(so_far.end) is None:
-        ranges = []  # the same damage as the night before, and nothing behind it
+        ranges = []  # the same damage as in the night before, and no new bytes
     return LogPlan(log, ranges, comparison.repaired(), comparison.mended(), deleted=deleted)
 
 
 def _another_log(broker_name: str) -> UsageError:
     return UsageError(
         f"the store holds another log than the one of broker {broker_name} in the warehouse. Give another brokerName "
-        "(in --broker-config) or another --warehouse; if the broker was wiped and started anew, add --new-epoch, which "
-        "replaces all rows of it"
+        "(in --broker-config) or another --warehouse; if the broker was wiped and restarted, add --new-epoch, which "
+        "replaces all of its rows"
     )
 
 
 def _goes_back(log: LogSegments, queue_ends: Mapping[tuple[str, int], int]) -> bool:
-    """Whether the first messages of a log have queue offsets that another log's messages have already."""
+    """Whether the first messages of a log have queue offsets below the ends of their stored queues."""
     first = log.record(log.start)
     if first is None:
         return False
@@ -102,25 +105,25 @@ def _goes_back(log: LogSegments, queue_ends: Mapping[tuple[str, int], int]) -> b
 
 
 def unsettled(log: LogSegments, offset: int) -> str | None:
-    """The fingerprint of the log's bytes from an offset of its last segment on; None where only zeros follow."""
+    """The fingerprint of the last segment's bytes from a physical offset on; None if only zeros follow."""
     if not log.segments[-1].offset <= offset < log.ends[-1]:
         return None
     return fingerprint(log.read(offset, min(log.ends[-1] - offset, COMPARED_DAMAGE)))
 
 
 def read_ranges(log: LogPlan, read: Callable[[LogRange], RangeResult], session: Session) -> list[RangeResult]:
-    """What ``read`` makes of each range of a log, in order."""
+    """Reads the ranges of a log with ``read``, as parallel tasks. Returns the results in order."""
     ranges = list(log.ranges)
     results = run_tasks(ranges, read, log.size, session)
     while (at := _gap(results, ranges)) is not None:
-        # A record of the range before lay across the border, and something in it looked like a record.
+        # A record of the range before crosses the border, and bytes inside it looked like a record.
         ranges[at - 1 : at + 1] = [_merged(ranges[at - 1], ranges[at])]
         results[at - 1 : at + 1] = [read(ranges[at - 1])]
     return results
 
 
 def _gap(results: Sequence[RangeResult], ranges: Sequence[LogRange]) -> int | None:
-    """The first range that does not begin where the one before it ended; None where all do."""
+    """The index of the first range that does not begin where the one before it ended; None if all do."""
     for i in range(1, len(ranges)):
         part, first, reached = ranges[i], results[i].first, results[i - 1].reached
         if part.synchronise and (reached < min(part.stop, part.data_end) if first is None else first != reached):
@@ -129,12 +132,12 @@ def _gap(results: Sequence[RangeResult], ranges: Sequence[LogRange]) -> int | No
 
 
 def _merged(before: LogRange, after: LogRange) -> LogRange:
-    """Two neighbours as one range."""
+    """Two adjacent ranges as one."""
     return replace(before, stop=after.stop, ends_log=after.ends_log, seen=after.seen)
 
 
 def _with_data(segments: Sequence[Segment], read_to: int) -> LogSegments:
-    """The segments up to the last one with data. What was read already is not looked through for its end."""
+    """The segments up to the last one with data. Segments that were read completely are not searched for their end."""
     ends = [segment.end if segment.end <= read_to else segment.data_end for segment in segments]
     last = max((i for i, end in enumerate(ends) if end > segments[i].offset), default=0)
     return LogSegments(segments[: last + 1], ends[: last + 1])

@@ -1,4 +1,4 @@
-"""A range of a broker's log, read by a worker: from bytes to rows of all tables."""
+"""Reads a range of a broker's log on a worker: from bytes to rows of all tables."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ DAMAGE_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class LogRange:
-    """The physical offsets of a segment from ``start`` up to ``stop``.
+    """A part of a segment, from the physical offset ``start`` to ``stop`` (exclusive).
 
-    ``data_end`` is where the zeros begin that end the segment. With ``synchronise``, ``start`` need not be where a
-    record begins. With ``ends_log`` nothing follows in the log: a last record that may not be complete is left to
-    the next night, unless it has the fingerprint ``seen`` of the night before.
+    ``data_end``: the offset where the zeros at the end of the segment begin. ``synchronise``: ``start`` may be inside
+    a record. ``ends_log``: the range is the last of the log; if its last record may be incomplete, the next night
+    reads it, unless the bytes have the fingerprint ``seen`` of the night before.
     """
 
     segment: Segment
@@ -36,9 +36,9 @@ class LogRange:
 
 @dataclass(frozen=True)
 class RangeResult:
-    """What a worker made of a range. ``first`` and ``reached`` are as in Walk.
+    """The result of a range. ``first`` and ``reached`` are those of its Walk.
 
-    ``settled`` is the physical offset from which the next night reads: before ``reached`` where the log ends in
+    ``settled``: the physical offset from which the next night reads. It is before ``reached`` if the log ends with
     bytes that may still change.
     """
 
@@ -49,7 +49,7 @@ class RangeResult:
 
 
 def read_range(part: LogRange, store: Storage, work: Work, bodies: Bodies) -> RangeResult:
-    """Reads a range, and writes files of the tables in ``work``."""
+    """Reads a range of a log, and writes files of the tables in ``work``."""
     writer = NightWriter(work)
     rows = CommitlogRows(work.run, bodies, work.wanted())
     walk = Walk(part.segment, part.start, part.stop, part.data_end, part.synchronise)

@@ -1,4 +1,4 @@
-"""A message log, JSON lines or Parquet, as new messages of a night."""
+"""Reads a message log (JSON lines or Parquet) as the new messages of a night."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Encode = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 def ingest_message_log(source: Path, changes: Changes, spark: SparkSession) -> tuple[int, int] | None:
-    """Adds the messages that commitlog does not have, and quarantines lines that are no messages.
+    """Adds the messages that commitlog does not have, and quarantines invalid lines.
 
-    Returns the physical offsets of the new messages, the second exclusive; None without any.
+    Returns the first and last (exclusive) physical offset of the new messages; None if there are none.
     """
     changes.create_missing([COMMITLOG, QUARANTINE])
     messages, rejected = message_log.read(spark, source, changes.broker_name)
@@ -78,7 +78,7 @@ class _RejectedRows:
 
 
 def _write(rows: DataFrame, table: Table, changes: Changes, encoding: _NewRows | _RejectedRows) -> list[DataFile]:
-    """The files that workers made of some rows."""
+    """The files that Spark's workers wrote for some rows."""
     writer = _Writer(table, changes.warehouse.log(table).storage, encoding)
     written = rows.mapInArrow(writer, "files binary").toArrow()
     # The files were pickled by this program's own workers.

@@ -1,4 +1,4 @@
-"""Which messages a night filters as new ones."""
+"""The messages that a night filters as new ones."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from schemas.storage import Storage
 
 @dataclass(frozen=True)
 class NewMessages:
-    """The messages of a night: bytes of a log, ``stored`` ones without entries, or ``undelivered`` ones with entries.
+    """The new messages of a night. Ranges are physical offsets, the second one exclusive.
 
-    Ranges are physical offsets, the second exclusive. ``stored_in``: only those that a run stored.
+    ``log``: parts of the log to read. ``stored``: stored messages without entries; with ``stored_in``, only those
+    of that run. ``undelivered``: messages with entries that were not filtered yet.
     """
 
     log: LogPlan | None = None
@@ -29,7 +30,7 @@ class NewMessages:
 def new_messages(
     inputs: NightInputs, plan: LogPlan | None, state: BrokerState, rest: tuple[int, int] | None, bodies: Bodies
 ) -> NewMessages:
-    """The messages of a night. ``rest``: stored messages that a redo leaves to it, physical offsets."""
+    """Finds the new messages of a night. ``rest``: physical offsets of stored messages that a redo leaves to it."""
     last = state.last
     if rest is None and last is not None and (last.dispatched_to or 0) < (last.ingested_to or 0):
         rest = last.dispatched_to or 0, last.ingested_to or 0

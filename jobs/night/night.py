@@ -1,4 +1,4 @@
-"""One night: its plan, the work of its tasks, and the rows that follow from both."""
+"""Runs one night: plans it, runs its tasks, and adds the rows of all tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
 from jobs.night.changes import Changes
 from jobs.night.hooked_task import filter_hooked, hooked_entries
-from jobs.night.hooks import FilterHook, check_groups, of_groups
+from jobs.night.hooks import FilterHook, check_groups, hooks_by_group
 from jobs.night.log_plan import LogPlan, read_ranges
 from jobs.night.log_task import read_range
 from jobs.night.new_messages import NewMessages
@@ -47,7 +47,7 @@ WRITTEN_BY_TASKS = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE)
 
 @dataclass(frozen=True)
 class NightOutcome:
-    """``settled`` is the physical offset from which the next night reads, None without a log."""
+    """The result of a night. ``settled``: the physical offset from which the next night reads, None without a log."""
 
     plan: NightPlan
     rows: ProgressRows
@@ -57,7 +57,7 @@ class NightOutcome:
 
 @dataclass
 class Night:
-    """``events`` are all up to the end of the night, ``as_of`` (ms)."""
+    """One night of one broker. ``events``: all subscription events up to its end, ``as_of`` (ms)."""
 
     run_id: str
     broker: BrokerConfig
@@ -74,7 +74,7 @@ class Night:
     history: list[SubscriptionRow] = field(init=False)
 
     def run(self) -> NightOutcome:
-        """Filters what became available, and adds the rows to ``changes``."""
+        """Filters the messages that groups can pull now, and adds the rows to ``changes``."""
         self.history = subscription_history(self.events, self.broker, self.expressions)
         self.changes.create_missing(WRITTEN_BY_TASKS)
         plan = NightPlan((), (), (), ())
@@ -107,11 +107,11 @@ class Night:
         self.changes.replace_rows(CURRENT_OFFSETS, offset_batches(rows.topics, self.run_id))
 
     def _new(self, plan: NightPlan, instants: Mapping[str, NDArray[np.int64]]) -> tuple[Part, int | None]:
-        """Filters the new messages, as their entries are made."""
+        """Filters the new messages while making their entries."""
         windows, changes = by_topic([*plan.online, *plan.backlog]), by_topic(plan.changes)
         filter_data = filter_data_of_night(self.history, self.broker, self.state.as_of)
         topics = {
-            topic: TopicWork.of(
+            topic: TopicWork.build(
                 self.broker,
                 filter_data.get(topic, ()),
                 windows.get(topic, ()),
@@ -124,11 +124,11 @@ class Night:
         return Part(windows, changes, result), settled
 
     def _new_with_hooks(self, plan: NightPlan, instants: Mapping[str, NDArray[np.int64]]) -> tuple[Part, int | None]:
-        """Makes the new entries, and then filters them together with what the hooks answer."""
+        """Makes the new entries, and then filters them with the hooks' answers."""
         windows, changes = by_topic([*plan.online, *plan.backlog]), by_topic(plan.changes)
         filter_data = filter_data_of_night(self.history, self.broker, self.state.as_of)
         topics = {
-            topic: TopicWork.of(self.broker, filter_data.get(topic, ()), instants=instants.get(topic, NO_INSTANTS))
+            topic: TopicWork.build(self.broker, filter_data.get(topic, ()), instants=instants.get(topic, NO_INSTANTS))
             for topic in filter_data.keys() | instants.keys()
         }
         before = {file.path for file in self.changes.files(CONSUMEQUEUE)}
@@ -146,7 +146,7 @@ class Night:
         return Part(windows, changes, result), settled
 
     def _read_new(self, topics: Mapping[str, TopicWork]) -> tuple[Result, int | None]:
-        """``topics``: the work by topic. Returns what came of it, and the offset from which the next night reads."""
+        """Reads the new messages. Returns the results, and the physical offset from which the next night reads."""
         total, settled = Result(), None
         dispatches = Stage.DISPATCH in self.stages
         if self.new.log is not None and self.new.store is not None:
@@ -172,14 +172,14 @@ class Night:
         return results[-1].settled if results else None
 
     def _repaired(self) -> Part | None:
-        """Filters messages that were damaged when their night read them: as that night would have."""
+        """Filters repaired messages as the night that read their damage would have filtered them."""
         log, store = self.new.log, self.new.store
         if log is None or store is None or not log.repaired:
             return None
         always = plan_night(self.history, self.events, OffsetsSoFar(), self.offsets, self.broker)
         windows, data = by_topic(always.online), filter_data_in_force(self.history, self.broker)
         topics = {
-            topic: TopicWork.of(self.broker, data.get(topic, ()), windows.get(topic, ()))
+            topic: TopicWork.build(self.broker, data.get(topic, ()), windows.get(topic, ()))
             for topic in windows.keys() | data.keys()
         }
         total = Result()
@@ -189,7 +189,7 @@ class Night:
         return Part(windows, {}, total)
 
     def _backlog(self, plan: NightPlan) -> Part | None:
-        """Filters the messages of earlier nights that groups get late."""
+        """Filters messages of earlier nights for groups that pull them only now."""
         first_run = first_run_of_backlog(plan, self.state)
         if first_run is None:
             return None
@@ -202,7 +202,7 @@ class Night:
         if self.hooks:
             return Part(windows, changes, self._filter_hooked(WHOLE_LOG, first_run, windows, changes))
         topics = {
-            topic: TopicWork.of(self.broker, (), windows.get(topic, ()), changes.get(topic, ()))
+            topic: TopicWork.build(self.broker, (), windows.get(topic, ()), changes.get(topic, ()))
             for topic in windows.keys() | changes.keys()
         }
         ranges = stored_ranges(self.changes.files, WHOLE_LOG, first_run)
@@ -227,10 +227,10 @@ class Night:
         windows: Mapping[str, Sequence[PullWindow]],
         changes: Mapping[str, Sequence[UncertainChange]],
     ) -> Result:
-        """Filters stored entries with physical offsets in a range, read by a run or a later one."""
-        hooks = of_groups(self.hooks)
+        """Filters the entries with physical offsets in a range, stored by ``first_run`` or later, with hooks."""
+        hooks = hooks_by_group(self.hooks)
         topics = {
-            topic: TopicWork.of(self.broker, (), windows.get(topic, ()), changes.get(topic, ()), hooks=hooks)
+            topic: TopicWork.build(self.broker, (), windows.get(topic, ()), changes.get(topic, ()), hooks=hooks)
             for topic in windows.keys() | changes.keys()
         }
         entries = hooked_entries(self.session(), self.changes, offsets, first_run, self.hooks)

@@ -1,4 +1,4 @@
-"""What a night reads, and what that means: nothing is new, or some nights must be redone, or the user must decide."""
+"""The inputs and options of a night, and whether nothing is new or earlier nights must be repeated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COMPARED_INPUTS = ("offsets", "subscriptions", "messages", "mqsieve")
 
 @dataclass(frozen=True)
 class NightOptions:
-    """What a user asks of a night. ``redo_from`` is in ms since the epoch."""
+    """The user's options for a night. ``redo_from`` is in ms since the epoch."""
 
     bodies: Bodies = Bodies.KEEP
     new_epoch: bool = False
@@ -36,14 +36,14 @@ class NightOptions:
 
 @dataclass(frozen=True)
 class NightInputs:
-    """A snapshot of a store or a message log, and subscriptions. All are None for a night without new messages."""
+    """A snapshot of a store, or a message log, and subscriptions. All are None for a night without new messages."""
 
     snapshot: StoreSnapshot | None
     subscriptions: SubscriptionFile | None
     message_log: Path | None = None
 
     def fingerprints(self, options: NightOptions) -> dict[str, str]:
-        """What the ledger keeps of the inputs, by kind."""
+        """Fingerprints of the inputs by kind, which the ledger keeps."""
         found = {"mqsieve": version("mqsieve"), "hooks": "; ".join(hook.text for hook in options.hooks)}
         if self.message_log is not None:
             files = message_log_files(self.message_log)
@@ -69,7 +69,7 @@ def is_nothing_new(
     broker: Broker,
     stages: frozenset[Stage],
 ) -> bool:
-    """Whether a night would change no table."""
+    """Whether a night would leave all tables unchanged."""
     last = state.last
     if last is None or redo_from is not None or events.new or broker.config != last.broker:
         return False
@@ -86,9 +86,9 @@ def is_nothing_new(
 
 
 def redo_instant(state: BrokerState, broker: Broker, events: NightEvents, options: NightOptions) -> int | None:
-    """The instant (ms) from which nights are redone; None: no night is.
+    """The time (ms) from which nights are repeated; None if no night is.
 
-    Raises UsageError where earlier nights would come out differently and the user has not said what to do.
+    Raises UsageError if earlier nights would have other results now, and the user did not say what to do.
     """
     given = options.redo_from
     last = state.last
@@ -97,13 +97,13 @@ def redo_instant(state: BrokerState, broker: Broker, events: NightEvents, option
     if events.late_from is not None and (given is None or given > events.late_from):
         raise UsageError(
             f"the subscriptions differ from those of earlier nights from {iso_time(events.late_from)} on, which "
-            f"changes earlier deliveries: add --redo-from {events.late_from} to redo the nights from there on, "
+            f"changes earlier deliveries: add --redo-from {events.late_from} to repeat the nights from then on, "
             "or give the earlier subscriptions"
         )
     changed = changed_switches(last.broker, broker.config)
     if changed and given is None:
         raise UsageError(
             f"the broker's switches are not those of the last run ({'; '.join(changed)}): add --redo-from 0 if they "
-            f"always were as they are now, or --redo-from {last.as_of + 1} if they changed after the last night"
+            f"always had the new values, or --redo-from {last.as_of + 1} if they changed after the last night"
         )
     return given

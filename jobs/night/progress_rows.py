@@ -1,4 +1,4 @@
-"""How far each group got in a night: rows of consumer_offsets, delivery_stats and queue_progress."""
+"""Each group's progress in a night: rows of consumer_offsets, delivery_stats and queue_progress."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from schemas.delivery_stats import COUNTS, DELIVERY_STATS
 from schemas.queue_progress import QUEUE_PROGRESS
 
 Int64s = NDArray[np.int64]
-_OF_FILTERS = ("passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors")
+_FILTER_COUNTS = ("passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors")
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What workers counted, with the windows and changes that they had, by topic and in their order."""
+    """The counts of workers, with the pull windows and uncertain changes that they are for, by topic."""
 
     windows: Mapping[str, Sequence[PullWindow]]
     changes: Mapping[str, Sequence[UncertainChange]]
@@ -34,7 +34,10 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class ProgressRows:
-    """Rows of three tables, and what the next night begins with. ``stats`` has all of this night's counts."""
+    """Rows of three tables, and the offsets with which the next night begins (``topics``).
+
+    ``stats`` has all counts of this night.
+    """
 
     offsets: Sequence[pa.RecordBatch]
     stats: pa.Table
@@ -52,22 +55,23 @@ def progress_rows(
     as_of: int,
     names: tuple[str, str],
 ) -> ProgressRows:
-    """``before``: the offsets when the night began. ``queues``: the new entries. ``instants``: as the workers had them.
+    """Makes the rows of a night.
 
-    ``names``: the run and the broker.
+    ``before``: the offsets at the beginning of the night, by topic. ``queues``: the new entries, by topic and queue
+    id. ``instants``: the times (ms) for which workers noted queue ends, by topic. ``names``: the run and the broker.
     """
     run, broker_name = names
     by_topic: defaultdict[str, list[GroupNight]] = defaultdict(list)
     for group in groups:
         by_topic[group.key[1]].append(group)
-    of_queues: defaultdict[str, dict[int, QueueProgress]] = defaultdict(dict)
+    queues_by_topic: defaultdict[str, dict[int, QueueProgress]] = defaultdict(dict)
     for (topic, queue_id), progress in queues.items():
-        of_queues[topic][queue_id] = progress
+        queues_by_topic[topic][queue_id] = progress
     topics: dict[str, TopicOffsets] = dict(before)
     offsets, stats = [], []
-    for topic in sorted(by_topic.keys() | of_queues.keys()):
+    for topic in sorted(by_topic.keys() | queues_by_topic.keys()):
         old = before.get(topic) or TopicOffsets.empty({}, ())
-        seen = of_queues[topic]
+        seen = queues_by_topic[topic]
         ends = dict(zip(old.queue_ids, old.ends.tolist(), strict=True))
         ends |= {queue_id: max(progress.end, ends.get(queue_id, 0)) for queue_id, progress in seen.items()}
         new = old.extended(ends, [group.key[0] for group in by_topic[topic]])
@@ -104,7 +108,7 @@ def _advance(
     seen: Mapping[int, QueueProgress],
     instants: Int64s,
 ) -> None:
-    """Writes to ``new`` the offset up to which the group's deliveries are decided, and the one the broker committed."""
+    """Writes to ``new`` the offset up to which the group's deliveries are decided, and its committed offset."""
     row = new.groups[group.key[0]]
     if group.is_consuming:
         new.told_to[row] = new.ends
@@ -131,7 +135,7 @@ def _old_ends(old: TopicOffsets, new: TopicOffsets) -> Int64s:
 
 
 def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[str, Int64s]:
-    """By name of COUNTS, groups x queues, of what the filters counted."""
+    """The counts of the filters by name of COUNTS, as arrays of groups x queues."""
     shape = len(offsets.groups), len(offsets.queue_ids)
     counts = {name: np.zeros(shape, np.int64) for name in COUNTS}
     for part in parts:
@@ -144,12 +148,12 @@ def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[st
         change_numbers = np.array(
             [offsets.groups[change.consumer_group] for change in part.changes.get(topic, ())], np.int64
         )
-        for queue_id, (scanned, of_filters, uncertain) in counted.by_queue.items():
+        for queue_id, (scanned, filter_counts, uncertain) in counted.by_queue.items():
             column = offsets.columns[queue_id]
             np.add.at(counts["scanned"][:, column], window_numbers, scanned)
-            for name in _OF_FILTERS:
-                np.add.at(counts[name][:, column], window_numbers, of_filters[:, window_loops.COUNTS.index(name)])
-            np.add.at(counts["dropped_by_hook"][:, column], window_numbers, of_filters[:, len(window_loops.COUNTS)])
+            for name in _FILTER_COUNTS:
+                np.add.at(counts[name][:, column], window_numbers, filter_counts[:, window_loops.COUNTS.index(name)])
+            np.add.at(counts["dropped_by_hook"][:, column], window_numbers, filter_counts[:, len(window_loops.COUNTS)])
             np.add.at(counts["uncertain"][:, column], change_numbers, uncertain)
     counts["hash_collisions"] = counts["passed_stage2"] - counts["delivered"] - counts["dropped_by_hook"]
     return counts
@@ -187,7 +191,7 @@ def _stat_rows(
     stored: Int64s,
     names: tuple[str, str],
 ) -> pa.Table:
-    """Every entry up to ``told_to`` was filtered, lost or skipped. What was filtered again is repeated."""
+    """The rows of delivery_stats. Entries up to ``told_to`` were filtered (if again: repeated), lost or skipped."""
     counts["stored"][:] = stored
     counts["pending"] = offsets.ends - np.maximum(offsets.told_to, 0)
     advanced = np.maximum(offsets.told_to, 0) - np.maximum(told_before, 0)

@@ -1,4 +1,4 @@
-"""Earlier nights that run again: after a corrected history, or where the broker cut its log."""
+"""Repeats earlier nights, after the history was corrected or the broker cut its log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Offsets = tuple[int, int]
 
 @dataclass(frozen=True)
 class PastNight:
-    """An earlier night that runs again. ``stored``: the physical offsets of its messages, the second exclusive."""
+    """An earlier night to repeat. ``stored``: the physical offsets of its messages, the second one exclusive."""
 
     entry: LedgerEntry
     stored: Offsets
@@ -37,7 +37,11 @@ class PastNight:
 
 @dataclass(frozen=True)
 class Redo:
-    """``state`` is the one before the first of ``nights``. The new night also filters ``rest``, which is stored."""
+    """The nights to repeat.
+
+    ``state``: the state before the first of them. ``rest``: physical offsets of stored messages that the new night
+    must filter, too.
+    """
 
     state: BrokerState
     nights: Sequence[PastNight] = ()
@@ -45,9 +49,10 @@ class Redo:
 
 
 def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, changes: Changes) -> Redo:
-    """Removes the rows that earlier nights will make again.
+    """Plans which nights to repeat, and removes their rows.
 
-    The log differs from physical offset ``cut`` on (0: it is another log). ``redo_from`` is an instant in ms.
+    ``cut``: the physical offset from which the log differs (0 if it is another log). ``redo_from``: a time in ms.
+    Raises UsageError if messages of these nights were removed.
     """
     if cut is None and redo_from is None:
         return Redo(state)
@@ -78,30 +83,30 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, change
 
 
 def _check_messages(entries: Sequence[LedgerEntry], first: int) -> None:
-    """Raises UsageError where messages that a night read were removed since."""
+    """Raises UsageError if messages that one of the nights read were removed."""
     messages_from = int(entries[-1].inputs.get(MESSAGES_FROM, "0"))
-    gone = [i for i in range(first, len(entries)) if (entries[i].log_start or 0) < messages_from]
-    if gone:
+    incomplete = [i for i in range(first, len(entries)) if (entries[i].log_start or 0) < messages_from]
+    if incomplete:
         raise UsageError(
-            "messages of the nights to be redone were removed by maintain --keep-days: give --redo-from "
-            f"{(entries[gone[-1]].as_of or 0) + 1} or later"
+            "maintain --keep-days removed messages of the nights to repeat: give --redo-from "
+            f"{(entries[incomplete[-1]].as_of or 0) + 1} or later"
         )
 
 
 def _dispatched_to(entries: Sequence[LedgerEntry], index: int) -> int:
-    """The physical offset up to which the runs before an index made entries."""
+    """The physical offset up to which the runs before an index made consume queue entries."""
     return entries[index - 1].dispatched_to or 0 if index else 0
 
 
 def _cut_log(cut: int, changes: Changes) -> None:
-    """Removes the messages and the damage from a physical offset on."""
+    """Removes the messages and the quarantined bytes from a physical offset on."""
     behind = [file for file in changes.files(COMMITLOG) if file.greatest["commitlog_offset"] >= cut]
     changes.delete_rows(COMMITLOG, [within("commitlog_offset", cut)], behind)
     delete_log_damage(cut, None, changes)
 
 
 def delete_log_damage(start: int, stop: int | None, changes: Changes) -> None:
-    """Removes the quarantined bytes of the log from a physical offset on, up to another offset or to its end."""
+    """Removes the quarantined bytes of the log from ``start`` to ``stop`` (exclusive; None: the end of the log)."""
     files = changes.files(QUARANTINE)
     names = set(changes.warehouse.rows(QUARANTINE, ["source_file"], files=files)["source_file"].to_pylist())
     segments = [name for name in names if is_segment_name(name)]
@@ -109,7 +114,7 @@ def delete_log_damage(start: int, stop: int | None, changes: Changes) -> None:
 
 
 def past_nights(entries: Sequence[LedgerEntry], indices: range, changes: Changes) -> Iterator[PastNight]:
-    """The nights with these indices, and what was known in them. Their rows must not have been removed yet."""
+    """The nights with these indices, with the offsets that they knew. Their rows must still be in the tables."""
     if not indices:
         return
     queues = _StoredQueues(changes)
@@ -141,6 +146,7 @@ class _Committed:
         self._rows = sorted_by(rows.filter(pc.is_valid(rows["committed"])), "run")
 
     def up_to(self, run: str) -> dict[Key, dict[int, int]]:
+        """The last committed offsets in runs up to ``run``, by group and topic, then by queue id."""
         found: defaultdict[Key, dict[int, int]] = defaultdict(dict)
         rows = self._rows.filter(pc.less_equal(self._rows["run"], run))
         names = ("consumer_group", "topic", "queue_id", "committed")
@@ -150,12 +156,12 @@ class _Committed:
 
 
 class _StoredQueues:
-    """The queues of a broker, from its stored messages."""
+    """The queues of a broker, computed from its stored messages."""
 
     def __init__(self, changes: Changes) -> None:
         names = ["topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp"]
         rows = changes.warehouse.rows(COMMITLOG, [*names, "sys_flag"], files=changes.files(COMMITLOG))
-        # Prepared and rolled back messages have no entry, and queue offset 0 wherever their queue is.
+        # Prepared and rolled back messages have no entry; their queue offset is always 0.
         rows = rows.filter(~np.isin(rows["sys_flag"].fill_null(0).to_numpy() & TRANSACTION_FLAGS, WITHOUT_ENTRY))
         self._queues: dict[tuple[str, int], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         grouped = sorted_by(rows, *names[:3])
@@ -169,7 +175,7 @@ class _StoredQueues:
             self._queues[topics[begin], int(queue_ids[begin])] = offsets, at, times
 
     def min_offsets(self, log_start: int, log_end: int) -> dict[str, dict[int, int]]:
-        """By topic and queue id, the first entry that was still in the log, which had these physical offsets."""
+        """The first queue offset by topic and queue id, while the log had the physical offsets in this range."""
         found: defaultdict[str, dict[int, int]] = defaultdict(dict)
         for (topic, queue_id), (offsets, at, _) in self._queues.items():
             in_log = offsets[(at >= log_start) & (at < log_end)]
@@ -179,7 +185,7 @@ class _StoredQueues:
         return dict(found)
 
     def stored_at_before(self, log_end: int) -> Callable[[str, int, int], int | None]:
-        """What gives the store time of an entry, of those that the log had up to a physical offset."""
+        """A function from topic, queue id and queue offset to a store time (ms), for entries before ``log_end``."""
 
         def stored_at(topic: str, queue_id: int, offset: int) -> int | None:
             offsets, at, times = self._queues.get((topic, queue_id), (np.empty(0), np.empty(0), np.empty(0)))

@@ -1,4 +1,4 @@
-"""Lines of text files that are no input, in quarantine."""
+"""Quarantines invalid lines of text files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schemas.quarantine import QUARANTINE
 
 
 def replace_rejected(source_file: str, rejected: Sequence[InvalidSubscriptionEvent], changes: Changes) -> None:
-    """Makes ``rejected`` all that is quarantined of a text file; lines that were corrected leave."""
+    """Replaces the quarantined lines of a text file by ``rejected``."""
     in_file = [one_of("source_file", [source_file])]
     files = [file for file in changes.files(QUARANTINE) if file.may_have("source_file", source_file, source_file)]
     quarantined = changes.warehouse.rows(QUARANTINE, ["offset", "reason", "bytes"], in_file, files)

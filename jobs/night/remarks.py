@@ -1,4 +1,4 @@
-"""What a user should know about a night besides numbers, a line each. The ledger keeps them."""
+"""Remarks on a night for the user, one line each. The ledger keeps them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SYSTEM_PREFIXES = ("CID_RMQ_SYS_", "CID_SYS_RMQ_", "CID_ONS")
 
 
 def log_remarks(broker: Broker, plan: LogPlan | None) -> list[str]:
-    """What a user should know about the log, a line each."""
+    """Remarks on the log, one line each."""
     remarks: list[str] = []
     if plan is None:
         return remarks
@@ -36,31 +36,31 @@ def log_remarks(broker: Broker, plan: LogPlan | None) -> list[str]:
     if plan.cut == 0:
         remarks.append(f"a new epoch of {broker.name}: all earlier rows of it were replaced")
     if plan.repaired:
-        remarks.append(f"{len(plan.repaired):,} damaged places of the log are readable now, and were read")
+        remarks.append(f"{len(plan.repaired):,} damaged places of the log were repaired, and were read")
     if plan.mended:
-        remarks.append(f"{len(plan.mended):,} messages with a damaged body got the right one")
+        remarks.append(f"{len(plan.mended):,} messages with a damaged body have the right one now")
     return remarks
 
 
 def group_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], offsets: BrokerOffsets) -> Iterator[str]:
-    """Groups that do not keep up, and groups without a known subscription."""
+    """Remarks on groups that do not keep up, and on groups without a known subscription."""
     behind = [f"{group.key[0]} on {group.key[1]}" for group in outcome.plan.groups if group.behind]
     if behind:
         yield (
-            f"behind: {len(behind)} groups that are online do not keep up, by their committed offsets; what lies "
-            f"beyond these is pending: {_listed(behind)}"
+            f"behind: {len(behind)} online groups do not keep up, by their committed offsets; the messages beyond "
+            f"these are pending: {_listed(behind)}"
         )
     known = {row.consumer_group for row in history}
     unknown = sorted({group for group, _ in offsets.committed if group not in known and not _is_system(group)})
     if unknown:
         yield (
-            f"subscription unknown: {len(unknown)} groups of consumerOffset.json have no subscription here, and were "
+            f"subscription unknown: {len(unknown)} groups in consumerOffset.json have no known subscription and were "
             f"not replayed: {_listed(unknown)}"
         )
 
 
 def _is_system(group: str) -> bool:
-    """Whether RocketMQ itself consumes so (MixAll.isSysConsumerGroup)."""
+    """Whether RocketMQ itself uses the group (MixAll.isSysConsumerGroup)."""
     return group in SYSTEM_GROUPS or group.startswith(SYSTEM_PREFIXES)
 
 

@@ -1,4 +1,4 @@
-"""What every group would get if it read the log today: the subscriptions in force at the end, over all messages."""
+"""Filters all stored messages with the subscriptions in force now, into a separate warehouse."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ WRITTEN = (
 
 @dataclass(frozen=True)
 class ReplayReport:
-    """What a replay found: rows by table, and the messages and deliveries of each group in ``rows``."""
+    """The result of a replay: the counts of each group in ``rows``, and the number of deliveries."""
 
     rows: ProgressRows
     deliveries: int
 
 
 def check_target(into: Warehouse, source: Warehouse) -> None:
-    """Raises UsageError where the other warehouse holds facts."""
+    """Raises UsageError if ``into`` is the source, or holds nights instead of a replay."""
     if into.storage.root == source.storage.root:
-        raise UsageError("--into is the warehouse itself: give another folder, so that facts and replays stay apart")
+        raise UsageError("--into is the warehouse itself: give another folder")
     if any(entry.job != REPLAY for entry in open_warehouse(into)):
-        raise UsageError(f"{into.location} holds what nights found, not a replay: give another folder to --into")
+        raise UsageError(f"{into.location} holds nights, not a replay: give another folder to --into")
 
 
 def replay(
@@ -69,9 +69,10 @@ def replay(
     into: Warehouse,
     session: Session,
 ) -> ReplayReport:
-    """Filters all messages stored in a time (ms, the second exclusive), and makes the result all that ``into`` holds.
+    """Filters the messages of a period, and replaces the content of ``into`` by the result.
 
-    ``subscriptions``: those that are not in force in ``facts`` are registered now; without a file nothing changes.
+    ``stored``: the first and last (exclusive) store time, ms. ``subscriptions``: those that are not in force in
+    ``facts`` are registered now; None: the subscriptions in force.
     """
     run = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     undo_unfinished_run(into, open_warehouse(into), run)
@@ -85,7 +86,7 @@ def replay(
     for filter_in_force in message_filters(in_force, facts.broker):
         since = valid_from[filter_in_force.consumer_group, filter_in_force.topic]
         windows[filter_in_force.topic].append(PullWindow(filter_in_force, since, *stored, available_at=facts.as_of))
-    topics = {topic: TopicWork.of(facts.broker, (), topic_windows) for topic, topic_windows in windows.items()}
+    topics = {topic: TopicWork.build(facts.broker, (), topic_windows) for topic, topic_windows in windows.items()}
     folder = into.log(DELIVERY_BLOCKS).storage
     work = Work(run, {DELIVERY_BLOCKS.name: folder}, topics, facts.broker.delay_levels)
     result = _filter(facts, stored, work, session)
@@ -107,15 +108,15 @@ def replay(
 def _subscriptions(
     facts: BrokerFacts, file: SubscriptionFile | None
 ) -> tuple[Sequence[SubscriptionEvent], list[SubscriptionRow]]:
-    """The events, and the subscriptions in force after the last of them, of the file's groups where there is one."""
+    """The events, and the subscriptions in force after the last event; with a file, only those in the file."""
     in_force = _in_force(facts, facts.history)
     if file is None:
         return facts.events, in_force
     known = {(row.consumer_group, row.topic): row for row in in_force}
     wanted = _in_force(facts, subscription_history(file.events.events, facts.broker, facts.expressions))
     keys = {(row.consumer_group, row.topic) for row in wanted}
-    # What the file says differently from the warehouse is registered now: no bit map knows of it.
-    changed = [row for row in wanted if _says(row) != _says(known.get((row.consumer_group, row.topic)))]
+    # Changed subscriptions are registered now, so no stored bit map has their bits.
+    changed = [row for row in wanted if _filter_key(row) != _filter_key(known.get((row.consumer_group, row.topic)))]
     events = (*facts.events, *(_registration(row, facts.as_of + 1) for row in changed))
     history = subscription_history(events, facts.broker, facts.expressions)
     return events, [row for row in _in_force(facts, history) if (row.consumer_group, row.topic) in keys]
@@ -125,14 +126,14 @@ def _in_force(facts: BrokerFacts, history: Sequence[SubscriptionRow]) -> list[Su
     return in_force_at_the_end(history, lambda: facts.as_of, facts.broker)
 
 
-def _says(row: SubscriptionRow | None) -> tuple[object, ...]:
+def _filter_key(row: SubscriptionRow | None) -> tuple[object, ...]:
     if row is None:
         return ()
     return row.expression, row.expression_type, row.class_filter_mode, row.registered, row.sent_with_pull
 
 
 def _registration(row: SubscriptionRow, at: int) -> SubscriptionEvent:
-    """The event that makes a subscription the one in force."""
+    """The event that registers a subscription at ``at`` (ms)."""
     operation = Operation.PULL_SUBSCRIPTION if row.sent_with_pull else Operation.REGISTER
     subscription = Subscription(
         topic=row.topic,
@@ -157,7 +158,7 @@ def _filter(facts: BrokerFacts, stored: tuple[int, int], work: Work, session: Se
 
 
 def _queues(facts: BrokerFacts) -> dict[tuple[str, int], QueueProgress]:
-    """All entries that the queues ever had."""
+    """The progress of each queue over all nights."""
     rows = facts.rows(QUEUE_PROGRESS)
     queues: dict[tuple[str, int], QueueProgress] = {}
     for row in rows.to_pylist():

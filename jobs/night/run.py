@@ -1,4 +1,4 @@
-"""A run: the nights of some brokers, each from what is new to the commit."""
+"""Runs the nights of one or several brokers on one warehouse."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from filtering.subscriptions.history import SubscriptionRow, subscription_histor
 from jobs.night.broker import Broker
 from jobs.night.changes import Changes
 from jobs.night.compaction import compact
-from jobs.night.events import NightEvents, merge_events, until
+from jobs.night.events import NightEvents, events_until, merge_events
 from jobs.night.ledger_entry import ledger_entry
 from jobs.night.log_plan import LogPlan, ReadSoFar, plan_log
 from jobs.night.message_log import ingest_message_log
@@ -42,7 +42,7 @@ from schemas.tables import APPENDED_TABLES, TABLES
 
 @dataclass(frozen=True)
 class NightReport:
-    """What a night did. ``outcome`` is None, and so is ``entry``, where nothing was new."""
+    """The result of a night. ``outcome`` and ``entry`` are None if nothing was new."""
 
     broker: Broker
     inputs: NightInputs
@@ -61,7 +61,7 @@ class NightReport:
 
 @dataclass
 class Run:
-    """Nights on one warehouse. ``session`` makes the Spark session when one is needed."""
+    """One run of nights on one warehouse. ``session`` starts the Spark session when it is needed."""
 
     warehouse: Warehouse
     job: str
@@ -74,17 +74,20 @@ class Run:
         self.entries = open_warehouse(self.warehouse)
         if any(entry.job == REPLAY for entry in self.entries):
             raise UsageError(
-                f"{self.warehouse.location} holds a replay, which nights must not add to: give another folder"
+                f"{self.warehouse.location} holds a replay, to which nights cannot be added: give another folder"
             )
         undo_unfinished_run(self.warehouse, self.entries, self.next_run())
 
     @property
     def last(self) -> dict[str, LedgerEntry]:
-        """The last entry of each broker."""
+        """The last ledger entry of each broker, by name."""
         return {entry.broker_name: entry for entry in self.entries}
 
     def run_night(self, broker: Broker, inputs: NightInputs, options: NightOptions) -> NightReport:
-        """Adds what is new in the inputs to the tables, in one commit a table, the ledger's last. Raises UsageError."""
+        """Adds the new inputs of one broker to the tables. Each table gets one commit; the ledger is last.
+
+        Raises UsageError if the inputs do not continue those of earlier nights.
+        """
         begun = time.monotonic()
         entries = [entry for entry in self.entries if entry.broker_name == broker.name]
         state = read_state(self.warehouse, entries)
@@ -98,7 +101,7 @@ class Run:
         if is_nothing_new(state, plan, events, redo_from, fingerprints, broker, options.stages):
             return NightReport(broker, inputs, plan, state, seconds=time.monotonic() - begun)
         if not self.warehouse.exists(RUN_LEDGER):
-            # An empty ledger tells a first run that died from a warehouse whose ledger was deleted.
+            # With an empty ledger, a first run that died differs from a warehouse whose ledger was deleted.
             self.warehouse.log(RUN_LEDGER).create()
         changes = Changes(self.warehouse, broker.name, self.next_run())
         redo = plan_redo(state, plan.cut if plan else None, redo_from, changes)
@@ -113,7 +116,7 @@ class Run:
         offsets = inputs.snapshot.offsets if inputs.snapshot is not None else BrokerOffsets()
         as_of = max(_end_of_night(inputs, events, changes), state_before.as_of or 0)
         night = Night(
-            changes.run, broker.config, state_before, until(events.events, as_of), offsets, new, changes,
+            changes.run, broker.config, state_before, events_until(events.events, as_of), offsets, new, changes,
             self.expressions, self.session, as_of, options.stages, options.hooks,
         )  # fmt: skip
         outcome = night.run()
@@ -133,7 +136,7 @@ class Run:
         return NightReport(broker, inputs, plan, state, outcome, entry, history, time.monotonic() - begun)
 
     def next_run(self) -> str:
-        """When a run starts, UTC; greater than those of all earlier ones, even where the clock was set back."""
+        """The name of a new run: its start time, UTC, and later than earlier runs even if the clock was set back."""
         now = datetime.now(UTC)
         last = max((entry.maintained or entry.run for entry in self.entries), default="")
         if last >= _iso(now):
@@ -154,11 +157,11 @@ class Run:
         events: Sequence[SubscriptionEvent],
         changes: Changes,
     ) -> BrokerState:
-        """Runs an earlier night again, as of its own end and under its own name. Returns the state after it."""
+        """Repeats an earlier night with its own name and end. Returns the state after it."""
         as_of = past.entry.as_of or 0
         stored = past.stored if past.stored[0] < past.stored[1] else None
         night = Night(
-            past.entry.run, broker.config, state, until(events, as_of), past.offsets, NewMessages(stored=stored),
+            past.entry.run, broker.config, state, events_until(events, as_of), past.offsets, NewMessages(stored=stored),
             replace(changes, run=past.entry.run), self.expressions, self.session, as_of,
         )  # fmt: skip
         rows = night.run().rows
@@ -166,7 +169,7 @@ class Run:
         return BrokerState([*state.entries, past.entry], rows.topics, state.events, lambda: progress)
 
     def _commit(self, changes: Changes, entry: LedgerEntry) -> LedgerEntry:
-        """Commits each table, and last the ledger."""
+        """Commits each table, and then the ledger."""
         changes.commit()
         states = {table.name: self.warehouse.log(table).state() for table in TABLES if self.warehouse.exists(table)}
         rows = {table.name: changes.rows(table) for table in TABLES if changes.rows(table)}
@@ -192,7 +195,7 @@ def _read_so_far(state: BrokerState) -> ReadSoFar | None:
 
 
 def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes) -> int:
-    """When the snapshot was taken, ms. Without one: the time of the last message or event."""
+    """When the snapshot was taken (ms), or without a snapshot the time of the last message or event."""
     if inputs.snapshot is not None:
         return inputs.snapshot.taken_at
     last_stored = max((file.greatest["store_timestamp"] for file in changes.files(COMMITLOG)), default=0)
@@ -202,7 +205,7 @@ def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes) ->
 
 
 def _forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes) -> None:
-    """Removes quarantined bytes that this night reads again, and messages whose bodies were repaired."""
+    """Removes quarantined bytes and damaged messages that this night reads again."""
     last = state.last
     if plan is None or last is None or not changes.warehouse.exists(QUARANTINE):
         return
@@ -222,15 +225,15 @@ def _register(
     state: BrokerState,
     inputs: NightInputs,
     changes: Changes,
-    anew: bool,
+    rewrite: bool,
 ) -> None:
-    """Writes the subscriptions, the events that made them, and the lines that are no events.
+    """Writes the subscriptions, their events, and the quarantined lines of the subscription file.
 
-    ``anew``: the subscriptions may be other ones although the events are the same.
+    ``rewrite``: the subscriptions may have changed even if the events are the same.
     """
     if inputs.subscriptions is not None:
         replace_rejected(inputs.subscriptions.name, inputs.subscriptions.events.rejected, changes)
-    if not events.new and events.late_from is None and not anew:
+    if not events.new and events.late_from is None and not rewrite:
         return
     changes.replace_rows(SUBSCRIPTIONS, [SUBSCRIPTIONS.rows_batch([table_row(row) for row in history])])
     if events.late_from is not None:

@@ -1,4 +1,4 @@
-"""A broker's store folder as a night finds it: its log, its queues, its consumers' offsets, its subscriptions."""
+"""Reads a copy of a broker's store: its log, queues, consumer offsets and subscriptions."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ CONSUMER_FILTER = "config/consumerFilter.json"
 LAST_BYTES = 1 << 20
 DAY = 86_400_000
 MOST_IDLE = 366 * DAY
-"""ms: a time in the store that is further behind its last message is not believed."""
+"""Milliseconds. A time that is this much later than the last message is ignored."""
 
 
 @dataclass(frozen=True)
 class StoreSnapshot:
-    """``storage`` is a store folder, or the commitlog folder of one."""
+    """A copy of a broker's store. ``storage`` is the store folder, or its commitlog folder."""
 
     storage: Storage
 
     @cached_property
     def segments(self) -> list[Segment]:
-        """Raises CommitLogError if there are no segments."""
+        """The segments of the log, in order. Raises CommitLogError if there are none."""
         return segments(self.storage)
 
     def check(self) -> None:
-        """Raises CommitLogError where there is no log, OSError where it cannot be read."""
+        """Raises CommitLogError if there is no log, OSError if it cannot be read."""
         for segment in self.segments:
             with segment.open():
                 pass
 
     @cached_property
     def taken_at(self) -> int:
-        """When the snapshot was taken at the earliest, ms: the latest time that something in it bears."""
+        """The earliest time (ms) at which the snapshot can have been taken: the latest time in its files."""
         last = self._last_store_timestamp()
         others = (self.offsets.committed_at or 0, checkpoint(self.storage)[0])
         return max(last, *(time for time in others if time < last + MOST_IDLE))
 
     def _last_store_timestamp(self) -> int:
-        """The latest store time of the last messages, without times that a damaged record claims."""
+        """The latest store time of the last messages, without outliers from damaged records."""
         for segment in reversed(self.segments):
             end = segment.data_end
             if end > segment.offset:
@@ -63,12 +63,12 @@ class StoreSnapshot:
 
     @cached_property
     def broker_name(self) -> str | None:
-        """brokerName, if the store has it."""
+        """The brokerName; None if the store does not have it."""
         return broker_name(read_topics(self.storage))
 
     @cached_property
     def consumer_filter(self) -> bytes | None:
-        """The broker's own list of SQL92 subscriptions."""
+        """The content of consumerFilter.json, the broker's own list of SQL92 subscriptions; None if it is missing."""
         return self.storage.read(CONSUMER_FILTER)
 
     @cached_property
@@ -77,7 +77,7 @@ class StoreSnapshot:
 
     @property
     def fingerprint(self) -> str:
-        """Of the committed offsets: whether consumers went on since the last night."""
+        """A hash of the committed offsets. It changes when consumers commit."""
         committed, _ = self._committed
         text = repr(sorted((key, sorted(queues.items())) for key, queues in committed.items()))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -104,7 +104,7 @@ class StoreSnapshot:
         return BrokerOffsets(committed, committed_at, min_offsets, known, stored_at, is_whole=log_start == 0)
 
     def _stored_at(self, commitlog_offset: int) -> int | None:
-        """The store time (ms) of the message at a physical offset; 0 where it was deleted, None where it is damaged."""
+        """The store time (ms) of the message at a physical offset; 0 if it was deleted, None if it is damaged."""
         if commitlog_offset < self.segments[0].offset:
             return 0
         for segment in self.segments:

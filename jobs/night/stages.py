@@ -1,10 +1,10 @@
-"""The steps of a night."""
+"""The stages of a night."""
 
 from enum import Enum
 
 
 class Stage(Enum):
-    """A step of a night."""
+    """A stage of a night; each has a job of its own, and nightly runs all."""
 
     INGEST = "ingest"
     REGISTER = "register"

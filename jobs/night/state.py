@@ -1,10 +1,10 @@
-"""What earlier nights left of one broker: how far its log was read, and how far each group got."""
+"""The state of one broker after its earlier nights: how far its log was read, and each group's offsets."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -28,7 +28,11 @@ from schemas.subscriptions import SUBSCRIPTION_EVENTS
 
 @dataclass(frozen=True)
 class BrokerState:
-    """``entries``: the ledger's, of this broker. ``read_progress`` gives rows of queue_progress."""
+    """The state of a broker after its last night.
+
+    ``entries``: the ledger entries of the broker. ``topics``: offsets by topic. ``events``: all applied subscription
+    events. ``read_progress`` reads the rows of queue_progress.
+    """
 
     entries: Sequence[LedgerEntry]
     topics: dict[str, TopicOffsets] = field(default_factory=dict)
@@ -54,14 +58,14 @@ class BrokerState:
         return sorted_by(self.read_progress(), "run")
 
     def first_run_with(self, topic: str, queue_id: int, offset: int) -> str | None:
-        """The run that read the entry at a queue offset; None where none did."""
+        """The run that read the entry at a queue offset; None if no run did."""
         ends, runs = self._runs.get((topic, queue_id), ([], []))
         at = bisect_right(ends, offset)
         return runs[at] if at < len(runs) else None
 
     @cached_property
     def _runs(self) -> dict[tuple[str, int], tuple[list[int], list[str]]]:
-        """By queue: where each run's entries end, and the run."""
+        """By queue: the end offsets of the runs' entries, and the runs."""
         found: defaultdict[tuple[str, int], tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
         columns = (self.progress[name].to_pylist() for name in ("topic", "queue_id", "to_offset", "run"))
         for topic, queue_id, end, run in zip(*columns, strict=True):
@@ -72,7 +76,7 @@ class BrokerState:
 
 
 def read_state(warehouse: Warehouse, entries: Sequence[LedgerEntry]) -> BrokerState:
-    """The state after the last of some entries of one broker."""
+    """The state of a broker after the last of its ledger entries."""
     if not entries:
         return BrokerState(())
     name = entries[0].broker_name
@@ -154,14 +158,9 @@ def _topic_offsets(rows: pa.Table, ends: dict[str, dict[int, int]]) -> dict[str,
         groups = topic_rows["consumer_group"].combine_chunks().dictionary_encode()
         known = TopicOffsets.empty(ends.get(topic, {}), groups.dictionary.to_pylist())
         columns = np.searchsorted(known.queue_ids, topic_rows["queue_id"].to_numpy())
-        # Of several rows for one place NumPy keeps the last.
+        # NumPy keeps the last of several values for one index.
         places = groups.indices.to_numpy(), columns
         known.told_to[places] = topic_rows["told_to"].fill_null(UNKNOWN).to_numpy()
         known.committed[places] = topic_rows["committed"].fill_null(UNKNOWN).to_numpy()
         offsets[topic] = known
     return offsets
-
-
-def entries_of(entries: Iterable[LedgerEntry], broker_name: str) -> list[LedgerEntry]:
-    """The ledger's entries of one broker."""
-    return [entry for entry in entries if entry.broker_name == broker_name]

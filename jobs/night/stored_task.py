@@ -1,4 +1,4 @@
-"""Messages that earlier nights stored, filtered by a worker: to make their entries, or for groups that came back."""
+"""Filters messages that earlier nights stored, on a worker: to make entries, or for groups that returned."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schemas.storage import Storage
 
 
 def read_stored(part: StoredRange, commitlog: Storage, consumequeue: Storage, work: Work) -> Result:
-    """Filters a range, and writes files of the tables in ``work``."""
+    """Filters a range of stored messages, and writes files of the tables in ``work``."""
     writer = NightWriter(work)
     wanted = work.wanted()
     if part.entry_files is None:

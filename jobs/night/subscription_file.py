@@ -1,4 +1,4 @@
-"""A file of subscriptions, read."""
+"""Reads files of subscriptions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from filtering.subscriptions.sources import is_consumer_filter, parse_subscripti
 
 @dataclass(frozen=True)
 class SubscriptionFile:
-    """``digest`` is of its bytes. ``filters_only``: it is a consumerFilter.json, which has only SQL92 filters."""
+    """The events of a file, and the SHA-256 ``digest`` of its bytes.
+
+    ``filters_only``: the file is a consumerFilter.json, which has only SQL92 filters.
+    """
 
     name: str
     digest: str
@@ -21,15 +24,15 @@ class SubscriptionFile:
 
 
 def read_subscriptions(name: str, content: bytes) -> SubscriptionFile:
-    """The subscriptions in the content of a file."""
+    """Parses the content of a subscription file, in any of its formats."""
     text = content.decode("utf-8", "replace")
     return SubscriptionFile(
         name, hashlib.sha256(content).hexdigest(), parse_subscriptions(text), is_consumer_filter(text)
     )
 
 
-def together(files: Sequence[SubscriptionFile] | None) -> SubscriptionFile | None:
-    """Several files as one. They are a snapshot if all of them are."""
+def combine(files: Sequence[SubscriptionFile] | None) -> SubscriptionFile | None:
+    """Combines several files into one, a snapshot if all of them are; None without files."""
     if not files:
         return None
     if len(files) == 1:

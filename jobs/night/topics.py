@@ -1,4 +1,4 @@
-"""The plan of a night, topic by topic."""
+"""Splits the plan of a night by topic."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from filtering.subscriptions.history import SubscriptionRow
 from jobs.night.state import BrokerState
 from schemas.messages.stored_entries import WHOLE_LOG
 
-OfTopic = TypeVar("OfTopic", PullWindow, UncertainChange)
+TopicItem = TypeVar("TopicItem", PullWindow, UncertainChange)
 CLOCK_SLACK = 86_400_000
-"""ms: messages may bear earlier times than those of the night before, as far as this: clocks are set back."""
+"""Milliseconds by which messages may be older than those of the night before: clocks are set back."""
 
 
 def filter_data_of_night(
     history: Sequence[SubscriptionRow], broker: BrokerConfig, as_of: int | None
 ) -> dict[str, list[FilterDataInForce]]:
-    """The filter data that messages stored after ``as_of`` (ms) may have met, by topic.
+    """The filter data in force for messages stored after ``as_of`` (ms), by topic.
 
-    The oldest of it holds for all messages that are older still.
+    The oldest one also applies to messages that are older than it.
     """
     oldest = BEGINNING if as_of is None else as_of - CLOCK_SLACK
     found: defaultdict[str, list[FilterDataInForce]] = defaultdict(list)
@@ -41,15 +41,16 @@ def filter_data_of_night(
     return found
 
 
-def by_topic(items: Iterable[OfTopic]) -> dict[str, list[OfTopic]]:
-    found: defaultdict[str, list[OfTopic]] = defaultdict(list)
+def by_topic(items: Iterable[TopicItem]) -> dict[str, list[TopicItem]]:
+    """The items of each topic, in order."""
+    found: defaultdict[str, list[TopicItem]] = defaultdict(list)
     for item in items:
         found[item.topic].append(item)
     return dict(found)
 
 
 def times_of_leaving(groups: Iterable[GroupNight]) -> dict[str, NDArray[np.int64]]:
-    """By topic, the times (ms) at which groups left."""
+    """The times (ms) at which groups left, by topic, ascending."""
     found: defaultdict[str, set[int]] = defaultdict(set)
     for group in groups:
         if group.left_at is not None:
@@ -58,7 +59,7 @@ def times_of_leaving(groups: Iterable[GroupNight]) -> dict[str, NDArray[np.int64
 
 
 def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
-    """The run from which on stored messages are filtered again; None where none are."""
+    """The first run whose stored messages are filtered again; None if there is none."""
     runs = []
     for window in plan.backlog:
         offsets = state.topics.get(window.topic)

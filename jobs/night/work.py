@@ -1,4 +1,4 @@
-"""The work of one task of a night, and what came of it. Both travel between driver and workers."""
+"""The work of a night's task, and its result. Both travel between the driver and its workers."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ NO_INSTANTS = np.empty(0, np.int64)
 
 @dataclass(frozen=True, eq=False)
 class TopicWork:
-    """What is to be done for the entries of one topic. ``recipients``: a RECIPIENT for each window of ``filters``.
+    """The filters for the entries of one topic. ``recipients``: a RECIPIENT for each pull window of ``filters``.
 
-    ``instants`` (ms, ascending): times at which it must be known how far each queue went. ``hooks``: the filter hooks
-    of a window's client, by the window's number.
+    ``instants`` (ms, ascending): times for which the end of each queue is noted. ``hooks``: the filter hooks of a
+    window's client, by the window's number.
     """
 
     filters: TopicFilters
@@ -38,7 +38,7 @@ class TopicWork:
     hooks: Mapping[int, Sequence[Hook]] = field(default_factory=dict)
 
     @classmethod
-    def of(
+    def build(
         cls,
         broker: BrokerConfig,
         filter_data: Sequence[FilterDataInForce] = (),
@@ -47,7 +47,7 @@ class TopicWork:
         instants: Int64s = NO_INSTANTS,
         hooks: Mapping[tuple[str, str], Sequence[Hook]] | None = None,
     ) -> TopicWork:
-        """``hooks``: by consumer group and topic."""
+        """Builds the work for one topic. ``hooks``: by consumer group and topic."""
         keys = [(window.consumer_group, window.topic) for window in windows]
         hooks = hooks or {}
         return cls(
@@ -64,7 +64,7 @@ class TopicWork:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """What a worker needs to know. ``tables``: the folder of each table, by name; only those are written."""
+    """The work of a task. ``tables``: folders of the tables to write, by name. ``topics``: the filters by topic."""
 
     run: str
     tables: Mapping[str, Storage]
@@ -72,15 +72,15 @@ class Work:
     delay_levels: tuple[int, ...]
 
     def wanted(self) -> dict[str, tuple[str, ...]]:
-        """By topic, the properties that filters read."""
+        """The properties that filters read, by topic."""
         return {topic: work.filters.properties for topic, work in self.topics.items()}
 
 
 @dataclass
 class QueueProgress:
-    """The entries of one queue that were seen: the first offset, the offset after the last one, and how many.
+    """The new entries of one queue: the first offset, the offset after the last one, and their number.
 
-    ``ends`` are the offsets after the last entry stored before each of the topic's instants, 0 without any.
+    ``ends``: for each of the topic's instants, the offset after the last entry stored before it; 0 if there is none.
     """
 
     first: int
@@ -89,6 +89,7 @@ class QueueProgress:
     ends: Int64s
 
     def add(self, other: QueueProgress) -> None:
+        """Adds the entries of another range."""
         self.first, self.end = min(self.first, other.first), max(self.end, other.end)
         self.entries += other.entries
         self.ends = np.maximum(self.ends, other.ends)
@@ -96,7 +97,7 @@ class QueueProgress:
 
 @dataclass
 class TopicCounts:
-    """The Outcome counts of one topic, by queue id, added up."""
+    """The summed Outcome counts of one topic, by queue id."""
 
     by_queue: dict[int, tuple[Int64s, Int64s, Int64s]] = field(default_factory=dict)
     """By queue id: scanned (windows), counts (windows x COUNTS), uncertain (changes)."""
@@ -112,7 +113,7 @@ class TopicCounts:
 
 @dataclass
 class Result:
-    """What a worker made. ``files`` and ``rows`` are by table name."""
+    """The result of a task. ``files`` are by table name, ``queues`` by topic and queue id, ``counts`` by topic."""
 
     files: defaultdict[str, list[DataFile]] = field(default_factory=lambda: defaultdict(list))
     queues: dict[tuple[str, int], QueueProgress] = field(default_factory=dict)
@@ -125,7 +126,7 @@ class Result:
         return sum(file.rows for file in self.files[table.name])
 
     def add(self, other: Result) -> None:
-        """Adds what another worker made for the same work."""
+        """Adds the result of another task with the same work."""
         self.add_totals(other)
         for name, files in other.files.items():
             self.files[name] += files

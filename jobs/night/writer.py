@@ -1,4 +1,4 @@
-"""Writes the rows of some messages to commitlog, consumequeue and delivery_blocks, and counts them."""
+"""Filters messages, writes rows of commitlog, consumequeue, delivery_blocks and quarantine, and counts them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TABLES = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE)
 
 
 class NightWriter:
-    """Collects messages until there are enough to be filtered together, and writes files of the tables."""
+    """Collects messages, filters them in large batches, and writes files of the tables."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -43,7 +43,7 @@ class NightWriter:
         self.result = Result()
 
     def add(self, messages: Messages, rows: pa.RecordBatch | None = None) -> None:
-        """Messages in the order of the log; ``rows`` are they as rows of commitlog, None where those are there."""
+        """Adds messages in the order of the log. ``rows``: their rows of commitlog; None if they are stored already."""
         self._waiting.append(messages)
         if rows is not None:
             self._waiting_rows.append(rows)
@@ -52,16 +52,17 @@ class NightWriter:
             self._flush()
 
     def quarantine(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """Rows of quarantine, without the run."""
+        """Writes rows of quarantine, which lack the run."""
         self._writers[QUARANTINE.name].write([QUARANTINE.rows_batch([{**row, "run": self._work.run} for row in rows])])
 
     def filter(self, entries: Entries) -> None:
-        """Entries that are in the table already."""
+        """Filters entries that are stored already."""
         work = self._work.topics.get(entries.topic)
         if work is not None and len(entries):
             self._deliver(entries, work, work.filters.run(entries))
 
     def close(self) -> Result:
+        """Writes the remaining messages. Returns the result."""
         self._flush()
         for name, writer in self._writers.items():
             self.result.files[name] += writer.close()
@@ -81,7 +82,7 @@ class NightWriter:
                 self._writers[CONSUMEQUEUE.name].write(rows)
 
     def _dispatch(self, entries: Entries) -> pa.RecordBatch:
-        """The entries as rows of consumequeue. Writes their deliveries on the way."""
+        """Filters entries, and writes their deliveries. Returns their rows of consumequeue."""
         work = self._work.topics.get(entries.topic)
         bit_maps = None
         if work is not None:
@@ -144,7 +145,7 @@ class NightWriter:
 
 
 def entries_of(messages: Messages, work: Work) -> Iterable[Entries]:
-    """The consume queue entries of messages, topic by topic. Half transactions and rolled back ones have none."""
+    """The consume queue entries of messages, by topic. Prepared and rolled back transactions have none."""
     has_entry = ~np.isin(messages.sys_flag & TRANSACTION_FLAGS, WITHOUT_ENTRY)
     for topic in sorted(messages.topics):
         rows = np.flatnonzero(messages.of_topic(topic) & has_entry)
@@ -174,7 +175,7 @@ def entries_of(messages: Messages, work: Work) -> Iterable[Entries]:
 
 
 def _count_dropped(dropped: MatchSets, outcome: Outcome, entries: Entries) -> NDArray[np.int64]:
-    """Windows x queues: the messages that a hook dropped."""
+    """The numbers of messages that hooks dropped, as an array of windows x queues."""
     counts = np.zeros(outcome.counts.shape[:2], np.int64)
     _, bounds = entries.queue_bounds()
     for match_set in dropped:

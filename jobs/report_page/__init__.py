@@ -1,1 +1,1 @@
-"""The HTML page of jobs/report.py: what it shows is in schemas/answers/report_data.py."""
+"""Renders the HTML page of jobs/report.py. Its data come from schemas/answers/report_data.py."""

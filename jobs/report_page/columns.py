@@ -1,4 +1,4 @@
-"""The columns of a report's table of groups. Those in which every number is 0 are left out."""
+"""The columns of a report's table of groups. Columns of zeros are left out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ Value = Callable[[GroupReport], int | None]
 
 @dataclass(frozen=True)
 class Column:
-    """``value`` of a row, as ``text`` writes it. ``is_optional``: left out where no row has a value but 0."""
+    """One column: the ``value`` of a row, formatted by ``text``.
+
+    ``is_optional``: the column is left out if the value is 0 in all rows.
+    """
 
     title: str
     explanation: str
@@ -40,13 +43,13 @@ def _less(name: str, other: str) -> Value:
 
 
 def columns(groups: Sequence[GroupReport], nights: int, is_compared: bool) -> list[Column]:
-    """The columns between the topic and the filter. The first are what a small screen shows."""
+    """The columns between the topic and the filter. A small screen shows only the first."""
     every = [
-        Column("Delivered", "messages that the group got", _count("delivered"), is_optional=False),
-        _Change("Change", "delivered, more or less than in the night compared with", _changed, is_optional=False),
-        Column("Pending", "entries that the group has yet to pull", _count("pending"), is_optional=False),
-        Column("Before", "delivered in the night compared with", _before, is_optional=False),
-        Column("Looked at", "entries that the group pulled, and the filters judged", _count("scanned"),
+        Column("Delivered", "messages that the group received", _count("delivered"), is_optional=False),
+        _Change("Change", "change of delivered since the earlier night", _changed, is_optional=False),
+        Column("Pending", "entries that the group has not pulled yet", _count("pending"), is_optional=False),
+        Column("Before", "delivered in the earlier night", _before, is_optional=False),
+        Column("Looked at", "entries that the group's pulls went past", _count("scanned"),
                is_optional=False),
         Column("Stopped on entry", "by tags code or filter bit map: the message was not read",
                _less("scanned", "passed_stage1"), is_optional=False),
@@ -54,24 +57,24 @@ def columns(groups: Sequence[GroupReport], nights: int, is_compared: bool) -> li
                _less("passed_stage1", "passed_stage2"), is_optional=False),
         Column("Client drops", "sent, and dropped by the client's tag check", _count("hash_collisions")),
         Column("Hook drops", "sent, and dropped by a hook of the client", _count("dropped_by_hook")),
-        Column("Errors", "the expression fails on the message, which is no match", _count("evaluation_errors")),
+        Column("Errors", "the expression fails on the message, which counts as no match", _count("evaluation_errors")),
         Column("False pos.", "passed by the filter bit map, stopped by the expression",
                _count("bit_map_false_positives")),
         Column("Lost", "deleted by the broker before the group pulled them", _count("lost")),
         Column("Skipped", "never pulled: before the group's first start, or jumped over by a reset", _count("skipped")),
         Column("Repeated", "pulled again after a reset", _count("repeated")),
-        Column("Uncertain", "stored just before the expression changed: either may have filtered them",
+        Column("Uncertain", "stored just before the expression changed: the old or the new one filtered them",
                _count("uncertain")),
-        Column("Behind", "entries after the offset that the broker knows, as its own tools count", _behind),
-        Column("Would get", "of those behind, messages that the group would get", _exact),
-        Column("Oldest", "age of the oldest message that the group would get", _oldest, age),
+        Column("Behind", "entries after the committed offset, as the broker's tools count", _behind),
+        Column("Would get", "messages among those behind that pass the group's filters", _exact),
+        Column("Oldest", "age of the oldest of these messages", _oldest, age),
         Column(f"In {nights} nights", f"delivered in the {nights} nights of this report", _in_all),
     ]  # fmt: skip
-    of_two = ("Change", "Before")
+    comparisons = ("Change", "Before")
     return [
         column
         for column in every
-        if (is_compared or column.title not in of_two)
+        if (is_compared or column.title not in comparisons)
         and (nights > 1 or column.value is not _in_all)
         and (not column.is_optional or any(column.value(row) for row in groups))
     ]

@@ -1,4 +1,4 @@
-"""Command lines that a reader of a report copies to a shell."""
+"""Command lines in a report, which a reader can copy to a shell."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from schemas.answers.report_data import Report
 
 PROGRAM = "./spark-submit.sh"
 LONGEST = 600
-"""A command with longer names, which no broker accepts, is not shown."""
+"""Characters. Longer commands, with names that no broker accepts, are not shown."""
 _PLAIN = re.compile(r"[\w%@.,:+/|-]+", re.ASCII)
 
 
 def is_plain(text: str) -> bool:
-    """Whether a shell and a job's command line take the text as it is."""
+    """Whether a shell and a job's command line take the text without quotes."""
     return _PLAIN.fullmatch(text) is not None and "|" not in text and not text.startswith("-")
 
 
 def shell_word(text: str) -> str:
-    """The text as one word of bash. Characters that cannot be seen are escapes."""
+    """The text as one word of bash. Invisible characters are escaped."""
     if all(unicodedata.category(character)[0] != "C" for character in text):
         return shlex.quote(text)
     escaped = "".join(
@@ -33,7 +33,7 @@ def shell_word(text: str) -> str:
 
 
 def option(name: str, value: str) -> str:
-    """``--name value``, with = where the value looks like an option."""
+    """``--name value``, with = if the value looks like an option."""
     return f"--{name}{'=' if value.startswith('-') else ' '}{shell_word(value)}"
 
 
@@ -45,23 +45,23 @@ class Commands:
         if not report.broker_is_alone:
             self.where += f" {option('broker', report.broker_name)}"
 
-    def of(self, job: str, *options: str) -> str:
-        """``./spark-submit.sh JOB --warehouse … OPTIONS``; without the options where they are too long to show."""
+    def command(self, job: str, *options: str) -> str:
+        """``./spark-submit.sh JOB --warehouse … OPTIONS``, without the options if they are too long to show."""
         command = " ".join([PROGRAM, job, self.where, *options])
         return command if len(command) <= LONGEST + len(self.where) else f"{PROGRAM} {job} {self.where} …"
 
     def compare(self, run: str) -> str:
-        return self.of("report", option("compare", run), "--output night.html")
+        return self.command("report", option("compare", run), "--output night.html")
 
     def export(self, table: str, *options: str) -> str:
-        return self.of(f"export {table}", *options, "--output -")
+        return self.command(f"export {table}", *options, "--output -")
 
     def export_topic(self, topic: str) -> str:
         return self.export("delivery_stats", option("topic", topic))
 
-    def of_group(self, consumer_group: str, topic: str, last_pulled: tuple[int, int] | None) -> str:
-        """explain for an entry of the group; before its first pull, what its pulls would be."""
+    def explain_group(self, consumer_group: str, topic: str, last_pulled: tuple[int, int] | None) -> str:
+        """The command that explains an entry of a group, or simulates its pulls if it has not pulled yet."""
         whose = f"{option('group', consumer_group)} {option('topic', topic)}"
         if last_pulled is None:
-            return self.of("pulls", whose)
-        return self.of("explain", whose, f"--queue {last_pulled[0]} --offset {last_pulled[1]}")
+            return self.command("pulls", whose)
+        return self.command("explain", whose, f"--queue {last_pulled[0]} --offset {last_pulled[1]}")

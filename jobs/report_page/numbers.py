@@ -1,4 +1,4 @@
-"""Numbers and names as a report writes them."""
+"""Formats the numbers and names of a report."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ _SIZES = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 
 def whole(number: int | None) -> str:
-    """``12,345``; a dash where it is not known."""
+    """``12,345``; a dash for None."""
     return "–" if number is None else f"{number:,}"
 
 
 def difference(now: int, before: int | None) -> str:
-    """``+12``, ``−3``, ``0``; ``new`` where there was nothing to compare with."""
+    """``+12``, ``−3``, ``0``; ``new`` without an earlier number."""
     if before is None:
         return "new"
     return f"{now - before:+,}".replace("-", "−") if now != before else "0"
 
 
-def share(part: int, of: int) -> str:
-    """``12.3 %``; something is never 0 %, and not all is never 100 %."""
-    if not of:
+def share(part: int, total: int) -> str:
+    """``12.3 %``. A part above 0 is never shown as 0 %, and a part below the total never as 100 %."""
+    if not total:
         return "–"
-    percent = 100 * part / of
+    percent = 100 * part / total
     if part and percent < 0.1:
         return "< 0.1 %"
-    if part < of and percent > 99.9:
+    if part < total and percent > 99.9:
         return "> 99.9 %"
     return f"{percent:.1f} %"
 
 
 def age(milliseconds: int | None) -> str:
-    """``2 h 14 min``."""
+    """``2 h 14 min``, from milliseconds; a dash for None."""
     if milliseconds is None:
         return "–"
     for at, (size, unit) in enumerate(_STEPS):
@@ -51,7 +51,7 @@ def age(milliseconds: int | None) -> str:
 
 
 def size(number: float) -> str:
-    """``1.2 GB``."""
+    """``1.2 GB``, from bytes."""
     for unit in _SIZES:
         if number < 1000 or unit == _SIZES[-1]:
             return f"{number:,.0f} {unit}" if unit == "bytes" or number >= 100 else f"{number:.1f} {unit}"
@@ -60,22 +60,23 @@ def size(number: float) -> str:
 
 
 def name(text: str) -> str:
-    """A group, topic or file. Long ones lose their middle."""
+    """The printable name of a group, topic or file. Long names are cut in the middle."""
     return short(text, LONGEST_NAME)
 
 
 def sentence(text: str) -> str:
+    """One printable line, cut at LONGEST_TEXT characters."""
     return cut(text, LONGEST_TEXT)
 
 
 def cut(text: str, longest: int) -> str:
-    """One printable line, whose end is cut off where it is too long."""
+    """One printable line, cut at ``longest`` characters."""
     line = printable(" ".join(text[: 4 * longest].split()))
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def night_names(instants: Sequence[int]) -> list[str]:
-    """The ends of nights (ms), to the minute, or as fine as it takes to tell them apart."""
+    """The end times of nights (ms) as text: to the minute, or finer if two would be equal."""
     full = [iso(instant) for instant in instants]
     for length in (16, 19, 23):
         names = [text[:length] for text in full]

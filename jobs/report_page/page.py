@@ -1,4 +1,4 @@
-"""The page of a report: one HTML file, small enough to be sent by mail, that loads nothing."""
+"""Renders a report as one HTML file that loads nothing and is small enough for a mail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from schemas.answers.report_nights import Night
 
 MOST_BYTES = 300_000
 MARGIN = 200
-"""Bytes of what the page says about its size."""
+"""Bytes reserved for the notes about rows that were left out."""
 _ENVIRONMENT = Environment(
     loader=PackageLoader("jobs.report_page"),
     autoescape=True,
@@ -29,55 +29,55 @@ _ENVIRONMENT = Environment(
 
 
 @dataclass(frozen=True)
-class Room:
-    """The rows of the table of groups, the characters of an expression, and the rows of any other table."""
+class Limits:
+    """Limits of a page: rows in the table of groups, characters of an expression, and rows in other tables."""
 
     groups: int
     expression: int
     others: int
 
 
-ROOM = Room(1000, 24, 100)
-SMALLER = (*(Room(groups, 24, 40) for groups in (700, 500, 350, 250, 150, 100, 50)), Room(20, 24, 5))
+LIMITS = Limits(1000, 24, 100)
+SMALLER = (*(Limits(groups, 24, 40) for groups in (700, 500, 350, 250, 150, 100, 50)), Limits(20, 24, 5))
 EXPRESSIONS = (400, 200, 120, 100, 80, 60, 50, 40, 32)
 
 
 def render_page(report: Report) -> bytes:
-    """The page with as much as fits into MOST_BYTES; it says what was left out."""
-    page = _render(report, ROOM)
+    """The page in UTF-8, with as many rows as fit into MOST_BYTES. It says how many were left out."""
+    page = _render(report, LIMITS)
     if len(page) <= MOST_BYTES:
         return _render(report, _longer_expressions(report, MOST_BYTES - len(page)))
-    for room in SMALLER:
-        page = _render(report, room)
+    for limits in SMALLER:
+        page = _render(report, limits)
         if len(page) <= MOST_BYTES:
             break
     return page
 
 
-def _longer_expressions(report: Report, free: int) -> Room:
-    """The room whose expressions need at most ``free`` bytes more than those of ROOM."""
-    texts = [group.expression for group in report.groups[: ROOM.groups]]
+def _longer_expressions(report: Report, free: int) -> Limits:
+    """The limits with the longest expressions that need at most ``free`` bytes more than LIMITS."""
+    texts = [group.expression for group in report.groups[: LIMITS.groups]]
 
     def needed(longest: int) -> int:
         return sum(len(escape(numbers.cut(text, longest)).encode()) for text in texts)
 
-    shortest = needed(ROOM.expression)
+    shortest = needed(LIMITS.expression)
     for longest in EXPRESSIONS:
         if needed(longest) - shortest <= free - MARGIN:
-            return replace(ROOM, expression=longest)
-    return ROOM
+            return replace(LIMITS, expression=longest)
+    return LIMITS
 
 
-def _render(report: Report, room: Room) -> bytes:
-    shown = report.groups[: room.groups]
+def _render(report: Report, limits: Limits) -> bytes:
+    shown = report.groups[: limits.groups]
     night, compared = report.night, report.compared
-    instants = [each.ended_at for each in report.nights]
+    instants = [shown_night.ended_at for shown_night in report.nights]
     *names, beside = numbers.night_names([*instants, compared.ended_at if compared is not None else night.ended_at])
     stages = plots.stages(night.road, night.log_bytes / night.messages if night.log_bytes and night.messages else None)
     style, script = _source("style.css"), _source("script.js")
     text = _ENVIRONMENT.get_template("page.html").render(
         report=report,
-        room=room,
+        limits=limits,
         commands=Commands(report),
         ended=names[-1],
         compared=beside,
@@ -91,7 +91,7 @@ def _render(report: Report, room: Room) -> bytes:
         side_by_side=_side_by_side(night, compared) if compared is not None else (),
         columns=columns(report.groups, len(report.nights), compared is not None),
         groups=shown,
-        filters_are_cut=any(len(group.expression) > room.expression for group in shown),
+        filters_are_cut=any(len(group.expression) > limits.expression for group in shown),
         last_pulled={(group.consumer_group, group.topic): group.last_pulled for group in report.groups},
         is_plain=_is_plain,
         style=style,
@@ -115,17 +115,17 @@ def _source(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """As a Content-Security-Policy names an inline style or script."""
+    """The hash by which a Content-Security-Policy allows an inline style or script."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _is_plain(group: GroupReport) -> bool:
-    """Whether the command of a row follows from what the row shows."""
+    """Whether the script can make the command of a row from its visible names."""
     return all(is_plain(text) and text == numbers.name(text) for text in (group.consumer_group, group.topic))
 
 
 def _side_by_side(now: Night, before: Night) -> list[tuple[str, str, str, str]]:
-    """Measure, the night compared with, this night, change."""
+    """Rows of title, earlier night, this night, and change."""
     measures = [
         ("Messages stored", now.messages, before.messages),
         ("Entries looked at", now.road.scanned, before.road.scanned),

@@ -1,4 +1,4 @@
-"""Where the bars of a report's plots are. Coordinates are of the SVG's view box."""
+"""Computes the bars of a report's plots, in coordinates of the SVG's view box."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ class Bar:
 
 @dataclass(frozen=True)
 class NightsPlot:
-    """One measure, night by night. ``now`` and ``change`` are of the last night; ``rows`` name and value of each."""
+    """One measure over several nights.
+
+    ``now`` and ``change``: of the last night. ``peak``: the greatest value. ``rows``: name and value of each night.
+    """
 
     title: str
     explanation: str
@@ -39,24 +42,24 @@ class NightsPlot:
 
 
 def nights_plots(report: Report, names: Sequence[str]) -> list[NightsPlot]:
-    """``names``: of the nights, in order."""
+    """One plot for each measure. ``names``: the names of the nights, in order."""
     nights, compared = report.nights, report.compared
 
-    def plot(title: str, explanation: str, of_nights: Sequence[int], before: int | None) -> NightsPlot:
-        texts = [whole(value) for value in of_nights]
-        change = "" if compared is None else difference(of_nights[-1], before)
-        return _plot(title, explanation, of_nights, texts, names, change)
+    def plot(title: str, explanation: str, values: Sequence[int], before: int | None) -> NightsPlot:
+        texts = [whole(value) for value in values]
+        change = "" if compared is None else difference(values[-1], before)
+        return _plot(title, explanation, values, texts, names, change)
 
     measures: list[tuple[str, str, Callable[[Night], int]]] = [
-        ("Stored", "messages that the log got", lambda night: night.messages),
-        ("Delivered", "messages that groups got", lambda night: night.road.delivered),
+        ("Stored", "messages added to the log", lambda night: night.messages),
+        ("Delivered", "messages that groups received", lambda night: night.road.delivered),
         ("Stopped on the entry", "by tags code or filter bit map, without reading the message",
          lambda night: night.road.stopped_by_tags_code + night.road.stopped_by_bit_map),
         ("Stopped on the message", "by the expression, after reading the message",
          lambda night: night.road.stopped_by_expression),
         ("Dropped by clients", "by the tag check or a hook, after the network",
          lambda night: night.road.dropped_by_client + night.road.dropped_by_hook),
-        ("Pending", "entries that groups have yet to pull", lambda night: night.totals["pending"]),
+        ("Pending", "entries that groups have not pulled yet", lambda night: night.totals["pending"]),
         ("Expression errors", "entries on whose message the expression fails",
          lambda night: night.totals["evaluation_errors"]),
     ]  # fmt: skip
@@ -74,11 +77,11 @@ def _false_positives(nights: Sequence[Night], names: Sequence[str]) -> NightsPlo
         f"({night.false_positives:,} of {night.judged_by_bit_map:,})"
         for night in nights
     ]
-    explanation = "entries that the filter bit map let pass, of those that it should have stopped"
-    made = _plot("Bit map false positives", explanation, shares, texts, names, "")
+    explanation = "entries that passed the filter bit map, as a share of those that it should have stopped"
+    plot = _plot("Bit map false positives", explanation, shares, texts, names, "")
     last = nights[-1]
     return NightsPlot(
-        made.title, made.explanation, share(last.false_positives, last.judged_by_bit_map), "", "", made.bars, made.rows
+        plot.title, plot.explanation, share(last.false_positives, last.judged_by_bit_map), "", "", plot.bars, plot.rows
     )
 
 
@@ -88,10 +91,10 @@ def _plot(
     peak = max(values)
     slot = WIDTH / len(values)
     bars = []
-    for at, (value, text, night) in enumerate(zip(values, texts, names, strict=True)):
+    for number, (value, text, night) in enumerate(zip(values, texts, names, strict=True)):
         height = max(_LEAST, HEIGHT * value / peak) if value else 0
-        kind = "now" if at == len(values) - 1 else "earlier"
-        x, y = round((at + 0.1) * slot, 1), round(HEIGHT - height, 1)
+        kind = "now" if number == len(values) - 1 else "earlier"
+        x, y = round((number + 0.1) * slot, 1), round(HEIGHT - height, 1)
         bars.append(Bar(x, y, round(0.8 * slot, 1), round(height, 1), kind, f"{night}: {text}"))
     return NightsPlot(
         title,
@@ -106,7 +109,7 @@ def _plot(
 
 @dataclass(frozen=True)
 class Stage:
-    """Of the entries that groups pulled, the ``entries`` that ended at one stage, and what that saved or cost."""
+    """The number of pulled entries that ended at one stage, and the bytes that this saved or cost."""
 
     title: str
     kind: str
@@ -116,7 +119,7 @@ class Stage:
 
 
 def stages(road: Road, bytes_each: float | None) -> list[Stage]:
-    """``bytes_each``: of a message in the log, on average."""
+    """The stages of a night. ``bytes_each``: the average size of a message in the log; None if unknown."""
 
     def about(entries: int) -> str:
         return f", about {size(entries * bytes_each)}" if bytes_each and entries else ""
@@ -136,7 +139,7 @@ def stages(road: Road, bytes_each: float | None) -> list[Stage]:
 
 
 def stages_bar(found: Sequence[Stage]) -> list[Bar]:
-    """One bar over the whole width; what there is of each stage can be seen."""
+    """One bar over the whole width, in which every stage with entries is visible."""
     total = sum(stage.entries for stage in found) or 1
     widths = [max(_LEAST, WIDTH * 2 * stage.entries / total) if stage.entries else 0 for stage in found]
     scale = WIDTH * 2 / (sum(widths) or 1)
@@ -149,7 +152,7 @@ def stages_bar(found: Sequence[Stage]) -> list[Bar]:
 
 
 def changes(groups: Sequence[GroupReport]) -> list[tuple[GroupReport, Bar]]:
-    """The groups that got more or less than in the night compared with, the greatest change first."""
+    """The groups that received more or less than in the earlier night, the greatest change first."""
     changed = [group for group in groups if group.change][:MOST_CHANGES]
     half = WIDTH / 2
     greatest = max((abs(group.change) for group in changed), default=1)

@@ -1,1 +1,1 @@
-"""What keeps a warehouse small and whole: old files, old rows, and derived tables made again."""
+"""Maintenance of a warehouse: deletes old files and rows, and rebuilds damaged tables."""

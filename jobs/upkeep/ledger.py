@@ -1,4 +1,4 @@
-"""The ledger's entry of maintenance."""
+"""Writes the ledger entry of maintenance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schemas.tables import TABLES
 
 
 def record(warehouse: Warehouse, run: str, inputs: Mapping[str, str]) -> None:
-    """Makes the tables as they are now those that the next run finds. ``inputs``: what it must know."""
+    """Records the present state of all tables, which the next run expects. ``inputs``: facts for later runs."""
     tables = {table.name: warehouse.log(table).state() for table in TABLES if warehouse.exists(table)}
     ledger = Changes(warehouse, "", run)
     entry = LedgerEntry(run, "", MAINTAIN, inputs=inputs, tables=tables)

@@ -1,4 +1,4 @@
-"""Files that no version of a table needs any more, and old entries of Delta logs."""
+"""Deletes data files that no table needs any more, and old entries of Delta logs."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from schemas.tables import TABLES, UNLEDGERED_TABLES
 
 @dataclass
 class Cleaning:
-    """What was deleted: ``files`` of ``tables``."""
+    """The number of deleted ``files``, and of ``tables`` that had them."""
 
     files: int = 0
     tables: int = 0
 
 
 def clean(warehouse: Warehouse) -> Cleaning:
-    """Deletes data files that left their table a week ago, and those as old that a run left that died.
+    """Deletes data files that were removed from their table, or left by a run that died, more than a week ago.
 
-    A reader that opened a table within the week still finds its files. The Delta logs get a checkpoint, and lose
-    what is older than 30 days.
+    A reader that opened a table within the week still finds its files. The Delta logs get a checkpoint and lose
+    entries older than 30 days.
     """
     done = Cleaning()
     for table in (*TABLES, RUN_LEDGER, *UNLEDGERED_TABLES):

@@ -1,4 +1,4 @@
-"""Damaged or missing tables that follow from others, made again."""
+"""Rebuilds damaged or missing tables from the others."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from schemas.tables import DERIVED_TABLES, REBUILT_TABLES, TABLES
 
 CUT = "the log differs from offset"
 NEW_EPOCH = "a new epoch of "
-"""How remarks of nights begin that replaced rows of earlier ones."""
+"""The beginning of remarks on nights that replaced rows of earlier nights."""
 
 
 @dataclass(frozen=True)
 class Damage:
-    """``tables`` by name, and what is wrong with each."""
+    """The damaged ``tables`` of a warehouse: a message for each name. ``entries``: the nights in the ledger."""
 
     entries: Sequence[LedgerEntry]
     tables: dict[str, str]
 
     def last(self, broker_name: str) -> LedgerEntry:
-        """The last entry of a broker."""
+        """The last ledger entry of a broker."""
         return [entry for entry in self.entries if entry.broker_name == broker_name][-1]
 
 
 def find_damage(warehouse: Warehouse) -> Damage:
-    """The damaged tables of a warehouse. Raises UsageError where one of them cannot be made again."""
+    """The damaged tables of a warehouse. Raises UsageError if one of them cannot be rebuilt."""
     entries = read_nights(warehouse)
-    found = list(damages(warehouse, entries))
-    for table, damage in found:
+    damaged_tables = list(damages(warehouse, entries))
+    for table, damage in damaged_tables:
         if table not in REBUILT_TABLES:
             raise damaged(warehouse, table, damage, entries)
-    return Damage(entries, {table.name: damage for table, damage in found})
+    return Damage(entries, {table.name: damage for table, damage in damaged_tables})
 
 
 def rebuild(run: Run, damage: Damage, name: str) -> None:
-    """Makes all derived tables again, as the run ``name``: every night of every broker runs again as of its own end.
+    """Rebuilds all derived tables as the run ``name``: repeats every night of every broker with its own end.
 
-    Raises UsageError where the nights cannot be repeated from the tables alone.
+    Raises UsageError if the nights cannot be repeated from the tables alone.
     """
     for entry in damage.entries:
         _check_repeatable(entry, int(damage.last(entry.broker_name).inputs.get(MESSAGES_FROM, "0")))
@@ -58,8 +58,8 @@ def rebuild(run: Run, damage: Damage, name: str) -> None:
     for table in broken:
         run.warehouse.log(table).drop()
     for broker_name in dict.fromkeys(entry.broker_name for entry in damage.entries):
-        of_broker = [entry for entry in damage.entries if entry.broker_name == broker_name]
-        _rebuild_broker(run, of_broker, broken, Changes(run.warehouse, broker_name, name))
+        entries = [entry for entry in damage.entries if entry.broker_name == broker_name]
+        _rebuild_broker(run, entries, broken, Changes(run.warehouse, broker_name, name))
 
 
 def _check_repeatable(entry: LedgerEntry, messages_from: int) -> None:

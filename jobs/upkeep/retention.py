@@ -1,4 +1,4 @@
-"""Rows of old nights that go: their messages, entries and deliveries, or only the bodies."""
+"""Removes rows of old nights: messages, entries and deliveries, or only message bodies."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ from schemas.run_ledger import MESSAGES_FROM, LedgerEntry
 
 DAY = 86_400_000
 BODIES_FROM = "bodies_from"
-"""Among the inputs of entries: the run before which maintenance removed the bodies."""
+"""Key in the inputs of a ledger entry: the run before which maintenance removed the bodies."""
 REMOVED_TABLES = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS)
 
 
 @dataclass(frozen=True)
 class Removed:
-    """What was removed of one broker. ``kept_for_broker``: nights that are old, but still in the broker's own log."""
+    """The numbers of removed ``rows`` and ``bodies`` of one broker.
+
+    ``kept_for_broker``: the number of old nights that are still in the broker's own log.
+    """
 
     rows: int = 0
     bodies: int = 0
@@ -37,7 +40,7 @@ class Removed:
 
 
 def first_kept(entries: Sequence[LedgerEntry], keep_days: int) -> int:
-    """The index of the first night that ended less than some days before the last one."""
+    """The index of the first night that ended at most ``keep_days`` before the last one."""
     limit = (entries[-1].as_of or 0) - keep_days * DAY
     return next(i for i, entry in enumerate(entries) if (entry.as_of or 0) >= limit)
 
@@ -45,29 +48,29 @@ def first_kept(entries: Sequence[LedgerEntry], keep_days: int) -> int:
 def remove_nights(entries: Sequence[LedgerEntry], keep_days: int, changes: Changes) -> tuple[Removed, dict[str, str]]:
     """Removes the messages of old nights, their entries and their deliveries.
 
-    Messages that the broker still has stay: its groups may yet pull them, and its log is compared with them. What
-    counts nights, groups and offsets stays, too. Returns what the next entries of the ledger must know.
+    Messages that the broker still has are kept: groups may still pull them, and the next night compares the log with
+    them. Counts, offsets and subscriptions are kept, too. Returns the numbers, and inputs for the ledger's entry.
     """
-    wanted = first_kept(entries, keep_days)
+    requested = first_kept(entries, keep_days)
     log_start = entries[-1].log_start or 0
-    gone = next((i for i, entry in enumerate(entries) if (entry.ingested_to or 0) > log_start), len(entries) - 1)
-    first = min(wanted, gone)
+    deleted = next((i for i, entry in enumerate(entries) if (entry.ingested_to or 0) > log_start), len(entries) - 1)
+    first = min(requested, deleted)
     while first and not _is_settled(entries[first - 1]):
         first -= 1
     if not first:
-        return Removed(kept_for_broker=wanted), {}
+        return Removed(kept_for_broker=requested), {}
     earlier = within("run", below=entries[first].run)
     rows = sum(_remove_rows(table, entries[first].run, changes) for table in REMOVED_TABLES)
     files = changes.files(QUARANTINE)
     names = set(changes.warehouse.rows(QUARANTINE, ["source_file"], files=files)["source_file"].to_pylist())
     changes.delete_rows(
-        QUARANTINE, [earlier, one_of("source_file", [each for each in names if is_segment_name(each)])], files
+        QUARANTINE, [earlier, one_of("source_file", [name for name in names if is_segment_name(name)])], files
     )
-    return Removed(rows, kept_for_broker=wanted - first), {MESSAGES_FROM: str(entries[first - 1].ingested_to or 0)}
+    return Removed(rows, kept_for_broker=requested - first), {MESSAGES_FROM: str(entries[first - 1].ingested_to or 0)}
 
 
 def _is_settled(entry: LedgerEntry) -> bool:
-    """Whether after a run every stored message had its entry and was filtered."""
+    """Whether every stored message had its entry and was filtered after a run."""
     return entry.ingested_to == entry.dispatched_to == entry.delivered_to
 
 
@@ -82,14 +85,17 @@ def _remove_rows(table: Table, run: str, changes: Changes) -> int:
 
 
 def remove_bodies(entries: Sequence[LedgerEntry], keep_days: int, changes: Changes) -> tuple[Removed, dict[str, str]]:
-    """Removes the bodies of the messages of old nights; their checksums stay."""
+    """Removes the bodies of messages of old nights, and keeps their checksums.
+
+    Returns the numbers, and inputs for the ledger's entry.
+    """
     run = entries[first_kept(entries, keep_days)].run
-    done_to = entries[-1].inputs.get(BODIES_FROM, "")
-    if run <= done_to:
+    removed_to = entries[-1].inputs.get(BODIES_FROM, "")
+    if run <= removed_to:
         return Removed(), {}
     bodies = 0
     for file in changes.files(COMMITLOG):
-        if file.least["run"] < run and file.greatest["run"] >= done_to:
+        if file.least["run"] < run and file.greatest["run"] >= removed_to:
             bodies += _without_bodies(file, run, changes)
     return Removed(bodies=bodies), {BODIES_FROM: run}
 
@@ -99,21 +105,24 @@ def _without_bodies(file: StoredFile, run: str, changes: Changes) -> int:
     writer = DataFileWriter(COMMITLOG, storage)
     bodies = 0
     for rows in row_groups(COMMITLOG, storage, file.path):
-        goes = pc.and_(pc.less(rows["run"], run), pc.is_valid(rows["body"]))
-        bodies += goes.combine_chunks().true_count
-        writer.write(_dropped(rows, goes).combine_chunks().to_batches())
+        is_removed = pc.and_(pc.less(rows["run"], run), pc.is_valid(rows["body"]))
+        bodies += is_removed.combine_chunks().true_count
+        writer.write(_dropped(rows, is_removed).combine_chunks().to_batches())
     changes.replace_files(COMMITLOG, [file], writer.close())
     return bodies
 
 
-def _dropped(rows: pa.Table, goes: pa.ChunkedArray) -> pa.Table:
+def _dropped(rows: pa.Table, is_removed: pa.ChunkedArray) -> pa.Table:
     computed = pa.array(
-        [crc_of(body) if gone else None for body, gone in zip(rows["body"].to_pylist(), goes.to_pylist(), strict=True)],
+        [
+            crc_of(body) if removed else None
+            for body, removed in zip(rows["body"].to_pylist(), is_removed.to_pylist(), strict=True)
+        ],
         pa.int32(),
     )
     columns = {
         "body_crc": pc.coalesce(rows["body_crc"], computed),
-        "body": pc.if_else(goes, pa.scalar(None, rows["body"].type), rows["body"]),
+        "body": pc.if_else(is_removed, pa.scalar(None, rows["body"].type), rows["body"]),
     }
     for name, column in columns.items():
         rows = rows.set_column(rows.schema.get_field_index(name), name, column)

@@ -1,4 +1,4 @@
-"""What the job maintain does, and the lines that it prints."""
+"""The steps of the job maintain, and the lines that it prints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from schemas.run_ledger import REBUILT
 
 
 def maintain(run: Run, broker_name: str | None, keep_days: int | None, keep_bodies: int | None) -> list[str]:
-    """Removes old rows of one broker, or of all, and then old files of all tables. Raises UsageError."""
+    """Removes old rows of one broker or of all, and then old files of all tables. Returns lines for the user.
+
+    Raises UsageError if there is no such broker.
+    """
     run.open()
     brokers = dict.fromkeys(entry.broker_name for entry in run.entries)
     if not brokers:
@@ -26,41 +29,41 @@ def maintain(run: Run, broker_name: str | None, keep_days: int | None, keep_bodi
     name = run.next_run()
     inputs: dict[str, str] = {}
     lines: list[str] = []
-    for each in [broker_name] if broker_name is not None else brokers:
-        known, told = _remove(run, each, keep_days, keep_bodies, name)
-        inputs |= {f"{each}/{key}": value for key, value in known.items()}
-        lines += told
-    done = clean(run.warehouse)
+    for broker in [broker_name] if broker_name is not None else brokers:
+        broker_inputs, broker_lines = _remove(run, broker, keep_days, keep_bodies, name)
+        inputs |= {f"{broker}/{key}": value for key, value in broker_inputs.items()}
+        lines += broker_lines
+    cleaning = clean(run.warehouse)
     record(run.warehouse, name, inputs)
-    return [*lines, f"{done.files:,} old files deleted, of {done.tables} tables"]
+    return [*lines, f"{cleaning.files:,} old files deleted, of {cleaning.tables} tables"]
 
 
 def _remove(
     run: Run, broker_name: str, keep_days: int | None, keep_bodies: int | None, name: str
 ) -> tuple[dict[str, str], list[str]]:
-    """Removes old rows of a broker. Returns what the ledger must know, and what to tell."""
+    """Removes old rows of a broker. Returns inputs for the ledger's entry, and lines for the user."""
     entries = [entry for entry in run.entries if entry.broker_name == broker_name]
     changes = Changes(run.warehouse, broker_name, name)
-    known: dict[str, str] = {}
+    inputs: dict[str, str] = {}
     lines = []
     if keep_days is not None:
-        removed, of_nights = remove_nights(entries, keep_days, changes)
-        known |= of_nights
+        removed, night_inputs = remove_nights(entries, keep_days, changes)
+        inputs |= night_inputs
         lines.append(f"{broker_name}: {removed.rows:,} rows of nights older than {keep_days} days removed")
         if removed.kept_for_broker:
             lines.append(
-                f"{broker_name}: {removed.kept_for_broker:,} older nights stay: the broker still has their messages"
+                f"{broker_name}: {removed.kept_for_broker:,} older nights are kept: the broker still has their messages"
             )
     if keep_bodies is not None:
-        removed, of_bodies = remove_bodies(entries, keep_bodies, changes)
-        known |= of_bodies
+        removed, body_inputs = remove_bodies(entries, keep_bodies, changes)
+        inputs |= body_inputs
         lines.append(f"{broker_name}: {removed.bodies:,} bodies of nights older than {keep_bodies} days removed")
     changes.commit()
-    return known, lines
+    return inputs, lines
 
 
-def mend(run: Run) -> list[str]:
-    """Makes damaged tables again. Raises UsageError where that cannot be done."""
+def rebuild_damaged(run: Run) -> list[str]:
+    """Rebuilds damaged tables. Returns lines for the user. Raises UsageError if a table cannot be rebuilt."""
     damage = find_damage(run.warehouse)
     if not damage.tables:
         return ["no table is damaged: nothing was changed"]
@@ -69,4 +72,4 @@ def mend(run: Run) -> list[str]:
     rebuild(run, damage, name)
     record(run.warehouse, name, {REBUILT: ", ".join(damage.tables)})
     open_warehouse(run.warehouse)
-    return [f"{what}; made again" for what in damage.tables.values()]
+    return [f"{message}; rebuilt" for message in damage.tables.values()]

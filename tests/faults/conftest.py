@@ -1,4 +1,4 @@
-"""Faults hit whole nights, without Spark."""
+"""Tests of faults in whole nights, without Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["_no_spark", "replayed", "run"]
 
 @pytest.fixture(scope="session")
 def nights() -> Iterator[Nights]:
-    """Nights in processes of their own."""
+    """Runs nights in their own processes."""
     with night_process() as process:
         yield process
 
@@ -32,7 +32,7 @@ def broker(tmp_path: Path) -> FaultyBroker:
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> FaultyBroker:
-    """A broker whose nights met no fault, and what its warehouse was after each. Tests only read it."""
+    """A broker with nights without faults, and its warehouse after each night. Tests only read it."""
     broker = FaultyBroker(tmp_path_factory.mktemp("undisturbed"))
     for number in NIGHTS:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):

@@ -1,8 +1,8 @@
-"""./spark-submit.sh python -m tests.faults.fuzz_segments: segments of a real broker, mutated, and read.
+"""./spark-submit.sh python -m tests.faults.fuzz_segments: reads mutated segments of a real broker.
 
-Each segment gets one to five mutations: bits, noise, zeros, pieces copied over others, numbers in the header of a
-record, a cut. Nothing may fail or take long, every byte must be a message, damage or an end, and every message that no
-mutation touched must be kept.
+Each segment gets one to five mutations: bits, noise, zeros, copied pieces, numbers in the header of a record, or a cut.
+No read may fail or take long. Every byte must be part of a message, damage or the end, and every message without a
+mutation must be kept.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from schemas.storage import Storage
 from tests.captures import capture, rows
 
 MOST_SECONDS = 5.0
-"""For one segment of 128 KiB; a read that does not end, or is quadratic, takes more."""
+"""Seconds for one segment of 128 KiB. An endless or quadratic read takes longer."""
 MOST_MEMORY = 400
-"""MiB that the whole run may have at its most: what is imported is 250 of them."""
+"""The greatest memory of the whole run, MiB; imports take 250 of them."""
 Span = tuple[int, int]
 NUMBERS = (0, 1, -1, 7, 8, 90, 91, 1 << 16, 1 << 20, (1 << 26) + 1, 2**31 - 1, -(2**31), -626843481, -875286124)
 HEADER = tuple(range(0, 88, 4))
@@ -36,7 +36,7 @@ HEADER = tuple(range(0, 88, 4))
 
 @dataclass(frozen=True)
 class Sample:
-    """A segment, and where its messages are in it: position and size."""
+    """A segment, with the position and size of its messages."""
 
     offset: int
     content: bytes
@@ -73,7 +73,7 @@ def overwrite(log: bytearray, chance: random.Random, _: Sequence[Span]) -> Span:
 
 
 def copy_over(log: bytearray, chance: random.Random, messages: Sequence[Span]) -> Span:
-    """A piece of the log, often a whole message, at another place."""
+    """Copies a piece of the log, often a whole message, to another place."""
     source, length = chance.choice(messages)
     at = chance.randrange(len(log) - length)
     if chance.random() < 0.5:
@@ -83,7 +83,7 @@ def copy_over(log: bytearray, chance: random.Random, messages: Sequence[Span]) -
 
 
 def renumber(log: bytearray, chance: random.Random, messages: Sequence[Span]) -> Span:
-    """One of the numbers in the header of a message."""
+    """Changes a number in the header of a message."""
     at = chance.choice(messages)[0] + chance.choice(HEADER)
     number = chance.choice((*NUMBERS, chance.randrange(-(2**31), 2**31)))
     log[at : at + 4] = struct.pack(">i", number)
@@ -100,7 +100,7 @@ MUTATIONS = (flip, overwrite, copy_over, renumber, renumber, cut)
 
 
 def mutated(sample: Sample, chance: random.Random) -> tuple[bytes, list[Span]]:
-    """The segment with mutations, and the ranges of bytes that they touched."""
+    """The mutated segment, and the ranges of bytes that were changed."""
     log, touched = bytearray(sample.content), []
     for _ in range(chance.choice((1, 1, 2, 5))):
         inside = [(at, size) for at, size in sample.messages if at + size <= len(log)]
@@ -110,7 +110,7 @@ def mutated(sample: Sample, chance: random.Random) -> tuple[bytes, list[Span]]:
 
 
 def check(sample: Sample, log: bytes, touched: Sequence[Span], folder: Path) -> None:
-    """Raises AssertionError where something that was not touched is lost, or bytes are in no piece."""
+    """Raises AssertionError if an unchanged message is lost, or some bytes are in no piece."""
     file = folder / f"{sample.offset:020d}"
     file.write_bytes(log)
     kept: dict[int, int] = {}
@@ -136,7 +136,7 @@ def check(sample: Sample, log: bytes, touched: Sequence[Span], folder: Path) -> 
 
 
 def fuzz(count: int, seed: int, folder: Path) -> float:
-    """Checks so many mutated segments. Returns the seconds that the slowest took."""
+    """Checks ``count`` mutated segments. Returns the seconds of the slowest one."""
     chance = random.Random(seed)
     slowest = 0.0
     for number in range(count):

@@ -1,7 +1,7 @@
-"""Nights that are killed: each in a process of its own, forked from one that has imported everything.
+"""Kills nights. Each runs in its own process, forked from one that has imported everything.
 
-Run as a program this is that process. It reads orders from stdin, a JSON object a line, and answers each with how the
-night ended. deltalake must not be used before a fork, so the process itself runs no night.
+This module is also the program of that process. It reads orders from stdin, one JSON object a line, and answers each
+with the end of the night. deltalake must not be used before a fork, so the process itself runs no night.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PROJECT = Path(__file__).parents[2]
 
 
 class Order(NamedTuple):
-    """A command line of nightly. It is killed after so many steps, or after some seconds; None: not at all.
+    """A command line of nightly, killed after a number of steps or seconds; None: not killed.
 
     ``largest_file``: bytes of the largest file that it can write.
     """
@@ -46,7 +46,7 @@ class Order(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """``killed`` tells whether the night was; ``code`` is its exit code; ``steps``: those that it did, at the end."""
+    """The end of a night: whether it was ``killed``, its exit ``code``, and the number of its ``steps``."""
 
     killed: bool
     code: int
@@ -85,7 +85,7 @@ def night_process() -> Iterator[Nights]:
 
 
 class _Steps:
-    """Counts what changes files or tables, and kills this process after one of them."""
+    """Counts the steps that change files or tables, and kills this process after one of them."""
 
     def __init__(self, last: int | None) -> None:
         self.done = 0
@@ -126,7 +126,7 @@ def _night(order: Order, answer: int) -> None:
 
 
 def _load_kernels() -> None:
-    """Loads what compiled loops need, as far as no table is needed for it: children have it then."""
+    """Loads the compiled loops that need no table, so that child processes have them."""
     for segment in segments(Storage.at(str(capture("small") / "store"))):
         for piece in scan(segment):
             if isinstance(piece, Records):

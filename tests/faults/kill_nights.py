@@ -1,8 +1,7 @@
-"""./spark-submit.sh python -m tests.faults.kill_nights: nights that are killed at random, each run again.
+"""./spark-submit.sh python -m tests.faults.kill_nights: kills nights at random, and runs each again.
 
-The night of the capture ``dev``, and the four of ``nights_dev``. Half of the kills come at a random time, half after a
-random step (a file, a commit), which are more where less time goes. Each second run must give the tables of a night
-that was not disturbed, row by row.
+The nights are those of the captures ``dev`` and ``nights_dev``. Half of them are killed at a random time, and half
+after a random step (a file or a commit). The second run must give the rows of an undisturbed night.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from tests.nights.commands import arguments, differing, living, without_runs
 
 @dataclass(frozen=True)
 class Case:
-    """A night that begins with a copy of ``before`` (None: with nothing) and ends as ``after``."""
+    """A night that begins with a copy of ``before`` (None: no warehouse) and ends with the tables of ``after``."""
 
     name: str
     before: Path | None
@@ -34,7 +33,7 @@ class Case:
 
 
 def undisturbed(nights: Nights, folder: Path, warehouse: Path) -> list[Case]:
-    """The nights, each of which was run once."""
+    """Runs each night once, without faults."""
     commands = {"dev": arguments("dev", warehouse)}
     commands |= {f"night {number}": living(number, warehouse) for number in (1, 2, 3, 4)}
     cases: list[Case] = []

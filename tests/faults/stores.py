@@ -1,4 +1,4 @@
-"""A small broker with two nights: messages, damage, a line that is no event, and consumers that commit offsets."""
+"""A small broker with two nights: messages, damage, an invalid event line, and committed offsets."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ NIGHTS = (1, 2)
 FIRST_NIGHT = 10
 MESSAGES = 14
 DAMAGED = 4
-"""The message that is no record any more."""
+"""The number of the message whose record is damaged."""
 
 Contents = dict[str, Counter[str]]
 
 
 class FaultyBroker:
-    """``folder`` gets the inputs, ``night_1`` and ``night_2``, and warehouses."""
+    """The broker's inputs in ``folder``, as ``night_1`` and ``night_2``, and its warehouses."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -60,11 +60,11 @@ class FaultyBroker:
         return night(into, folder / "store", folder / "events.jsonl", folder / "broker.conf", *more)
 
     def kept(self, number: int) -> Path:
-        """A copy of the warehouse as it was after a night; 0: before the first."""
+        """The folder with a copy of the warehouse after a night; 0: before the first night."""
         return self.folder / f"after_{number}"
 
     def start_from(self, other: FaultyBroker, number: int) -> None:
-        """Makes the warehouse that of another broker after a night."""
+        """Replaces the warehouse by another broker's after a night."""
         shutil.rmtree(self.warehouse, ignore_errors=True)
         if number:
             shutil.copytree(other.kept(number), self.warehouse)
@@ -73,7 +73,7 @@ class FaultyBroker:
         return without_runs(self.warehouse)
 
     def assert_same(self, expected: Contents, what: Any = "") -> None:
-        """The tables are those of an undisturbed run."""
+        """Asserts that the tables are those of an undisturbed run."""
         found = self.contents()
         assert found.keys() == expected.keys(), what
         assert found == expected, (what, differing(found, expected))

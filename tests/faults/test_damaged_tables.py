@@ -1,4 +1,4 @@
-"""Tables that a power loss, another program or a person damaged: one line says so, and its advice mends them."""
+"""Tables damaged by a power loss, another program or a person: one line says so, and its advice repairs them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.nights.commands import Ended, without_runs
 
 Run = Callable[..., Ended]
 DERIVED = ("consumequeue", "delivery_blocks", "delivery_stats", "current_offsets", "queue_progress", "subscriptions")
-"""Tables that follow from the others."""
+"""Tables that are derived from others."""
 INPUT = ("commitlog", "consumer_offsets", "quarantine", "subscription_events")
-"""Tables that hold what the store had at its time."""
+"""Tables with data that only the store had."""
 
 
 def data_file(table: Path) -> Path:
-    """A file of a table as it is now."""
+    """A data file of the present version of a table."""
     return table / sorted(DeltaTable(str(table)).file_uris())[0].rpartition("/")[2]
 
 
@@ -54,7 +54,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 def cases(first: str, names: Sequence[str], damage: str) -> list[tuple[str, str]]:
-    """Every damage to one table, and one to the others."""
+    """All kinds of damage to one table, and one kind to each other table."""
     return [(first, each) for each in DAMAGES] + [(name, damage) for name in names if name != first]
 
 
@@ -65,7 +65,7 @@ def damaged(broker: FaultyBroker, undisturbed: FaultyBroker, name: str, damage: 
 
 
 def refusal(ended: Ended, name: str) -> str:
-    """The one line of a job that refused because of a table."""
+    """The error line of a job that refused because of a table."""
     assert ended.code == 2
     assert ended.out == ""
     assert ended.error.startswith("mqsieve: ")
@@ -107,7 +107,7 @@ def test_a_table_that_cannot_be_derived_is_refused_with_words(
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_ledger(run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, damage: str) -> None:
-    """Without its last entry the last night counts as one that died; any other damage is refused."""
+    """Without the last entry, the last night counts as one that died. Any other damage is refused."""
     damaged(broker, undisturbed, "run_ledger", damage)
     ended = run(nightly, *broker.arguments(2))
     if damage in ("last commit removed", "last commit emptied"):
@@ -157,7 +157,7 @@ def test_rows_that_somebody_deleted_come_back_with_a_restore(
 
 
 def test_a_table_restored_to_an_earlier_night(run: Run, broker: FaultyBroker, undisturbed: FaultyBroker) -> None:
-    """A commitlog of one night under a ledger of two."""
+    """A commitlog of one night, with a ledger of two nights."""
     broker.start_from(undisturbed, 2)
     table = DeltaTable(str(broker.warehouse / "commitlog"))
     table.restore(table.version() - 1)

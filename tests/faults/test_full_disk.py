@@ -1,4 +1,4 @@
-"""A disk that is full: one line, no table is half written, and the same command with room gives the right tables."""
+"""A full disk gives one line and no half-written table. With space, the same command gives the right tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FULL = "no space left on device"
 
 @contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[None]:
-    """A file system of some bytes at ``folder``."""
+    """Mounts a small file system at ``folder``."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
@@ -35,7 +35,7 @@ def small_disk(folder: Path, size: int) -> Iterator[None]:
 
 
 def assert_goes_on(run: Run, broker: FaultyBroker, undisturbed: FaultyBroker) -> None:
-    """The same command, with room, gives the tables of an undisturbed night."""
+    """With space, the same command gives the tables of an undisturbed night."""
     ended = run(nightly, *broker.arguments(2))
     assert ended.code == 0, ended.error
     broker.assert_same(without_runs(undisturbed.kept(2)))
@@ -61,7 +61,7 @@ def test_a_night_on_a_disk_that_becomes_full(
 def test_files_that_cannot_grow(
     nights: Nights, run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, largest: int
 ) -> None:
-    """As on a full disk, wherever a test may not mount one: no file gets more than some bytes."""
+    """A limit on the size of files, which acts like a full disk and needs no mount."""
     broker.start_from(undisturbed, 1)
     ended = nights.run(Order(broker.arguments(2), largest_file=largest))
     assert (ended.code, one_line(ended.error)) == (1, True), ended

@@ -1,4 +1,4 @@
-"""A night that is killed, wherever it is, and the same command again: the tables of a night that was not."""
+"""After a night is killed at any step, the same command gives the tables of an undisturbed night."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_killed_after_every_step(
 def test_killed_again_while_it_takes_back(
     nights: Nights, run: Run, broker: FaultyBroker, undisturbed: FaultyBroker
 ) -> None:
-    """Each run is killed one step later than the one before: most of them while they undo what that one left."""
+    """Each run is killed one step later than the one before, mostly while it undoes the commits of that one."""
     broker.start_from(undisturbed, 1)
     step = 1
     while nights.run(Order(broker.arguments(2), after_steps=step)).killed:

@@ -1,4 +1,4 @@
-"""Who may write what a night makes, and what runs code."""
+"""The permissions of files that a night writes, and inputs that run code."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_help_says_that_filter_hooks_run_code(run: Run) -> None:
 
 @pytest.mark.parametrize("extra", ["", "test", "bench"])
 def test_every_package_is_locked_with_its_version_and_hashes(extra: str) -> None:
-    """conf/lock.sh makes the files anew."""
+    """conf/lock.sh regenerates the files."""
     settings = configparser.ConfigParser()
     settings.read(PROJECT / "setup.cfg")
     wanted = settings["options"]["install_requires"].split()

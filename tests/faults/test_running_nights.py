@@ -1,4 +1,4 @@
-"""What happens to the store, the disk, the clock or the warehouse while a night runs."""
+"""Changes of the store, the disk, the clock or the warehouse while a night runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Run = Callable[..., Ended]
 
 
 def before(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, fault: Callable[[], object]) -> None:
-    """Lets something happen just before a function of a night is called for the first time."""
+    """Calls ``fault`` just before the first call of a function of the night."""
     function, faults = getattr(owner, name), [fault]
 
     def called(*given: Any, **named: Any) -> Any:
@@ -56,7 +56,7 @@ def test_a_segment_that_the_broker_deletes_during_the_read(
 def test_a_segment_that_shrinks_during_the_read(
     run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """A mapped file would end the process."""
+    """With a memory map, this would kill the process."""
     segment = broker.store(2) / "commitlog" / f"{0:020d}"
     content = segment.read_bytes()
     broker.start_from(undisturbed, 1)
@@ -103,7 +103,7 @@ def test_two_processes_on_one_warehouse(
 def test_optimize_during_a_night(
     run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """current_offsets is replaced by each night, so both want to remove its file."""
+    """Each night replaces current_offsets, so both remove its file."""
     broker.start_from(undisturbed, 1)
     for _ in range(2):
         before(monkeypatch, changes.Changes, "commit", lambda: rewrite(broker.warehouse / name))
@@ -118,7 +118,7 @@ def test_optimize_during_a_night(
 
 
 def rewrite(table: Path) -> None:
-    """OPTIMIZE as of a table with small files: each file is replaced."""
+    """OPTIMIZE of a table with small files, which replaces each file."""
     opened = DeltaTable(str(table))
     opened.optimize.z_order([opened.schema().fields[1].name])
     assert opened.history(1)[0]["operation"] == "OPTIMIZE"
@@ -127,7 +127,7 @@ def rewrite(table: Path) -> None:
 def test_vacuum_during_a_night(
     run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """VACUUM without a retention removes files that are written and not yet committed."""
+    """VACUUM without a retention removes files that are not committed yet."""
     broker.start_from(undisturbed, 1)
 
     def vacuum() -> None:

@@ -1,4 +1,4 @@
-"""Stores that hold what a broker would not write: other files, odd names, and damage that is slow to get over."""
+"""Stores with content that no broker writes: other files, odd names, and damage that is slow to skip."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_config_file_that_cannot_be_read_is_named(run: Run, broker: FaultyBrok
 
 
 class CountedBytes(SegmentBytes):
-    """Counts what is read of the segments."""
+    """Counts the bytes that are read from segments."""
 
     read_bytes = 0
 

@@ -1,4 +1,4 @@
-"""Configurations and subscriptions made to hurt: a bound on time and memory, and one line that names the place."""
+"""Malicious configurations and subscriptions: time and memory are bounded, and one line names the place."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ MANY = 20_000
 
 @contextmanager
 def seconds(most: float) -> Iterator[None]:
-    """What is quadratic takes minutes."""
+    """Quadratic code would take minutes."""
     begun = time.process_time()
     yield
     assert time.process_time() - begun < most
 
 
 def rejected(text: str) -> list[tuple[int, str]]:
-    """The lines of a subscriptions file that are none, and why."""
+    """The invalid lines of a subscriptions file, and their reasons."""
     with seconds(5):
         found = parse_subscriptions(text).rejected
     assert all(len(each.text) <= len(text) for each in found)

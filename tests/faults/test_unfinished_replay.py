@@ -1,4 +1,4 @@
-"""A replay that dies before its ledger row, and the same command again."""
+"""A replay dies before its ledger row, and the same command runs again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Run = Callable[..., Ended]
 def test_a_replay_again(
     run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """The first replay into a folder dies, or a second one."""
+    """The first or the second replay into a folder dies."""
     target, other = broker.folder / "replay", broker.folder / "other"
     given = ("--warehouse", undisturbed.kept(2), "--into")
     if number == 2:

@@ -1,4 +1,4 @@
-"""Command lines of nights, and what tables hold after them."""
+"""Command lines of nights, and the tables after them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from schemas.delta.warehouse import Warehouse
 from tests.captures import DAMAGED, capture
 
 NIGHTS = (1, 2, 3, 4)
-"""Of the living broker."""
+"""The nights of the running broker."""
 RUN_COLUMNS = frozenset({"run"})
 
 
 class Ended(NamedTuple):
-    """How a job ended."""
+    """The exit code and the output of a job."""
 
     code: int
     out: str
@@ -26,7 +26,7 @@ class Ended(NamedTuple):
 
 
 def arguments(name: str, warehouse: Path | str, *more: object) -> list[str]:
-    """The command line of a night on a capture; a damaged one has the undamaged one's subscriptions."""
+    """The command line of a night on a capture. Damaged captures use the subscriptions of the undamaged one."""
     undamaged = capture("small" if name in DAMAGED else name)
     return night(
         warehouse, capture(name) / "store", undamaged / "subscription_events.jsonl", undamaged / "broker.conf", *more
@@ -40,27 +40,27 @@ def night(warehouse: Path | str, store: Path, events: Path, config: Path, *more:
 
 
 def living(number: int, warehouse: Path | str, *more: object) -> list[str]:
-    """The command line of a night of the living broker, 1 to 4."""
+    """The command line of a night of the running broker, 1 to 4."""
     broker = capture("nights_dev")
     folder = broker / f"night_{number}"
     return night(warehouse, folder / "store", folder / "subscription_events.jsonl", broker / "broker.conf", *more)
 
 
 def rows_of(warehouse: Warehouse | Path, name: str, *columns: str) -> Iterator[dict[str, Any]]:
-    """The rows of a table as readers see it."""
+    """The rows of a table, as readers see them."""
     opened = warehouse if isinstance(warehouse, Warehouse) else Warehouse.at(str(warehouse))
     for batch in batches_of(opened, name, Selection(columns=columns or None)):
         yield from batch.to_pylist(maps_as_pydicts="strict")
 
 
 def contents(warehouse: Warehouse | Path, without: frozenset[str] = frozenset()) -> dict[str, Counter[str]]:
-    """The rows of all tables but the ledger, as texts, however they are kept."""
+    """The rows of all tables except the ledger, as texts with their counts."""
     opened = warehouse if isinstance(warehouse, Warehouse) else Warehouse.at(str(warehouse))
     return {name: _texts(opened, name, without) for name in NAMES if name != "run_ledger" and _exists(opened, name)}
 
 
 def without_runs(warehouse: Warehouse | Path) -> dict[str, Counter[str]]:
-    """The same without the names of the runs, which are times."""
+    """The rows of all tables without the names of runs, which are times."""
     return contents(warehouse, RUN_COLUMNS)
 
 
@@ -75,7 +75,7 @@ def _texts(warehouse: Warehouse, name: str, without: frozenset[str]) -> Counter[
 
 
 def differing(found: dict[str, Counter[str]], expected: dict[str, Counter[str]]) -> Sequence[str]:
-    """The tables that differ, with a row of each side, for a message."""
+    """A message that lists the differing tables, with one row of each side."""
     return [
         f"{name}: {next(iter((found[name] - expected[name]).elements()), None)} instead of "
         f"{next(iter((expected[name] - found[name]).elements()), None)}"

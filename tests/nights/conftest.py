@@ -1,4 +1,4 @@
-"""Whole nights without Spark: a test that asks for a session fails."""
+"""Tests of whole nights without Spark: a test that asks for a session fails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def replayed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Warehouse]:
-    """The warehouse of a night on a capture, made once a test run; tests only read it."""
+    """The warehouse of a night on a capture, made once per test run. Tests only read it."""
     made: dict[str, Path] = {}
 
     def replay(name: str) -> Warehouse:
@@ -41,7 +41,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Wareho
 
 @pytest.fixture(scope="session")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the living broker's warehouse after each night: 1, 2, 3 and 4; tests only read it."""
+    """A folder with the running broker's warehouse after each of its nights 1 to 4. Tests only read it."""
     folder = tmp_path_factory.mktemp("nights")
     for night in NIGHTS:
         if night > 1:
@@ -52,7 +52,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
-    """A job as spark-submit.sh runs it, in this process: its exit code, and what it wrote to stdout and stderr."""
+    """Runs a job in this process as spark-submit.sh does. Returns its exit code, stdout and stderr."""
 
     def run(job: ModuleType, *arguments: object) -> Ended:
         monkeypatch.setattr(sys, "argv", ["job", *map(str, arguments)])

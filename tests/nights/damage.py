@@ -1,4 +1,4 @@
-"""Tables with other rows than a night left, and a ledger that knows them as the night's own."""
+"""Changes the rows of tables, and the ledger as if a night had written them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rewrite(warehouse: Warehouse, table: Table, change: Change) -> None:
 
 
 def seal(warehouse: Warehouse) -> None:
-    """Makes the tables as they are those that the last run left."""
+    """Changes the ledger so that the present tables are those of the last run."""
     warehouse = Warehouse.at(warehouse.storage.root)
     states = {table.name: warehouse.log(table).state() for table in TABLES if warehouse.exists(table)}
     rewrite_ledger(warehouse, lambda entries: [*entries[:-1], replace(entries[-1], tables=states)])

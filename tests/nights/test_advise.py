@@ -1,4 +1,4 @@
-"""The job advise, against what the filter bit maps of real brokers did."""
+"""advise, compared with the effect of filter bit maps in real brokers."""
 
 from __future__ import annotations
 

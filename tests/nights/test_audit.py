@@ -1,4 +1,4 @@
-"""Each audit passes on what nights make of a real broker's store, and fails on tables that are bad for it."""
+"""Each audit passes on nights of a real broker's store, and fails on tables with its kind of bad rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NAMES = [each.name for each in LISTED.audits]
 OF_THE_CLOCK = {"late_nights"}
 DAY = 86_400_000
 FOUND_IN_CAPTURES = {"hash_collisions", "groups_that_never_match"}
-"""Warnings that are true: the captures have colliding tags, and an expression that no message matches."""
+"""True warnings: the captures have colliding tags, and an expression that matches no message."""
 
 
 def results(warehouse: Warehouse, *names: str) -> dict[str, AuditResult]:
@@ -74,7 +74,7 @@ def twice(rows: list[Row]) -> list[Row]:
 
 
 def without_one(rows: list[Row]) -> list[Row]:
-    """Without an entry in the middle of a queue."""
+    """Removes an entry in the middle of a queue."""
     ordered = sorted(rows, key=lambda row: (row["topic"], row["queue_id"], row["queue_offset"]))
     last = max(row["queue_offset"] for row in ordered if row["topic"] == "OrderEvents" and row["queue_id"] == 0)
     gone = next(

@@ -1,4 +1,4 @@
-"""Input that is damaged, still growing, or none at all: a correct partial result, or one line that says what to do."""
+"""Damaged, growing or missing input gives a correct partial result, or one line that says what to do."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GOOD_EVENT = '{"at": 1, "op": "register", "group": "cg_good", "topic": "OrderEve
 
 @contextmanager
 def as_nobody() -> Iterator[None]:
-    """root may do everything: drop its rights for a while."""
+    """Drops root's rights during a test, since root may read everything."""
     assert night_job.run_job, "is imported by now: nobody may not read it"
     root = os.geteuid() == 0
     if root:
@@ -204,7 +204,7 @@ def test_a_store_that_grows_gives_what_is_whole_and_the_rest_once(
     read_range = log_task.read_range
 
     def broker_appends(*arguments: Any, **named: Any) -> Any:
-        """The end of the log was looked for, and the messages are not yet read."""
+        """Called after the search for the end of the log, and before messages are read."""
         last.write_bytes(whole[: 2 * written] + bytes(len(whole) - 2 * written))
         return read_range(*arguments, **named)
 
@@ -228,7 +228,7 @@ def offsets(warehouse: Path) -> list[int]:
 
 
 def test_the_command_itself_says_one_line(tmp_path: Path) -> None:
-    """As a user has it: spark-submit, its log, and its exit code."""
+    """The user's view: spark-submit, its log, and its exit code."""
     pq.write_table(pa.table({"topic": ["OrderEvents"]}), tmp_path / "log.parquet")
     command = [PROJECT / "spark-submit.sh", "ingest", "--store", tmp_path / "log.parquet", "--warehouse", tmp_path]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)

@@ -1,4 +1,4 @@
-"""The store that benchmarks generate is one that a broker could have written."""
+"""A broker could have written the store that benchmarks generate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which switches count where no --broker-config tells them, and that the user is told."""
+"""The switches that apply without --broker-config, and the message about them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_bit_maps_count_as_on_where_the_store_has_an_extension(
             "--broker-config", str(conf),
         ]
     )  # fmt: skip
-    with pytest.raises(UsageError, match="brokers broker-a, broker-b: say which"):
+    with pytest.raises(UsageError, match="brokers broker-a, broker-b: choose one"):
         deliver.main(["--warehouse", str(tmp_path)])
 
 

@@ -63,7 +63,7 @@ def test_living_brokers_that_alternate_equal_each_alone(tmp_path: Path) -> None:
 
 
 def brokers_file(folder: Path, *entries: tuple[str, str, str]) -> Path:
-    """``entries``: name, capture, and store where that is not the capture's."""
+    """A file for --brokers. ``entries``: name, capture, and store if it is not the capture's."""
     lines = []
     for broker_name, name, store in entries:
         lines += [

@@ -1,4 +1,4 @@
-"""The whole night on stores of a real broker: every table against what the broker and its consumers did."""
+"""Whole nights on stores of a real broker: every table agrees with the broker and its consumers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ Places = list[tuple[int, int]]
 
 
 def outcomes(warehouse: Warehouse) -> dict[tuple[str, str], dict[str, Places]]:
-    """By group and topic, the places of what was delivered, and of what the client dropped."""
+    """The places of delivered messages, and of messages that the client dropped, by group and topic."""
     made: dict[tuple[str, str], dict[str, Places]] = {}
     for row in rows_of(warehouse, "deliveries"):
         of_group = made.setdefault((row["consumer_group"], row["topic"]), {"DELIVERED": [], "DROPPED_BY_CLIENT": []})
@@ -72,7 +72,7 @@ def outcomes(warehouse: Warehouse) -> dict[tuple[str, str], dict[str, Places]]:
 
 
 def of_subscriptions_in_force(name: str) -> list[dict[str, Any]]:
-    """The rows of delivered.jsonl whose subscription the event file has; the others came with a pull of their own."""
+    """The rows of delivered.jsonl whose subscription is in the event file; the others were sent with the pull."""
     events = [
         (event["group"], event["topic"], event["expression"])
         for event in rows(name, "subscription_events")
@@ -123,11 +123,11 @@ def test_a_replay_and_facts_are_kept_apart(replayed: Replayed, run: Callable[...
     assert run(replay, "--warehouse", warehouse, "--into", tmp_path / "replay").code == 0
     assert run(replay, "--warehouse", warehouse, "--into", tmp_path / "replay").code == 0, "an older replay is replaced"
     assert run(replay, "--warehouse", warehouse, "--into", warehouse)[::2] == (
-        2, "mqsieve: --into is the warehouse itself: give another folder, so that facts and replays stay apart\n",
+        2, "mqsieve: --into is the warehouse itself: give another folder\n",
     )  # fmt: skip
     shutil.copytree(warehouse, tmp_path / "copy")
     code, _, error = run(replay, "--warehouse", warehouse, "--into", tmp_path / "copy")
-    assert (code, "holds what nights found, not a replay" in error) == (2, True)
+    assert (code, "holds nights, not a replay" in error) == (2, True)
     code, _, error = run(nightly, *arguments("small", tmp_path / "replay"))
     assert (code, "holds a replay" in error) == (2, True)
 

@@ -1,4 +1,4 @@
-"""Logs that grow, are cut, repaired, replaced or copied in the middle of a write."""
+"""Logs that grow, or are cut, repaired, replaced, or copied during a write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SUBSCRIPTIONS = """\
 
 @pytest.fixture
 def night(run: Run, tmp_path: Path) -> Callable[..., Ended]:
-    """A night on a store, into the warehouse ``w`` in the test's folder, or another."""
+    """Runs a night on a store, by default into the warehouse ``w`` in the test's folder."""
     (tmp_path / "subscriptions.yaml").write_text(SUBSCRIPTIONS, "utf-8")
     (tmp_path / "broker.conf").write_text("brokerName=b\nenablePropertyFilter=true\n")
 
@@ -104,7 +104,7 @@ def test_a_damaged_end_that_stays_is_quarantined(night: Night, tmp_path: Path) -
 
 
 def cut_and_continued(tmp_path: Path, body: bytes) -> tuple[Path, Path]:
-    """A log as a night read it, and as it is after a recovery cut its end and other messages took the place."""
+    """A log that a night read, and the log after a recovery cut its end and other messages followed."""
     before, after = BrokerLog().append(6), BrokerLog().append(4)
     before.append(6, tag="old")
     after.append(8, tag="new", body=body)
@@ -180,7 +180,7 @@ def test_a_body_that_was_damaged_is_replaced_by_its_own(night: Night, tmp_path: 
     assert "1 messages whose body is not the one that was stored" in out
     log.data = whole
     _, out, _ = night(log.write(tmp_path / "store"))
-    assert "1 messages with a damaged body got the right one" in out
+    assert "1 messages with a damaged body have the right one now" in out
     bodies = {row["properties"]["n"]: row["body"] for row in rows_of(tmp_path / "w", "commitlog")}
     assert (bodies["3"], len(bodies)) == (b"the right body", 6)
     assert received(tmp_path / "w", "cg_all") == list(range(6))
@@ -195,7 +195,7 @@ def test_a_record_that_was_damaged_is_filtered_as_its_night_would_have(night: Ni
     assert received(tmp_path / "w", "cg_even") == [0, 4]
     log.data = whole
     _, out, _ = night(log.write(tmp_path / "store"))
-    assert "1 damaged places of the log are readable now" in out
+    assert "1 damaged places of the log were repaired" in out
     assert received(tmp_path / "w", "cg_even") == [0, 2, 4]
     assert list(rows_of(tmp_path / "w", "quarantine")) == []
     night(log.write(tmp_path / "store"), warehouse="fresh")
@@ -231,7 +231,7 @@ def test_damage_between_messages_is_kept_with_its_bytes(night: Night, tmp_path: 
 
 
 def test_a_last_message_whose_properties_were_not_all_there_yet(night: Night, tmp_path: Path) -> None:
-    """No checksum covers properties: a copy that was torn inside them holds a message of its own."""
+    """Properties have no checksum: a copy torn inside them holds another, valid message."""
     log = BrokerLog().append(5, x="A")
     whole, torn = log.data, BrokerLog()
     torn.data = whole[:-2] + b"\0\0"

@@ -1,4 +1,4 @@
-"""The door for notebooks: schemas.warehouse."""
+"""schemas.warehouse, the interface for notebooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""explain beside the tables, for every pair of message and group, and beside what the real broker did."""
+"""explain agrees with the tables for every pair of message and group, and with the real broker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOLD = {"DELIVERED", "DROPPED_BY_CLIENT"}
 
 
 def every_pair(warehouse: Warehouse) -> dict[Pair, Explanation]:
-    """By group and physical offset, all groups and messages."""
+    """The explanations of all groups and messages, by group and physical offset."""
     facts = open_facts(warehouse)
     explainer = Explainer(facts)
     return {
@@ -41,7 +41,7 @@ def every_pair(warehouse: Warehouse) -> dict[Pair, Explanation]:
 
 
 def told(warehouse: Warehouse) -> dict[Pair, set[str]]:
-    """The same of the outcomes that deliveries has."""
+    """The outcomes in deliveries, by group and physical offset."""
     found: defaultdict[Pair, set[str]] = defaultdict(set)
     for row in rows_of(warehouse, "deliveries"):
         found[row["consumer_group"], row["commitlog_offset"]].add(row["outcome"])
@@ -54,7 +54,7 @@ def of_small(replayed: Replayed) -> dict[Pair, Explanation]:
 
 
 def check_agreement(pairs: dict[Pair, Explanation], warehouse: Warehouse) -> Counter[str]:
-    """Every pair has the outcome that deliveries has, or one that is no row of it."""
+    """Every pair has its outcome in deliveries, or an outcome without a row there."""
     delivered = told(warehouse)
     counted: Counter[str] = Counter()
     for pair, explanation in pairs.items():
@@ -97,7 +97,7 @@ def last_stats(warehouse: Path) -> list[dict[str, int]]:
 
 
 def test_stage_1_stops_what_the_real_broker_stopped(of_small: dict[Pair, Explanation]) -> None:
-    """For groups whose subscription never changed: entries that pass stage 1, as the broker's own classes say."""
+    """The entries that pass stage 1 by the broker's own classes, for groups whose subscription never changed."""
     places = {
         (row["topic"], row["queueId"], row["queueOffset"]): row["physicalOffset"]
         for row in rows("small", "messages")
@@ -191,7 +191,7 @@ def test_every_way_to_name_a_message(replayed: Replayed, run: Run) -> None:
 
 
 def test_copies_of_a_message_are_named_and_not_mistaken_for_it(replayed: Replayed, run: Run) -> None:
-    """Consumers of small sent messages back: they came again in %RETRY% topics, through the schedule topic."""
+    """Consumers of the capture small sent messages back. These came again in %RETRY% topics, via the schedule topic."""
     retried = next(
         row
         for row in rows("small", "messages")
@@ -209,7 +209,7 @@ def test_several_messages_with_one_key_are_listed(tmp_path: Path, run: Run) -> N
     store = BrokerLog().append(2, KEYS="a b", UNIQ_KEY="u").append(KEYS="b").write(tmp_path / "store")
     nightly.main(["--store", str(store), "--warehouse", str(tmp_path / "w")])
     out = run(explain_job, "--warehouse", tmp_path / "w", "--message", "b").out
-    assert out.startswith("3 messages have this key; say which:")
+    assert out.startswith("3 messages have this key; choose one:")
     chosen = out.splitlines()[1].split()[1]
     assert "T 0/0" in run(explain_job, "--warehouse", tmp_path / "w", "--message", chosen).out
     code, _, error = run(explain_job, "--warehouse", tmp_path / "w", "--message", "c")

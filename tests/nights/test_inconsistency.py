@@ -1,4 +1,4 @@
-"""Clients of one group that disagree: the job inconsistency, and the line in the summary."""
+"""Clients of one group with different subscriptions: the job inconsistency, and the line in the summary."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +17,7 @@ PAID, SHIPPED = "paid || created", "shipped||cancelled"
 
 
 def orders() -> list[dict[str, Any]]:
-    """The messages of OrderEvents that have an entry, as they were stored."""
+    """The messages of OrderEvents that have an entry, in the order of the log."""
     with_entry = {entry["commitLogOffset"] for entry in rows("small", "consumequeue")}
     every = (row for row in rows("small", "messages") if row["physicalOffset"] in with_entry)
     return sorted((row for row in every if row["topic"] == "OrderEvents"), key=lambda row: row["storeTimestamp"])
@@ -35,7 +35,7 @@ def halfway() -> int:
 
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory, halfway: int) -> Path:
-    """The folder of a warehouse ``w`` in which a and b disagree from halfway on; another group's clients agree."""
+    """A folder with a warehouse ``w``. From halfway on, clients a and b differ; another group's clients agree."""
     folder = tmp_path_factory.mktemp("inconsistent")
     events = [heartbeat(1, "a@1", 10, PAID), heartbeat(halfway, "b@2", 20, SHIPPED)]
     events += [event | {"group": "cg_same"} for event in (events[0], heartbeat(2, "b@2", 20, PAID))]
@@ -46,7 +46,7 @@ def night(tmp_path_factory: pytest.TempPathFactory, halfway: int) -> Path:
 
 
 def lost_to_a(halfway: int) -> list[tuple[int, int]]:
-    """Where a's messages are that were stored while b's subscription was in force."""
+    """The places of a's messages that were stored while b's subscription was in force."""
     return sorted(
         (row["queueId"], row["queueOffset"])
         for row in orders()

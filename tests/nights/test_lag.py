@@ -1,4 +1,4 @@
-"""Lag: what groups would get, beside what their consumers really received later."""
+"""lag: its counts against the messages that consumers really received later."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_group_that_keeps_up_waits_for_nothing_whatever_its_offset_says(nights
 
 
 def test_what_the_broker_deleted_reaches_nobody(nights: Path) -> None:
-    """One that was deleted by night 3 no longer counts; entries do, as the broker's own number has them."""
+    """A message deleted before night 3 no longer counts; entries count, as in the broker's number."""
     before, after = (lag(facts_after(nights, night), groups=["cg_expired"]) for night in (2, 3))
     assert sum(row.lag for row in after) > sum(row.lag for row in before)
     assert min(row.oldest_pending_at or 0 for row in after) > max(row.oldest_pending_at or 0 for row in before)

@@ -1,4 +1,4 @@
-"""The job lint: every finding has a subscription that triggers it, and one beside it that does not."""
+"""lint: for every finding, one subscription triggers it and a similar one does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Four nights of one living broker, against every message that its consumers received."""
+"""Four nights of one running broker, compared with every message that its consumers received."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tests.nights.commands import NIGHTS, Ended, contents, differing, living, ro
 
 Run = Callable[..., Ended]
 UNDECIDED = {"cg_sql_change_rush": 4, "cg_retry_away": 1, "cg_tag_change_rush": 1}
-"""Groups that events alone do not decide, and in how many messages they deviate (SEMANTICS.md, Consumption, 8)."""
+"""The number of deviating messages of groups that the events do not decide (docs/CONSUMPTION.md)."""
 SPLIT = "cg_split_tags"
-"""Its two clients subscribe to different tags: without client ids nobody can tell which message which client drops."""
+"""A group with two clients with different tags: without client ids it is unknown which client drops a message."""
 Received = Counter[tuple[str, str, int, int, int]]
 
 
 @cache
 def received_live(nights: tuple[int, ...] = NIGHTS) -> Received:
-    """Group, topic, queue, offset and night of each message that a consumer received, by the night that sees it."""
+    """Group, topic, queue, offset and night of each received message. The night is the first that can see it."""
     live: Received = Counter()
     for row in rows("nights_dev", "live"):
         night = min(night for night in nights if night >= row["night"])
@@ -35,7 +35,7 @@ def received_live(nights: tuple[int, ...] = NIGHTS) -> Received:
 
 
 def delivered(warehouse: Path, nights: Iterable[int] = NIGHTS) -> Received:
-    """The same of the deliveries in a warehouse, whose runs are the nights in order."""
+    """Group, topic, queue, offset and night of each delivery in a warehouse, whose runs are the nights in order."""
     runs = sorted(row["run"] for row in rows_of(warehouse, "run_ledger", "run"))
     night_of = dict(zip(runs, nights, strict=True))
     found: Received = Counter()
@@ -47,7 +47,7 @@ def delivered(warehouse: Path, nights: Iterable[int] = NIGHTS) -> Received:
 
 
 def deviations(found: Received, expected: Received) -> Counter[str]:
-    """By group, how many messages are missing or too many."""
+    """The number of missing or additional messages by group."""
     wrong = (found - expected) + (expected - found)
     counted: Counter[str] = Counter()
     for key, count in wrong.items():
@@ -77,7 +77,7 @@ def swapped(night: int, warehouse: Path, events: Path) -> list[str]:
 
 
 def with_clients(events: str) -> str:
-    """The registrations of the group with different tags as its clients sent them."""
+    """The registrations of the group with different tags, as its clients sent them."""
     said = [row for row in rows("nights_dev", "client_subscriptions") if row["group"] == SPLIT]
     lines = []
     for line in events.splitlines():

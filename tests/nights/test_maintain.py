@@ -1,4 +1,4 @@
-"""Maintenance: old files and old rows go, damaged tables come back, and the next night runs as usual."""
+"""Maintenance removes old files and rows and rebuilds damaged tables, and the next night runs as usual."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_run_that_died_after_maintenance_is_undone(run: Run, copied: Path, nig
 
 
 class Shop:
-    """A broker with a night a day, whose log keeps two days."""
+    """A broker with one night a day, whose log keeps two days."""
 
     def __init__(self, run: Run, folder: Path) -> None:
         self._run = run
@@ -147,7 +147,7 @@ class Shop:
         self.starts = [0]
 
     def night(self, *more: object) -> Ended:
-        """Fills a segment, and runs the night."""
+        """Fills a segment, and runs a night."""
         while len(self.log.data) < SEGMENT * len(self.starts) - 500:
             self.log.append(body=b"b" * 1000)
         self.log.time += DAY
@@ -195,7 +195,7 @@ def test_old_nights_go_but_for_those_that_the_broker_still_has(shop: Shop) -> No
     before = shop.rows("commitlog")
     ended = shop.maintain("--keep-days", 0)
     assert (ended.code, ended.error) == (0, "")
-    assert "b: 2 older nights stay: the broker still has their messages" in ended.out
+    assert "b: 2 older nights are kept: the broker still has their messages" in ended.out
     after = shop.rows("commitlog")
     start = shop.starts[-3]
     gone = [int(str(row["commitlog_offset"])) for row in before if row not in after]
@@ -262,7 +262,7 @@ def test_tables_of_another_layout_are_refused(run: Run, copied: Path, layout: in
     ("arguments", "told"),
     [
         (("--keep-days", "-1"), "no number of days"),
-        (("--rebuild", "--keep-days", "1"), "--rebuild goes alone"),
+        (("--rebuild", "--keep-days", "1"), "--rebuild takes no --keep-days"),
         (("--broker", "nobody"), "the warehouse has no broker nobody"),
     ],
 )

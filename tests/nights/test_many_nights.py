@@ -1,4 +1,4 @@
-"""Tables stay few files after many nights, and keep every row."""
+"""After many nights, tables have few files and all rows."""
 
 from __future__ import annotations
 

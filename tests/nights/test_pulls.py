@@ -1,4 +1,4 @@
-"""The job pulls, against the pulls that real consumers of the captures made."""
+"""pulls: its simulation against the pulls of real consumers in the captures."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""README's questions, asked on the store that ships with the project."""
+"""README's commands work on the store that ships with the project."""
 
 from __future__ import annotations
 

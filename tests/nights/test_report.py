@@ -1,4 +1,4 @@
-"""The page of a night says what the tables hold."""
+"""The page of a night agrees with the tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Rows = dict[tuple[str, str], dict[str, str]]
 
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The warehouse of four nights of a living broker."""
+    """The warehouse of four nights of a running broker."""
     folder = tmp_path_factory.mktemp("four_nights")
     for number in (1, 2, 3, 4):
         nightly.main(living(number, folder))
@@ -46,7 +46,7 @@ def page_of(warehouse: Path | str, folder: Path, *more: object) -> str:
 
 
 class Tables(HTMLParser):
-    """The cells of all tables, row by row, by the section they are in."""
+    """The rows of cells of all tables, by section."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ def rows_in(page: str, section: str) -> list[dict[str, str]]:
 
 
 def group_rows(page: str) -> Rows:
-    """By group and topic, the row of the table of groups."""
+    """The rows of the table of groups, by group and topic."""
     return {(row["Group"], row["Topic"]): row for row in rows_in(page, "groups")}
 
 
@@ -207,7 +207,7 @@ def test_every_command_is_one_that_a_job_takes(nights: Path, tmp_path: Path) -> 
 
 
 def _filled(given: list[str]) -> list[str]:
-    """The arguments with numbers for the words that stand for any queue and offset."""
+    """The arguments, with numbers instead of the placeholders for queue and offset."""
     return ["0" if word in ("QUEUE", "OFFSET") else word for word in given]
 
 

@@ -1,4 +1,4 @@
-"""Subscription files night after night: continued, corrected, late, and as snapshots."""
+"""Subscription files over several nights: continued, corrected, late, and as snapshots."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sql(at: int, group: str, expression: str, **more: Any) -> str:
 
 
 class Broker:
-    """A broker whose log grows by ten messages a night, and whose subscription file a test writes."""
+    """A broker whose log grows by ten messages a night. A test writes its subscription file."""
 
     def __init__(self, run: Run, folder: Path) -> None:
         self.run = run

@@ -1,4 +1,4 @@
-"""verify, against the consume queues that a real broker wrote, whole and damaged."""
+"""verify, on consume queues of a real broker, whole and damaged."""
 
 import shutil
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Replayed = Callable[[str], Warehouse]
 
 
 def arguments(warehouse: Warehouse, store: Path) -> list[str]:
-    """The broker's switches are those of the night that made the warehouse."""
+    """The broker's switches come from the night that made the warehouse."""
     return ["--warehouse", warehouse.location, "--store", str(store)]
 
 
@@ -99,7 +99,7 @@ def test_a_history_that_begins_with_a_snapshot_cannot_judge_bit_maps(
     capsys.readouterr()
     verify.main(given)
     out = capsys.readouterr().out
-    assert "cannot judge the filter bit maps: history incomplete" in out
+    assert "cannot judge the filter bit maps: the history is incomplete" in out
     assert "identical" in out
 
 
@@ -108,4 +108,4 @@ def test_a_store_that_is_newer_than_the_warehouse(tmp_path: Path, capsys: pytest
     capsys.readouterr()
     store = capture("nights_dev") / "night_2" / "store"
     verify.main(["--warehouse", str(tmp_path), "--store", str(store)])
-    assert "cannot judge 705 entries of messages that the warehouse does not have" in capsys.readouterr().out
+    assert "cannot judge 705 entries of messages that are not in the warehouse" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The job what-if, against what a real broker delivered under the one and the other filter."""
+"""what-if, compared with the deliveries of a real broker with the old and the new filter."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def places(found: Any) -> Places:
 
 
 def delivered(group: str, column: str, topic: str = ORDERS) -> Places:
-    """What a consumer of the capture received: live (``liveDelivered``), or of its last filter (``client``)."""
+    """The messages that a consumer received: live (``liveDelivered``), or with its last filter (``client``)."""
     (row,) = (
         row
         for row in rows("dev", "delivered")
@@ -97,7 +97,7 @@ def test_what_a_group_has_yet_to_pull_is_neither_gained_nor_lost(replayed: Repla
 
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a warehouse ``w`` with 30 orders, of which ``g`` gets the 20 from us and ``h`` all."""
+    """A folder with a warehouse ``w`` of 30 orders. ``g`` receives the 20 from us, and ``h`` all."""
     folder = tmp_path_factory.mktemp("what_if")
     log = BrokerLog()
     for region in ("us", "eu", "us"):

@@ -122,7 +122,7 @@ def test_an_entry_that_is_no_hook(tmp_path: Path, hook: str, message: str) -> No
     [
         ("queue_id >", "cg_all_taglab on TagLab: queue_id >: .*Syntax error"),
         ("body = 5", "body = 5: .*`body` cannot be resolved"),
-        ("queue_id + 1", "is not a condition but of type int"),
+        ("queue_id + 1", "must be a boolean, but has the type int"),
     ],
 )
 def test_a_predicate_that_is_none(spark: SparkSession, replayed: Replayed, predicate: str, message: str) -> None:

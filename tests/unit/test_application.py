@@ -58,7 +58,7 @@ FAILURES: list[tuple[BaseException | None, int, str]] = [
     (
         KeyboardInterrupt(),
         130,
-        "mqsieve: interrupted: no table is half written; the same command again goes on\n",
+        "mqsieve: interrupted: no table is half written; run the same command again to continue\n",
     ),
 ]
 

@@ -69,8 +69,7 @@ def machine(tmp_path: Path) -> Machine:
 
 def test_no_python(machine: Machine) -> None:
     told = (
-        "mqsieve: Python 3.11 or newer is needed and none was found: install one "
-        "(e.g. apt-get install python3.11 python3.11-venv).\n"
+        "mqsieve: Python 3.11 or newer was not found: install it (e.g. apt-get install python3.11 python3.11-venv).\n"
     )
     assert machine.run("nightly") == (2, "", told)
     machine.install("python3", "exit 1  # 3.10")

@@ -83,9 +83,9 @@
       pair.append(element("dt", titles[at + 1]), element("dd", cell.textContent));
       numbers.append(pair);
     });
-    panel.append(numbers, element("p", "Filter"), element("pre", cells.at(-1).textContent.trim() || "none: the group has left"));
-    for (const [what, command] of commandsOf(row)) {
-      const line = element("p", what);
+    panel.append(numbers, element("p", "Filter"), element("pre", cells.at(-1).textContent.trim() || "none: the group left"));
+    for (const [title, command] of commandsOf(row)) {
+      const line = element("p", title);
       const code = element("pre", command);
       line.append(copyButton(code));
       panel.append(line, code);
@@ -135,6 +135,6 @@
   input.addEventListener("input", search);
   search();
 
-  // Print shows what is folded.
+  // Printing opens all folded parts.
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((part) => (part.open = true)));
 })();

@@ -26,13 +26,13 @@ def test_a_shell_reads_the_name_back(name: str) -> None:
 
 
 def test_a_name_like_an_option_is_none() -> None:
-    command = Commands(report()).of_group("-x", "T", (0, 5))
+    command = Commands(report()).explain_group("-x", "T", (0, 5))
     assert command == ("./spark-submit.sh explain --warehouse /data/mqsieve --group=-x --topic T --queue 0 --offset 5")
     assert not is_plain("-x")
 
 
 def test_a_group_that_never_pulled_has_its_pulls() -> None:
-    command = Commands(report()).of_group("cg", "T", None)
+    command = Commands(report()).explain_group("cg", "T", None)
     assert command == "./spark-submit.sh pulls --warehouse /data/mqsieve --group cg --topic T"
 
 
@@ -44,5 +44,5 @@ def test_the_broker_is_named_where_there_are_several() -> None:
 
 
 def test_names_too_long_to_show_are_left_out() -> None:
-    command = Commands(report()).of_group("'" * 255, "T", (0, 5))
+    command = Commands(report()).explain_group("'" * 255, "T", (0, 5))
     assert command == "./spark-submit.sh explain --warehouse /data/mqsieve …"
