@@ -129,7 +129,7 @@ def _verdict(load: TopicLoad, balance: _Balance) -> tuple[bool, str]:
     if share < LEAST_SAVED:
         return False, f"it saves only {share:.0%} of the reads: most messages match, or pass by chance"
     if load.message_bytes >= LEAST_RECORD and balance.saved_bytes <= balance.extension_bytes:
-        return False, f"it saves {share:.0%} of the reads, and its extension takes more bytes than those have"
+        return False, f"it saves {share:.0%} of the reads, but its extension takes more bytes than those reads"
     return True, f"it saves {share:.0%} of the reads"
 
 

@@ -15,7 +15,7 @@ LONGEST = 60
 
 def refused(code: str, compile_error: str | None) -> str:
     """The broker refuses every pull of the subscription."""
-    why = f", for it does not compile: {one_line(compile_error)}" if compile_error else ""
+    why = f", because it does not compile: {one_line(compile_error)}" if compile_error else ""
     return f"the broker refuses every pull with {code}{why}"
 
 
@@ -23,7 +23,11 @@ def other_tag(tag: str | None, tags: Sequence[str]) -> str:
     """The entry's tags code is not one of the subscribed tags."""
     wanted = ", ".join(map(quoted, tags[:NAMED])) + (f" and {len(tags) - NAMED:,} more" if len(tags) > NAMED else "")
     has = "the message has no tag" if tag is None else f"the tag is {quoted(tag)}"
-    return f"{has}; subscribed is {wanted}" if tags else f"{has}; the subscription names no tag, and matches nothing"
+    return (
+        f"{has}; the group subscribes to {wanted}"
+        if tags
+        else f"{has}; the subscription names no tag, and matches nothing"
+    )
 
 
 def other_tag_same_hash(tag: str | None, tags: Sequence[str]) -> str:
@@ -31,7 +35,7 @@ def other_tag_same_hash(tag: str | None, tags: Sequence[str]) -> str:
     code = tags_code(tag)
     has = "no tag" if tag is None else f"the tag {quoted(tag)}"
     same = [each for each in tags if tags_code(each) == code]
-    shares = f"has the hash of {quoted(same[0])}, {code}" if same else "is none that this client subscribes to"
+    shares = f"has the hash of {quoted(same[0])}, {code}" if same else "is not one that this client subscribes to"
     return f"the client drops it: {has} {shares}; the broker compares hashes only"
 
 

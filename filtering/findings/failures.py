@@ -53,7 +53,7 @@ def remedy(expression: CompiledExpression, cause: Cause, texts: Sequence[str], m
     decimals = [text for text in texts if parse(NumberType.DOUBLE, text) is not None]
     if cause.type is NumberType.DOUBLE or 2 * len(decimals) < len(texts):
         example = next((text for text in texts if text not in decimals and text), "")
-        problem = f"{name} is no number there, such as {_quoted(example)}" if example else f"{name} is empty there"
+        problem = f"{name} is not a number there, such as {_quoted(example)}" if example else f"{name} is empty there"
         instead = (
             f"compare it with a text, {name} = {_quoted(example)}"
             if mostly and example
@@ -69,7 +69,7 @@ def remedy(expression: CompiledExpression, cause: Cause, texts: Sequence[str], m
     if decimal is not None:
         return f"{name} is a decimal there, such as {_quoted(decimal)}; {instead}"
     irregular = next(text for text in decimals if parse(NumberType.LONG, text) is None)
-    return f"{name} is no plain integer there, such as {_quoted(irregular)}; {instead}"
+    return f"{name} is not a plain integer there, such as {_quoted(irregular)}; {instead}"
 
 
 def _integers(expression: CompiledExpression, name: str) -> list[str]:
