@@ -101,9 +101,9 @@ class _ChangesOfTopic:
     def __init__(self, numbered: Sequence[tuple[int, FilterChange]], stored: tuple[int, int]) -> None:
         self._numbered = numbered
         self._stored = stored
-        asked = [_window(change.filter, stored, change.asked, False) for _, change in numbered]
-        pending = [_window(change.filter, stored, change.pending, True) for _, change in numbered]
-        self.filters = TopicFilters(_NO_BIT_MAP, windows=[*asked, *pending])
+        asked_windows = [_window(change.filter, stored, change.asked, False) for _, change in numbered]
+        pending_windows = [_window(change.filter, stored, change.pending, True) for _, change in numbered]
+        self.filters = TopicFilters(_NO_BIT_MAP, windows=[*asked_windows, *pending_windows])
 
     def compare(self, entries: Entries, result: ChangeResult) -> list[pa.RecordBatch]:
         """Add the counts to ``result``. Returns the rows."""

@@ -62,7 +62,7 @@ def losses(
 
     A subscription whose pulls the broker would refuse loses nothing.
     """
-    found = []
+    result = []
     for interval in intervals:
         by_filter: dict[MessageFilter, list[str]] = {}
         for client in interval.overruled:
@@ -70,8 +70,8 @@ def losses(
                 by_filter.setdefault(own, []).append(client.client_id)
         if by_filter:
             in_force = _filter_in_force(interval, history, broker)
-            found += [Loss(interval, tuple(clients), own, in_force) for own, clients in by_filter.items()]
-    return found
+            result += [Loss(interval, tuple(clients), own, in_force) for own, clients in by_filter.items()]
+    return result
 
 
 def _own_filter(interval: SubscriptionInForce, client: ClientSubscription, broker: BrokerConfig) -> list[MessageFilter]:

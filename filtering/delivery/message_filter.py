@@ -118,9 +118,9 @@ def _retry_predicates(group: str, in_force: Iterable[SubscriptionRow]) -> tuple[
     A message whose original topic has no filter data of the group passes.
     """
     compiled = {
-        row.topic: found
+        row.topic: expression
         for row in in_force
-        if row.consumer_group == group and row.filter_data is not None and (found := _compiled(row.filter_data))
+        if row.consumer_group == group and row.filter_data is not None and (expression := _compiled(row.filter_data))
     }
     is_from_topic = {topic: TextIn(RETRY_TOPIC_PROPERTY, frozenset((topic,))) for topic in compiled}
     unfiltered = Not(TextIn(RETRY_TOPIC_PROPERTY, frozenset(is_from_topic)))

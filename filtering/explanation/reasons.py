@@ -21,10 +21,12 @@ def refused(code: str, compile_error: str | None) -> str:
 
 def other_tag(tag: str | None, tags: Sequence[str]) -> str:
     """The entry's tags code is not one of the subscribed tags."""
-    wanted = ", ".join(map(quoted, tags[:NAMED])) + (f" and {len(tags) - NAMED:,} more" if len(tags) > NAMED else "")
+    subscribed = ", ".join(map(quoted, tags[:NAMED])) + (
+        f" and {len(tags) - NAMED:,} more" if len(tags) > NAMED else ""
+    )
     has = "the message has no tag" if tag is None else f"the tag is {quoted(tag)}"
     return (
-        f"{has}; the group subscribes to {wanted}"
+        f"{has}; the group subscribes to {subscribed}"
         if tags
         else f"{has}; the subscription names no tag, and matches nothing"
     )
@@ -34,8 +36,10 @@ def other_tag_same_hash(tag: str | None, tags: Sequence[str]) -> str:
     """The tags code matched at the broker, but the client compares the text of the tags."""
     code = tags_code(tag)
     has = "no tag" if tag is None else f"the tag {quoted(tag)}"
-    same = [each for each in tags if tags_code(each) == code]
-    shares = f"has the hash of {quoted(same[0])}, {code}" if same else "is not one that this client subscribes to"
+    colliding = [other for other in tags if tags_code(other) == code]
+    shares = (
+        f"has the hash of {quoted(colliding[0])}, {code}" if colliding else "is not one that this client subscribes to"
+    )
     return f"the client drops it: {has} {shares}; the broker compares hashes only"
 
 

@@ -61,8 +61,8 @@ def nearest_miss(
     result, _ = evaluated(expression, properties)
     if result is Result.TRUE:
         return None
-    if result is Result.ERROR and (found := _decimal_literal(expression, properties)) is not None:
-        return found
+    if result is Result.ERROR and (decimal_miss := _decimal_literal(expression, properties)) is not None:
+        return decimal_miss
     change = nearest_change(expression.predicate, properties)
     return NearestMiss(change.values) if change is not None else None
 

@@ -59,9 +59,9 @@ def _tried(yes: Sequence[PropertyLeaf], no: Sequence[PropertyLeaf], more: Sequen
     yield from more
     yield from _USUAL
     yield MISSING
-    named = [text for leaf in leaves if isinstance(leaf, TextIn) for text in sorted(leaf.texts)[:MOST]]
-    named += [leaf.text for leaf in leaves if isinstance(leaf, (TextContains, TextStartsWith, TextEndsWith))]
-    for text in named:
+    mentioned = [text for leaf in leaves if isinstance(leaf, TextIn) for text in sorted(leaf.texts)[:MOST]]
+    mentioned += [leaf.text for leaf in leaves if isinstance(leaf, (TextContains, TextStartsWith, TextEndsWith))]
+    for text in mentioned:
         yield from (text, f"{text}x", f"x{text}", text.upper(), f"x{text}x")
     for text in numbers:
         yield from (f"+{text}", f"0{text}", f" {text}", f"{text}0", f"{text}.0", f"{text}d", f"{text}e0")

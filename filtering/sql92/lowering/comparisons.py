@@ -58,8 +58,8 @@ def property_equals(name: str, value: str | Number, outcome: Outcome) -> Predica
     if isinstance(value, Number):
         if outcome is Outcome.ERROR:
             return _not_a_number(name, value.type)
-        same: Predicate = NumberIs(name, value.type, Comparison.EQUAL, value.value)
-        return same if outcome is Outcome.TRUE else And((IsNumber(name, value.type), Not(same)))
+        equal: Predicate = NumberIs(name, value.type, Comparison.EQUAL, value.value)
+        return equal if outcome is Outcome.TRUE else And((IsNumber(name, value.type), Not(equal)))
     if outcome is Outcome.ERROR:
         return FALSE
     listed = TextIn(name, frozenset([value]))
@@ -68,12 +68,12 @@ def property_equals(name: str, value: str | Number, outcome: Outcome) -> Predica
 
 def properties_equal(form: NormalForm, left: str, right: str, outcome: Outcome) -> Predicate:
     both = [IsPresent(left), IsPresent(right)]
-    same = TextsEqual(*sorted((left, right))) if left != right else IsPresent(left)
+    equal = TextsEqual(*sorted((left, right))) if left != right else IsPresent(left)
     match outcome:
         case Outcome.TRUE:
-            return same
+            return equal
         case Outcome.FALSE:
-            return form.all_of([*both, Not(same)])
+            return form.all_of([*both, Not(equal)])
         case Outcome.ERROR:
             return FALSE
 
