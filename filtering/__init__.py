@@ -1,1 +1,1 @@
-"""How RocketMQ filters messages: pure Python, no Spark session, no I/O, nothing on import."""
+"""How RocketMQ filters messages: pure Python without Spark or I/O. Imports have no side effects."""

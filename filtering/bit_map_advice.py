@@ -1,8 +1,8 @@
-"""Whether a topic's filter bit map pays: what it costs when messages are stored, and what pulls save by it.
+"""Whether a topic's filter bit map is worth its cost: the work when messages are stored, and the reads that pulls save.
 
-With the bit map, the broker evaluates every group's expression on each message as it is stored, dead groups included,
-and writes the bits to the consume queue's extension. A pull then reads and evaluates only the messages whose bits are
-set. Without it, each group's pulls read every message from the commit log, and evaluate its expression on it.
+With the bit map, the broker evaluates the expressions of all groups, dead ones included, on each message that it
+stores, and writes the bits to the consume queue's extension. A pull then reads and evaluates only messages whose bits
+are set. Without it, the pulls of a group read every message from the commit log and evaluate the expression on it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ EXTENSION_UNIT = 20
 """Bytes of an entry's extension without its bit map (ConsumeQueueExt.CqExtUnit)."""
 ERROR_RATES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50)
 LEAST_RECORD = 91
-"""Bytes of a message record without body, topic and properties: a message log that does not tell sizes has less."""
+"""Bytes of a message record without body, topic and properties. Smaller averages come from logs without sizes."""
 LEAST_SAVED = 0.2
-"""A bit map that saves fewer of the reads is not worth the evaluations."""
+"""A bit map that saves a smaller share of the reads is not worth the evaluations."""
 
 
 @dataclass(frozen=True)
 class TopicLoad:
-    """What groups with a registered SQL92 filter did on one topic.
+    """The messages, groups and pulls of one topic.
 
-    ``messages`` of ``message_bytes`` on average were stored. ``groups`` have filter data and live, ``dead_groups``
-    have left; ``sent_with_pull`` groups bring their subscription with each pull, ``tag_groups`` use tags: neither uses
-    a bit map. The groups' pulls scanned ``scanned`` entries, of which ``matched`` matched; ``false_positives`` passed
-    the bit map only (None: the broker had none).
+    ``messages`` messages of ``message_bytes`` bytes on average were stored. ``groups`` groups have filter data and are
+    alive, ``dead_groups`` have left. Two kinds of groups use no bit map: ``sent_with_pull`` groups send their
+    subscription with each pull, ``tag_groups`` subscribe to tags. The pulls of ``groups`` scanned ``scanned`` entries,
+    of which ``matched`` matched and ``false_positives`` passed only the bit map (None: the broker had no bit maps).
     """
 
     messages: int
@@ -44,11 +44,11 @@ class TopicLoad:
 
 @dataclass(frozen=True)
 class BitMapAdvice:
-    """``use`` the bit map or not, and why. Bytes, reads and evaluations are of all messages of the load.
+    """Whether to ``use`` the bit map, and why. Bytes, reads and evaluations are totals over all messages of the load.
 
-    ``false_positive_rate`` is what the broker's filter should have with as many groups matching a message, and
-    ``measured_rate`` what it had (None: the broker had none); both are shares of the scanned entries that do not match.
-    ``best`` has the parameters with the fewest bytes written and read, None where no group uses a bit map.
+    ``false_positive_rate`` is the expected rate of the broker's Bloom filter, ``measured_rate`` the actual one (None:
+    the broker had no bit maps). Both are shares of the scanned entries that do not match. ``best`` is the Bloom filter
+    with the fewest bytes written and read; None if no group uses a bit map.
     """
 
     use: bool
@@ -64,27 +64,27 @@ class BitMapAdvice:
 
 
 def bit_map_advice(load: TopicLoad, bloom_filter: BloomFilter) -> BitMapAdvice:
-    """The advice for a topic. ``bloom_filter``: as the broker is configured."""
+    """The advice for a topic. ``bloom_filter``: the one that the broker is configured with."""
     unmatched = load.scanned - load.matched
     rate = false_positive_rate(bloom_filter, _matching(load))
     measured = None
     if load.false_positives is not None and unmatched:
         measured = load.false_positives / unmatched
-    now = _Balance.of(load, bloom_filter, rate if measured is None else measured)
+    current = _Balance.of(load, bloom_filter, rate if measured is None else measured)
     best = _best(load) if load.groups else None
-    use, reason = _verdict(load, now)
+    use, reason = _verdict(load, current)
     if best is not None and load.scanned and not use:
-        then = _Balance.of(load, best, false_positive_rate(best, _matching(load)))
-        if _verdict(load, then)[0]:
+        improved = _Balance.of(load, best, false_positive_rate(best, _matching(load)))
+        if _verdict(load, improved)[0]:
             reason += f"; with maxErrorRateOfBloomFilter={best.f} and expectConsumerNumUseFilter={best.n} it would pay"
     return BitMapAdvice(
         use=use,
         reason=reason,
         store_evaluations=load.messages * (load.groups + load.dead_groups),
         reads_without=load.scanned,
-        reads_with=now.reads,
-        extension_bytes=now.extension_bytes,
-        saved_bytes=now.saved_bytes,
+        reads_with=current.reads,
+        extension_bytes=current.extension_bytes,
+        saved_bytes=current.saved_bytes,
         false_positive_rate=rate,
         measured_rate=measured,
         best=best,
@@ -92,7 +92,7 @@ def bit_map_advice(load: TopicLoad, bloom_filter: BloomFilter) -> BitMapAdvice:
 
 
 def false_positive_rate(bloom_filter: BloomFilter, matching: float) -> float:
-    """How likely all bits of a group that does not match are set, where ``matching`` groups match a message."""
+    """The probability that all bits of a group that does not match are set, if ``matching`` groups match a message."""
     is_set: float = 1 - (1 - 1 / bloom_filter.m) ** (bloom_filter.k * matching)
     return is_set**bloom_filter.k
 
@@ -105,7 +105,7 @@ class _Balance:
 
     @classmethod
     def of(cls, load: TopicLoad, bloom_filter: BloomFilter, rate: float) -> _Balance:
-        """What a bit map costs and saves where so many of the entries that do not match pass it."""
+        """The cost and the savings of a bit map that ``rate`` (0 to 1) of the entries that do not match pass."""
         reads = load.matched + round(rate * (load.scanned - load.matched))
         extension = load.messages * (EXTENSION_UNIT + bloom_filter.m // 8)
         return cls(reads, extension, round((load.scanned - reads) * load.message_bytes))
@@ -113,35 +113,35 @@ class _Balance:
 
 def _verdict(load: TopicLoad, balance: _Balance) -> tuple[bool, str]:
     if not load.groups:
-        others = [
-            f"{count:,} {what}"
-            for count, what in (
+        unused_by = [
+            f"{count:,} {description}"
+            for count, description in (
                 (load.tag_groups, "use tags"),
                 (load.sent_with_pull, "send their subscription with the pull"),
                 (load.dead_groups, "have left"),
             )
             if count
         ]
-        return False, f"no group would use it: {', '.join(others) or 'nobody subscribes by SQL92'}"
+        return False, f"no group would use it: {', '.join(unused_by) or 'nobody subscribes by SQL92'}"
     if not load.scanned:
         return False, "its groups have pulled nothing so far"
     share = (load.scanned - balance.reads) / load.scanned
     if share < LEAST_SAVED:
         return False, f"it saves only {share:.0%} of the reads: most messages match, or pass by chance"
     if load.message_bytes >= LEAST_RECORD and balance.saved_bytes <= balance.extension_bytes:
-        return False, f"it saves {share:.0%} of the reads, and its extension takes more bytes than those have"
+        return False, f"it saves {share:.0%} of the reads, but its extension takes more bytes than those reads"
     return True, f"it saves {share:.0%} of the reads"
 
 
 def _matching(load: TopicLoad) -> float:
-    """The groups that match a message, on average; dead ones count as the living."""
+    """The average number of groups that match a message. Dead groups are assumed to match as often as live ones."""
     if not load.groups or not load.scanned:
         return 0.0
     return load.matched / load.scanned * (load.groups + load.dead_groups)
 
 
 def _best(load: TopicLoad) -> BloomFilter:
-    """The filter with the fewest bytes written for a message and read for false positives of it."""
+    """The Bloom filter with the fewest bytes per message: written, and read for false positives."""
     unmatched_pulls = (load.scanned - load.matched) / max(1, load.messages)
 
     def cost(bloom_filter: BloomFilter) -> float:
@@ -152,6 +152,6 @@ def _best(load: TopicLoad) -> BloomFilter:
 
 
 def _candidates(groups: int) -> Iterable[BloomFilter]:
-    """Filters for up to so many groups."""
+    """Bloom filters for up to ``groups`` groups."""
     sizes = sorted({max(1, groups * share // 8) for share in range(1, 9)})
     return (BloomFilter.create_by_fn(f, n) for f in ERROR_RATES for n in sizes)

@@ -15,7 +15,7 @@ import mmh3
 
 @dataclass(frozen=True, slots=True)
 class BloomFilter:
-    """``k`` bit positions a key in a bit map of ``m`` bits, for an error rate of ``f`` % with ``n`` keys."""
+    """Each key sets ``k`` bits in a bit map of ``m`` bits; ``n`` keys give an error rate of ``f`` %."""
 
     f: int
     n: int
@@ -24,7 +24,10 @@ class BloomFilter:
 
     @classmethod
     def create_by_fn(cls, f: int, n: int) -> BloomFilter:
-        """The filter for an error rate of ``f`` % (1..99) with ``n`` keys (1 or more); else ValueError."""
+        """The filter for an error rate of ``f`` % (1 to 99) with ``n`` keys (1 or more).
+
+        Raises ValueError for other values.
+        """
         if not 1 <= f < 100:
             raise ValueError("f must be greater or equal than 1 and less than 100")
         if n < 1:
@@ -55,7 +58,7 @@ class BloomFilter:
         return bytes(bits)
 
     def is_valid(self, positions: Sequence[int], bit_num: int) -> bool:
-        """Whether positions calculated elsewhere can belong to this filter."""
+        """Whether positions that another filter calculated can belong to this filter."""
         return bit_num == self.m and len(positions) == self.k
 
 

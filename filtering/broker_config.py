@@ -1,4 +1,4 @@
-"""The switches of a broker that filtering depends on.
+"""The settings of a broker that filtering depends on.
 
 Source: org.apache.rocketmq.common.BrokerConfig, org.apache.rocketmq.store.config.MessageStoreConfig,
 MixAll.properties2Object.
@@ -21,9 +21,9 @@ from filtering.yaml_input import InvalidYaml, load
 
 CONSUME_QUEUE_UNIT = 20
 MOST_CONSUMERS = 1_000_000
-"""A filter bit map for more groups would take a megabyte a message."""
+"""The greatest number of groups of a filter bit map. For more groups, it would take a megabyte for each message."""
 LONGEST_LINE = 1 << 20
-"""Characters of the longest line of a broker.conf."""
+"""The greatest length of a line of a broker.conf in characters."""
 BROKER_KEYS = frozenset(
     {
         "brokerClusterName", "brokerId", "brokerIP1", "brokerIP2", "brokerRole", "listenPort", "namesrvAddr",
@@ -35,14 +35,14 @@ BROKER_KEYS = frozenset(
 
 
 class InvalidBrokerConfig(ValueError):
-    """A switch has a value that cannot be meant; the message names the key and the value."""
+    """A broker configuration that is not valid. The message names the key and the value."""
 
 
 @dataclass(frozen=True)
 class BrokerConfig:
-    """The defaults are those of RocketMQ 5.5; sizes are bytes, time spans milliseconds.
+    """The settings of a broker, with the defaults of RocketMQ 5.5. Sizes are in bytes, time spans in milliseconds.
 
-    Raises InvalidBrokerConfig on a value with which a broker would not start.
+    Raises InvalidBrokerConfig for a value with which a broker would not start.
     """
 
     broker_name: str = "DEFAULT_BROKER"
@@ -87,25 +87,25 @@ class BrokerConfig:
 
     @cached_property
     def bloom_filter(self) -> BloomFilter:
-        """The filter behind the bit maps; a bit map has ``.m`` bits."""
+        """The Bloom filter of the bit maps. A bit map has ``bloom_filter.m`` bits."""
         return BloomFilter.create_by_fn(self.max_error_rate_of_bloom_filter, self.expect_consumer_num_use_filter)
 
     @cached_property
     def delay_levels(self) -> tuple[int, ...]:
-        """The delays of the schedule topic, in milliseconds, that of level 1 first."""
+        """The delays of the schedule topic in milliseconds, beginning with level 1."""
         return parse_delay_levels(self.message_delay_level)
 
     @property
     def consume_queue_file_entries(self) -> int:
-        """The entries of one consume queue file: the broker rounds the file size up to whole entries."""
+        """The number of entries in one consume queue file. The broker rounds the file size up to whole entries."""
         return -(-self.mapped_file_size_consume_queue // CONSUME_QUEUE_UNIT)
 
     @classmethod
     def from_properties(cls, text: str) -> BrokerConfig:
-        """From a RocketMQ ``broker.conf``; keys unknown here are left to the broker.
+        """Read a RocketMQ ``broker.conf``. Keys that filtering does not depend on are ignored.
 
-        Raises InvalidBrokerConfig where the value of a known key is not of its type (the broker itself would keep
-        its default, or take anything but ``true`` as false, without a word), and where a line is too long.
+        Raises InvalidBrokerConfig if a known key has a value of the wrong type, or if a line is too long. (For a wrong
+        type, the broker itself would silently keep its default, or take anything but ``true`` as false.)
         """
         for number, line in enumerate(text.split("\n") if len(text) > LONGEST_LINE else (), start=1):
             if len(line) > LONGEST_LINE:
@@ -119,7 +119,7 @@ class BrokerConfig:
 
     @classmethod
     def from_yaml(cls, text: str) -> BrokerConfig:
-        """From a YAML mapping with the keys of a ``broker.conf``. Raises InvalidBrokerConfig."""
+        """Read a YAML mapping with the keys of a ``broker.conf``. Raises InvalidBrokerConfig."""
         try:
             document = load(text)
         except InvalidYaml as error:
@@ -132,19 +132,19 @@ class BrokerConfig:
 
     @classmethod
     def of_file(cls, values: Mapping[str, str]) -> BrokerConfig:
-        """From the keys and values of a file. Raises InvalidBrokerConfig, also where it has no key of a broker.conf."""
+        """Convert the keys and values of a file. Raises InvalidBrokerConfig, also if it has no key of a broker.conf."""
         known = {_key(field.name) for field in fields(cls)}
         if values and not known.intersection(values) and not BROKER_KEYS.intersection(values):
-            raise InvalidBrokerConfig("no line of it is a switch of a broker.conf, such as brokerName=broker-a")
+            raise InvalidBrokerConfig("no line is a setting of a broker.conf, such as brokerName=broker-a")
         for key in values:
-            meant = difflib.get_close_matches(key, known, 1, 0.9)
-            if key not in known and meant:
-                raise InvalidBrokerConfig(f"{key} is not known; did you mean {meant[0]}?")
+            similar = difflib.get_close_matches(key, known, 1, 0.9)
+            if key not in known and similar:
+                raise InvalidBrokerConfig(f"{key} is not known; did you mean {similar[0]}?")
         return cls.of(values)
 
     @property
     def changed(self) -> dict[str, str]:
-        """The keys of a ``broker.conf`` whose values are not the defaults; :meth:`of` reads them back."""
+        """The keys and values of a ``broker.conf`` that are not the defaults. :meth:`of` reads them."""
         changed = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -154,7 +154,7 @@ class BrokerConfig:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> BrokerConfig:
-        """From the keys and values of a ``broker.conf``. Raises InvalidBrokerConfig."""
+        """Convert keys and values of a ``broker.conf``. Raises InvalidBrokerConfig."""
         known = {_key(field.name): field for field in fields(cls)}
         return cls(
             **{
@@ -171,7 +171,7 @@ def _key(name: str) -> str:
 
 
 def _typed(key: str, value: Any, expected: type) -> Any:
-    """``value``, a text or what YAML made of it, as a bool, int or str."""
+    """``value``, a text or a value from YAML or JSON, as a bool, int or str."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if expected is str:
         return text.strip()

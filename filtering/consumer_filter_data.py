@@ -13,10 +13,11 @@ from filtering.subscription_data import SQL92
 
 @dataclass(frozen=True, slots=True)
 class ConsumerFilterData:
-    """Times are milliseconds; ``dead_time`` is None while the group has not died.
+    """A filter in the broker's registry. Times are in milliseconds.
 
-    ``compiled`` is the expression, or the reason why the broker refuses it, which only data loaded from a file
-    can have: what does not compile is never registered.
+    ``dead_time`` is None if the group has not left since it registered. ``compiled`` is the compiled expression, or
+    the reason why the broker refuses it. Only data loaded from a file can have a reason: the broker registers no
+    expression that it refuses.
     """
 
     consumer_group: str
@@ -36,7 +37,7 @@ class ConsumerFilterData:
 
     @property
     def predicate(self) -> Predicate | None:
-        """Where the expression is TRUE; None where it does not compile."""
+        """True if the expression is TRUE. None if the expression does not compile."""
         return self.compiled.predicate if isinstance(self.compiled, CompiledExpression) else None
 
     def to_json(self) -> dict[str, Any]:
@@ -55,7 +56,7 @@ class ConsumerFilterData:
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any], expressions: Expressions) -> ConsumerFilterData:
-        """The reverse of :meth:`to_json`. Raises KeyError or TypeError where a field is missing."""
+        """The reverse of :meth:`to_json`. Raises KeyError or TypeError if a field is missing."""
         expression, expression_type = entry["expression"], entry["expressionType"]
         return cls(
             consumer_group=entry["consumerGroup"],
@@ -74,7 +75,7 @@ class ConsumerFilterData:
 def compile_filter(
     expression_type: str | None, expression: str | None, expressions: Expressions
 ) -> CompiledExpression | str:
-    """The compiled filter, or why the broker refuses it. Only SQL92 has a compiler (FilterFactory)."""
+    """The compiled filter, or the reason why the broker refuses it. Only SQL92 has a compiler (FilterFactory)."""
     if expression_type != SQL92:
         return f"no filter of type {expression_type}; the broker knows TAG and SQL92"
     compiled = expressions.compile(expression or "")

@@ -1,4 +1,4 @@
-"""The broker's registry of SQL92 filters: a state machine over registrations, with explicit time.
+"""The broker's registry of SQL92 filters. Its methods take the time as a parameter.
 
 Source: ConsumerFilterManager and its FilterDataMapByTopic.
 """
@@ -21,9 +21,9 @@ _LOADED_DEAD_SINCE = 30_000
 
 
 class Subscription(TypedDict):
-    """One entry of a consumer group's list, as a heartbeat carries it.
+    """One entry of the subscription list in a consumer group's heartbeat.
 
-    In class filter mode neither the broker nor the client filters: a class on a filter server did.
+    In class filter mode neither the broker nor the client filters: a class on a filter server does.
     """
 
     topic: str
@@ -34,13 +34,13 @@ class Subscription(TypedDict):
 
 
 def expression_type(subscription: Subscription) -> str:
-    """TAG where none is given; an empty text is a type of its own (see compile_subscription)."""
+    """The type of a subscription, TAG if it has none. An empty text is a type of its own (see compile_subscription)."""
     given = subscription["type"]
     return TAG if given is None else given
 
 
 class FilterState(TypedDict):
-    """A filter in the registry; ``deadTime`` is 0 while it has not died."""
+    """A filter in the registry. ``deadTime`` is 0 if the group has not left since it registered."""
 
     topic: str
     group: str
@@ -55,16 +55,16 @@ class FilterState(TypedDict):
 
 
 class ConsumerFilterManager:
-    """The filters of a broker whose Bloom filter is for an error rate of ``f`` % with ``n`` groups.
+    """The SQL92 filters of a broker whose Bloom filter has an error rate of ``f`` % with ``n`` groups.
 
-    ``now`` is always the time in milliseconds. Raises ValueError on an ``f`` or ``n`` that
-    :meth:`BloomFilter.create_by_fn` refuses.
+    ``now`` is always the time in milliseconds. Raises ValueError if :meth:`BloomFilter.create_by_fn` refuses ``f``
+    or ``n``.
     """
 
     def __init__(
         self, f: int, n: int, filter_data_clean_time_span: int = DAY, expressions: Expressions | None = None
     ) -> None:
-        """``expressions``: what compiles the filters; shared with others that compile the same texts."""
+        """``expressions`` compiles the filters. Share it with other code that compiles the same texts."""
         self.bloom_filter = BloomFilter.create_by_fn(f, n)
         self._clean_time_span = filter_data_clean_time_span
         self._expressions = expressions or Expressions()
@@ -72,11 +72,18 @@ class ConsumerFilterManager:
         self._topics_of: defaultdict[str, set[str]] = defaultdict(set)
 
     def register(self, group: str, subscriptions: Iterable[Subscription], now: int) -> None:
-        """All that ``group`` subscribes to now; its filters on other topics die."""
+        """Register all subscriptions of ``group``. Its filters on other topics die."""
         topics = set()
-        for each in subscriptions:
-            topics.add(each["topic"])
-            self.register_topic(each["topic"], group, each["expression"], each["type"], each["version"], now)
+        for subscription in subscriptions:
+            topics.add(subscription["topic"])
+            self.register_topic(
+                subscription["topic"],
+                group,
+                subscription["expression"],
+                subscription["type"],
+                subscription["version"],
+                now,
+            )
         for topic in self._topics_of[group] - topics:
             self.unregister_topic(topic, group, now)
 
@@ -89,7 +96,10 @@ class ConsumerFilterManager:
         version: int,
         now: int,
     ) -> bool:
-        """One subscription of ``group``, its other topics untouched; False where it is ignored or refused."""
+        """Register one subscription of ``group``; its other topics do not change.
+
+        False if the broker ignores or refuses the subscription.
+        """
         if is_tag_type(expression_type) or not expression:
             return False
         groups = self._by_topic.setdefault(topic, {})
@@ -133,7 +143,7 @@ class ConsumerFilterManager:
         return self._by_topic.get(topic, {}).get(group)
 
     def topics(self) -> list[str]:
-        """The topics somebody has registered for, sorted; one may have no filter left."""
+        """The topics for which a group has ever registered, sorted. A topic may have no filter left."""
         return sorted(self._by_topic)
 
     def state(self) -> list[FilterState]:
@@ -156,7 +166,7 @@ class ConsumerFilterManager:
         ]
 
     def clean(self, now: int) -> None:
-        """Forgets what has been dead for the clean time span; the broker does so every 10 s, as it saves."""
+        """Remove filters that have been dead for the clean time span. The broker does so every 10 s, when it saves."""
         for topic, groups in list(self._by_topic.items()):
             for group in list(groups):
                 self.clean_topic(topic, group, now)
@@ -164,20 +174,20 @@ class ConsumerFilterManager:
                 del self._by_topic[topic]
 
     def clean_topic(self, topic: str, group: str, now: int) -> None:
-        """Forgets the filter of ``group`` on ``topic`` if it has been dead for the clean time span."""
+        """Remove the filter of ``group`` on ``topic`` if it has been dead for the clean time span."""
         data = self.get(topic, group)
         cleaned_at = self.cleaned_at(data)
         if cleaned_at is not None and cleaned_at <= now:
             del self._by_topic[topic][group]
 
     def cleaned_at(self, data: ConsumerFilterData | None) -> int | None:
-        """When a dead filter will be forgotten; None if there is no filter, or if it is alive."""
+        """When a dead filter will be removed (ms); None if there is no filter, or if it is alive."""
         if data is None or data.dead_time is None or not data.is_dead:
             return None
         return data.dead_time + self._clean_time_span
 
     def encode(self, now: int) -> str:
-        """consumerFilter.json in RocketMQ's own form, after a :meth:`clean`."""
+        """The text of consumerFilter.json in RocketMQ's own form, after a :meth:`clean`."""
         self.clean(now)
         topics: dict[str, Any] = {
             topic: {
@@ -189,11 +199,11 @@ class ConsumerFilterManager:
         return json.dumps({"filterDataByTopic": topics}, ensure_ascii=False, indent="\t", separators=(",", ":"))
 
     def decode(self, text: str, now: int) -> bool:
-        """Replaces everything with a consumerFilter.json, as the broker does when it starts.
+        """Replace all filters with those of a consumerFilter.json, as the broker does when it starts.
 
-        What is alive there counts as dead since 30 s ago, or since its birth if that is later. False
-        where the broker discards the file: an entry is of another Bloom filter. Raises ValueError where
-        ``text`` is not a consumerFilter.json.
+        A filter that is alive in the file becomes dead: since 30 s ago, or since its birth if that is later. False if
+        the broker discards the file, because an entry belongs to another Bloom filter. Raises ValueError if ``text``
+        is not a consumerFilter.json.
         """
         try:
             topics = json.loads(text)["filterDataByTopic"]

@@ -1,4 +1,4 @@
-"""The subscriptions of one consumer group, as the broker answers pulls with them.
+"""The subscriptions of one consumer group that the broker uses for its pulls.
 
 Source: ConsumerGroupInfo.updateSubscription.
 """
@@ -11,29 +11,29 @@ from filtering.consumer_filter_manager import Subscription
 
 
 class ConsumerGroupInfo:
-    """``.subscriptions``: topic -> the subscription in force."""
+    """The subscriptions of one group. ``.subscriptions`` has the one in force by topic."""
 
     def __init__(self) -> None:
         self.subscriptions: dict[str, Subscription] = {}
 
     def update_subscription(self, subscriptions: Iterable[Subscription]) -> bool:
-        """A heartbeat's whole list: higher versions replace, topics not listed go.
+        """Apply the whole list of a heartbeat: higher versions replace lower ones, topics not listed are removed.
 
-        True only where a topic was added or removed, which is what wakes the group's listeners; a
-        changed expression alone does not.
+        True only if a topic was added or removed. The broker then notifies the group's listeners; for a changed
+        expression alone it does not.
         """
         topics = set()
         updated = False
-        for each in subscriptions:
-            topics.add(each["topic"])
-            updated |= self.update_topic(each)
+        for subscription in subscriptions:
+            topics.add(subscription["topic"])
+            updated |= self.update_topic(subscription)
         for topic in self.subscriptions.keys() - topics:
             del self.subscriptions[topic]
             updated = True
         return updated
 
     def update_topic(self, subscription: Subscription) -> bool:
-        """One topic of a list, the others untouched; True where the topic is new."""
+        """Apply one entry of a list; other topics do not change. True if the topic is new."""
         old = self.subscriptions.get(subscription["topic"])
         if old is None or subscription["version"] > old["version"]:
             self.subscriptions[subscription["topic"]] = subscription

@@ -1,8 +1,8 @@
 """The two-valued predicate that an SQL92 expression or a tag subscription is lowered to.
 
-Every leaf is a question about one message that is never null and never fails. Nodes are
-interned: equal predicates are one object, so comparing and hashing cost nothing however deep
-a predicate is, and whatever is shared is evaluated once.
+Every leaf is a question about one message; the answer is never null and never an error. Nodes are interned: equal
+predicates are one object. So predicates of any depth are compared and hashed at no cost, and a shared node is
+evaluated once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _Node = TypeVar("_Node")
 
 
 class NumberType(Enum):
-    """The Java number that a property's text is parsed as."""
+    """The Java type as which a property's text is parsed."""
 
     __hash__ = object.__hash__
 
@@ -42,7 +42,7 @@ class _Interned(type):
     def __call__(cls, *values: Any) -> Any:
         key = (cls, *values)
         if values and type(values[-1]) is float:
-            # 0.0 == -0.0 == 0 and NaN != NaN, but each is a number of its own here.
+            # In Python, 0.0 == -0.0 == 0 and NaN != NaN; to the broker they are different numbers, and NaN equals NaN.
             key = (cls, *values[:-1], values[-1].hex())
         node = cls._nodes.get(key)
         if node is None:
@@ -106,7 +106,7 @@ class Or(Predicate):
 
 @_child
 class PropertyLeaf(Predicate):
-    """A question about one property; the answer is false where the property is missing."""
+    """A question about one property. The answer is false if the property is missing."""
 
     name: str
 
@@ -122,7 +122,7 @@ class IsPresent(PropertyLeaf):
 
 @_child
 class TextIn(PropertyLeaf):
-    """The text is one of ``texts``; equality is membership in a set of one."""
+    """The text is one of ``texts``. A set of one text means equality."""
 
     texts: frozenset[str]
 
@@ -156,10 +156,9 @@ class IsNumber(PropertyLeaf):
 
 @_child
 class NumberIs(PropertyLeaf):
-    """The text parses as ``type`` and compares to ``value`` (an int, or a float for DOUBLE) so.
+    """The text parses as ``type``, and its comparison with ``value`` (an int, or a float for DOUBLE) is true.
 
-    Doubles compare as java.lang.Double.compareTo: NaN equals itself and is the greatest,
-    -0.0 is less than 0.0.
+    Doubles compare as in java.lang.Double.compareTo: NaN equals itself and is the greatest, and -0.0 is less than 0.0.
     """
 
     type: NumberType
@@ -169,7 +168,7 @@ class NumberIs(PropertyLeaf):
 
 @_child
 class PropertyPairLeaf(Predicate):
-    """A question about two properties; the answer is false where either is missing."""
+    """A question about two properties. The answer is false if either is missing."""
 
     left: str
     right: str
@@ -186,7 +185,7 @@ class TextsEqual(PropertyPairLeaf):
 
 @_child
 class DoublesCompare(PropertyPairLeaf):
-    """Both texts parse as doubles and compare so."""
+    """Both texts parse as doubles, and their comparison is true."""
 
     comparison: Comparison
 
@@ -203,7 +202,7 @@ FALSE = Constant(False)
 
 
 def postorder(roots: Iterable[Predicate]) -> Iterator[Predicate]:
-    """Every distinct node under ``roots``, once, operands before the nodes that use them."""
+    """Every distinct node under ``roots`` once, operands before the nodes that use them."""
     seen: set[Predicate] = set()
     stack = [(root, False) for root in reversed(list(roots))]
     while stack:

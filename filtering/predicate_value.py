@@ -1,4 +1,4 @@
-"""One predicate on one message: the reference for both executors, and the normaliser's arithmetic."""
+"""Evaluates one predicate on one message: the reference for both executors, and the arithmetic of the normal form."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ COMPARE: dict[Comparison, Callable[[int | float, int | float], bool]] = {
 
 
 def holds(predicate: Predicate, properties: Mapping[str, str], tags_code: int | None = None) -> bool:
-    """Whether the predicate is true of a message.
+    """Whether the predicate is true for a message.
 
-    ``properties`` are the message's; ``tags_code`` is that of its consume queue entry, or None without one.
+    ``properties`` are the message's; ``tags_code`` is that of its consume queue entry, or None if it has no entry.
     """
     values: dict[Predicate, bool] = {}
     for node in postorder([predicate]):
@@ -66,13 +66,13 @@ def holds(predicate: Predicate, properties: Mapping[str, str], tags_code: int | 
             case TagsCodeIn():
                 value = tags_code is not None and _to_int(tags_code) in node.codes
             case _:
-                raise TypeError(f"{type(node).__name__} is no predicate that can be evaluated")
+                raise TypeError(f"{type(node).__name__} is not a predicate that can be evaluated")
         values[node] = value
     return values[predicate]
 
 
 def text_holds(leaf: PropertyLeaf, text: str) -> bool:
-    """Whether a leaf is true of a property that is present."""
+    """Whether a leaf is true for a property with this text."""
     match leaf:
         case IsPresent():
             return True
@@ -94,11 +94,11 @@ def text_holds(leaf: PropertyLeaf, text: str) -> bool:
                 order(leaf.type, number), order(leaf.type, leaf.value)
             )
         case _:
-            raise TypeError(f"{type(leaf).__name__} is no question about one text")
+            raise TypeError(f"{type(leaf).__name__} is not a leaf about one property")
 
 
 def parse(type_: NumberType, text: str) -> int | float | None:
-    """The text as a Java number, or None."""
+    """The text as a Java number, or None if it is not one."""
     match type_:
         case NumberType.INT:
             return parse_int(text)
@@ -123,7 +123,7 @@ def _texts_hold(leaf: PropertyPairLeaf, left: str, right: str) -> bool:
                 return False
             return COMPARE[leaf.comparison](double_order(numbers[0]), double_order(numbers[1]))
         case _:
-            raise TypeError(f"{type(leaf).__name__} is no question about two texts")
+            raise TypeError(f"{type(leaf).__name__} is not a leaf about two properties")
 
 
 def _to_int(tags_code: int) -> int:

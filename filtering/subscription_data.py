@@ -1,4 +1,4 @@
-"""A tag subscription as the broker holds it. Source: FilterAPI.buildSubscriptionData, SubscriptionData."""
+"""A tag subscription as the broker keeps it. Source: FilterAPI.buildSubscriptionData, SubscriptionData."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _TRIMMED = "".join(map(chr, range(0x21)))
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionData:
-    """Which tags of ``topic`` are subscribed.
+    """A subscription to tags of ``topic``.
 
-    ``tags_set`` are the tags as text, ``code_set`` their Java hashes; both are empty for
-    ``sub_string`` ``*``, and for one of nothing but separators and blanks.
+    ``tags_set`` has the tags as text, ``code_set`` their Java hash codes. Both are empty if ``sub_string`` is ``*``,
+    or if it contains only separators and blanks.
     """
 
     topic: str
@@ -30,8 +30,7 @@ class SubscriptionData:
 def build_subscription_data(topic: str, sub_string: str | None) -> SubscriptionData:
     """The subscription of a tag expression such as ``paid || shipped``.
 
-    None, ``""`` and exactly ``*`` subscribe to all. Raises ValueError where ``sub_string`` is
-    nothing but ``||``.
+    None, ``""`` and exactly ``*`` subscribe to all messages. Raises ValueError if ``sub_string`` contains only ``||``.
     """
     if not sub_string or sub_string == SUB_ALL:
         return SubscriptionData(topic, SUB_ALL, frozenset(), frozenset())

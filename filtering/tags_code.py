@@ -23,7 +23,7 @@ _MILLISECONDS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def java_hash(text: str) -> int:
-    """java.lang.String.hashCode: over UTF-16 units, wrapped to a signed 32-bit integer."""
+    """java.lang.String.hashCode: a hash over UTF-16 units, wrapped to a signed 32-bit integer."""
     value = 0
     for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")):
         value = (31 * value + unit) & 0xFFFFFFFF
@@ -31,21 +31,21 @@ def java_hash(text: str) -> int:
 
 
 def tags_code(tags: str | None) -> int:
-    """The tags code of a message's TAGS property; 0 where it has none."""
+    """The tags code of a message's TAGS property; 0 if it has none."""
     return java_hash(tags) if tags else 0
 
 
 def tags_codes(tags: pa.Array | pa.ChunkedArray) -> pa.Int64Array:
-    """:func:`tags_code` of strings, dictionary-encoded or not."""
+    """The :func:`tags_code` of each string. ``tags`` may be dictionary-encoded."""
     if isinstance(tags, pa.ChunkedArray):
         tags = tags.combine_chunks()
     return pa.array(string_hashes(tags.cast(pa.string())).astype(np.int64))
 
 
 def parse_delay_levels(message_delay_level: str) -> tuple[int, ...]:
-    """The delay of each level, in milliseconds, of a ``messageDelayLevel`` such as ``1s 5s 1m 2h``.
+    """The delay of each level in milliseconds, from a ``messageDelayLevel`` such as ``1s 5s 1m 2h``.
 
-    Raises ValueError where a level is not a number followed by s, m, h or d.
+    Raises ValueError if a level is not a number followed by s, m, h or d.
     """
     levels = []
     for level in message_delay_level.rstrip(" ").split(" "):
@@ -56,10 +56,10 @@ def parse_delay_levels(message_delay_level: str) -> tuple[int, ...]:
 
 
 def delay_of(delay_property: str | None, delay_levels: Sequence[int]) -> int | None:
-    """Milliseconds that a message of the schedule topic waits, or None where its tags code stays a hash.
+    """The delay of a message of the schedule topic in milliseconds, or None if its tags code stays a hash.
 
-    ``delay_property`` is the message's DELAY. A level above the highest counts as the highest. Where
-    the text is not an integer the broker's dispatch stops; here the message keeps its tag's hash.
+    ``delay_property`` is the message's property DELAY. A level above the highest counts as the highest. If the text
+    is not an integer, the broker's dispatch stops; here the message keeps its tag's hash.
     """
     level = parse_int(delay_property) if delay_property is not None else None
     if level is None or level <= 0:
@@ -74,7 +74,7 @@ def entry_tags_codes(
     store_timestamps: pa.Array,
     delay_levels: Sequence[int],
 ) -> pa.Int64Array:
-    """The tags codes of consume queue entries: delivery times in the schedule topic, else tag hashes.
+    """The tags codes of consume queue entries: delivery times (ms) in the schedule topic, else tag hashes.
 
     ``topics``, ``tags`` (property TAGS) and ``delays`` (property DELAY) are string arrays of one
     length, dictionary-encoded or not; ``store_timestamps`` are int64 milliseconds.

@@ -1,4 +1,4 @@
-"""YAML that somebody else wrote: lists, mappings and texts only, with bounds on its size and depth."""
+"""Reads YAML from users: only lists, mappings and texts, with limits on size and depth."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 import yaml
 
 LARGEST = 64 << 20
-"""Characters of the largest document that is read."""
+"""The greatest length of a document in characters."""
 DEEPEST = 100
-"""Levels of the deepest document that is read."""
+"""The greatest depth of a document in levels."""
 _NESTING = {
     yaml.SequenceStartEvent: 1,
     yaml.MappingStartEvent: 1,
     yaml.SequenceEndEvent: -1,
     yaml.MappingEndEvent: -1,
 }
-# BaseLoader leaves every scalar a text: a tag 007 stays 007, and no stays no.
+# BaseLoader reads every scalar as a text: a tag 007 stays 007, and no stays no.
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 class InvalidYaml(ValueError):
-    """A document that is not read; ``line`` (from 1) is where it goes wrong."""
+    """A document that cannot be read. ``line`` (from 1) is the line of the problem."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)
@@ -29,9 +29,9 @@ class InvalidYaml(ValueError):
 
 
 def compose(text: str) -> tuple[Any, yaml.Node | None]:
-    """The loader, which constructs values of nodes, and the root node, None where the document is empty.
+    """The loader, which constructs values from nodes, and the root node (None if the document is empty).
 
-    Raises InvalidYaml, also where there is an alias: a few bytes of those can stand for gigabytes.
+    Raises InvalidYaml, also for an alias: a few bytes of aliases can stand for gigabytes.
     """
     if len(text) > LARGEST:
         raise InvalidYaml(1, f"longer than {LARGEST:,} characters")
@@ -57,7 +57,7 @@ def _line(event: yaml.Event) -> int:
 
 
 def load(text: str) -> object:
-    """The document as lists, dictionaries and texts, None where it is empty. Raises InvalidYaml."""
+    """The document as lists, dictionaries and texts; None if it is empty. Raises InvalidYaml."""
     loader, node = compose(text)
     try:
         return None if node is None else loader.construct_object(node, deep=True)

@@ -1,1 +1,1 @@
-"""Which subscription filters a message, and when a group can pull it (docs/CONSUMPTION.md)."""
+"""When a group can pull a message, and which subscription filters it then (docs/CONSUMPTION.md)."""

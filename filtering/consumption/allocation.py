@@ -1,8 +1,8 @@
-"""Which client of a group reads which queue, and checks tags with a subscription of its own.
+"""Which client of a group reads which queue, and which tags that client checks.
 
 Source: AllocateMessageQueueAveragely, PullAPIWrapper.processPullResult. The broker filters for all clients of a
-group by the one subscription in force; a client then compares each message's tag with the tags that it subscribed
-to itself. So clients with different tags lose messages, queue by queue.
+group with the one subscription in force. A client then compares each message's tag with the tags of its own
+subscription. So a group whose clients subscribe to different tags loses messages, and different ones in each queue.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ TAGS_PROPERTY = "TAGS"
 
 @dataclass(frozen=True)
 class ClientTags:
-    """From ``valid_from`` up to ``valid_to`` (ms) clients of a group check different tags.
+    """The clients of a group check different tags in [``valid_from``, ``valid_to``) (ms).
 
-    ``by_queue`` gives the check of the client that reads each queue, None where that client does not subscribe to
-    the topic, so that no client reads the queue.
+    ``by_queue`` has the check of the client that reads each queue, by queue id. It is None if that client does not
+    subscribe to the topic: then no client reads the queue.
     """
 
     valid_from: int
@@ -34,7 +34,7 @@ class ClientTags:
 
 
 def allocate_averagely(queue_ids: Sequence[int], clients: Sequence[str]) -> dict[int, str]:
-    """The client of each queue: queues and clients in order, each client gets a run of neighbours."""
+    """The client of each queue id: queues and clients are sorted, and each client gets consecutive queues."""
     ordered, readers = sorted(queue_ids), sorted(clients)
     size, rest = divmod(len(ordered), len(readers))
     allocated: dict[int, str] = {}
@@ -49,18 +49,21 @@ def allocate_averagely(queue_ids: Sequence[int], clients: Sequence[str]) -> dict
 def client_tags(
     events: Iterable[SubscriptionEvent], queue_ids: Mapping[str, frozenset[int]]
 ) -> dict[tuple[str, str], list[ClientTags]]:
-    """By group and topic, the times at which clients checked different tags, as far as events have client ids."""
+    """By group and topic, the times at which clients checked different tags. Events without client ids do not count.
+
+    ``queue_ids``: the queue ids of each topic.
+    """
     events = list(events)
     with_clients = {event.group for event in events if event.client_id is not None}
-    found: defaultdict[tuple[str, str], list[ClientTags]] = defaultdict(list)
+    disagreements: defaultdict[tuple[str, str], list[ClientTags]] = defaultdict(list)
     for state in subscriptions_in_force(event for event in events if event.group in with_clients):
         queues = queue_ids.get(state.topic)
         if not state.is_consistent and state.expression_type == TAG and queues:
             valid_to = FOREVER if state.valid_to is None else state.valid_to
-            found[state.consumer_group, state.topic].append(
+            disagreements[state.consumer_group, state.topic].append(
                 ClientTags(state.valid_from, valid_to, _by_queue(state, queues))
             )
-    return dict(found)
+    return dict(disagreements)
 
 
 def _by_queue(state: SubscriptionInForce, queue_ids: Iterable[int]) -> dict[int, Predicate | None]:

@@ -1,4 +1,4 @@
-"""Pull windows cut by the clients that check different tags.
+"""Splits pull windows between clients that check different tags.
 
 Source: PullAPIWrapper.processPullResult.
 """
@@ -14,7 +14,7 @@ from filtering.predicate import Predicate
 
 
 def by_client(window: PullWindow, clients: Sequence[ClientTags]) -> Iterable[PullWindow]:
-    """A window cut at the times at which clients check different tags, and then by client."""
+    """Split a window by the times at which clients check different tags, and then by client."""
     at = window.available_at
     begin, end = (window.stored_from, window.stored_to) if at is None else (at, at + 1)
     overlapping = [part for part in clients if part.valid_from < end and begin < part.valid_to]
@@ -28,7 +28,7 @@ def by_client(window: PullWindow, clients: Sequence[ClientTags]) -> Iterable[Pul
         )
         for check in dict.fromkeys(part.by_queue.values()):
             if check is not None:
-                queues = [queue_id for queue_id, of_queue in part.by_queue.items() if of_queue is check]
+                queues = [queue_id for queue_id, queue_check in part.by_queue.items() if queue_check is check]
                 yield _narrowed(during, queues, check)
         begin = part.valid_to
     if not overlapping or (at is None and begin < end):

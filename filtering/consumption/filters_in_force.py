@@ -1,4 +1,4 @@
-"""The message filters of a group, at an instant and during a time."""
+"""The message filters of a group, at an instant and in an interval."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from filtering.subscriptions.history import SubscriptionRow
 
 
 class FiltersInForce:
-    """The message filters of one group's subscriptions."""
+    """The message filters of one group, from all states (``rows``) of its subscriptions."""
 
     def __init__(self, rows: Sequence[SubscriptionRow], config: BrokerConfig) -> None:
         self._rows = rows
         self._config = config
 
     def at(self, row: SubscriptionRow, instant: int) -> MessageFilter | None:
-        """The filter of a subscription at an instant (ms); None where the broker refuses its pulls."""
+        """The filter of a subscription at an instant (ms); None if the broker refuses its pulls."""
         others = self._in_force(instant) if reads_others(row, self._config) else ()
         return message_filter(row, others, self._config)
 
     def during(self, row: SubscriptionRow, begin: int, end: int) -> Iterable[tuple[int, int, MessageFilter | None]]:
-        """The filters of a subscription from ``begin`` to ``end``, each with the part of that time."""
+        """The filters of a subscription in [``begin``, ``end``) (ms), each with its part of that interval."""
         cuts = [begin, end]
         if reads_others(row, self._config):
             cuts[1:1] = sorted({other.valid_from for other in self._rows if begin < other.valid_from < end})

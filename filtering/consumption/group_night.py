@@ -1,4 +1,4 @@
-"""What one group does on one topic in a night: when it pulls, from which offset, and under which subscription.
+"""One group on one topic in a night: when it pulls, from which offset, and under which subscription.
 
 Sources: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProcessor, PullMessageProcessor.
 """
@@ -19,20 +19,21 @@ from filtering.subscriptions.events import ConsumeFrom
 from filtering.subscriptions.history import SubscriptionRow
 
 COMMIT_DELAY = 30_000
-"""ms: a consumer that keeps up has committed what is older. A held pull ends after 15 to 20 s; then its client
-commits within 5 s, and the broker saves that within 5 s more."""
+"""ms: a consumer that keeps up has committed all older messages. A held pull ends after 15 to 20 s; then its client
+commits within 5 s, and the broker saves the offset within another 5 s."""
 HELD_PULL = 5_000
-"""ms: how long messages that did not match may wait in a held pull, and meet a changed expression."""
+"""ms: how long messages that did not match may wait in a held pull. A changed expression may then filter them."""
 
 
 @dataclass
 class GroupNight:
-    """What one group does on one topic in a night.
+    """The progress of one group on one topic in a night.
 
-    ``told_to``: the offset, by queue id, up to which deliveries are decided; other queues are decided to their end, or,
-    where the group left at ``left_at`` (ms), to what was stored before. ``lost``: entries by queue id that the broker
-    deleted before the group could pull them. ``behind``: it is there and does not keep up. ``repeated_from``: the
-    least offset by queue id that the group pulled again. ``starts_at_end``: when it began at the end of its queues.
+    ``told_to``: by queue id, the offset up to which deliveries are decided. Other queues are decided to their end, or
+    if the group left at ``left_at`` (ms), up to what was stored before. ``lost``: by queue id, the number of entries
+    that the broker deleted before the group could pull them. ``behind``: the group consumes but does not keep up.
+    ``repeated_from``: by queue id, the least offset that the group pulled again. ``starts_at_end``: the time (ms) at
+    which the group began at the end of its queues, or None.
     """
 
     key: Key
@@ -46,7 +47,7 @@ class GroupNight:
 
 
 class GroupNightPlan:
-    """Follows one group on one topic through a night."""
+    """Computes the pull windows of one group on one topic in a night."""
 
     def __init__(
         self,
@@ -67,9 +68,9 @@ class GroupNightPlan:
         self.clients: Sequence[ClientTags] = ()
         self._away_since: int | None = None
         self._stint = 0
-        """Since when (ms) the group consumes without a break or a reset."""
+        """The time (ms) since which the group consumes without a break or a reset."""
         self._stint_windows: list[tuple[list[PullWindow], int]] = []
-        """The windows of that time: a list, and an index into it."""
+        """The windows since then: each as a list and an index into it."""
 
     def run(self, line: Timeline) -> None:
         if line.first is None and not line.steps:
@@ -100,23 +101,23 @@ class GroupNightPlan:
             self._stay_away(was_away=not consumes and not any(step.moment is Moment.START for step in line.steps))
 
     def _go_on(self, row: SubscriptionRow, begin: int, later: Sequence[Step]) -> None:
-        """The group pulls what is stored from ``begin`` on, until the next change of its subscription."""
+        """The group pulls messages stored from ``begin`` (ms) until the next change of its subscription."""
         end = next((step.at for step in later if step.moment is not Moment.RESET), FOREVER)
-        for start, stop, found in self._filters.during(row, begin, end):
-            if found is not None:
-                self._add(self.online, PullWindow(found, row.valid_from, start, stop))
+        for start, stop, message_filter in self._filters.during(row, begin, end):
+            if message_filter is not None:
+                self._add(self.online, PullWindow(message_filter, row.valid_from, start, stop))
 
     def _start(self, step: Step, is_first: bool) -> None:
-        """The group comes, or comes back: it pulls from its offset, or from where a first start begins."""
+        """The group starts, or starts again: it pulls from its offset, or from where a first start begins."""
         topic = self.group.key[1]
         self._stint, self._stint_windows = step.at, []
-        found = self._filters.at(step.row, step.at)
+        message_filter = self._filters.at(step.row, step.at)
         if is_first:
             offsets = self._first_offsets(step.at)
         elif self._away_since is not None:
-            # It left in this night, and no snapshot has its offsets since: what was stored before counts as consumed.
-            if found is not None:
-                window = PullWindow(found, step.row.valid_from, self._away_since, step.at, step.at)
+            # It left in this night and no snapshot has its offsets: messages stored before count as consumed.
+            if message_filter is not None:
+                window = PullWindow(message_filter, step.row.valid_from, self._away_since, step.at, step.at)
                 self._add(self.backlog, window)
             self._away_since = None
             return
@@ -128,20 +129,20 @@ class GroupNightPlan:
                 self.group.lost[queue_id] = self.group.lost.get(queue_id, 0) + deleted
                 offsets[queue_id] += deleted
         self._away_since = None
-        if found is not None and self.group.starts_at_end is None:
+        if message_filter is not None and self.group.starts_at_end is None:
             ranges = {queue_id: (offset, FOREVER) for queue_id, offset in offsets.items()}
-            window = PullWindow(found, step.row.valid_from, BEGINNING, step.at, step.at, ranges)
+            window = PullWindow(message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges)
             self._add(self.backlog, window)
 
     def _first_offsets(self, at: int) -> dict[int, int]:
-        """Where a group begins that has no offset yet (CONSUME_FROM_FIRST_OFFSET, CONSUME_FROM_LAST_OFFSET)."""
+        """Where a group without offsets begins (CONSUME_FROM_FIRST_OFFSET, CONSUME_FROM_LAST_OFFSET)."""
         topic = self.group.key[1]
         known = self._broker.min_offsets.get(topic, {})
         if self._consume_from is ConsumeFrom.LAST and not known and not self._broker.is_whole:
             self.group.starts_at_end = at
             return {}
         if self._consume_from is ConsumeFrom.LAST and any(offset > 0 for offset in known.values()):
-            # The broker answers 0, and not the end, while the first entry of a queue is still there.
+            # The broker answers 0 instead of the end while a queue still has its first entry.
             if all(offset > 0 for offset in known.values()):
                 self.group.starts_at_end = at
                 return {}
@@ -149,7 +150,7 @@ class GroupNightPlan:
         return {queue_id: offset for queue_id, offset in known.items() if offset > 0}
 
     def _reset(self, step: Step) -> None:
-        """An operator set the offset of one queue: what lies behind it comes again, now."""
+        """An operator set the offset of one queue: the group pulls the messages from that offset again, now."""
         assert step.reset is not None
         queue_id, offset = step.reset.queue_id or 0, step.reset.queue_offset or 0
         offset = max(offset, self._broker.min_offset(self.group.key[1], queue_id))
@@ -158,23 +159,25 @@ class GroupNightPlan:
             return
         self._stint = step.at
         self.group.repeated_from[queue_id] = min(offset, self.group.repeated_from.get(queue_id, offset))
-        found = self._filters.at(step.row, step.at)
-        if found is not None:
+        message_filter = self._filters.at(step.row, step.at)
+        if message_filter is not None:
             ranges = {queue_id: (offset, FOREVER)}
-            window = PullWindow(found, step.row.valid_from, BEGINNING, step.at, step.at, ranges, only_listed=True)
+            window = PullWindow(
+                message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges, only_listed=True
+            )
             self._add(self.backlog, window)
 
     def _catch_up(self, row: SubscriptionRow) -> None:
-        """A group that did not keep up goes on where the night before left it, under the subscription of then."""
+        """A group that was behind continues at its offset of the night before, with its subscription of that time."""
         ranges = self._offsets_so_far.behind(self.group.key)
-        found = self._filters.at(row, self._offsets_so_far.as_of or row.valid_from)
-        if ranges and found is not None:
-            self._add(self.backlog, PullWindow(found, row.valid_from, offsets=ranges, only_listed=True))
+        message_filter = self._filters.at(row, self._offsets_so_far.as_of or row.valid_from)
+        if ranges and message_filter is not None:
+            self._add(self.backlog, PullWindow(message_filter, row.valid_from, offsets=ranges, only_listed=True))
 
     def _stay_away(self, was_away: bool) -> None:
         """The group is away when the night ends.
 
-        Its deliveries are decided up to what it committed; without that, up to what was stored before it left.
+        Its deliveries are decided up to its committed offset; without one, up to what was stored before it left.
         """
         committed = self._broker.committed.get(self.group.key, {})
         if was_away:
@@ -185,7 +188,7 @@ class GroupNightPlan:
         self._limit(committed)
 
     def _check_committed(self) -> None:
-        """Where a committed offset contradicts the assumption that the group keeps up, the offset wins."""
+        """If a committed offset contradicts the assumption that the group keeps up, the offset counts."""
         key, broker = self.group.key, self._broker
         if broker.committed_at is None:
             return
@@ -194,15 +197,15 @@ class GroupNightPlan:
         for queue_id, offset in broker.committed.get(key, {}).items():
             stored_at = broker.stored_at(key[1], queue_id, offset)
             if stored_at is not None and max(stored_at, self._stint) < broker.committed_at - COMMIT_DELAY:
-                told = before.get(queue_id, 0)
-                limits[queue_id] = max(offset, told) if queue_id not in self.group.repeated_from else offset
+                decided = before.get(queue_id, 0)
+                limits[queue_id] = max(offset, decided) if queue_id not in self.group.repeated_from else offset
         if limits:
             self.group.behind = True
             self.group.told_to.update(limits)
             self._limit(limits)
 
     def _limit(self, offsets: Offsets) -> None:
-        """The windows since the last start or reset end at these offsets."""
+        """End the windows since the last start or reset at these offsets (by queue id)."""
         for windows, index in self._stint_windows:
             window = windows[index]
             ranges = dict(window.offsets)

@@ -1,7 +1,7 @@
-"""How many messages wait for a group, and what the broker itself would say.
+"""How many messages wait for a group, and how many the broker's metrics would report.
 
-The broker's metrics count entries behind the committed offset that pass its first filter, on the consume queue
-alone, and extrapolate from the first ones where there are many. Sources: ConsumerLagCalculator.calculateMessageCount,
+The broker's metrics count the entries behind the committed offset that pass stage 1, its filter on the consume queue.
+If there are many entries, it extrapolates from the first ones. Sources: ConsumerLagCalculator.calculateMessageCount,
 ConsumeQueue.estimateMessageCount, MessageStoreConfig.
 """
 
@@ -20,17 +20,17 @@ from filtering.delivery.topic_filters import TopicFilters
 from filtering.delivery.window_loops import COUNTS
 
 MOST_SCANNED = 20_000
-"""maxConsumeQueueScan: entries that the broker looks at for one estimate."""
+"""maxConsumeQueueScan: the entries that the broker checks for one estimate."""
 MOST_MATCHES = 5_000
-"""sampleCountThreshold: with more matches it stops looking, too."""
+"""sampleCountThreshold: the broker also stops when it has found more matches than this."""
 _DELIVERED = COUNTS.index("delivered")
 Place = tuple[int, int]
-"""The number of a window, of which a group has one of each kind, and a queue id."""
+"""The number of a window (a group has at most one of each kind) and a queue id."""
 
 
 @dataclass
 class Waiting:
-    """The messages that a group would get, and when the oldest of them was stored (ms)."""
+    """The number of messages that a group would get, and when the oldest of them was stored (ms)."""
 
     messages: int
     oldest_at: int
@@ -38,23 +38,23 @@ class Waiting:
 
 @dataclass
 class Sample:
-    """What the broker saw of a queue: entries it looked at, those that passed, and whether it stopped early."""
+    """The broker's sample of a queue: entries checked, entries that passed, and whether it stopped early."""
 
     seen: int = 0
     passed: int = 0
     stopped: bool = False
 
     def estimate(self, entries: int) -> int:
-        """The broker's estimate of the passing ones of ``entries``."""
+        """The broker's estimate of how many of ``entries`` entries pass."""
         return int(self.passed * entries / self.seen) if self.stopped else self.passed
 
 
 @dataclass
 class TopicLag:
-    """Counts what waits for groups on one topic, block by block, in the order of the log.
+    """Counts the messages that wait for groups on one topic. Add blocks in the order of the log.
 
-    ``pending`` windows list the offsets that the groups have yet to pull, ``estimated`` ones those that the broker
-    counts; no group has two of one kind.
+    ``pending`` windows list the offsets that the groups have yet to pull, ``estimated`` windows the offsets that the
+    broker counts. A group has at most one of each kind.
     """
 
     bit_num: int
@@ -75,15 +75,15 @@ class TopicLag:
         return self._pending.properties
 
     def waiting_of(self, consumer_group: str, queue_id: int) -> Waiting | None:
-        """What waits for a group in a queue, None where nothing does."""
+        """The messages that wait for a group in a queue; None if there are none."""
         return self._waiting.get((self._number_pending.get(consumer_group, -1), queue_id))
 
     def sample_of(self, consumer_group: str, queue_id: int) -> Sample | None:
-        """What the broker sees of a queue for a group, None where it counts all entries."""
+        """The broker's sample of a queue for a group; None if it counts all entries."""
         return self._samples.get((self._number_estimated.get(consumer_group, -1), queue_id))
 
     def add(self, entries: Entries) -> None:
-        """Entries of the topic with their bit maps."""
+        """Add a block of the topic's entries, with their bit maps."""
         if self.pending:
             self._count(entries)
         if self.estimated:
@@ -103,13 +103,13 @@ class TopicLag:
             return
         _, bounds = entries.queue_bounds()
         windows = {window for window, _ in new}
-        for same in outcome.delivered:
-            wanted = windows.intersection(same.windows)
-            if not wanted:
+        for match_set in outcome.delivered:
+            new_windows = windows.intersection(match_set.windows)
+            if not new_windows:
                 continue
-            positions = same.positions
+            positions = match_set.positions
             firsts = np.searchsorted(positions, bounds[:-1]).tolist()
-            for window, queue in ((window, queue) for window in wanted for queue in range(len(firsts))):
+            for window, queue in ((window, queue) for window in new_windows for queue in range(len(firsts))):
                 if (window, queue) in new:
                     oldest = int(entries.store_timestamp[positions[firsts[queue]]])
                     place = window, int(outcome.queue_ids[queue])
@@ -118,23 +118,23 @@ class TopicLag:
     def _sample(self, entries: Entries) -> None:
         passed = self._estimated.stage1(entries)
         queue_ids, bounds = entries.queue_bounds()
-        for window, each in enumerate(self.estimated):
+        for number, window in enumerate(self.estimated):
             flags: npt.NDArray[np.bool_] | None = None
             for queue, queue_id in enumerate(queue_ids.tolist()):
-                if queue_id not in each.offsets:
+                if queue_id not in window.offsets:
                     continue
-                sample = self._samples.setdefault((window, queue_id), Sample())
+                sample = self._samples.setdefault((number, queue_id), Sample())
                 if sample.stopped:
                     continue
                 begin, end = bounds[queue], bounds[queue + 1]
-                low, high = begin + np.searchsorted(entries.queue_offset[begin:end], each.offsets[queue_id])
+                low, high = begin + np.searchsorted(entries.queue_offset[begin:end], window.offsets[queue_id])
                 if low < high:
-                    flags = bit_planes.unpack(passed[window], len(entries)) if flags is None else flags
-                    _look(sample, flags[low:high])
+                    flags = bit_planes.unpack(passed[number], len(entries)) if flags is None else flags
+                    _extend(sample, flags[low:high])
 
 
-def _look(sample: Sample, passes: npt.NDArray[np.bool_]) -> None:
-    """The broker looks at some more entries."""
+def _extend(sample: Sample, passes: npt.NDArray[np.bool_]) -> None:
+    """Add entries to the sample, as many as the broker would check."""
     passes = passes[: MOST_SCANNED - sample.seen]
     enough = np.flatnonzero(passes)[MOST_MATCHES - sample.passed :]
     if len(enough):

@@ -23,10 +23,11 @@ UNKNOWN = -1
 class BrokerOffsets:
     """The queues and the consumer offsets of a broker, from a snapshot of its store.
 
-    ``committed`` are the groups' offsets (config/consumerOffset.json), as of ``committed_at`` (ms; None: not known).
-    ``min_offsets``: by topic, the first entry that is still there. ``queue_ids``: by topic, all its queues.
-    ``stored_at`` gives the store time (ms) of the entry at a topic, queue and offset, None where there is none.
-    ``is_whole``: the log still begins with its first message, which matters where the queues are not known.
+    ``committed`` are the groups' offsets (config/consumerOffset.json) at ``committed_at`` (ms; None: not known).
+    ``min_offsets``: by topic, the first entry of each queue that the broker still has. ``queue_ids``: by topic, all
+    its queues. ``stored_at`` returns the store time (ms) of the entry at a topic, queue id and queue offset, None if
+    there is no such entry. ``is_whole``: the log still begins with its first message; only used if the queues are
+    not known.
     """
 
     committed: Mapping[Key, Offsets] = field(default_factory=dict)
@@ -45,7 +46,8 @@ class TopicOffsets:
     """The queues of one topic, and how far the deliveries of its groups are decided.
 
     ``ends`` (queues): the offset after the last entry. ``told_to`` (groups x queues): the offset up to which
-    deliveries are decided; ``committed``: the broker's own; UNKNOWN where there is none.
+    deliveries are decided. ``committed`` (groups x queues): the offset that the broker has. UNKNOWN means no offset.
+    ``groups`` has the row of each group.
     """
 
     queue_ids: Sequence[int]
@@ -56,14 +58,14 @@ class TopicOffsets:
 
     @classmethod
     def empty(cls, ends: Offsets, groups: Iterable[str]) -> TopicOffsets:
-        """Queues in order of their ids, and groups of which nothing is known."""
+        """The queues of ``ends`` in the order of their ids, and groups whose offsets are all UNKNOWN."""
         queue_ids = sorted(ends)
         numbered = {group: i for i, group in enumerate(groups)}
         unknown = np.full((2, len(numbered), len(queue_ids)), UNKNOWN, np.int64)
-        return cls(queue_ids, np.array([ends[each] for each in queue_ids], np.int64), numbered, *unknown)
+        return cls(queue_ids, np.array([ends[queue_id] for queue_id in queue_ids], np.int64), numbered, *unknown)
 
     def extended(self, ends: Offsets, groups: Iterable[str]) -> TopicOffsets:
-        """The same with more queues and groups; ``ends`` has all queues, those of before too."""
+        """The same offsets with more queues and groups. ``ends`` must have all queues, old ones too."""
         wider = TopicOffsets.empty(ends, dict.fromkeys([*self.groups, *groups]))
         columns = np.searchsorted(wider.queue_ids, self.queue_ids)
         rows = np.arange(len(self.groups))
@@ -79,26 +81,26 @@ class TopicOffsets:
 
 @dataclass(frozen=True)
 class OffsetsSoFar:
-    """Up to where deliveries are decided when a night begins: after ``as_of`` (ms), None in a first night."""
+    """How far deliveries are decided when a night begins. ``as_of`` is that time (ms); None in a first night."""
 
     as_of: int | None = None
     topics: Mapping[str, TopicOffsets] = field(default_factory=dict)
 
     def of(self, key: Key) -> dict[int, int]:
-        """Up to where a group's deliveries are decided, by queue id."""
+        """By queue id, the offset up to which a group's deliveries are decided."""
         group, topic = key
         offsets = self.topics.get(topic)
         if offsets is None or group not in offsets.groups:
             return {}
-        told = offsets.told_to[offsets.groups[group]].tolist()
-        return {queue_id: offset for queue_id, offset in zip(offsets.queue_ids, told, strict=True) if offset >= 0}
+        decided = offsets.told_to[offsets.groups[group]].tolist()
+        return {queue_id: offset for queue_id, offset in zip(offsets.queue_ids, decided, strict=True) if offset >= 0}
 
     def behind(self, key: Key) -> dict[int, OffsetRange]:
-        """The entries by queue id that the group had not pulled yet."""
+        """By queue id, the range of entries that the group has not pulled yet."""
         group, topic = key
         offsets = self.topics.get(topic)
         if offsets is None or group not in offsets.groups:
             return {}
-        told = offsets.told_to[offsets.groups[group]]
-        behind = np.flatnonzero((told >= 0) & (told < offsets.ends)).tolist()
-        return {offsets.queue_ids[i]: (int(told[i]), int(offsets.ends[i])) for i in behind}
+        decided = offsets.told_to[offsets.groups[group]]
+        behind = np.flatnonzero((decided >= 0) & (decided < offsets.ends)).tolist()
+        return {offsets.queue_ids[i]: (int(decided[i]), int(offsets.ends[i])) for i in behind}

@@ -1,9 +1,8 @@
-"""What becomes available to each group in one night: pull windows for new messages and for backlogs.
+"""The plan of a night: the pull windows of each group, for new messages and for backlogs.
 
-Confirmed message by message against a living broker (docs/CONSUMPTION.md). A group that is there pulls a
-message when it is stored. What lies at or beyond its committed offset when it comes back is filtered by the
-subscription in force then. Sources: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProcessor,
-PullMessageProcessor.
+The rules agree message by message with a running broker (docs/CONSUMPTION.md). A consuming group pulls a message
+when it is stored. When a group comes back, the subscription then in force filters the messages from its committed
+offset on. Sources: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProcessor, PullMessageProcessor.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from filtering.subscriptions.history import SubscriptionRow
 
 @dataclass(frozen=True)
 class NightPlan:
-    """``online`` windows decide new messages only; ``backlog`` windows also those of earlier nights."""
+    """The pull windows of a night: ``online`` for new messages only, ``backlog`` also for those of earlier nights."""
 
     online: Sequence[PullWindow]
     backlog: Sequence[PullWindow]
@@ -41,7 +40,10 @@ def plan_night(
     broker_offsets: BrokerOffsets,
     config: BrokerConfig,
 ) -> NightPlan:
-    """The plan of the night after ``offsets_so_far.as_of``. ``history`` is that of all ``events`` so far."""
+    """The plan of the night after ``offsets_so_far.as_of``.
+
+    ``history`` is the subscription history of ``events``, which are all events so far.
+    """
     rows_of: defaultdict[Key, list[SubscriptionRow]] = defaultdict(list)
     rows_of_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
     for row in history:
@@ -72,7 +74,7 @@ def plan_night(
 def _resets_and_first_starts(
     events: Iterable[SubscriptionEvent],
 ) -> tuple[Mapping[Key, Sequence[SubscriptionEvent]], Mapping[Key, ConsumeFrom]]:
-    """The offset resets, and what each group's clients ask for at their first start."""
+    """By group and topic, the offset resets, and the consume_from that the group's first start asked for."""
     resets: defaultdict[Key, list[SubscriptionEvent]] = defaultdict(list)
     consume_from: dict[Key, ConsumeFrom] = {}
     for event in events:

@@ -1,4 +1,4 @@
-"""The life of one group on one topic in one night: when it consumed, under which subscription, and when it was away."""
+"""The timeline of one group on one topic in one night: when it consumed, and under which subscription."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ class Moment(Enum):
     """What happens to a group on a topic."""
 
     START = "start"
-    """It begins to consume: for the first time, or again."""
+    """The group begins to consume: for the first time, or again."""
     CHANGE = "change"
-    """It goes on under another subscription."""
+    """The group continues to consume under another subscription."""
     LEAVE = "leave"
     RESET = "reset"
-    """An operator sets its offset in one queue."""
+    """An operator sets the group's offset in one queue."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """``row`` is the subscription in force from ``at`` (ms) on; ``before`` the one until then, None at first.
+    """A moment of a timeline, at ``at`` (ms).
 
-    ``reset`` is the event of a RESET.
+    ``row`` is the subscription in force from then on, ``before`` the one until then (None: the first). ``reset`` is
+    the event of a RESET.
     """
 
     at: int
@@ -38,7 +39,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Timeline:
-    """``first`` is the subscription in force when the night begins, or None."""
+    """``first`` is the subscription in force when the night begins, or None; ``steps`` are in order of time."""
 
     first: SubscriptionRow | None
     steps: Sequence[Step]
@@ -54,9 +55,9 @@ class Timeline:
 
 
 def timeline(rows: Sequence[SubscriptionRow], resets: Iterable[SubscriptionEvent], as_of: int | None) -> Timeline:
-    """What happened after ``as_of`` (ms; None: ever).
+    """The steps after ``as_of`` (ms; None: all of them).
 
-    ``rows`` are all states of one group and topic, in order; ``resets`` its reset_offset events.
+    ``rows`` are all states of one group and topic, in order; ``resets`` are its reset_offset events.
     """
     begins = [row for row in rows if as_of is not None and row.valid_from <= as_of]
     first = begins[-1] if begins else None

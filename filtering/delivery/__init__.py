@@ -1,1 +1,1 @@
-"""The broker's two passes over a log, an Arrow batch at a time: dispatch writes entries, delivery filters them."""
+"""Filters blocks of consume queue entries: filter bit maps at dispatch, then the filters of all groups at delivery."""

@@ -1,7 +1,7 @@
-"""Packed bits, 64 messages a word, and filter bit maps turned on their side.
+"""Packed bits, with 64 messages in a word, and filter bit maps transposed into planes.
 
-A *plane* holds one bit position of the bit maps of many messages: bit i of word i // 64 is
-message i's. Bits past the last message are zero.
+A *plane* holds one bit position of the bit maps of many messages: message i has bit i % 64 of word i // 64.
+Bits after the last message are zero.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SWAPS = (
 
 
 def words(rows: int) -> int:
-    """Words for ``rows`` bits."""
+    """The number of words for ``rows`` bits."""
     return (rows + 63) // 64
 
 
@@ -42,7 +42,7 @@ def unpack(packed: Words, rows: int) -> npt.NDArray[np.bool_]:
 
 
 def to_bit_maps(planes: Words, present: npt.NDArray[np.bool_]) -> pa.BinaryArray:
-    """Planes, shape (bit_num, words), to one binary of bit_num / 8 bytes a message; null where not present."""
+    """Planes, shape (bit_num, words), to one binary of bit_num / 8 bytes for each message; null if not present."""
     rows, width = len(present), planes.shape[0] // 8
     octets = np.empty((words(rows) * 64, width), np.uint8)
     _transpose(planes, octets)
@@ -54,9 +54,9 @@ def to_bit_maps(planes: Words, present: npt.NDArray[np.bool_]) -> pa.BinaryArray
 
 
 def from_bit_maps(bit_maps: pa.Array, bit_num: int) -> tuple[Words, npt.NDArray[np.bool_]]:
-    """Bit maps (binary, nulls and other lengths allowed) to planes of shape (bit_num, words), and which were read.
+    """Bit maps (binary) to planes of shape (bit_num, words), and which bit maps were read, shape (rows,).
 
-    A null bit map or one of another length leaves zeros and is not read.
+    A bit map that is null or has another length is not read, and its bits are zero.
     """
     rows, width = len(bit_maps), bit_num // 8
     planes = np.zeros((bit_num, words(rows)), np.uint64)
@@ -74,7 +74,7 @@ def from_bit_maps(bit_maps: pa.Array, bit_num: int) -> tuple[Words, npt.NDArray[
 
 @njit(cache=True)
 def fill_planes(bits: Words, predicates: Any, masks: Words, mask_of: Any, bit_pos: Any, planes: Words) -> None:
-    """Sets, for each filter, the positions ``bit_pos`` of the messages that its predicate matches."""
+    """For each filter, set the bits ``bit_pos`` of the messages that its predicate matches and its mask selects."""
     for i in range(len(predicates)):
         matched, mask = bits[predicates[i]], masks[mask_of[i]]
         for position in bit_pos[i]:
@@ -111,7 +111,7 @@ def _transpose_back(octets: Octets, planes: Words) -> None:
 
 @njit(cache=True)
 def _transposed(square: np.uint64) -> np.uint64:
-    """An 8 x 8 matrix of bits, a byte a row, with rows and columns exchanged (Warren, Hacker's Delight, 7-3)."""
+    """Transpose an 8 x 8 matrix of bits, with a byte for each row (Warren, Hacker's Delight, 7-3)."""
     for shift, kept in _SWAPS:
         swapped = (square ^ (square >> shift)) & kept
         square = square ^ swapped ^ (swapped << shift)

@@ -1,4 +1,4 @@
-"""Which filters set which bits of the filter bit maps, and when.
+"""Which filters set bits in the filter bit maps, and when.
 
 Source: org.apache.rocketmq.broker.filter.CommitLogDispatcherCalcBitMap.
 """
@@ -18,7 +18,7 @@ FOREVER = 2**63 - 1
 
 @dataclass(frozen=True)
 class FilterDataInForce:
-    """A ConsumerFilterData and the store times (ms, end exclusive) at which the broker held it, dead or alive."""
+    """A ConsumerFilterData, dead or alive, and the interval (ms, end exclusive) in which the broker had it."""
 
     predicate: Predicate
     bit_pos: tuple[int, ...]
@@ -29,7 +29,7 @@ class FilterDataInForce:
 def filter_data_in_force(
     history: Iterable[SubscriptionRow], broker: BrokerConfig
 ) -> dict[str, list[FilterDataInForce]]:
-    """By topic, the filter data that the broker held and when; empty where it computes no bit maps."""
+    """By topic, the filter data that the broker had, and when. Empty if the broker computes no bit maps."""
     if not (broker.enable_calc_filter_bit_map and broker.enable_consume_queue_ext):
         return {}
     by_topic: dict[str, list[FilterDataInForce]] = defaultdict(list)

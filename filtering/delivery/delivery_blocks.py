@@ -1,8 +1,8 @@
-"""Who got which of some messages, kept so that groups which got the same ones share their bytes.
+"""Delivery blocks: which groups received which messages, stored once for groups that received the same messages.
 
-A block is some messages of one topic: where each lies, and for each set of groups that got the same of them,
-which. Of the messages that a set of groups got, whatever takes least room is kept: nothing for all of them,
-positions for few, and for many a bit a message, in words of 64 bits.
+A block is a run of messages of one topic with their offsets, and *matches*: sets of groups with the messages that all
+of them received. A match is stored in the smallest form: nothing if they received all messages of the block, the
+positions of few messages, or for many messages one bit for each message of the block, in words of 64 bits.
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ from filtering.delivery.match_sets import MatchSets
 from filtering.matcher.kernels import kernels
 
 BYTES_IN_A_ROW = 1 << 20
-"""A row with more bytes of matches is split: readers take a row as a whole."""
+"""A row with more bytes of matches is split, because readers load whole rows."""
 _ROOM_OF_A_POSITION = 5
-"""Positions are kept where fewer than one message in so many was received: each then takes fewer bits than that."""
+"""Positions are stored if fewer than one in this many messages was received: they then take less room than bits."""
 
 
 def recipients(groups: list[str], subscriptions_from: list[int], available_at: list[int | None]) -> pa.StructArray:
-    """One RECIPIENT for each window: group, valid_from of its subscription, available_at (None: when stored)."""
+    """One RECIPIENT for each pull window.
+
+    ``subscriptions_from``: the valid_from of its subscription (ms). ``available_at``: ms; None: when each message was
+    stored.
+    """
     columns = [
         pa.array(groups, pa.string()),
         pa.array(subscriptions_from, pa.int64()),
@@ -34,8 +38,8 @@ def recipients(groups: list[str], subscriptions_from: list[int], available_at: l
     return pa.StructArray.from_arrays(columns, fields=list(RECIPIENT))
 
 
-def block_matches(sets: MatchSets, outcome: str, of_windows: pa.StructArray) -> pa.StructArray:
-    """A MATCH for each set of windows that got the same entries. ``of_windows``: a RECIPIENT for each window."""
+def block_matches(sets: MatchSets, outcome: str, recipients_of_windows: pa.StructArray) -> pa.StructArray:
+    """A MATCH for each set of windows that received the same entries. ``recipients_of_windows``: one each."""
     few = sets.counts * _ROOM_OF_A_POSITION < sets.rows
     many = ~few & (sets.counts < sets.rows)
     starts = np.append(0, np.cumsum(sets.counts[few]))
@@ -44,7 +48,7 @@ def block_matches(sets: MatchSets, outcome: str, of_windows: pa.StructArray) -> 
     columns = [
         pa.repeat(pa.scalar(outcome, pa.string()), len(sets)),
         pa.array(sets.counts, pa.int32()),
-        pa.ListArray.from_arrays(pa.array(sets.starts, pa.int32()), of_windows.take(pa.array(sets.windows))),
+        pa.ListArray.from_arrays(pa.array(sets.starts, pa.int32()), recipients_of_windows.take(pa.array(sets.windows))),
         _lists(few, sets.counts[few], pa.array(positions)),
         _lists(many, np.full(int(many.sum()), words.shape[1]), pa.array(words.reshape(-1))),
     ]
@@ -52,7 +56,7 @@ def block_matches(sets: MatchSets, outcome: str, of_windows: pa.StructArray) -> 
 
 
 def block_rows(entries: Entries, matches: pa.StructArray) -> Iterator[dict[str, pa.Array]]:
-    """A block as rows of the table, by column: all its messages, and as many matches as a row may have."""
+    """The rows of the table for a block, by column. Each row has all messages, and as many matches as fit."""
     messages = {
         "queue_id": pa.array(entries.queue_id),
         "queue_offset": pa.array(entries.queue_offset),
@@ -67,15 +71,18 @@ def block_rows(entries: Entries, matches: pa.StructArray) -> Iterator[dict[str, 
             "first_store_timestamp": pa.array([times.min()], pa.int64()),
             "last_store_timestamp": pa.array([times.max()], pa.int64()),
             "messages": pa.array([len(entries)], pa.int32()),
-        } | {name: pa.ListArray.from_arrays(pa.array([0, len(each)], pa.int32()), each) for name, each in lists.items()}
+        } | {
+            name: pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+            for name, values in lists.items()
+        }
 
 
 def _parts(matches: pa.StructArray) -> Iterator[pa.StructArray]:
-    """Slices of at most BYTES_IN_A_ROW, or one match."""
-    received, in_words, groups = (
+    """Slices of at most BYTES_IN_A_ROW bytes, or of one match if it is larger."""
+    positions, words, groups = (
         np.diff(matches.field(name).offsets.to_numpy()) for name in ("positions", "bits", "recipients")
     )
-    ends = np.cumsum(4 * received + 8 * in_words + 24 * groups)
+    ends = np.cumsum(4 * positions + 8 * words + 24 * groups)
     start = 0
     while start < len(matches):
         before = int(ends[start - 1]) if start else 0
@@ -85,7 +92,7 @@ def _parts(matches: pa.StructArray) -> Iterator[pa.StructArray]:
 
 
 def _lists(valid: npt.NDArray[np.bool_], lengths: npt.ArrayLike, values: pa.Array) -> pa.ListArray:
-    """A list of so many values for each that is valid."""
+    """One list for each element of ``valid``: null if it is false, else as long as the next of ``lengths``."""
     all_lengths = np.zeros(len(valid), np.int64)
     all_lengths[valid] = lengths
     offsets = pa.array(np.append(0, np.cumsum(all_lengths)), pa.int32())

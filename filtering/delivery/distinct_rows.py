@@ -1,4 +1,4 @@
-"""Rows of bits without repetition."""
+"""Removes repeated rows of packed bits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from filtering.delivery.match_sets import MatchSets
 
 @dataclass(frozen=True, eq=False)
 class DistinctRows:
-    """Window windows[i] has the distinct row bits[chosen[i]], in which counts[chosen[i]] bits are set."""
+    """Distinct rows of bits: ``windows[i]`` has row ``bits[chosen[i]]``, with ``counts[chosen[i]]`` set bits."""
 
     windows: Int64s
     chosen: Int64s

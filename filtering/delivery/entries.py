@@ -1,4 +1,4 @@
-"""Consume queue entries of one topic, with what the filters read of their messages."""
+"""Consume queue entries of one topic, with the message properties that filters read."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Entries:
     """n entries of one topic, ordered by queue and queue offset.
 
     Arrays have n elements. ``store_timestamp`` is in ms. ``properties`` has the messages' properties by name, at
-    least those that some filter reads. ``bit_maps`` (binary, null without one) are the filter bit maps; None:
-    they are still to be calculated. ``rows``: the same entries as filter hooks see them; None without hooks.
+    least those that filters read. ``bit_maps`` (binary) are the filter bit maps, null for entries without one; None:
+    they are not calculated yet. ``rows``: the same entries as filter hooks see them; None without hooks.
     """
 
     topic: str
@@ -45,6 +45,6 @@ class Entries:
         return len(self.queue_id)
 
     def queue_bounds(self) -> tuple[Int32s, Int64s]:
-        """The queue ids, and where each begins: queue i has the entries bounds[i] … bounds[i + 1]."""
+        """The queue ids, and the bounds of their entries: queue i has entries bounds[i] to bounds[i + 1], exclusive."""
         starts = np.append(0, np.flatnonzero(np.diff(self.queue_id)) + 1) if len(self) else np.empty(0, np.int64)
         return self.queue_id[starts], np.append(starts, len(self)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Which entries of a block each of many masks selects."""
+"""Masks over the entries of a block. Masks that select all entries, or none, share a row of bits."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from filtering.delivery.window_loops import EVERYTHING, NOTHING
 
 
 class EntryMasks:
-    """Packed bits for each of many numbers, which mostly share a row: ``rows[row_of[number]]``."""
+    """Masks by number. Mask ``number`` has the packed bits ``rows[row_of[number]]``."""
 
     def __init__(self, numbers: int, everything: npt.NDArray[np.bool_]) -> None:
         self.row_of = np.full(numbers, EVERYTHING, np.int32)
         self._rows = [bit_planes.pack(everything), bit_planes.pack(np.zeros(len(everything), bool))]
 
     def add(self, number: int) -> Words:
-        """A row of its own for a number, all zeros."""
+        """Give mask ``number`` its own row. Returns the row, all zeros."""
         self.row_of[number] = len(self._rows)
         self._rows.append(np.zeros_like(self._rows[NOTHING]))
         return self._rows[-1]

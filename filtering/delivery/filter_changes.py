@@ -1,4 +1,4 @@
-"""What other filters would have delivered, against what groups received."""
+"""Compares what changed filters would have delivered with what groups received."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ CHANGED = pa.schema(
         ("store_timestamp", pa.int64()),
     ]
 )
-"""A row a message that a change would gain or lose."""
+"""One row for each message that a group would gain or lose by a change; times in ms."""
 _NO_BIT_MAP = 0
 _STAGE1, _FAILED = (window_loops.COUNTS.index(name) for name in ("passed_stage1", "evaluation_errors"))
 
 
 @dataclass(frozen=True, eq=False)
 class FilterChange:
-    """Another filter of a group, which ``received`` some messages (ascending physical offsets), ``dropped`` others.
+    """A changed filter of a group.
 
-    ``dropped``: by hooks of its client, which would drop them again. ``asked`` has the offsets by queue id that the
-    group pulled past, ``pending`` those that it has yet to pull; a queue that ``asked`` does not list it asked for
-    all of its messages.
+    ``received`` are the physical offsets of the messages that the group received, ``dropped`` of those that its
+    client's hooks dropped and would drop again; both ascending. By queue id, ``asked`` has the offsets that the group
+    has pulled, ``pending`` those that it has yet to pull. It has pulled all of a queue that ``asked`` does not list.
     """
 
     filter: MessageFilter
@@ -50,11 +50,12 @@ class FilterChange:
 
 @dataclass(eq=False)
 class ChangeResult:
-    """``rows`` of CHANGED. ``kept`` counts messages by change, day since the epoch and queue id.
+    """The effect of changes. ``rows`` has the columns of CHANGED.
 
-    ``scanned``, ``passed_stage1`` and ``failed`` are entries by change: judged, passed on the entry (for tags by
-    their hash; the filter bit map is not asked), and those on whose message the expression fails. ``pending`` are
-    messages that match and that the group has yet to pull.
+    ``kept`` counts the messages that a change keeps, by (change, day since the epoch, queue id). The other counters
+    are by change: ``scanned`` entries, entries that ``passed_stage1`` (the tags code; the filter bit map is not used),
+    messages on which the expression ``failed``, and messages that match and that the group has yet to pull
+    (``pending``).
     """
 
     rows: pa.Table = field(default_factory=CHANGED.empty_table)
@@ -71,11 +72,11 @@ class ChangeResult:
 
 
 class FilterChanges:
-    """Picklable, so that Spark can send it to its workers."""
+    """Compares changed filters with deliveries. Picklable, so that Spark can send it to its workers."""
 
     def __init__(self, changes: Sequence[FilterChange], stored: tuple[int, int]) -> None:
-        """``stored``: only messages stored in this time (ms, the second exclusive)."""
-        self._of_topic = {
+        """``stored``: only messages stored in this interval count (ms, end exclusive)."""
+        self._by_topic = {
             topic: _ChangesOfTopic(
                 [(i, change) for i, change in enumerate(changes) if change.filter.topic == topic], stored
             )
@@ -85,13 +86,13 @@ class FilterChanges:
     @property
     def properties(self) -> dict[str, tuple[str, ...]]:
         """The message properties that are read, by topic."""
-        return {topic: of_topic.filters.properties for topic, of_topic in self._of_topic.items()}
+        return {topic: topic_changes.filters.properties for topic, topic_changes in self._by_topic.items()}
 
     def __call__(self, blocks: Iterable[Entries]) -> ChangeResult:
         result = ChangeResult()
         batches = []
         for entries in blocks:
-            batches += self._of_topic[entries.topic].compare(entries, result)
+            batches += self._by_topic[entries.topic].compare(entries, result)
         result.rows = pa.Table.from_batches(batches, CHANGED)
         return result
 
@@ -100,16 +101,16 @@ class _ChangesOfTopic:
     def __init__(self, numbered: Sequence[tuple[int, FilterChange]], stored: tuple[int, int]) -> None:
         self._numbered = numbered
         self._stored = stored
-        asked = [_window(change.filter, stored, change.asked, False) for _, change in numbered]
-        pending = [_window(change.filter, stored, change.pending, True) for _, change in numbered]
-        self.filters = TopicFilters(_NO_BIT_MAP, windows=[*asked, *pending])
+        asked_windows = [_window(change.filter, stored, change.asked, False) for _, change in numbered]
+        pending_windows = [_window(change.filter, stored, change.pending, True) for _, change in numbered]
+        self.filters = TopicFilters(_NO_BIT_MAP, windows=[*asked_windows, *pending_windows])
 
     def compare(self, entries: Entries, result: ChangeResult) -> list[pa.RecordBatch]:
-        """Adds the counts to ``result``, and returns the rows."""
+        """Add the counts to ``result``. Returns the rows."""
         outcome = self.filters.run(entries)
         matched = np.zeros((self.filters.windows, len(entries)), bool)
-        for each in outcome.delivered:
-            matched[list(each.windows)] |= bit_planes.unpack(each.bits, len(entries))
+        for match_set in outcome.delivered:
+            matched[list(match_set.windows)] |= bit_planes.unpack(match_set.bits, len(entries))
         in_time = (entries.store_timestamp >= self._stored[0]) & (entries.store_timestamp < self._stored[1])
         days = entries.store_timestamp // DAY
         batches = []
@@ -141,7 +142,7 @@ def _window(
 
 
 def _among(values: Int64s, ascending: Int64s) -> np.ndarray:
-    """Which values are among others."""
+    """Whether each value is in ``ascending``."""
     if not len(ascending):
         return np.zeros(len(values), bool)
     at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)

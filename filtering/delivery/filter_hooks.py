@@ -1,7 +1,7 @@
-"""What a client's own filter hooks drop of the messages that passed its tag check.
+"""A client's own filter hooks, which may drop messages that passed its tag check.
 
-Source: PullAPIWrapper.processPullResult and executeHook, FilterMessageHook. Unlike there, a hook that
-fails stops the run: RocketMQ would log it and keep the messages.
+Source: PullAPIWrapper.processPullResult and executeHook, FilterMessageHook. A hook that fails stops the run;
+RocketMQ would log the failure and keep the messages.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ ENTRY_COLUMNS = (
     "topic", "queue_id", "queue_offset", "commitlog_offset", "size", "tags_code", "store_timestamp", "filter_bit_map",
     "properties",
 )  # fmt: skip
-"""What a hook sees of an entry: its columns in consumequeue, and its message's properties (map of strings)."""
+"""The columns that a hook sees: those of consumequeue, and the message's properties (a map of strings)."""
 
 Hook = Callable[[pa.RecordBatch], pa.BooleanArray]
-"""Which of some entries the client keeps; null is no."""
+"""Whether the client keeps each entry; null means no."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """The hook whose answers came with the entries, as a boolean column."""
+    """A hook whose answers are a boolean column of the entries."""
 
     name: str
 
@@ -38,7 +38,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Function:
-    """A hook of the user's, called with ENTRY_COLUMNS. Raises ValueError on any other answer."""
+    """A hook that is a function of the user, called with ENTRY_COLUMNS.
+
+    Raises ValueError if it does not return one boolean for each entry.
+    """
 
     name: str
     call: Hook
@@ -47,7 +50,7 @@ class Function:
         kept = self.call(entries.select(list(ENTRY_COLUMNS)))
         if not isinstance(kept, pa.BooleanArray) or len(kept) != entries.num_rows:
             raise ValueError(
-                f"the filter hook {self.name} must return a BooleanArray of {entries.num_rows} values, one a message"
+                f"the filter hook {self.name} must return a BooleanArray of {entries.num_rows} values, one per message"
             )
         return kept
 
@@ -55,30 +58,30 @@ class Function:
 def after_hooks(
     delivered: MatchSets, hooks: Mapping[int, Sequence[Hook]], entries: pa.RecordBatch
 ) -> tuple[MatchSets, MatchSets]:
-    """Splits deliveries into kept and dropped ones. Window i has ``hooks[i]``; all of them must keep a message."""
+    """Split deliveries into kept and dropped ones. Window i has ``hooks[i]``; all of them must keep a message."""
     kept_sets: list[MatchSet] = []
     dropped_sets: list[MatchSet] = []
     for shared in delivered:
         unhooked = tuple(i for i in shared.windows if i not in hooks)
         if unhooked:
             kept_sets.append(replace(shared, windows=unhooked))
-        of_hooks: dict[tuple[Hook, ...], list[int]] = {}
+        windows_by_hooks: dict[tuple[Hook, ...], list[int]] = {}
         for i in shared.windows:
             if i in hooks:
-                of_hooks.setdefault(tuple(hooks[i]), []).append(i)
+                windows_by_hooks.setdefault(tuple(hooks[i]), []).append(i)
         positions = shared.positions
-        for chain, windows in of_hooks.items():
+        for chain, windows in windows_by_hooks.items():
             kept = _kept(chain, entries if shared.count == shared.rows else entries.take(pa.array(positions)))
-            for chosen, into in ((kept, kept_sets), (~kept, dropped_sets)):
+            for chosen, sets in ((kept, kept_sets), (~kept, dropped_sets)):
                 if chosen.any():
                     flags = np.zeros(shared.rows, bool)
                     flags[positions] = chosen
-                    into.append(MatchSet(tuple(windows), bit_planes.pack(flags), int(chosen.sum()), shared.rows))
+                    sets.append(MatchSet(tuple(windows), bit_planes.pack(flags), int(chosen.sum()), shared.rows))
     return MatchSets.of(kept_sets, entries.num_rows), MatchSets.of(dropped_sets, entries.num_rows)
 
 
 def _kept(hooks: Sequence[Hook], entries: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    """Each hook sees all of the entries."""
+    """The entries that all hooks keep. Every hook sees all entries."""
     kept = np.ones(entries.num_rows, bool)
     for hook in hooks:
         kept &= hook(entries).fill_null(False).to_numpy(zero_copy_only=False)

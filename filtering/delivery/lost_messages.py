@@ -1,9 +1,9 @@
-"""What clients of a group do not get because another client's subscription is in force instead of theirs.
+"""Messages that clients of a group lose because another client's subscription is in force instead of theirs.
 
 Source: ConsumerGroupInfo.updateSubscription, ExpressionMessageFilter, PullAPIWrapper.processPullResult.
-The broker filters every pull of the group by the one subscription that it holds; a client then
-compares tags with those of its own. So a client loses what its own subscription passes at the
-broker and at the client, and the one in force does not pass at the broker.
+The broker filters every pull of the group by the one subscription that it has; a client then compares tags with
+those of its own subscription. So a client loses a message if its own subscription lets it pass, at the broker and at
+the client, but the subscription in force stops it at the broker.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ LOST = pa.schema(
         ("store_timestamp", pa.int64()),
     ]
 )
-"""``loss`` is an index into the losses; times are ms."""
+"""One row for each message and loss. ``loss`` is an index into the losses; times are in ms."""
 
 
 @dataclass(frozen=True)
 class Loss:
     """A subscription of ``clients`` that was overruled for messages stored in an interval.
 
-    ``in_force`` is the filter that the group's pulls met instead, None where they were refused: then
-    nothing is lost yet, and what ``own`` passes waits for a subscription that the broker answers.
+    ``own`` is its filter. ``in_force`` is the filter that the broker used instead. It is None if the broker refused
+    the group's pulls: then the messages that ``own`` lets pass are not lost but wait for a pull that is answered.
     """
 
     interval: SubscriptionInForce
@@ -58,11 +58,11 @@ class Loss:
 def losses(
     intervals: Iterable[SubscriptionInForce], history: Sequence[SubscriptionRow], broker: BrokerConfig
 ) -> list[Loss]:
-    """What each distinct overruled subscription may lose; ``history`` is of the same events as ``intervals``.
+    """A loss for each distinct overruled subscription. ``history`` must be of the same events as ``intervals``.
 
     A subscription whose pulls the broker would refuse loses nothing.
     """
-    found = []
+    result = []
     for interval in intervals:
         by_filter: dict[MessageFilter, list[str]] = {}
         for client in interval.overruled:
@@ -70,14 +70,14 @@ def losses(
                 by_filter.setdefault(own, []).append(client.client_id)
         if by_filter:
             in_force = _filter_in_force(interval, history, broker)
-            found += [Loss(interval, tuple(clients), own, in_force) for own, clients in by_filter.items()]
-    return found
+            result += [Loss(interval, tuple(clients), own, in_force) for own, clients in by_filter.items()]
+    return result
 
 
 def _own_filter(interval: SubscriptionInForce, client: ClientSubscription, broker: BrokerConfig) -> list[MessageFilter]:
-    """The filter of a client's own subscription were it in force; none where its pulls would be refused.
+    """The filter that a client's own subscription would have in force; empty if its pulls would be refused.
 
-    The bit maps on disk were made for another expression, so it uses none.
+    It uses no bit map, because the stored bit maps were made for another expression.
     """
     subscription = Subscription(
         topic=interval.topic,
@@ -88,7 +88,7 @@ def _own_filter(interval: SubscriptionInForce, client: ClientSubscription, broke
     )
     event = SubscriptionEvent(interval.valid_from, Operation.REGISTER, interval.consumer_group, (subscription,))
     filters = message_filters(subscription_history([event], broker)[-1:], broker)
-    return [replace(each, bit_pos=(), born_time=0) for each in filters]
+    return [replace(message_filter, bit_pos=(), born_time=0) for message_filter in filters]
 
 
 def _filter_in_force(
@@ -97,17 +97,19 @@ def _filter_in_force(
     if interval.expression is None:
         return None
     key = (interval.consumer_group, interval.topic)
-    of_group = [row for row in history if row.consumer_group == interval.consumer_group]
-    filters = message_filters(in_force_at(of_group, interval.valid_from), broker)
-    return next((each for each in filters if (each.consumer_group, each.topic) == key), None)
+    group_rows = [row for row in history if row.consumer_group == interval.consumer_group]
+    for message_filter in message_filters(in_force_at(group_rows, interval.valid_from), broker):
+        if (message_filter.consumer_group, message_filter.topic) == key:
+            return message_filter
+    return None
 
 
 class LostMessages:
-    """Picklable, so that Spark can send it to its workers."""
+    """Finds the lost messages. Picklable, so that Spark can send it to its workers."""
 
     def __init__(self, all_losses: Sequence[Loss], bit_num: int) -> None:
-        """``bit_num``: bits of a filter bit map as the broker is configured."""
-        self._of_topic = {
+        """``bit_num``: the bits of a filter bit map in the broker's configuration."""
+        self._by_topic = {
             topic: _LossesOfTopic([(i, loss) for i, loss in enumerate(all_losses) if loss.own.topic == topic], bit_num)
             for topic in {loss.own.topic for loss in all_losses}
         }
@@ -115,11 +117,11 @@ class LostMessages:
     @property
     def properties(self) -> dict[str, tuple[str, ...]]:
         """The message properties that are read, by topic."""
-        return {topic: of_topic.filters.properties for topic, of_topic in self._of_topic.items()}
+        return {topic: topic_losses.filters.properties for topic, topic_losses in self._by_topic.items()}
 
     def __call__(self, blocks: Iterable[Entries]) -> pa.Table:
-        """The columns of LOST, a row a message and loss."""
-        batches = [self._of_topic[entries.topic].lost(entries) for entries in blocks if entries.topic in self._of_topic]
+        """A table of LOST."""
+        batches = [self._by_topic[entries.topic].lost(entries) for entries in blocks if entries.topic in self._by_topic]
         return pa.Table.from_batches([batch for batch in batches if batch.num_rows], LOST)
 
 
@@ -132,12 +134,12 @@ class _LossesOfTopic:
 
     def lost(self, entries: Entries) -> pa.RecordBatch:
         outcome = self.filters.run(entries)
-        wanted = _flags([*outcome.delivered], self.filters.windows, len(entries))
+        delivered = _flags([*outcome.delivered], self.filters.windows, len(entries))
         returned = _flags([*outcome.delivered, *outcome.dropped_by_client], self.filters.windows, len(entries))
         in_force = iter(returned[len(self._numbered) :])
         rows, numbers = [], []
-        for (number, loss), lost in zip(self._numbered, wanted, strict=False):
-            positions = np.flatnonzero(lost & ~next(in_force) if loss.in_force is not None else lost)
+        for (number, loss), own in zip(self._numbered, delivered, strict=False):
+            positions = np.flatnonzero(own & ~next(in_force) if loss.in_force is not None else own)
             rows.append(positions)
             numbers.append(np.full(len(positions), number, np.int32))
         at = np.concatenate(rows)
@@ -150,15 +152,15 @@ class _LossesOfTopic:
 
 
 def _window(loss: Loss, message_filter: MessageFilter) -> PullWindow:
-    """The messages that were stored in the interval of a loss."""
+    """The window of the messages that were stored in the interval of a loss."""
     interval = loss.interval
     end = FOREVER if interval.valid_to is None else interval.valid_to
     return PullWindow(message_filter, interval.valid_from, interval.valid_from, end)
 
 
 def _flags(sets: Iterable[MatchSet], windows: int, rows: int) -> npt.NDArray[np.bool_]:
-    """Which entries went to each window, shape (windows, rows)."""
+    """The entries of each window, shape (windows, rows)."""
     flags = np.zeros((windows, rows), bool)
-    for each in sets:
-        flags[list(each.windows)] |= bit_planes.unpack(each.bits, rows)
+    for match_set in sets:
+        flags[list(match_set.windows)] |= bit_planes.unpack(match_set.bits, rows)
     return flags

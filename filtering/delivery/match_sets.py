@@ -1,4 +1,4 @@
-"""Which windows got which entries of a block, kept once for all windows that got the same ones."""
+"""Sets of pull windows that received the same entries of a block."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class MatchSet:
-    """Windows (by number) that got the same ``count`` entries of a block of ``rows``, as packed bits."""
+    """Windows (by number) that received the same ``count`` entries of a block of ``rows``, as packed bits."""
 
     windows: tuple[int, ...]
     bits: Words
@@ -25,7 +25,7 @@ class MatchSet:
 
     @property
     def positions(self) -> npt.NDArray[np.int32]:
-        """Which entries of the block, ascending."""
+        """The positions of the entries in the block, ascending."""
         return np.flatnonzero(bit_planes.unpack(self.bits, self.rows)).astype(np.int32)
 
 
@@ -47,17 +47,17 @@ class MatchSets:
     @classmethod
     def of(cls, sets: Sequence[MatchSet], rows: int) -> MatchSets:
         return cls(
-            np.array([i for each in sets for i in each.windows], np.int64),
-            np.cumsum([0, *(len(each.windows) for each in sets)]),
-            np.array([each.bits for each in sets], np.uint64).reshape(len(sets), bit_planes.words(rows)),
+            np.array([window for match_set in sets for window in match_set.windows], np.int64),
+            np.cumsum([0, *(len(match_set.windows) for match_set in sets)]),
+            np.array([match_set.bits for match_set in sets], np.uint64).reshape(len(sets), bit_planes.words(rows)),
             np.arange(len(sets)),
-            np.array([each.count for each in sets], np.int64),
+            np.array([match_set.count for match_set in sets], np.int64),
             rows,
         )
 
     @classmethod
     def shared(cls, windows: Int64s, chosen: Int64s, bits: Words, counts: Int64s, rows: int) -> MatchSets:
-        """Window windows[i] got what row chosen[i] of ``bits`` says, which has ``counts`` bits set."""
+        """Window windows[i] received the entries of ``bits[chosen[i]]``. Row j has counts[j] bits set."""
         order = np.argsort(chosen, kind="stable")
         distinct, starts = np.unique(chosen[order], return_index=True)
         return cls(windows[order], np.append(starts, len(windows)), bits, distinct, counts[distinct], rows)
@@ -66,6 +66,6 @@ class MatchSets:
         return len(self.chosen)
 
     def __iter__(self) -> Iterator[MatchSet]:
-        of_sets = np.split(self.windows, self.starts[1:-1]) if len(self) else []
-        for windows, chosen, count in zip(of_sets, self.chosen, self.counts.tolist(), strict=True):
+        window_sets = np.split(self.windows, self.starts[1:-1]) if len(self) else []
+        for windows, chosen, count in zip(window_sets, self.chosen, self.counts.tolist(), strict=True):
             yield MatchSet(tuple(windows.tolist()), self.bits[chosen], count, self.rows)

@@ -1,4 +1,4 @@
-"""What decides whether a group gets a message, lowered to predicates.
+"""The filters that decide whether a group gets a message, as predicates.
 
 Source: org.apache.rocketmq.broker.filter.ExpressionMessageFilter and ExpressionForRetryMessageFilter,
 org.apache.rocketmq.client.impl.consumer.PullAPIWrapper.
@@ -24,20 +24,20 @@ TAGS_PROPERTY = "TAGS"
 
 @dataclass(frozen=True)
 class MessageFilter:
-    """The three filters of one group's subscription to one topic."""
+    """The filters of one group's subscription to one topic: stages 1 and 2 at the broker, then the client's."""
 
     consumer_group: str
     topic: str
     tags: Predicate = TRUE
     """Stage 1, on the consume queue entry's tags code."""
     bit_pos: tuple[int, ...] = ()
-    """Stage 1, on the entry's filter bit map: all of these bits are set. Empty: no bit map is used."""
+    """Stage 1, on the entry's filter bit map: all of these bits must be set. Empty: no bit map is used."""
     born_time: int = 0
-    """ms: only messages stored after it are held against the bit map."""
+    """ms: the bit map is used only for messages stored after this time."""
     expression: Predicate = TRUE
     """Stage 2, on the message's properties."""
     failure: Predicate = FALSE
-    """Where evaluating the expression fails, which counts as not matching."""
+    """True if the evaluation of the expression fails. The message then does not match."""
     client_tags: Predicate = TRUE
     """The client's exact comparison of tags."""
 
@@ -45,18 +45,18 @@ class MessageFilter:
 def message_filters(rows: Iterable[SubscriptionRow], config: BrokerConfig) -> list[MessageFilter]:
     """The filters of the subscriptions in ``rows``, which are all in force at one instant.
 
-    A group that has left gets what it would get if it came back. A subscription whose pulls the
-    broker refuses has no filter.
+    A group that has left has the filter that it would have if it came back. A subscription whose pulls the broker
+    refuses has no filter.
     """
     in_force = {(row.consumer_group, row.topic): row for row in rows}
-    found = [message_filter(row, in_force.values(), config) for row in in_force.values()]
-    return [each for each in found if each is not None]
+    filters = [message_filter(row, in_force.values(), config) for row in in_force.values()]
+    return [subscription_filter for subscription_filter in filters if subscription_filter is not None]
 
 
 def message_filter(
     row: SubscriptionRow, in_force: Iterable[SubscriptionRow], config: BrokerConfig
 ) -> MessageFilter | None:
-    """The filter of a subscription, None where the broker refuses its pulls.
+    """The filter of a subscription; None if the broker refuses its pulls.
 
     ``in_force``: the group's other subscriptions in force; a retry topic needs them (see :func:`reads_others`).
     """
@@ -68,12 +68,12 @@ def message_filter(
     if is_tag_type(row.expression_type):
         return _tag_filter(row)
     if reads_others(row, config):
-        expression, failure = _of_retried_messages(group, in_force)
+        expression, failure = _retry_predicates(group, in_force)
         return MessageFilter(group, topic, expression=expression, failure=failure)
     if row.sent_with_pull or row.filter_data is None:
         return _sql92_filter(row, row.compiled.expression, ())
-    held_against_bit_map = config.enable_consume_queue_ext and row.filter_data.bit_num == config.bloom_filter.m
-    return _sql92_filter(row, _compiled(row.filter_data), row.filter_data.bit_pos if held_against_bit_map else ())
+    uses_bit_map = config.enable_consume_queue_ext and row.filter_data.bit_num == config.bloom_filter.m
+    return _sql92_filter(row, _compiled(row.filter_data), row.filter_data.bit_pos if uses_bit_map else ())
 
 
 def reads_others(row: SubscriptionRow, config: BrokerConfig) -> bool:
@@ -87,7 +87,7 @@ def _compiled(data: ConsumerFilterData) -> CompiledExpression | None:
 
 
 def _sql92_filter(row: SubscriptionRow, compiled: CompiledExpression | None, bit_pos: tuple[int, ...]) -> MessageFilter:
-    """An expression that does not compile, which only a pull can bring so far, lets every message pass."""
+    """If the expression does not compile (possible only if it is sent with pulls), every message passes."""
     if compiled is None:
         return MessageFilter(row.consumer_group, row.topic)
     return MessageFilter(
@@ -112,18 +112,18 @@ def _tag_filter(row: SubscriptionRow) -> MessageFilter:
     )
 
 
-def _of_retried_messages(group: str, in_force: Iterable[SubscriptionRow]) -> tuple[Predicate, Predicate]:
-    """Where, and where by failing not, a retried message passes the filter data of the topic it was first sent to.
+def _retry_predicates(group: str, in_force: Iterable[SubscriptionRow]) -> tuple[Predicate, Predicate]:
+    """Predicates for retried messages: the filter data of the original topic matches, and its evaluation fails.
 
-    A message of a topic for which the group has none passes.
+    A message whose original topic has no filter data of the group passes.
     """
     compiled = {
-        row.topic: found
+        row.topic: expression
         for row in in_force
-        if row.consumer_group == group and row.filter_data is not None and (found := _compiled(row.filter_data))
+        if row.consumer_group == group and row.filter_data is not None and (expression := _compiled(row.filter_data))
     }
-    of_topic = {topic: TextIn(RETRY_TOPIC_PROPERTY, frozenset((topic,))) for topic in compiled}
-    unfiltered = Not(TextIn(RETRY_TOPIC_PROPERTY, frozenset(of_topic)))
-    passes = Or((unfiltered, *(And((of_topic[topic], compiled[topic].predicate)) for topic in compiled)))
-    fails = Or((FALSE, *(And((of_topic[topic], compiled[topic].error_predicate)) for topic in compiled)))
+    is_from_topic = {topic: TextIn(RETRY_TOPIC_PROPERTY, frozenset((topic,))) for topic in compiled}
+    unfiltered = Not(TextIn(RETRY_TOPIC_PROPERTY, frozenset(is_from_topic)))
+    passes = Or((unfiltered, *(And((is_from_topic[topic], compiled[topic].predicate)) for topic in compiled)))
+    fails = Or((FALSE, *(And((is_from_topic[topic], compiled[topic].error_predicate)) for topic in compiled)))
     return passes, fails

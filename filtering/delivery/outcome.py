@@ -1,4 +1,4 @@
-"""What the filters of a topic did with a block of entries."""
+"""The result of running the filters of a topic on a block of entries."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from filtering.delivery.match_sets import MatchSets
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What the filters did with n entries of w windows in q queues.
+    """The result for a block of entries.
 
-    ``bit_maps``: the filter bit maps (binary, null without filter data), None where they were given.
-    ``scanned`` (masks x queues): the entries that each mask lets a window decide; window i has mask ``mask_of[i]``.
-    ``counts`` (windows x queues x window_loops.COUNTS); ``uncertain`` (changes x queues).
+    ``bit_maps``: the calculated filter bit maps (binary, null without filter data); None if the entries had bit maps.
+    ``scanned`` (masks x queues): the number of entries that each mask selects; window i has mask ``mask_of[i]``.
+    ``counts`` (windows x queues x window_loops.COUNTS) and ``uncertain`` (changes x queues) count entries.
     """
 
     bit_maps: pa.BinaryArray | None

@@ -1,4 +1,4 @@
-"""Which messages one subscription of a group decides, and when the group could first pull them."""
+"""Pull windows: the messages that one subscription of a group filters, and when the group could first pull them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ OffsetRange = tuple[int, int]
 
 @dataclass(frozen=True)
 class PullWindow:
-    """The messages of a topic that ``message_filter`` decides for its group.
+    """The messages of a topic that ``message_filter`` filters for its group.
 
-    They were stored from ``stored_from`` up to but not including ``stored_to`` (ms). ``offsets`` narrows them by
-    queue id; a queue that is not listed has all of its entries, or with ``only_listed`` none. ``subscription_from``
-    is the valid_from of the subscription. ``available_at`` (ms) is when the group could first pull them; None: when
-    each was stored.
+    They were stored in [``stored_from``, ``stored_to``) (ms). ``offsets`` limits them by queue id; a queue that is not
+    listed has all of its entries, or none with ``only_listed``. ``subscription_from`` is the valid_from of the
+    subscription. ``available_at`` (ms) is when the group could first pull them; None: when each was stored.
     """
 
     message_filter: MessageFilter
@@ -44,11 +43,11 @@ class PullWindow:
 
 @dataclass(frozen=True)
 class UncertainChange:
-    """An SQL92 subscription of a consuming group changed: which expression met the last messages is not known.
+    """A change of an SQL92 subscription of a consuming group. It is not known which expression filtered some messages.
 
-    A pull that is held at the broker keeps messages that did not match ``before`` for up to five seconds, and may
-    then meet ``after``. Messages stored in [``stored_from``, ``stored_to``) that match only one of the two are
-    counted as uncertain.
+    A pull held at the broker keeps messages that did not match ``before`` for up to five seconds; ``after`` may then
+    filter them. Messages stored in [``stored_from``, ``stored_to``) (ms) that match only one of the two are counted
+    as uncertain.
     """
 
     consumer_group: str

@@ -1,4 +1,4 @@
-"""All filters of one topic, compiled: the bit maps of its entries, and which group gets which message."""
+"""Runs all filters of one topic: they give the bit maps of its entries, and the messages that each group gets."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ from filtering.matcher.matches import Matches
 from filtering.predicate import TRUE, Predicate
 
 ROWS_AT_ONCE = 256
-"""Rows of bits that the windows of a block write before they are taken away."""
+"""The rows of the output buffers that pull windows fill."""
 MaskKey = tuple[int, int, tuple[tuple[int, OffsetRange], ...], bool]
-"""Store times (the second exclusive), offset ranges by queue id, and whether other queues have no entries."""
+"""stored_from and stored_to (ms, exclusive), offset ranges by queue id, and whether other queues have no entries."""
 
 
 class TopicFilters:
-    """Picklable, so that Spark can send it to its workers. Windows have numbers in the order given."""
+    """All filters of one topic, compiled. Picklable, so that Spark can send it to its workers.
+
+    Windows are numbered in the order given.
+    """
 
     def __init__(
         self,
@@ -38,14 +41,14 @@ class TopicFilters:
         windows: Sequence[PullWindow] = (),
         changes: Sequence[UncertainChange] = (),
     ) -> None:
-        """``bit_num``: bits of a filter bit map as the broker is configured; others are not used."""
+        """``bit_num``: the bits of a filter bit map in the broker's configuration. Other bit maps are ignored."""
         self.windows = len(windows)
         self._bit_num = bit_num
         roles = [_roles(window) for window in windows]
-        wanted = [predicate for role in roles for predicate in role]
-        wanted += [data.predicate for data in filter_data]
-        wanted += [predicate for change in changes for predicate in (change.before, change.after)]
-        predicates = list(dict.fromkeys([TRUE, *wanted]))
+        used = [predicate for predicates_of_window in roles for predicate in predicates_of_window]
+        used += [data.predicate for data in filter_data]
+        used += [predicate for change in changes for predicate in (change.before, change.after)]
+        predicates = list(dict.fromkeys([TRUE, *used]))
         number = {predicate: i for i, predicate in enumerate(predicates)}
         self._matcher = Matcher(predicates)
         self._masks: dict[MaskKey, int] = {}
@@ -54,11 +57,11 @@ class TopicFilters:
         life_of = {born_time: i for i, born_time in enumerate(born_times)}
         table = [
             (
-                *(number[predicate] for predicate in role),
+                *(number[predicate] for predicate in predicates_of_window),
                 self._mask(_mask_key(window)),
                 life_of[window.message_filter.born_time] if window.message_filter.bit_pos else -1,
             )
-            for role, window in zip(roles, windows, strict=True)
+            for predicates_of_window, window in zip(roles, windows, strict=True)
         ]
         self._windows = np.array(table, np.int32).reshape(-1, 6)
         self._bit_pos = _positions([window.message_filter.bit_pos for window in windows])
@@ -81,11 +84,11 @@ class TopicFilters:
 
     @property
     def properties(self) -> tuple[str, ...]:
-        """The message properties that some filter reads."""
+        """The message properties that the filters read."""
         return self._matcher.properties
 
     def run(self, entries: Entries) -> Outcome:
-        """What happens to each entry."""
+        """Run all filters on a block of entries."""
         matches = self._matcher.match_columns(entries.properties, len(entries), pa.array(entries.tags_code))
         queue_ids, bounds = entries.queue_bounds()
         masks = self._fill_masks(entries, queue_ids, bounds)
@@ -110,7 +113,10 @@ class TopicFilters:
         )
 
     def stage1(self, entries: Entries) -> Words:
-        """Which entries pass on the consume queue alone: packed bits, shape (windows, words)."""
+        """The entries that pass stage 1: packed bits, shape (windows, words).
+
+        Raises ValueError if the entries have no filter bit maps.
+        """
         if entries.bit_maps is None:
             raise ValueError("stage 1 needs the entries' filter bit maps")
         bits = self._matcher.match_columns({}, len(entries), pa.array(entries.tags_code)).bits
@@ -138,9 +144,9 @@ class TopicFilters:
             if stored_to <= first or last < stored_from:
                 flags.row_of[number] = NOTHING
             elif offsets or only_listed or first < stored_from or stored_to <= last:
-                of_queue = dict(offsets)
-                missing = (0, 0) if only_listed else (BEGINNING, FOREVER)
-                ranges = [of_queue.get(queue_id, missing) for queue_id in queue_ids.tolist()]
+                listed = dict(offsets)
+                unlisted = (0, 0) if only_listed else (BEGINNING, FOREVER)
+                ranges = [listed.get(queue_id, unlisted) for queue_id in queue_ids.tolist()]
                 low, high = np.ascontiguousarray(np.array(ranges, np.int64).reshape(-1, 2).T)
                 window_loops.fill_mask(
                     entries.store_timestamp, entries.queue_offset, bounds, stored_from, stored_to, low, high,
@@ -149,7 +155,7 @@ class TopicFilters:
         return flags
 
     def _fill_lives(self, store_timestamps: Int64s, readable: npt.NDArray[np.bool_]) -> EntryMasks:
-        """The entries whose bit map decides for a filter born at each of the born times: they were stored later."""
+        """For each born time, the entries whose bit map is used by filters born then: those stored later."""
         first, last = int(store_timestamps.min()), int(store_timestamps.max())
         flags = EntryMasks(len(self._born_times), readable)
         for number, born_time in enumerate(self._born_times.tolist()):
@@ -172,7 +178,7 @@ class TopicFilters:
     def _filter(
         self, bits: Words, planes: Words, lives: EntryMasks, masks: EntryMasks, bounds: Int64s, counts: Int64s
     ) -> tuple[list[tuple[Int32s, Words]], list[tuple[Int32s, Words]]]:
-        """What each window received, where that is not all that its expression matches; what its client dropped."""
+        """What windows received if it differs from what their expression matches, and what their clients dropped."""
         received: list[tuple[Int32s, Words]] = []
         dropped: list[tuple[Int32s, Words]] = []
         windows = self._windows.copy()
@@ -192,7 +198,7 @@ class TopicFilters:
         return received, dropped
 
     def _delivered(self, matches: Matches, counts: Int64s, received: list[tuple[Int32s, Words]]) -> MatchSets:
-        """Most windows received just what their expression matches; some share what they received otherwise."""
+        """Most windows received what their expression matches; the others are in ``received``."""
         delivered = counts[:, :, window_loops.COUNTS.index("delivered")].sum(axis=1)
         other = distinct_rows(received)
         is_other = np.zeros(self.windows, bool)
@@ -204,11 +210,11 @@ class TopicFilters:
         return MatchSets.shared(windows, chosen, bits, np.append(matches.counts(), other.counts), matches.rows)
 
     def _uncertain(self, bits: Words, masks: EntryMasks, bounds: Int64s) -> Int64s:
-        found = [
+        counts = [
             _counts((bits[before] ^ bits[after]) & masks.rows[masks.row_of[mask]], bounds)
             for before, after, mask in self._changes
         ]
-        return np.array(found, np.int64).reshape(len(self._changes), len(bounds) - 1)
+        return np.array(counts, np.int64).reshape(len(self._changes), len(bounds) - 1)
 
 
 def _roles(window: PullWindow) -> tuple[Predicate, Predicate, Predicate, Predicate]:
@@ -220,13 +226,13 @@ def _mask_key(window: PullWindow) -> MaskKey:
     return window.stored_from, window.stored_to, tuple(sorted(window.offsets.items())), window.only_listed
 
 
-def _positions(of_each: Sequence[tuple[int, ...]]) -> Int64s:
-    """A row of bit positions a filter. A filter without any has zeros, which are never looked at."""
-    width = max(map(len, of_each), default=0)
-    return np.array([positions or (0,) * width for positions in of_each], np.int64).reshape(len(of_each), width)
+def _positions(bit_pos: Sequence[tuple[int, ...]]) -> Int64s:
+    """One row of bit positions for each filter. A filter without positions has zeros, which are never used."""
+    width = max(map(len, bit_pos), default=0)
+    return np.array([positions or (0,) * width for positions in bit_pos], np.int64).reshape(len(bit_pos), width)
 
 
 def _counts(bits: Words, bounds: Int64s) -> list[int]:
-    """The set bits queue by queue."""
+    """The number of set bits of each queue."""
     spans = zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
     return [window_loops.count_range(bits, start, end) for start, end in spans]

@@ -12,7 +12,7 @@ Array = npt.NDArray[Any]
 
 COUNTS = ("passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors")
 TAGS, EXPRESSION, CLIENT_TAGS, FAILURE, MASK, LIFE = range(6)
-"""Columns of ``windows``: rows of ``bits``, of ``masks``, and of ``lives`` (-1: the window uses no filter bit map)."""
+"""The columns of ``windows``: four rows of ``bits``, a row of ``masks``, and a row of ``lives`` (-1: no bit map)."""
 EVERYTHING, NOTHING = 0, 1
 """The first two rows of ``masks`` and ``lives``."""
 
@@ -23,7 +23,7 @@ _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 @njit(cache=True, error_model="numpy")
 def count_ones(word: np.uint64) -> np.int64:
-    """The set bits of a word; LLVM makes one instruction of it."""
+    """The number of set bits of a word. LLVM compiles this to one instruction."""
     word = word - ((word >> np.uint64(1)) & _FIVES)
     word = (word & _THREES) + ((word >> np.uint64(2)) & _THREES)
     word = (word + (word >> np.uint64(4))) & _FIFTEENS
@@ -32,7 +32,7 @@ def count_ones(word: np.uint64) -> np.int64:
 
 @njit(cache=True, error_model="numpy")
 def count_range(bits: Array, start: int, end: int) -> int:
-    """The set bits of ``bits`` from position ``start`` up to but not including ``end``."""
+    """The number of set bits of ``bits`` in positions [start, end)."""
     if start >= end:
         return 0
     first, last = start >> 6, (end - 1) >> 6
@@ -57,7 +57,7 @@ def fill_mask(
     offsets_to: Array,
     mask: Array,
 ) -> None:
-    """Sets the bits of entries in a time window and in the offset range of their queue. ``mask`` starts as zeros."""
+    """Set the bits of entries in a time window and in the offset range of their queue. ``mask`` must be all zeros."""
     for queue in range(len(bounds) - 1):
         low, high = offsets_from[queue], offsets_to[queue]
         for row in range(bounds[queue], bounds[queue + 1]):
@@ -81,13 +81,13 @@ def filter_windows(
     dropped: Array,
     dropped_of: Array,
 ) -> tuple[int, int, int]:
-    """Runs the windows from ``first`` on until one of the outputs is full.
+    """Run the windows from ``first`` on until one of the outputs is full.
 
-    ``bits``: predicates x words; ``planes``: a row for each position of the filter bit map; ``bit_pos``: windows x
-    positions; ``lives``: entries whose bit map decides, for each birth; ``masks``: entries that a window decides.
-    ``counts`` (windows x queues x COUNTS) is filled. What a window received, where that is not all that its
-    expression matches, goes to the next row of ``received``, and the window's number to ``received_of``; what its
-    client dropped, to ``dropped``. Returns the first window that is not done, and the rows used of both.
+    ``bits``: predicates x words; ``planes``: one row for each position of the filter bit map; ``bit_pos``: windows x
+    positions; ``lives``: for each born time, the entries whose bit map is used; ``masks``: the entries of a window.
+    ``counts`` (windows x queues x COUNTS) is filled. If a window received not just what its expression matches, the
+    entries go to the next row of ``received`` and its number to ``received_of``. Entries that its client dropped go
+    to ``dropped`` and ``dropped_of``. Returns the first window that is not done, and the rows used of both outputs.
     """
     words = bits.shape[1]
     stage1, stage2 = np.empty(words, np.uint64), np.empty(words, np.uint64)

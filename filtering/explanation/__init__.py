@@ -1,1 +1,1 @@
-"""Why a group gets a message or not: the evaluated expression, the filter that stops it, and what would have passed."""
+"""Explains why a group gets a message or not: which filter stops it, how, and which similar message would pass."""

@@ -24,13 +24,13 @@ from filtering.predicate import (
 ANY_TEXTS = ("x", "y", "z")
 NEAREST_TEXTS = 5
 STEPS = (0.01, 1.0)
-"""How far from a number its neighbours are tried: prices have cents."""
+"""The distances from a number at which other numbers are tried. Prices have cents."""
 
 
 def values_for(leaf: Predicate, name: str, properties: Mapping[str, str]) -> Iterator[str | None]:
-    """Values of the property ``name`` on either side of what the leaf asks; None: the property is missing.
+    """Values of the property ``name`` that may make the leaf true or false; None: the property is missing.
 
-    ``properties`` are the message's. No value is empty, which RocketMQ would drop.
+    ``properties`` are the message's. No value is empty, because RocketMQ drops properties without a value.
     """
     now = properties.get(name)
     match leaf:
@@ -58,7 +58,7 @@ def _with(*texts: str) -> Iterator[str]:
 
 
 def _nearest(now: str | None, texts: frozenset[str]) -> Iterator[str]:
-    """The texts that look most like the present value, then the first ones."""
+    """The texts that are most similar to the present value, then the first ones."""
     ordered = sorted(text for text in texts if text)
     if now is not None:
         yield from difflib.get_close_matches(now, ordered, NEAREST_TEXTS, 0.0)
@@ -81,12 +81,12 @@ def _numbers(kind: NumberType, value: int | float) -> Iterator[str]:
 
 
 def _java(number: float) -> str:
-    """The number as Java reads it."""
+    """The number as a text that Java parses."""
     return repr(number) if math.isfinite(number) else "Infinity" if number > 0 else "-Infinity"
 
 
 def _beside(leaf: PropertyPairLeaf, name: str, properties: Mapping[str, str]) -> Iterator[str]:
-    """Values beside that of the other property."""
+    """Values near that of the other property."""
     other = properties.get(leaf.right if name == leaf.left else leaf.left)
     if name in properties:
         yield properties[name]

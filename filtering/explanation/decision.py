@@ -1,4 +1,4 @@
-"""What the filters of one subscription do with one message, in the order in which they are asked."""
+"""Applies the filters of one subscription to one message, in the broker's order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from filtering.subscriptions.history import SubscriptionRow
 
 
 class Outcome(StrEnum):
-    """What became of a message for a group."""
+    """The result of filtering a message for a group."""
 
     DELIVERED = "DELIVERED"
     DROPPED_BY_CLIENT = "DROPPED_BY_CLIENT"
@@ -39,7 +39,7 @@ class Outcome(StrEnum):
 
 
 class Stage(StrEnum):
-    """Where it was decided."""
+    """The filter that decided."""
 
     SUBSCRIPTION = "subscription"
     PULL = "pull"
@@ -51,7 +51,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True)
 class Entry:
-    """A consume queue entry. ``store_timestamp`` in ms; ``bit_map`` None where the broker made none."""
+    """A consume queue entry. ``store_timestamp`` is in ms; ``bit_map`` is None if the broker wrote none."""
 
     tags_code: int
     bit_map: bytes | None
@@ -60,9 +60,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class BitMapCheck:
-    """Whether the filter bit map was asked. ``unset``: those of the group's ``positions`` that are not set in it.
+    """The check of an entry's filter bit map. ``unset``: the group's ``positions`` that are not set in it.
 
-    ``not_asked``: why the entry passed without, None where the bit map decided.
+    ``not_asked``: why the entry passed without a check; None if the bit map decided.
     """
 
     positions: tuple[int, ...]
@@ -72,7 +72,10 @@ class BitMapCheck:
 
 @dataclass(frozen=True)
 class Decision:
-    """``expression`` is what the broker evaluates in stage 2, None for tags and where all messages pass."""
+    """What happens to a message, at which filter, and why.
+
+    ``expression`` is what the broker evaluates in stage 2; None for tags, and if all messages pass.
+    """
 
     outcome: Outcome
     stage: Stage
@@ -88,7 +91,7 @@ def decide(
     entry: Entry,
     properties: Mapping[str, str],
 ) -> Decision:
-    """What the subscription does with a message. ``others`` are the group's in force beside it."""
+    """Apply a subscription to a message. ``others`` are the group's other subscriptions in force."""
     others = list(others)
     filters = message_filter(row, others, config)
     if filters is None:
@@ -121,16 +124,16 @@ def decide(
 def deciding_expression(
     row: SubscriptionRow, others: Iterable[SubscriptionRow], config: BrokerConfig, properties: Mapping[str, str]
 ) -> CompiledExpression | None:
-    """The expression that the broker evaluates on the message, None where there is none."""
+    """The expression that the broker evaluates on the message; None if it evaluates none."""
     if row.class_filter_mode or is_tag_type(row.expression_type):
         return None
     decides = row
     if reads_others(row, config):
         topic = properties.get(RETRY_TOPIC_PROPERTY)
-        of_topic = [other for other in others if other.topic == topic and other.consumer_group == row.consumer_group]
-        if not of_topic or of_topic[-1].filter_data is None:
+        originals = [other for other in others if other.topic == topic and other.consumer_group == row.consumer_group]
+        if not originals or originals[-1].filter_data is None:
             return None
-        decides = of_topic[-1]
+        decides = originals[-1]
     elif row.sent_with_pull or row.filter_data is None:
         return row.compiled.expression
     compiled = decides.filter_data.compiled if decides.filter_data is not None else None
@@ -138,7 +141,7 @@ def deciding_expression(
 
 
 def check_bit_map(filters: MessageFilter, config: BrokerConfig, entry: Entry) -> BitMapCheck | None:
-    """What stage 1 makes of the entry's bit map; None for subscriptions that use none."""
+    """The check of the entry's bit map in stage 1; None for subscriptions that use no bit map."""
     if not filters.bit_pos:
         return None
     if entry.store_timestamp <= filters.born_time:

@@ -1,4 +1,4 @@
-"""A part of an expression, as text that means the same."""
+"""Writes a node of an expression as text with the same meaning."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from filtering.sql92.syntax.nodes import Node, NumberLiteral, Search, inside
 
 
 def expression_text(root: Node, images: Mapping[NumberLiteral, str] | None = None) -> str:
-    """The node as text. Parentheses are where the expression had them, so that it compiles to the same.
+    """The node as text. It has the parentheses of the expression, so that it compiles to the same tree.
 
-    ``images``: other spellings of some of its number literals.
+    ``images``: replacements for number literals.
     """
     parts: list[str] = []
     stack: list[Node | str] = [root]
@@ -54,7 +54,7 @@ def _pieces(node: Node) -> list[Node | str]:
             return _negated(node)
         case nodes.Binary():
             return [node.left, f" {_operator(node)} ", node.right]
-    raise TypeError(f"{type(node).__name__} is no node of an expression")
+    raise TypeError(f"{type(node).__name__} is not a node of an expression")
 
 
 def _operator(node: nodes.Binary) -> str:
@@ -77,7 +77,7 @@ def _search(search: Search, negated: bool) -> str:
 
 
 def _negated(node: nodes.Not) -> list[Node | str]:
-    """NOT of a property, a boolean or parentheses; with anything else it is part of the operator."""
+    """NOT stands before a property, a boolean or parentheses. In any other case it is part of the operator."""
     match node.operand:
         case nodes.IsNull(operand=operand):
             return [operand, " IS NOT NULL"]
@@ -101,7 +101,7 @@ def _quoted(text: str) -> str:
 
 
 def is_combination(node: Node) -> bool:
-    """Whether the node combines others: AND, OR, NOT before a parenthesis or another NOT, or parentheses."""
+    """Whether the node combines others: AND, OR, NOT before parentheses or another NOT, or parentheses around these."""
     if isinstance(node, nodes.Not):
         return isinstance(node.operand, (nodes.Parentheses, nodes.Not))
     if isinstance(node, nodes.Parentheses):

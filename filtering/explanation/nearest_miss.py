@@ -1,4 +1,4 @@
-"""The smallest change of a message with which a predicate holds."""
+"""Finds the smallest change of a message that makes a predicate true."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from filtering.predicate import And, Constant, Not, Or, Predicate, PropertyLeaf,
 from filtering.predicate_value import holds, text_holds
 
 Literal = tuple[Predicate, bool]
-"""A leaf, and what it must come to."""
+"""A leaf, and the value that it must have."""
 Way = tuple[Literal, ...]
-"""Leaves that must change so that a predicate holds."""
+"""The leaves that must change to make a predicate true."""
 WAYS = 8
-"""Ways that are kept of each part: the best ones."""
+"""The number of best ways that are kept for each node."""
 VALUES = 6
 TRIED = 400
-"""Messages that are tried for one way."""
+"""The number of messages that are tried for one way."""
 LEAVES = 200
-"""Leaves of one property that are looked at when values are compared."""
+"""The number of leaves of one property that are used to compare values."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """Properties with other values; None: without the property."""
+    """New values of properties; None: the property is removed."""
 
     values: Mapping[str, str | None]
 
     def applied(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """The changed message's properties."""
+        """The properties of the changed message."""
         changed = {name: self.values.get(name, value) for name, value in {**properties, **self.values}.items()}
         return {name: value for name, value in changed.items() if value is not None}
 
 
 def nearest_change(predicate: Predicate, properties: Mapping[str, str]) -> Change | None:
-    """A change with which the predicate holds, of as few properties as was found; None where none was found."""
+    """A change that makes the predicate true, with the fewest properties found; None if no change was found."""
     leaves: defaultdict[str, list[Predicate]] = defaultdict(list)
     for node in postorder([predicate]):
         for name in node.properties:
@@ -53,15 +53,15 @@ def nearest_change(predicate: Predicate, properties: Mapping[str, str]) -> Chang
 
 
 def _ways(root: Predicate, properties: Mapping[str, str]) -> Sequence[Way]:
-    """The best ways to make the predicate hold, those with the fewest properties first."""
+    """The best ways to make the predicate true, those with the fewest properties first."""
     known: dict[Literal, Sequence[Way]] = {}
     for node in postorder([root]):
         for wanted in (True, False):
-            known[node, wanted] = _ways_of(node, wanted, known, properties)
+            known[node, wanted] = _ways_of_node(node, wanted, known, properties)
     return known[root, True]
 
 
-def _ways_of(
+def _ways_of_node(
     node: Predicate, wanted: bool, known: Mapping[Literal, Sequence[Way]], properties: Mapping[str, str]
 ) -> Sequence[Way]:
     match node:
@@ -70,23 +70,23 @@ def _ways_of(
         case Not():
             return known[node.operand, not wanted]
         case And() | Or():
-            of_terms = [known[term, wanted] for term in node.terms]
-            return _all_of(of_terms) if isinstance(node, And) is wanted else _one_of(of_terms)
+            term_ways = [known[term, wanted] for term in node.terms]
+            return _all_of(term_ways) if isinstance(node, And) is wanted else _one_of(term_ways)
         case _:
             return [() if holds(node, properties) is wanted else ((node, wanted),)]
 
 
-def _all_of(of_terms: Sequence[Sequence[Way]]) -> Sequence[Way]:
-    ways: Sequence[Way] = [()]
-    for of_term in of_terms:
-        if of_term and not of_term[0]:
+def _all_of(term_ways: Sequence[Sequence[Way]]) -> Sequence[Way]:
+    combined: Sequence[Way] = [()]
+    for ways in term_ways:
+        if ways and not ways[0]:
             continue
-        ways = _best(tuple(dict.fromkeys(one + other)) for one in ways for other in of_term)
-    return ways
+        combined = _best(tuple(dict.fromkeys(first + second)) for first in combined for second in ways)
+    return combined
 
 
-def _one_of(of_terms: Sequence[Sequence[Way]]) -> Sequence[Way]:
-    return _best(way for of_term in of_terms for way in of_term)
+def _one_of(term_ways: Sequence[Sequence[Way]]) -> Sequence[Way]:
+    return _best(way for ways in term_ways for way in ways)
 
 
 def _best(ways: Iterator[Way]) -> Sequence[Way]:
@@ -98,17 +98,18 @@ def _cost(way: Way) -> tuple[int, int]:
 
 
 def _values(name: str, way: Way, leaves: Sequence[Predicate], properties: Mapping[str, str]) -> Sequence[str | None]:
-    """Values of a property that do what the way asks of it; first those that change the least besides."""
-    asked = [(leaf, wanted) for leaf, wanted in way if isinstance(leaf, PropertyLeaf) and leaf.name == name]
+    """Values of a property that the way needs, first those that change the fewest other leaves."""
+    required = [(leaf, wanted) for leaf, wanted in way if isinstance(leaf, PropertyLeaf) and leaf.name == name]
     sources = [leaf for leaf, _ in way if name in leaf.properties]
     others = [leaf for leaf in leaves[:LEAVES] if isinstance(leaf, PropertyLeaf)]
     before = [_holds(leaf, properties.get(name)) for leaf in others]
-    found: dict[str | None, int] = {}
+    changed: dict[str | None, int] = {}
     for leaf in [*sources, *leaves[:LEAVES]]:
         for value in values_for(leaf, name, properties):
-            if value not in found and all(_holds(each, value) is wanted for each, wanted in asked):
-                found[value] = sum(_holds(each, value) is not was for each, was in zip(others, before, strict=True))
-    return sorted(found, key=lambda value: (found[value], value is None))[:VALUES]
+            if value not in changed and all(_holds(term, value) is wanted for term, wanted in required):
+                after = [_holds(other, value) for other in others]
+                changed[value] = sum(new is not old for new, old in zip(after, before, strict=True))
+    return sorted(changed, key=lambda value: (changed[value], value is None))[:VALUES]
 
 
 def _holds(leaf: PropertyLeaf, value: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""Reasons in words, each one line."""
+"""The reasons for decisions as text, one line each."""
 
 from __future__ import annotations
 
@@ -14,24 +14,32 @@ LONGEST = 60
 
 
 def refused(code: str, compile_error: str | None) -> str:
-    """The broker answers no pull of the subscription."""
-    why = f", for it does not compile: {one_line(compile_error)}" if compile_error else ""
+    """The broker refuses every pull of the subscription."""
+    why = f", because it does not compile: {one_line(compile_error)}" if compile_error else ""
     return f"the broker refuses every pull with {code}{why}"
 
 
 def other_tag(tag: str | None, tags: Sequence[str]) -> str:
-    """The tags code of the entry is none of those subscribed."""
-    wanted = ", ".join(map(quoted, tags[:NAMED])) + (f" and {len(tags) - NAMED:,} more" if len(tags) > NAMED else "")
+    """The entry's tags code is not one of the subscribed tags."""
+    subscribed = ", ".join(map(quoted, tags[:NAMED])) + (
+        f" and {len(tags) - NAMED:,} more" if len(tags) > NAMED else ""
+    )
     has = "the message has no tag" if tag is None else f"the tag is {quoted(tag)}"
-    return f"{has}; subscribed is {wanted}" if tags else f"{has}; the subscription names no tag, and matches nothing"
+    return (
+        f"{has}; the group subscribes to {subscribed}"
+        if tags
+        else f"{has}; the subscription names no tag, and matches nothing"
+    )
 
 
 def other_tag_same_hash(tag: str | None, tags: Sequence[str]) -> str:
-    """The broker compares hashes, the client texts."""
+    """The tags code matched at the broker, but the client compares the text of the tags."""
     code = tags_code(tag)
     has = "no tag" if tag is None else f"the tag {quoted(tag)}"
-    same = [each for each in tags if tags_code(each) == code]
-    shares = f"has the hash of {quoted(same[0])}, {code}" if same else "is none that this client subscribes to"
+    colliding = [other for other in tags if tags_code(other) == code]
+    shares = (
+        f"has the hash of {quoted(colliding[0])}, {code}" if colliding else "is not one that this client subscribes to"
+    )
     return f"the client drops it: {has} {shares}; the broker compares hashes only"
 
 
@@ -43,7 +51,7 @@ def not_in_bit_map(expression: CompiledExpression | None, properties: Mapping[st
 
 
 def failed(expression: CompiledExpression | None, properties: Mapping[str, str], error: str | None) -> str:
-    """Evaluating the expression throws at the broker."""
+    """The evaluation of the expression fails at the broker."""
     leaf = next((part.text for part in _decisive(expression, properties) if part.error), "")
     return f"{short(leaf)} fails: {error}; the broker fails the whole expression, which is no match"
 
@@ -54,7 +62,7 @@ def not_true(expression: CompiledExpression | None, properties: Mapping[str, str
 
 
 def passed(row: SubscriptionRow, expression: CompiledExpression | None) -> str:
-    """Every filter let it through."""
+    """All filters let the message pass."""
     if expression is not None:
         return "the expression is TRUE"
     return (
@@ -63,7 +71,7 @@ def passed(row: SubscriptionRow, expression: CompiledExpression | None) -> str:
 
 
 def leaf_values(part: Part) -> str:
-    """What the properties of a leaf are."""
+    """The values of a leaf's properties, or its error."""
     if part.error:
         return part.error
     return ", ".join(
@@ -72,9 +80,9 @@ def leaf_values(part: Part) -> str:
 
 
 def _leaves(expression: CompiledExpression | None, properties: Mapping[str, str]) -> str:
-    found = _decisive(expression, properties)
-    shown = [f"{short(part.text)} is {part.result.value}, {leaf_values(part) or 'always'}" for part in found[:NAMED]]
-    return "; ".join(shown) + (f"; and {len(found) - NAMED:,} more" if len(found) > NAMED else "")
+    decisive = _decisive(expression, properties)
+    shown = [f"{short(part.text)} is {part.result.value}, {leaf_values(part) or 'always'}" for part in decisive[:NAMED]]
+    return "; ".join(shown) + (f"; and {len(decisive) - NAMED:,} more" if len(decisive) > NAMED else "")
 
 
 def _decisive(expression: CompiledExpression | None, properties: Mapping[str, str]) -> list[Part]:
@@ -84,7 +92,7 @@ def _decisive(expression: CompiledExpression | None, properties: Mapping[str, st
 
 
 def quoted(text: str) -> str:
-    """A text in quotes, cut where it is long."""
+    """A text in quotes, shortened if it is long."""
     return repr(short(text))
 
 
@@ -93,5 +101,5 @@ def short(text: str) -> str:
 
 
 def one_line(text: str | None) -> str:
-    """The first line: the others of a compile error point at a place."""
+    """The first line. The other lines of a compile error show its position."""
     return (text or "").split("\n", 1)[0]

@@ -1,6 +1,6 @@
-"""Which subscription of a group decided about a message, and when: the one in force when the group pulled it.
+"""Finds the subscription that filtered a message for a group: the one in force when the group pulled the message.
 
-The rules are those of :mod:`filtering.consumption.plan`, read backwards from what the nights told.
+It applies the rules of :mod:`filtering.consumption.plan` backwards, to the recorded results of the nights.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ BEFORE_ALL = -(2**63)
 
 @dataclass(frozen=True)
 class NightInQueue:
-    """How far a group got in a queue in one night, which ended at ``as_of``; the night before ended at ``begin`` (ms).
+    """The progress of a group in a queue in one night, from ``begin`` to ``as_of`` (ms).
 
-    It is told up to the offset ``told_to``, and was up to ``told_before``. ``lost`` entries were deleted before it
-    pulled them, ``skipped`` ones it never pulls.
+    Deliveries were decided up to offset ``told_before`` when it began, and up to ``told_to`` when it ended. ``lost``
+    entries were deleted before the group could pull them; the group never pulls ``skipped`` entries.
     """
 
     run: str
@@ -34,7 +34,7 @@ class NightInQueue:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a message lies, when it was stored (ms), and the run that read it."""
+    """The queue offset of a message, its store time (ms), and the run that read it."""
 
     queue_offset: int
     store_timestamp: int
@@ -43,7 +43,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Asked:
-    """The group pulled the message at ``at`` (ms), and ``row`` was in force."""
+    """The group pulled the message at ``at`` (ms), when ``row`` was in force."""
 
     row: SubscriptionRow
     at: int
@@ -51,7 +51,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class NotAsked:
-    """The group has not pulled the message, and why. ``is_pending``: it will."""
+    """The group has not pulled the message, for the reason ``why``. ``is_pending``: it will pull it later."""
 
     why: str
     is_pending: bool = False
@@ -60,10 +60,10 @@ class NotAsked:
 def road(
     rows: Sequence[SubscriptionRow], nights: Iterable[NightInQueue], resets: Iterable[tuple[int, int]], place: Place
 ) -> list[Asked] | NotAsked:
-    """When the group pulled a message: once, or again after each offset reset.
+    """The pulls of a message by the group: one, and another one after each offset reset.
 
-    ``rows`` are all states of the group on the topic, in order; ``nights`` those in which it got on; ``resets`` are
-    (ms, offset) of the queue.
+    ``rows`` are all states of the group on the topic, in order. ``nights`` are the nights in which it made progress.
+    ``resets`` are the offset resets of the queue as (ms, offset).
     """
     if not rows:
         return NotAsked("the group never subscribed to the topic")
@@ -113,7 +113,7 @@ def _in_force(rows: Sequence[SubscriptionRow], at: int) -> SubscriptionRow | Non
 
 
 def uncertain_change(rows: Sequence[SubscriptionRow], asked: Asked) -> SubscriptionRow | None:
-    """The subscription that may have met the message instead: a pull held at the broker keeps it up to 5 s."""
+    """The later subscription that may have filtered the message: a pull held at the broker keeps it up to 5 s."""
     after = _in_force(rows, asked.at + HELD_PULL)
     if after is None or after is asked.row or not after.is_consuming:
         return None

@@ -1,4 +1,4 @@
-"""The nearest miss: the smallest change of a message, or of one literal, with which the group would have got it."""
+"""The nearest miss: the smallest change of a message, or of a literal, with which the group would have got it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from filtering.tags_code import SCHEDULE_TOPIC, tags_code
 
 @dataclass(frozen=True)
 class NearestMiss:
-    """Either an ``expression`` that would have let the message through, or ``values`` that would have passed.
+    """Either an ``expression`` that the message would have passed, or ``values`` with which it would have passed.
 
-    ``values`` are properties of the message, None: without it. ``literal`` is the changed part of the expression.
+    ``values`` are properties of the message (None: removed). ``literal`` is the changed part of the expression.
     """
 
     values: Mapping[str, str | None] = field(default_factory=dict)
@@ -31,12 +31,12 @@ class NearestMiss:
     literal: str | None = None
 
     def applied(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """The properties of the message that would have been delivered."""
+        """The properties of a message that would have been delivered."""
         return Change(self.values).applied(properties)
 
     @property
     def text(self) -> str:
-        """``region = 'hangzhou' and without color``"""
+        """The change as text, such as ``region = 'hangzhou' and without color``."""
         if self.literal is not None:
             return self.literal
         return " and ".join(
@@ -51,7 +51,7 @@ def nearest_miss(
     config: BrokerConfig,
     properties: Mapping[str, str],
 ) -> NearestMiss | None:
-    """What would have passed; None where nothing would, or the message is delivered."""
+    """The nearest miss; None if none was found, or if the message is delivered."""
     if decision.outcome in (Outcome.STOPPED_BY_TAGS_CODE, Outcome.DROPPED_BY_CLIENT):
         return _other_tag(row, properties)
     stopped = (Outcome.STOPPED_BY_BIT_MAP, Outcome.STOPPED_BY_EXPRESSION, Outcome.EXPRESSION_FAILED)
@@ -61,14 +61,14 @@ def nearest_miss(
     result, _ = evaluated(expression, properties)
     if result is Result.TRUE:
         return None
-    if result is Result.ERROR and (found := _decimal_literal(expression, properties)) is not None:
-        return found
+    if result is Result.ERROR and (decimal_miss := _decimal_literal(expression, properties)) is not None:
+        return decimal_miss
     change = nearest_change(expression.predicate, properties)
     return NearestMiss(change.values) if change is not None else None
 
 
 def _other_tag(row: SubscriptionRow, properties: Mapping[str, str]) -> NearestMiss | None:
-    """A tag that is subscribed; the schedule topic has delivery times in the place of tags codes."""
+    """A subscribed tag. None in the schedule topic, which has delivery times instead of tags codes."""
     if not row.tags_set or row.topic == SCHEDULE_TOPIC:
         return None
     subscribed = TextIn(TAGS_PROPERTY, frozenset(row.tags_set))
@@ -77,7 +77,7 @@ def _other_tag(row: SubscriptionRow, properties: Mapping[str, str]) -> NearestMi
 
 
 def _decimal_literal(expression: CompiledExpression, properties: Mapping[str, str]) -> NearestMiss | None:
-    """The expression with one integer written as a decimal: that takes 12.50, too."""
+    """The expression with one integer written as a decimal, which can be compared with 12.50, too."""
     tree = expression.syntax_tree
     for literal in walk(tree):
         if not isinstance(literal, NumberLiteral) or literal.value.type is NumberType.DOUBLE or not literal.value.value:
@@ -92,7 +92,7 @@ def _decimal_literal(expression: CompiledExpression, properties: Mapping[str, st
 
 
 def _comparison(tree: Node, literal: NumberLiteral) -> Node:
-    """The node that compares a literal, or the literal with its minus, with something."""
+    """The comparison of a literal, with or without a minus."""
     parent_of = {child: node for node in walk(tree) for child in node.children}
     node = parent_of[literal]
     while isinstance(node, Minus):

@@ -1,4 +1,4 @@
-"""An expression evaluated on one message, part by part, as the broker does: in order, and no further than it must."""
+"""Evaluates an expression on one message part by part, in the broker's order and with its short circuits."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from filtering.sql92 import CompiledExpression, EvaluationError, compile
 from filtering.sql92.syntax.nodes import And, Node, Not, Or, inside, named_properties
 
 DEEPEST = 50
-"""What is nested deeper is shown as one leaf."""
+"""The greatest depth of a trace. A deeper part is shown as one leaf."""
 
 
 class Result(Enum):
-    """What an expression, or a part of one, comes to. The broker delivers where all of it is TRUE."""
+    """The result of an expression or of a part of it. The broker delivers a message if the whole is TRUE."""
 
     TRUE = "TRUE"
     FALSE = "FALSE"
@@ -30,9 +30,10 @@ _OPPOSITE = {Result.TRUE: Result.FALSE, Result.FALSE: Result.TRUE}
 
 @dataclass(frozen=True)
 class Part:
-    """``kind`` is AND, OR, NOT or leaf. ``values`` are the properties that a leaf reads, None where one is missing.
+    """A part of an evaluated expression. ``kind`` is AND, OR, NOT or leaf.
 
-    ``error`` is what failed, in words. ``decides``: the result of the whole would be another without this part's.
+    ``values`` are the properties that a leaf reads, None if missing. ``error`` says what failed. ``decides``: the
+    result of the whole expression depends on this part.
     """
 
     kind: str
@@ -57,7 +58,7 @@ def trace(expression: CompiledExpression, properties: Mapping[str, str]) -> Part
 
 
 def evaluated(expression: CompiledExpression, properties: Mapping[str, str]) -> tuple[Result, str | None]:
-    """What the whole comes to, and what failed."""
+    """The result of the whole expression, and what failed (None: nothing)."""
     try:
         return _RESULTS[expression.evaluate(properties)], None
     except EvaluationError as error:
@@ -65,7 +66,7 @@ def evaluated(expression: CompiledExpression, properties: Mapping[str, str]) -> 
 
 
 def _part(node: Node, properties: Mapping[str, str], depth: int, reached: bool) -> Part:
-    """``reached``: the broker gets there."""
+    """``reached``: the broker evaluates this part."""
     node = inside(node)
     if depth == DEEPEST or not is_combination(node):
         return _leaf(node, properties, reached)
@@ -106,15 +107,15 @@ def _leaf(node: Node, properties: Mapping[str, str], reached: bool) -> Part:
 
 
 def _marked(part: Part, decides: bool) -> Part:
-    """The part with those marked that made its result."""
+    """Mark the parts that decide the result."""
     if not part.parts:
         return Part(part.kind, part.text, part.result, (), part.values, part.error, decides)
-    parts = [_marked(each, decides and _makes(part, each)) for each in part.parts]
+    parts = [_marked(inner, decides and _decides(part, inner)) for inner in part.parts]
     return Part(part.kind, part.text, part.result, parts, part.values, part.error, decides)
 
 
-def _makes(whole: Part, part: Part) -> bool:
-    """Whether a part makes the result of the combination that it is in."""
+def _decides(whole: Part, part: Part) -> bool:
+    """Whether a part decides the result of the combination ``whole``."""
     if whole.kind == "NOT" or part.result is Result.NOT_EVALUATED:
         return part.result is not Result.NOT_EVALUATED
     unanimous = Result.TRUE if whole.kind == "AND" else Result.FALSE

@@ -1,4 +1,4 @@
-"""What subscriptions cannot mean, and what their filters do with real messages that nobody can want."""
+"""Findings: subscriptions that cannot mean what was written, and filters with unwanted effects on real messages."""
 
 from filtering.findings.finding import SEVERITIES, Finding, worst_first
 from filtering.findings.on_messages import FilterOnMessages, TopicMessages, filters_on_messages

@@ -1,10 +1,10 @@
-"""Messages that a filter must deliver, or must not: a YAML list typed by hand.
+"""Expectations: messages that a filter must deliver, or must not deliver, as a YAML list.
 
     - pass: {region: hangzhou, price: "60.0"}
     - stop: {region: beijing}
       group: cg_expensive_orders
 
-``group``: only of the filter of this group; without it of every filter.
+With ``group``, the expectation applies to the filter of this group only, else to every filter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WORDS = {True: "TRUE", False: "FALSE", None: "NULL"}
 
 @dataclass(frozen=True)
 class Expectation:
-    """The number ``number`` (from 1) in its list: whether a message with these properties passes."""
+    """A message with these properties passes, or it does not. ``number`` (from 1) is its position in the list."""
 
     number: int
     passes: bool
@@ -33,7 +33,10 @@ class Expectation:
 
 
 def parse_expectations(text: str) -> list[Expectation]:
-    """The expectations of a YAML text. Raises ValueError where it is none, and InvalidYaml, which is one."""
+    """The expectations of a YAML text.
+
+    Raises ValueError if it is not a list of expectations, and its subclass InvalidYaml if it is not YAML.
+    """
     document = load(text)
     if not isinstance(document, list) or not document:
         raise ValueError("not a list; begin each message with - pass: or - stop:, and its properties")
@@ -41,15 +44,15 @@ def parse_expectations(text: str) -> list[Expectation]:
 
 
 def unmet(expectations: Iterable[Expectation], row: SubscriptionRow) -> Iterator[str]:
-    """A line for each expectation that a subscription, which compiles, does not meet."""
+    """A line for each expectation that a subscription does not meet. One that does not compile gives no lines."""
     predicate = delivers(row)
-    for each in expectations:
-        if predicate is None or each.consumer_group not in (None, row.consumer_group):
+    for expected in expectations:
+        if predicate is None or expected.consumer_group not in (None, row.consumer_group):
             continue
-        if holds(predicate, each.properties) is not each.passes:
-            shown = ", ".join(f"{name}: {text!r}" for name, text in each.properties.items())
-            must = "must pass and does not" if each.passes else "must not pass and does"
-            yield f"message {each.number} ({shown}) {must}: the filter is {_outcome(row, each.properties)}"
+        if holds(predicate, expected.properties) is not expected.passes:
+            shown = ", ".join(f"{name}: {text!r}" for name, text in expected.properties.items())
+            must = "must pass and does not" if expected.passes else "must not pass and does"
+            yield f"message {expected.number} ({shown}) {must}: the filter is {_outcome(row, expected.properties)}"
 
 
 def _expectation(number: int, entry: object) -> Expectation:

@@ -1,4 +1,4 @@
-"""Why expressions fail on messages: which property cannot be read as a number, and what to write instead."""
+"""Why expressions fail on messages: which property is not a number, and what to write instead."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DECIMAL = re.compile(r"-?[0-9]+\.[0-9]+")
 
 @dataclass(frozen=True)
 class Cause:
-    """The expression fails because ``name`` is there and is no number of the type, where ``predicate`` holds."""
+    """If ``predicate`` is true, the expression fails because ``name`` is present but not a number of the type."""
 
     name: str
     type: NumberType
@@ -37,48 +37,50 @@ class Cause:
 
 
 def failure_causes(expression: CompiledExpression) -> list[Cause]:
-    """What may make the evaluation of an expression fail."""
+    """The possible causes of failures of an expression."""
     fails = expression.error_predicate
-    asked = {(node.name, node.type): None for node in postorder([fails]) if isinstance(node, IsNumber)}
-    return [Cause(name, type_, And((fails, IsPresent(name), Not(IsNumber(name, type_))))) for name, type_ in asked]
+    numbers = {(node.name, node.type): None for node in postorder([fails]) if isinstance(node, IsNumber)}
+    return [Cause(name, type_, And((fails, IsPresent(name), Not(IsNumber(name, type_))))) for name, type_ in numbers]
 
 
 def remedy(expression: CompiledExpression, cause: Cause, texts: Sequence[str], mostly: bool) -> str:
-    """What the property is where the expression fails, and what to write instead.
+    """What is wrong with the property if the expression fails, and what to write instead.
 
-    ``texts``: some values of the property in messages on which it fails, at least one. ``mostly``: it fails on most
-    messages of the topic.
+    ``texts``: values of the property in messages on which the expression fails, at least one. ``mostly``: it fails on
+    most messages of the topic.
     """
     name = cause.name
     decimals = [text for text in texts if parse(NumberType.DOUBLE, text) is not None]
     if cause.type is NumberType.DOUBLE or 2 * len(decimals) < len(texts):
-        some = next((text for text in texts if text not in decimals and text), "")
-        what = f"{name} is no number there, such as {_quoted(some)}" if some else f"{name} is empty there"
+        example = next((text for text in texts if text not in decimals and text), "")
+        problem = f"{name} is not a number there, such as {_quoted(example)}" if example else f"{name} is empty there"
         instead = (
-            f"compare it with a text, {name} = {_quoted(some)}" if mostly and some else "let producers send numbers"
+            f"compare it with a text, {name} = {_quoted(example)}"
+            if mostly and example
+            else "let producers send numbers"
         )
-        return f"{what}; {instead}"
+        return f"{problem}; {instead}"
     literals = _integers(expression, name)
     numbers = [f"{literal}.0" if int(literal) else "0.01 or so instead of 0" for literal in literals]
     instead = f"write {' and '.join(numbers)}" if literals else "compare it with a decimal"
     if all(parse(NumberType.LONG, text) is not None for text in decimals):
         return f"{name} is greater than an int there, such as {_quoted(decimals[0])}; {instead}"
-    plain = next((text for text in decimals if _DECIMAL.fullmatch(text)), None)
-    if plain is not None:
-        return f"{name} is a decimal there, such as {_quoted(plain)}; {instead}"
-    odd = next(text for text in decimals if parse(NumberType.LONG, text) is None)
-    return f"{name} is no plain integer there, such as {_quoted(odd)}; {instead}"
+    decimal = next((text for text in decimals if _DECIMAL.fullmatch(text)), None)
+    if decimal is not None:
+        return f"{name} is a decimal there, such as {_quoted(decimal)}; {instead}"
+    irregular = next(text for text in decimals if parse(NumberType.LONG, text) is None)
+    return f"{name} is not a plain integer there, such as {_quoted(irregular)}; {instead}"
 
 
 def _integers(expression: CompiledExpression, name: str) -> list[str]:
-    """The integers that a property is compared with, without suffixes, in the order of the text."""
-    found: dict[str, None] = {}
+    """The integers with which a property is compared, without suffixes, in the order of the text."""
+    integers: dict[str, None] = {}
     for node in walk(expression.syntax_tree):
         if isinstance(node, _COMPARISONS):
             sides = [inside(side) for side in node.children]
             if any(isinstance(side, Property) and side.name == name for side in sides):
-                found |= dict.fromkeys(digits for side in sides if (digits := _integer(side)) is not None)
-    return list(found)
+                integers |= dict.fromkeys(digits for side in sides if (digits := _integer(side)) is not None)
+    return list(integers)
 
 
 def _integer(node: Node) -> str | None:

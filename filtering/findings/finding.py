@@ -1,4 +1,4 @@
-"""One thing to look at in a subscription."""
+"""A finding: something suspicious about a subscription."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ ERROR, WARN, INFO = SEVERITIES = ("error", "warn", "info")
 
 @dataclass(frozen=True)
 class Finding:
-    """``code`` names the kind of finding, ``text`` says it in one line, with what to write instead.
+    """``code`` is the kind of finding. ``text`` explains it in one line and says what to write instead.
 
-    ``messages`` of ``of`` messages of the topic are concerned; ``of`` is 0 where no message was looked at.
+    It affects ``messages`` of the ``of`` messages of the topic; ``of`` is 0 if no messages were checked.
     """
 
     severity: str
@@ -25,8 +25,14 @@ class Finding:
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """By severity, then by topic, group and code; each once."""
+    """Findings by severity, then by topic, group and code, without repetition."""
     return sorted(
         dict.fromkeys(findings),
-        key=lambda each: (SEVERITIES.index(each.severity), each.topic, each.consumer_group, each.code, each.text),
+        key=lambda finding: (
+            SEVERITIES.index(finding.severity),
+            finding.topic,
+            finding.consumer_group,
+            finding.code,
+            finding.text,
+        ),
     )

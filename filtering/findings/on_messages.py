@@ -1,4 +1,4 @@
-"""What the filters of one topic do with some of its messages."""
+"""Runs the filters of one topic on some of its messages, and counts matches and failures."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from filtering.predicate import And, Not, Predicate
 from filtering.sql92 import CompiledExpression
 
 VALUES = 1_000
-"""Messages whose values are looked at to say why an expression fails on them."""
+"""The number of messages whose values are used to explain why an expression fails on them."""
 TAGS_PROPERTY = "TAGS"
 
 
 @dataclass(frozen=True)
 class FilterOnMessages:
-    """``matched`` messages are delivered, on ``failed`` the expression fails, ``collided`` pass by a tag's hash only.
+    """The results of a filter, as numbers of messages.
 
-    ``remedies`` say what is wrong where it fails, the most frequent first; ``colliding_tags`` are the tags of the
-    messages that collided (an empty text: they have none), the most frequent first.
+    ``matched`` messages are delivered, on ``failed`` messages the expression fails, ``collided`` messages pass only
+    because their tag has the hash of another tag. ``remedies`` explain the failures, and ``colliding_tags`` are the
+    tags of the messages that collided (an empty text: no tag), both with the most frequent first.
     """
 
     matched: int
@@ -40,20 +41,20 @@ class FilterOnMessages:
 
 @dataclass(frozen=True, eq=False)
 class TopicMessages:
-    """``count`` messages of one topic, with their properties by name (all that a filter reads) and tags codes."""
+    """``count`` messages of one topic, with their properties by name (all that filters read) and their tags codes."""
 
     count: int
     properties: Mapping[str, Column]
     tags_code: pa.Int64Array
 
     def match(self, predicates: Sequence[Predicate]) -> list[Words]:
-        """Where each predicate holds, as packed bits; ``predicates`` without repetition."""
+        """The messages for which each predicate is true, as packed bits. ``predicates`` must be distinct."""
         if not predicates:
             return []
         return list(Matcher(predicates).match_columns(self.properties, self.count, self.tags_code).bits)
 
     def texts(self, name: str, bits: Words) -> list[str]:
-        """The values of a property in the first VALUES messages whose bits are set; an empty text: it has none."""
+        """The values of a property in the first VALUES messages whose bits are set; empty if it is missing."""
         column = self.properties.get(name)
         rows = np.flatnonzero(bit_planes.unpack(bits, self.count))[:VALUES]
         if column is None:
@@ -64,24 +65,27 @@ class TopicMessages:
 def filters_on_messages(
     filters: Sequence[MessageFilter], expressions: Sequence[CompiledExpression | None], messages: TopicMessages
 ) -> list[FilterOnMessages]:
-    """What each filter does. ``expressions``: the SQL92 expression of each filter, None for tags."""
-    wanted = [
-        (And((each.tags, each.expression, each.client_tags)), each.failure, And((each.tags, Not(each.client_tags))))
-        for each in filters
-    ]
-    distinct = list(dict.fromkeys(predicate for of_filter in wanted for predicate in of_filter))
+    """The results of each filter. ``expressions``: the SQL92 expression of each filter, None for tags."""
+    predicates = [_predicates(message_filter) for message_filter in filters]
+    distinct = list(dict.fromkeys(predicate for group in predicates for predicate in group))
     bits = dict(zip(distinct, messages.match(distinct), strict=True))
     counts = {predicate: int(np.bitwise_count(row).sum()) for predicate, row in bits.items()}
-    found = []
-    for (matched, failed, collided), expression in zip(wanted, expressions, strict=True):
+    results = []
+    for (matched, failed, collided), expression in zip(predicates, expressions, strict=True):
         remedies: list[str] = []
         tags: list[str] = []
         if counts[failed] and expression is not None:
             remedies = _remedies(expression, messages)
         if counts[collided]:
             tags = [tag for tag, _ in Counter(messages.texts(TAGS_PROPERTY, bits[collided])).most_common()]
-        found.append(FilterOnMessages(counts[matched], counts[failed], counts[collided], remedies, tags))
-    return found
+        results.append(FilterOnMessages(counts[matched], counts[failed], counts[collided], remedies, tags))
+    return results
+
+
+def _predicates(message_filter: MessageFilter) -> tuple[Predicate, Predicate, Predicate]:
+    """Predicates for messages that match, that fail, and that collide."""
+    tags, client_tags = message_filter.tags, message_filter.client_tags
+    return And((tags, message_filter.expression, client_tags)), message_filter.failure, And((tags, Not(client_tags)))
 
 
 def _remedies(expression: CompiledExpression, messages: TopicMessages) -> list[str]:
@@ -89,7 +93,7 @@ def _remedies(expression: CompiledExpression, messages: TopicMessages) -> list[s
     bits = messages.match([cause.predicate for cause in causes])
     counted = sorted(
         ((int(np.bitwise_count(row).sum()), cause, row) for cause, row in zip(causes, bits, strict=True)),
-        key=lambda each: -each[0],
+        key=lambda counted_cause: -counted_cause[0],
     )
     return [
         remedy(expression, cause, messages.texts(cause.name, row), 2 * count > messages.count)

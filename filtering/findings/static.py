@@ -1,4 +1,4 @@
-"""Findings that need no message: the subscriptions alone show them."""
+"""Findings from subscriptions alone, without messages."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from filtering.subscription_data import SUB_ALL, is_tag_type
 from filtering.subscriptions.history import SubscriptionRow
 
 NAMED = 3
-"""Groups that a line names; the others are counted."""
+"""The number of groups that a line names; other groups are counted."""
 TAGS_PROPERTY = "TAGS"
 _NEVER = frozenset({"never-true", "always-false", "always-null"})
 _MISREAD = frozenset({"ignored-input", "not-binds-tightly", "negated-property", "impossible-tag"})
 
 
 def static_findings(in_force: Iterable[SubscriptionRow]) -> list[Finding]:
-    """The findings of subscriptions that are in force at one instant, in their order."""
+    """The findings of subscriptions that are in force at one instant, in the order of the subscriptions."""
     rows = list(in_force)
-    return [*(finding for row in rows for finding in _of_row(row)), *_equivalent(rows)]
+    return [*(finding for row in rows for finding in _findings(row)), *_equivalent(rows)]
 
 
 def delivers(row: SubscriptionRow) -> Predicate | None:
-    """Where a subscription delivers a message, as one predicate over its properties; None where it does not compile.
+    """The predicate over a message's properties that is true if a subscription delivers it. None: it does not compile.
 
-    A tag subscription delivers where the client's comparison of tags holds: the broker's hashes then match, too.
+    A tag subscription delivers a message if the tag matches at the client: the hash at the broker then matches, too.
     """
     if row.compile_error is not None:
         return None
@@ -37,7 +37,7 @@ def delivers(row: SubscriptionRow) -> Predicate | None:
     return TextIn(TAGS_PROPERTY, frozenset(row.tags_set)) if row.tags_set else FALSE
 
 
-def _of_row(row: SubscriptionRow) -> Iterator[Finding]:
+def _findings(row: SubscriptionRow) -> Iterator[Finding]:
     def finding(severity: str, code: str, text: str) -> Finding:
         return Finding(severity, row.consumer_group, row.topic, code, text)
 
@@ -49,26 +49,26 @@ def _of_row(row: SubscriptionRow) -> Iterator[Finding]:
         elif row.expression != SUB_ALL and SUB_ALL in (row.tags_set or ()):
             yield finding(WARN, "literal-star", "* among tags is the tag named *, not every tag; write * alone for all")
     elif row.compiled.expression is not None:
-        for each in row.compiled.expression.findings:
-            severity = ERROR if each.code in _NEVER else WARN if each.code in _MISREAD else INFO
-            if each.code in ("always-true", "bare-property"):
+        for code, _, sentence, suggestion in row.compiled.expression.findings:
+            severity = ERROR if code in _NEVER else WARN if code in _MISREAD else INFO
+            if code in ("always-true", "bare-property"):
                 severity = WARN
-            yield finding(severity, each.code, f"{each.sentence} {each.suggestion}")
+            yield finding(severity, code, f"{sentence} {suggestion}")
 
 
 def _equivalent(rows: Iterable[SubscriptionRow]) -> Iterator[Finding]:
-    """Groups that get the same messages. A topic's groups that get everything, or nothing, are not listed."""
-    alike: defaultdict[tuple[str, Predicate], list[SubscriptionRow]] = defaultdict(list)
+    """Groups that get the same messages. Groups that get all messages of a topic, or none, are not listed."""
+    by_predicate: defaultdict[tuple[str, Predicate], list[SubscriptionRow]] = defaultdict(list)
     for row in rows:
         predicate = delivers(row)
         if predicate not in (None, TRUE, FALSE):
-            alike[row.topic, predicate].append(row)
-    for same in alike.values():
-        first, *others = same
+            by_predicate[row.topic, predicate].append(row)
+    for equivalent in by_predicate.values():
+        first, *others = equivalent
         if others:
             named = ", ".join(row.consumer_group for row in others[:NAMED])
             more = f" and {len(others) - NAMED:,} more groups" if len(others) > NAMED else ""
-            texts = {" ".join((row.expression or "").split()) for row in same}
+            texts = {" ".join((row.expression or "").split()) for row in equivalent}
             written = "" if len(texts) == 1 else ", though their filters are written differently"
             yield Finding(
                 INFO,

@@ -1,1 +1,1 @@
-"""Java's own ways with text that RocketMQ's answers depend on."""
+"""Java's rules for texts and numbers on which RocketMQ's answers depend."""

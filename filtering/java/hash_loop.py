@@ -1,4 +1,4 @@
-"""The loop of :mod:`filtering.java.hashes`, compiled."""
+"""The loop of :mod:`filtering.java.hashes`, compiled by Numba."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = npt.NDArray[Any]
 
 @njit(cache=True)
 def hash_texts(data: Array, bounds: Array, hashes: Array) -> None:
-    """``data`` is UTF-8: a character of one to three bytes is one unit of UTF-16, one of four bytes is two."""
+    """``data`` is UTF-8. A character of one to three bytes is one unit of UTF-16, a character of four bytes is two."""
     for row in range(len(hashes)):
         value = np.uint32(0)
         at, end = bounds[row], bounds[row + 1]
@@ -23,15 +23,15 @@ def hash_texts(data: Array, bounds: Array, hashes: Array) -> None:
                 unit = first
                 at += 1
             elif first < 0xE0:
-                unit = (first & np.uint32(0x1F)) << np.uint32(6) | _rest(data, at + 1)
+                unit = (first & np.uint32(0x1F)) << np.uint32(6) | _continuation(data, at + 1)
                 at += 2
             elif first < 0xF0:
-                unit = (first & np.uint32(0x0F)) << np.uint32(12) | _rest(data, at + 1) << np.uint32(6)
-                unit |= _rest(data, at + 2)
+                unit = (first & np.uint32(0x0F)) << np.uint32(12) | _continuation(data, at + 1) << np.uint32(6)
+                unit |= _continuation(data, at + 2)
                 at += 3
             else:
-                point = (first & np.uint32(0x07)) << np.uint32(18) | _rest(data, at + 1) << np.uint32(12)
-                point |= _rest(data, at + 2) << np.uint32(6) | _rest(data, at + 3)
+                point = (first & np.uint32(0x07)) << np.uint32(18) | _continuation(data, at + 1) << np.uint32(12)
+                point |= _continuation(data, at + 2) << np.uint32(6) | _continuation(data, at + 3)
                 point -= np.uint32(0x10000)
                 value = np.uint32(value * np.uint32(31)) + (np.uint32(0xD800) | point >> np.uint32(10))
                 unit = np.uint32(0xDC00) | (point & np.uint32(0x3FF))
@@ -41,5 +41,5 @@ def hash_texts(data: Array, bounds: Array, hashes: Array) -> None:
 
 
 @njit(cache=True)
-def _rest(data: Array, at: int) -> np.uint32:
+def _continuation(data: Array, at: int) -> np.uint32:
     return np.uint32(data[at]) & np.uint32(0x3F)

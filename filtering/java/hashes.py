@@ -8,11 +8,11 @@ import pyarrow as pa
 
 
 def string_hashes(texts: pa.StringArray) -> npt.NDArray[np.int32]:
-    """The hash code of each text (UTF-16 units, wrapped to 32 bits); 0 where it is null."""
+    """The hash code of each text (over UTF-16 units, wrapped to 32 bits); 0 if it is null."""
     hashes = np.zeros(len(texts), np.int32)
     _, offsets, data = texts.buffers()
     if len(texts) and data is not None:
-        # Numba takes longer to import than most questions to answer.
+        # Importing Numba takes longer than most commands.
         from filtering.java.hash_loop import hash_texts
 
         bounds = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]

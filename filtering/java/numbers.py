@@ -1,4 +1,4 @@
-"""Numbers as Java reads and orders them."""
+"""Numbers as Java parses and orders them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ LONG_MAX = 2**63 - 1
 
 
 def parse_int(text: str) -> int | None:
-    """java.lang.Integer.valueOf, or None where it throws."""
+    """java.lang.Integer.valueOf, or None if it throws."""
     return _parse_integer(text, INT_MAX)
 
 
 def parse_long(text: str) -> int | None:
-    """java.lang.Long.valueOf, or None where it throws."""
+    """java.lang.Long.valueOf, or None if it throws."""
     return _parse_integer(text, LONG_MAX)
 
 
 def parse_double(text: str) -> float | None:
-    """java.lang.Double.valueOf, or None where it throws."""
+    """java.lang.Double.valueOf, or None if it throws."""
     text = text.strip(_TRIMMED)
     if match := _DECIMAL.fullmatch(text):
         return float(match[1])
@@ -44,7 +44,7 @@ def parse_double(text: str) -> float | None:
 
 
 def double_order(value: float) -> int:
-    """A key that orders doubles as java.lang.Double.compareTo: -0.0 < 0.0, NaN last, equal to itself."""
+    """A sort key for the order of java.lang.Double.compareTo: -0.0 < 0.0, and NaN is last and equal to itself."""
     if math.isnan(value):
         return 0x7FF8000000000000
     bits: int = struct.unpack(">q", struct.pack(">d", value))[0]
@@ -72,5 +72,5 @@ def _parse_integer(text: str, greatest: int) -> int | None:
 
 
 def _is_digit(character: str) -> bool:
-    """Java reads UTF-16 units here, so digits beyond the basic plane do not count as digits."""
+    """Java checks UTF-16 units, so digits beyond the basic plane do not count as digits."""
     return character <= "\uffff" and unicodedata.decimal(character, None) is not None

@@ -13,10 +13,10 @@ _UNICODE = re.compile(r"[0-9a-fA-F]{4}")
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values of a properties file; the last of equal keys wins.
+    """The keys and values of a properties file. If a key is repeated, its last value counts.
 
-    Java reads such files as ISO-8859-1. Values keep their trailing blanks, as in Java. Raises
-    ValueError on a malformed ``\\uxxxx``.
+    Java reads such files as ISO-8859-1. Values keep their trailing blanks, as in Java. Raises ValueError for a
+    malformed ``\\uxxxx``.
     """
     properties = {}
     for line in _logical_lines(text):
@@ -27,7 +27,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments and blank ones, those ending in a backslash joined to the next."""
+    """The lines except comments and blank lines. A line that ends in a backslash is joined with the next one."""
     joined: list[str] = []
     *naturals, last = re.split(r"\r\n|\r|\n", text)
     for natural in naturals:
@@ -42,7 +42,7 @@ def _logical_lines(text: str) -> Iterator[str]:
         joined = []
     line = last.lstrip(_BLANKS)
     if joined or (line and line[0] not in ("#", "!")):
-        # a backslash before the end of the file escapes nothing, and is gone
+        # Java drops a backslash at the end of the file.
         yield "".join([*joined, line[:-1] if _ends_in_an_escape(line) else line])
 
 
@@ -60,5 +60,5 @@ def _unescape(text: str) -> str:
         return chr(int(digits, 16))
 
     unescaped = _ESCAPE.sub(character, text)
-    # Java's characters are UTF-16: two escapes may make one. Half of a pair is no text.
+    # Java's characters are UTF-16 units: two escapes may form one character. Half of a pair cannot be encoded.
     return unescaped.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,4 +1,4 @@
-"""Strings as Java decodes them: ``new String(bytes, UTF_8)``, malformed input replaced by U+FFFD."""
+"""Decodes strings as Java's ``new String(bytes, UTF_8)``: malformed input is replaced by U+FFFD."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-# A UTF-16 surrogate in three bytes, or the first two of them, is one malformed piece to Java and several to Python.
+# Java replaces a surrogate in three bytes, or the first two of them, with one U+FFFD; Python with one for each byte.
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
@@ -18,7 +18,7 @@ def decode_utf8(data: bytes) -> str:
 
 
 def string_array(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> pa.StringArray:
-    """Arrow strings over offsets (rows + 1) and data; malformed ones are replaced as Java does."""
+    """Arrow strings over offsets (rows + 1) and data. Malformed input is replaced as in Java."""
     array = unchecked_string_array(offsets, data)
     if is_utf8(offsets, data):
         return array
@@ -28,14 +28,14 @@ def string_array(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) ->
 def unchecked_string_array(
     offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8], missing: npt.NDArray[np.bool_] | None = None
 ) -> pa.StringArray:
-    """Arrow strings over offsets (rows + 1) and data, which is UTF-8; null where ``missing``."""
+    """Arrow strings over offsets (rows + 1) and data, which must be UTF-8; null where ``missing`` is true."""
     validity = None if missing is None or not missing.any() else pa.py_buffer(np.packbits(~missing, bitorder="little"))
     buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
 
 
 def is_utf8(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> bool:
-    """Whether each string is valid: all of them together are, and none begins inside a character."""
+    """Whether each string is valid UTF-8: the data is valid as a whole, and no string begins inside a character."""
     try:
         unchecked_string_array(offsets[[0, -1]], data).validate(full=True)
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""Thousands of predicates over Arrow batches of messages, 64 messages a word."""
+"""Evaluates thousands of predicates on Arrow batches of messages, with 64 messages in a machine word."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ __all__ = ["Matcher", "Matches", "match"]
 def match(properties: pa.RecordBatch | pa.Array, expressions: Sequence[str]) -> Matches:
     """The messages for which the broker's outcome of each SQL92 expression is TRUE.
 
-    ``properties``: as in Matcher.match. Raises InvalidExpression for an expression that doesn't compile.
+    ``properties``: as in Matcher.match. Raises InvalidExpression if an expression does not compile.
     """
     return Matcher([compile(expression).predicate for expression in expressions]).match(properties)

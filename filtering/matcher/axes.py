@@ -1,8 +1,8 @@
-"""Leaves of predicates as sets of classes.
+"""Axes: they divide messages into classes, so that a leaf of a predicate is a set of classes.
 
-All leaves that look at one property in one way share an axis. The axis puts each message in one
-class such that every leaf is true for all messages of a class or for none: the texts that some leaf
-names, or the intervals between the numbers that leaves compare with.
+All leaves that read one property as one type share an axis. The axis puts each message into one class, so that a leaf
+is true for all messages of a class or for none. Classes are the texts in leaves, or the intervals between the numbers
+in leaves.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _BEYOND = 2**63
 
 @dataclass(frozen=True, eq=False)
 class TextAxis:
-    """Classes 0…n-3 hold texts, n-2 every other text, n-1 messages without the property.
+    """The axis of texts. Classes 0 to n-3 hold texts, n-2 any other text, n-1 messages without the property.
 
-    ``text_classes``: int32, the class of each of ``texts``, then of another text, then of none.
+    ``text_classes`` (int32): the class of each of ``texts``, then of any other text, then of a missing property.
     Register ``start + c`` has the messages of class c.
     """
 
@@ -54,15 +54,15 @@ class TextAxis:
 
     @classmethod
     def of(cls, name: str, leaves: Iterable[Predicate], start: int) -> TextAxis:
-        """Texts that the same leaves name share a class."""
-        asked_by: dict[str, list[int]] = defaultdict(list)
+        """Texts that occur in the same leaves share a class."""
+        leaves_of: dict[str, list[int]] = defaultdict(list)
         for i, leaf in enumerate(leaves):
             for text in _texts(leaf):
-                asked_by[text].append(i)
+                leaves_of[text].append(i)
         class_of: dict[tuple[int, ...], int] = {}
-        classes = [class_of.setdefault(tuple(asking), len(class_of)) for asking in asked_by.values()]
+        classes = [class_of.setdefault(tuple(numbers), len(class_of)) for numbers in leaves_of.values()]
         text_classes = np.array([*classes, len(class_of), len(class_of) + 1], np.int32)
-        return cls(name, tuple(asked_by), text_classes, start)
+        return cls(name, tuple(leaves_of), text_classes, start)
 
     def signal(self, gates: Gates) -> Signal:
         class_of = dict(zip(self.texts, self.text_classes.tolist(), strict=False))
@@ -81,11 +81,11 @@ class TextAxis:
 
 @dataclass(frozen=True, eq=False)
 class NumberAxis:
-    """Class c holds the numbers from cuts[c-1] up to but not including cuts[c]; the class after those,
-    the messages that have no such number.
+    """The axis of numbers. Class c holds the numbers in [cuts[c-1], cuts[c]).
 
-    ``name`` is None on the axis of tags codes. ``cuts`` are int64: integers, or double_order of doubles.
-    Register ``start + c`` has the messages of class c and all classes before it.
+    The last class holds the messages without a number of the type. ``name`` is None on the axis of tags codes.
+    ``cuts`` are int64: integers, or the double_order of doubles. Register ``start + c`` has the messages of class c
+    and of all classes before it.
     """
 
     name: str | None
@@ -117,7 +117,7 @@ AxisKey = tuple[str | None, NumberType | None]
 
 
 def axis_key(leaf: Predicate) -> AxisKey | None:
-    """The property and type that a leaf's axis is of; None for a leaf that has no axis."""
+    """The property and type of a leaf's axis; None for a leaf that has no axis."""
     match leaf:
         case IsPresent(name=name) | TextIn(name=name) | IsTrueText(name=name):
             return name, None
@@ -137,11 +137,11 @@ def axis_of(key: AxisKey, leaves: Sequence[Predicate], start: int) -> Axis:
 
 
 def _texts(leaf: Predicate) -> frozenset[str]:
-    """The texts for which a leaf is true, besides IsPresent."""
+    """The texts for which a leaf is true. IsPresent has none."""
     match leaf:
         case TextIn(texts=texts):
             return texts
-        case IsTrueText():  # as java.lang.String.equalsIgnoreCase has it
+        case IsTrueText():  # Java compares with equalsIgnoreCase
             return _TRUE_TEXTS
     return frozenset()
 

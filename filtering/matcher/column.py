@@ -1,4 +1,4 @@
-"""One property of a batch of messages."""
+"""The values of one property in a batch of messages."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """Message i has ``texts[positions[i]]``, or ``texts[i]`` where there are no positions (int32).
+    """Message i has ``texts[positions[i]]`` (int32), or ``texts[i]`` if ``positions`` is None.
 
-    It lacks the property where the position is -1 or the text null.
+    The property is missing if the position is -1 or the text is null.
     """
 
     texts: pa.StringArray
@@ -27,13 +27,16 @@ class Column:
         return len(self.texts) if self.positions is None else len(self.positions)
 
     def answer(self, ask: Callable[[Column], Array], missing: int) -> Array:
-        """``ask`` gives one answer a message; it is asked about each text just once where that is less."""
+        """One answer for each message. ``ask`` is called once for each text if there are fewer texts than messages.
+
+        ``missing`` is the answer for messages without the property.
+        """
         if self.positions is None or len(self.texts) > len(self.positions):
             return ask(self)
         return np.append(ask(Column(self.texts)), np.array(missing))[self.positions]
 
     def text_of_each(self) -> pa.StringArray:
-        """One text a message, null where it lacks the property."""
+        """One text for each message; null if the property is missing."""
         if self.positions is None:
             return self.texts
         return self.texts.take(pa.array(self.positions, mask=self.positions < 0))

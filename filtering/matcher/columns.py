@@ -1,4 +1,4 @@
-"""Properties of a batch of messages, whatever the Arrow layout they come in."""
+"""Reads the properties of a batch of messages from different Arrow layouts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from filtering.matcher.kernels import kernels
 
 
 def columns(properties: pa.RecordBatch | pa.Array, names: tuple[str, ...]) -> dict[str, Column]:
-    """The columns of those ``names`` that some message may have. TypeError for another kind of batch."""
+    """The columns of the properties ``names`` that the batch has. Raises TypeError for another kind of batch."""
     if isinstance(properties, pa.MapArray):
         return _of_map(properties, names)
     if isinstance(properties, pa.StructArray):
@@ -34,7 +34,7 @@ def _strings(array: pa.Array) -> pa.StringArray:
 
 
 def _of_map(properties: pa.MapArray, names: tuple[str, ...]) -> dict[str, Column]:
-    # A slice of a MapArray has its own offsets, but the keys and items of the whole.
+    # A slice of a MapArray has its own offsets, but all keys and items of the original array.
     offsets = properties.offsets.to_numpy()
     first, last = int(offsets[0]), int(offsets[-1])
     keys = _strings(properties.keys.slice(first, last - first))

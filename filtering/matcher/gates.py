@@ -1,8 +1,8 @@
 """Predicates as two-input AND gates over registers of packed bits.
 
-A signal is a node times two, plus one if it is inverted; node 0 is the constant false. Equal gates
-are one gate. This is the and-inverter graph of logic synthesis (Kuehlmann et al., "Robust Boolean
-Reasoning for Equivalence Checking and Functional Property Verification", 2002).
+A signal is twice the number of its node, plus one if it is inverted. Node 0 is the constant false. Equal gates are
+one gate. This is the and-inverter graph of logic synthesis (Kuehlmann et al., "Robust Boolean Reasoning for
+Equivalence Checking and Functional Property Verification", 2002).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def invert(signal: int) -> int:
 
 
 class Gates:
-    """A growing graph whose first nodes are ``inputs`` registers, numbered from 1."""
+    """A graph of gates. Its first nodes are ``inputs`` registers, numbered from 1."""
 
     def __init__(self, inputs: int) -> None:
         self._first_gate = inputs + 1
@@ -51,12 +51,12 @@ class Gates:
         return gate
 
     def instructions(self, outputs: Sequence[int]) -> tuple[npt.NDArray[np.int32], int]:
-        """Instructions that compute the signals ``outputs``, and the number of registers they need.
+        """Instructions that compute the signals ``outputs``, shape (instructions, 4), and how many registers they use.
 
-        An instruction (target, left, right, inverted) means: the AND of the signals left and right, of
-        registers instead of nodes, and inverted if so said, goes to the register ``target``, or if that
-        is negative to output ~target. Register 0 holds zeros, the inputs follow. A register is used again
-        once its gate isn't read any more.
+        An instruction (target, left, right, inverted) stores the AND of the signals left and right in register
+        ``target``. A negative target means output ~target, which is inverted if ``inverted`` is 1. Signals here have
+        numbers of registers instead of nodes. Register 0 holds zeros; the inputs follow. A register is used again
+        after the last instruction that reads its gate.
         """
         wanted: dict[int, list[int]] = {}
         for output, signal in enumerate(outputs):
@@ -95,12 +95,12 @@ class Gates:
         return np.array(instructions, np.int32).reshape(-1, 4), registers
 
     def _last_readers(self, wanted: Iterable[int]) -> dict[int, int]:
-        """The last gate that reads each needed gate; itself if it is only put out."""
+        """The last gate that reads each needed gate; the gate itself if it is only an output."""
         last_reader = {node: node for node in wanted if node >= self._first_gate}
-        for at in range(len(self._operands) - 1, -1, -1):
-            node = self._first_gate + at
+        for i in range(len(self._operands) - 1, -1, -1):
+            node = self._first_gate + i
             if node in last_reader:
-                for operand in (signal >> 1 for signal in self._operands[at]):
+                for operand in (signal >> 1 for signal in self._operands[i]):
                     if operand >= self._first_gate and last_reader.get(operand, operand) == operand:
                         last_reader[operand] = node
         return last_reader

@@ -1,4 +1,4 @@
-"""The leaves of a program, answered for a batch of messages."""
+"""Evaluates the leaves of a program on a batch of messages."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _COMPARE = {
 
 
 def text_classes(axis: TextAxis, column: Column | None, index: Any, rows: int) -> npt.NDArray[np.int32]:
-    """The class of each message on ``axis``; ``index``: its texts made ready by the kernels."""
+    """The class of each message on ``axis``. ``index``: kernels.index_texts of the axis."""
     if column is None:
         return np.full(rows, axis.text_classes[-1])
     return column.answer(lambda texts: kernels.find_texts(texts, index), axis.registers - 1)
 
 
 def number_classes(axis: NumberAxis, column: Column | None, index: Any, rows: int) -> npt.NDArray[np.int32]:
-    """The class of each message on ``axis``; ``index``: its cuts made ready by the kernels."""
+    """The class of each message on ``axis``. ``index``: kernels.index_cuts of the axis."""
     if column is None:
         return np.full(rows, axis.registers, np.int32)
     return kernels.number_classes(*numbers(column, axis.type), index)
@@ -57,7 +57,7 @@ def number_classes(axis: NumberAxis, column: Column | None, index: Any, rows: in
 def tags_code_classes(
     axis: NumberAxis, tags_code: pa.Int64Array | None, index: Any, rows: int
 ) -> npt.NDArray[np.int32]:
-    """As the broker compares codes: cut to 32 bits."""
+    """The class of each message on the axis of tags codes. The broker compares their lower 32 bits."""
     if tags_code is None:
         return np.full(rows, axis.registers, np.int32)
     cut = tags_code.fill_null(0).to_numpy().astype(np.int32).astype(np.int64)
@@ -65,18 +65,18 @@ def tags_code_classes(
 
 
 def single(leaf: Predicate, columns: Mapping[str, Column]) -> Bools | None:
-    """Where a leaf that is on no axis is true; None for nowhere."""
+    """The messages for which a leaf without an axis is true; None: no message."""
     if any(name not in columns for name in leaf.properties):
         return None
-    of = [columns[name] for name in leaf.properties]
+    read = [columns[name] for name in leaf.properties]
     match leaf:
         case TextContains(text=text) | TextStartsWith(text=text) | TextEndsWith(text=text):
             function = _TEXT_FUNCTIONS[type(leaf)]
-            return of[0].answer(lambda column: _true(function(column.text_of_each(), text)), False)
+            return read[0].answer(lambda column: _true(function(column.text_of_each(), text)), False)
         case TextsEqual():
-            return _true(pc.equal(of[0].text_of_each(), of[1].text_of_each()))
+            return _true(pc.equal(read[0].text_of_each(), read[1].text_of_each()))
         case DoublesCompare(comparison=comparison):
-            (left, is_left), (right, is_right) = (numbers(column, NumberType.DOUBLE) for column in of)
+            (left, is_left), (right, is_right) = (numbers(column, NumberType.DOUBLE) for column in read)
             result: Bools = _COMPARE[comparison](left, right) & is_left & is_right
             return result
     raise TypeError(f"There is no leaf {type(leaf).__name__} in a predicate.")

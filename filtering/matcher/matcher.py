@@ -1,4 +1,4 @@
-"""The bit-parallel executor of predicates."""
+"""The executor that evaluates predicates on 64 messages at a time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from filtering.predicate import Predicate
 
 
 class Matcher:
-    """Many predicates over batches of messages at once. Picklable, so that Spark can send it to its workers.
+    """Evaluates many predicates on batches of messages. Picklable, so that Spark can send it to its workers.
 
-    The work is linear in messages and, for each 64 messages, in distinct gates of the predicates. Next to
-    the result it needs memory for a few MiB of registers, and a few words for each message.
+    The time is linear in the number of messages and, for each 64 messages, in the number of distinct gates of the
+    predicates. Besides the result, it needs a few MiB for registers and a few words for each message.
     """
 
     def __init__(self, predicates: Sequence[Predicate]) -> None:
@@ -35,41 +35,43 @@ class Matcher:
 
     @property
     def properties(self) -> tuple[str, ...]:
-        """The message properties that some predicate reads."""
+        """The message properties that the predicates read."""
         return self._program.properties
 
     def match(self, properties: pa.RecordBatch | pa.Array, tags_code: pa.Int64Array | None = None) -> Matches:
-        """The matches of every predicate, in their order.
+        """The matches of each predicate, in the order of the predicates.
 
-        ``properties``: a RecordBatch or StructArray with one column of text a property (plain or dictionary;
-        a column that is absent is missing from all messages), or a MapArray of text to text (null: no
-        properties). ``tags_code``: the consume queue entry's tags code (int64; null never matches); without
-        it no message has one. Raises TypeError for other types.
+        ``properties``: a RecordBatch or StructArray with one column of text for each property (plain or dictionary;
+        without a column, all messages lack the property), or a MapArray from text to text (null: no properties).
+        ``tags_code``: the tags codes of the consume queue entries (null never matches); None: no message has one.
+        Raises TypeError for other types.
         """
         return self.match_columns(columns(properties, self.properties), len(properties), tags_code)
 
-    def match_columns(self, of: Mapping[str, Column], rows: int, tags_code: pa.Int64Array | None = None) -> Matches:
-        """As match, of ``rows`` messages whose properties are already columns, by name."""
+    def match_columns(
+        self, columns_by_name: Mapping[str, Column], rows: int, tags_code: pa.Int64Array | None = None
+    ) -> Matches:
+        """Like match, for ``rows`` messages whose properties are already columns."""
         program = self._program
         classes = np.empty((len(program.axes), rows), np.int32)
-        for i, (axis, index) in enumerate(zip(program.axes, self._ready(), strict=True)):
+        for i, (axis, index) in enumerate(zip(program.axes, self._axis_indexes(), strict=True)):
             if isinstance(axis, TextAxis):
-                classes[i] = leaves.text_classes(axis, of.get(axis.name), index, rows)
+                classes[i] = leaves.text_classes(axis, columns_by_name.get(axis.name), index, rows)
             elif axis.name is not None:
-                classes[i] = leaves.number_classes(axis, of.get(axis.name), index, rows)
+                classes[i] = leaves.number_classes(axis, columns_by_name.get(axis.name), index, rows)
             else:
                 classes[i] = leaves.tags_code_classes(axis, tags_code, index, rows)
         singles = np.zeros((len(program.singles), (rows + 63) // 64), np.uint64)
         for i, leaf in enumerate(program.singles):
-            if (answer := leaves.single(leaf, of)) is not None:
+            if (answer := leaves.single(leaf, columns_by_name)) is not None:
                 singles[i] = _pack(answer)
         bits = kernels.evaluate(program, classes, singles, rows)
         if rows % 64:
             bits[:, -1] &= (np.uint64(1) << np.uint64(rows % 64)) - np.uint64(1)
         return Matches(rows, bits)
 
-    def _ready(self) -> list[Any]:
-        """What the kernels search on each axis."""
+    def _axis_indexes(self) -> list[Any]:
+        """The search index of each axis."""
         if self._indexes is None:
             self._indexes = [
                 kernels.index_texts(axis.texts, axis.text_classes)

@@ -1,4 +1,4 @@
-"""Which messages match which predicates."""
+"""The matches of predicates in a batch of messages."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from filtering.matcher.kernels import kernels
 class Matches:
     """The matches of n predicates over a batch of ``rows`` messages.
 
-    ``bits``: shape (predicates, ceil(rows / 64)); message i is bit i % 64 of word i // 64, and the bits
-    after the last message are zero.
+    ``bits``: shape (predicates, ceil(rows / 64)). Message i is bit i % 64 of word i // 64. Bits after the last message
+    are zero.
     """
 
     rows: int
@@ -26,7 +26,7 @@ class Matches:
         return len(self.bits)
 
     def counts(self) -> npt.NDArray[np.int64]:
-        """How many messages match each predicate."""
+        """The number of messages that match each predicate."""
         return kernels.count(self.bits)
 
     def pairs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:

@@ -1,4 +1,4 @@
-"""The numbers of a column, as Java reads and orders them."""
+"""The numbers of a column, as Java parses and orders them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ALIKE = {
 
 
 def numbers(column: Column, type: NumberType) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Each message's number (an integer, or the double_order of a double), and whether it has one."""
+    """The number of each message (an integer, or the double_order of a double), and whether it has one."""
     if column.positions is not None and len(column.texts) <= len(column.positions):
         values, is_number = numbers(Column(column.texts), type)
         return np.append(values, 0)[column.positions], np.append(is_number, False)[column.positions]
@@ -29,13 +29,13 @@ def numbers(column: Column, type: NumberType) -> tuple[npt.NDArray[np.int64], np
         rows = np.flatnonzero(odd)
         distinct = column.text_of_each().take(pa.array(rows)).dictionary_encode()
         odd_values, odd_is_number = _odd_numbers(distinct.dictionary, type)
-        each = distinct.indices.to_numpy()
-        values[rows], is_number[rows] = odd_values[each], odd_is_number[each]
+        indices = distinct.indices.to_numpy()
+        values[rows], is_number[rows] = odd_values[indices], odd_is_number[indices]
     return values, is_number
 
 
 def _odd_numbers(texts: pa.StringArray, type: NumberType) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """What the kernels leave: Arrow casts texts that it and Java read alike, the rest is parsed one by one."""
+    """Parse texts that the kernels do not: Arrow casts those that it parses like Java; others are parsed one by one."""
     alike = pc.match_substring_regex(texts, _ALIKE[type]).to_numpy(zero_copy_only=False)
     cast = texts.filter(pa.array(alike)).cast(pa.float64() if type is NumberType.DOUBLE else pa.int64()).to_numpy()
     values, is_number = np.zeros(len(texts), np.int64), alike.copy()

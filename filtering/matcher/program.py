@@ -1,4 +1,4 @@
-"""All predicates of a matcher as one program over packed bits."""
+"""Compiles the predicates of a matcher into one program over packed bits."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from filtering.predicate import And, Constant, Not, Or, Predicate, postorder
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Registers of bits, one bit a message, and the instructions that combine them (see Gates).
+    """Instructions that combine registers of bits, with one bit for each message (see Gates).
 
-    Register 0 is zero, then come those of the axes, then one for each of ``singles``: the leaves that
-    are answered one by one.
+    Register 0 is zero. The registers of the axes follow, then one register for each of ``singles``: the leaves without
+    an axis.
     """
 
     axes: tuple[Axis, ...]

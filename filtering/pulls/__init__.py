@@ -1,1 +1,1 @@
-"""What a pull would have returned, and what it costs the broker."""
+"""The broker's answer to a pull, and what the pull costs the broker."""

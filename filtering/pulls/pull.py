@@ -1,4 +1,4 @@
-"""How the broker answers a pull before it looks at a single message. Source: PullMessageProcessor."""
+"""The broker's checks of a pull before it looks for messages. Source: PullMessageProcessor."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class ResponseCode(Enum):
 
 
 def pull_refusal(row: SubscriptionRow | None, sub_version: int, config: BrokerConfig) -> ResponseCode | None:
-    """Why the broker refuses the pull of a client whose subscription has ``sub_version``; None: it looks for messages.
+    """Why the broker refuses the pull of a client whose subscription has ``sub_version``; None if it does not.
 
-    ``row`` is the subscription in force for the group and topic; None: it never had one. A subscription
-    sent with the pull is refused only where it does not parse: a wrong SQL92 expression is not found
-    out, and lets every message pass.
+    ``row`` is the subscription in force for the group and topic; None: it never had one. Of subscriptions sent with
+    the pull, the broker refuses tags that do not parse and empty expressions. It does not notice an SQL92 expression
+    that does not compile, and lets every message pass.
     """
     if row is None or not (row.registered or row.sent_with_pull):
         return ResponseCode.SUBSCRIPTION_NOT_EXIST
@@ -37,10 +37,10 @@ def pull_refusal(row: SubscriptionRow | None, sub_version: int, config: BrokerCo
 
 
 def refusal(row: SubscriptionRow, config: BrokerConfig) -> ResponseCode | None:
-    """Why the broker refuses the pulls of a subscription in force, were its group there."""
+    """Why the broker would refuse the pulls of a subscription in force if its group consumed; None if it would not."""
     filter_version = row.filter_version
     if not row.registered and not row.sent_with_pull and row.compile_error is None:
-        # Coming back, the group registers again: its filter data is there again unless it does not compile.
+        # When the group comes back, it registers again, and has filter data again if the expression compiles.
         filter_version = filter_version or row.sub_version
     return _refusal(row, row.sub_version, filter_version, config)
 

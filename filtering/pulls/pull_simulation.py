@@ -1,4 +1,4 @@
-"""The pulls of a consumer that reads a queue: what each returns, and what it costs the broker.
+"""Simulates the pulls of a consumer that reads a queue: their results, and their cost to the broker.
 
 Source: DefaultMessageStore.getMessage and isTheBatchFull, PullMessageProcessor.composeResponseHeader.
 """
@@ -20,7 +20,7 @@ DEFAULT_BATCH = 32
 
 
 class GetMessageStatus(Enum):
-    """org.apache.rocketmq.store.GetMessageStatus, as far as a whole store goes; the code a client gets."""
+    """The values of org.apache.rocketmq.store.GetMessageStatus that occur in a store without damage."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -46,9 +46,8 @@ class GetMessageStatus(Enum):
 class Queue:
     """The entries of one queue, oldest first, as one group's filter sees them; three arrays of one length.
 
-    ``sizes``: bytes of the messages (int64); ``stage1``: the entry passes the tags code or the bit map;
-    ``stage2``: the message passes the expression (where stage 1 fails it is never asked). The first
-    entry is at ``min_offset``.
+    ``sizes``: bytes of the messages (int64); ``stage1``: the entry passes by its tags code or bit map; ``stage2``: the
+    message passes the expression (ignored if stage 1 fails). The first entry is at queue offset ``min_offset``.
     """
 
     sizes: npt.NDArray[np.int64]
@@ -63,7 +62,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """One pull: ``scanned`` entries looked at, ``read`` messages fetched from the commit log, ``found`` returned.
+    """One pull: entries ``scanned``, messages ``read`` from the commit log, messages returned (``found``).
 
     ``min_offset`` and ``max_offset`` are the queue's at the time: the properties MIN_OFFSET and
     MAX_OFFSET that the client puts into each message found (PullAPIWrapper).
@@ -83,10 +82,10 @@ class Pull:
 def simulate_pulls(
     queue: Queue, begin_offset: int, config: BrokerConfig, max_msg_nums: int = DEFAULT_BATCH
 ) -> Iterator[Pull]:
-    """The pulls from ``begin_offset`` until the consumer has caught up, ``max_msg_nums`` messages each at most.
+    """The pulls from ``begin_offset`` until the consumer has caught up, each for at most ``max_msg_nums`` messages.
 
-    Takes every message to be in memory, as :func:`get_message` does. Does not show what depends on the
-    clock: pulls held at the broker until a message comes, time-outs, flow control.
+    All messages count as in memory, as in :func:`get_message`. What depends on the clock is not simulated: pulls held
+    at the broker until a message arrives, time-outs, and flow control.
     """
     while True:
         pull = get_message(queue, begin_offset, config, max_msg_nums)
@@ -99,11 +98,10 @@ def simulate_pulls(
 def get_message(queue: Queue, begin_offset: int, config: BrokerConfig, max_msg_nums: int = DEFAULT_BATCH) -> Pull:
     """One pull.
 
-    It ends where the consume queue file ends, where the entries looked at come to
-    ``maxFilterMessageSize`` bytes, or where the batch is full: ``max_msg_nums`` messages, or
-    ``maxTransferCountOnMessageInMemory``, or ``maxTransferBytesOnMessageInMemory``. (A broker takes
-    messages further from the end of the log than 40 % of its memory as being on disk, and then uses
-    the two OnMessageInDisk limits.)
+    It ends at the end of the consume queue file, when the scanned entries reach ``maxFilterMessageSize`` bytes, or
+    when the batch is full: ``max_msg_nums`` messages, ``maxTransferCountOnMessageInMemory`` messages, or
+    ``maxTransferBytesOnMessageInMemory`` bytes. (A broker assumes that messages further from the end of the log than
+    40 % of its memory are on disk, and then uses the two OnMessageInDisk limits.)
     """
     if (moved := _outside(queue, begin_offset)) is not None:
         status, next_offset = moved
@@ -124,7 +122,7 @@ def get_message(queue: Queue, begin_offset: int, config: BrokerConfig, max_msg_n
 
 
 def _outside(queue: Queue, offset: int) -> tuple[GetMessageStatus, int] | None:
-    """The answer to a pull from an offset at which there is no entry, and where to pull next."""
+    """The status of a pull from an offset without an entry, and the next offset to pull from. None if it has one."""
     if queue.max_offset == 0:
         return GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0
     if offset < queue.min_offset:
@@ -137,7 +135,7 @@ def _outside(queue: Queue, offset: int) -> tuple[GetMessageStatus, int] | None:
 
 
 def _scan(queue: Queue, pull: Pull, begin: int, end: int, config: BrokerConfig, max_msg_nums: int) -> Pull:
-    """``pull``, which has found nothing yet, gone on over the entries [begin, end) of one file."""
+    """Continue ``pull``, which has found nothing yet, with the entries [begin, end) of one file."""
     part = slice(begin - queue.min_offset, end - queue.min_offset)
     sizes, stage1 = queue.sizes[part], queue.stage1[part]
     matched = stage1 & queue.stage2[part]

@@ -1,4 +1,4 @@
-"""How two filters relate: proven where that can be proven, else shown by messages that tell them apart."""
+"""How two filters relate: a proof if there is one, and example messages that only one of them delivers."""
 
 from filtering.relation.relation import Kind, Relation, relation
 from filtering.relation.satisfying import NONE, UNKNOWN, Message, satisfying

@@ -1,4 +1,4 @@
-"""Whether questions about one property can all have the wanted answers."""
+"""Rules that decide whether all terms about one property can be true."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LIMITS = {
     NumberType.DOUBLE: (double_order(float("-inf")), double_order(float("nan"))),
 }
 _FEW = 64
-"""Numbers of a range that are compared with those that are excluded, one by one."""
+"""In a smaller range, each number is compared with the excluded ones."""
 
 
 def yes_and_no(terms: Iterable[Predicate]) -> tuple[list[PropertyLeaf], list[PropertyLeaf]]:
@@ -51,17 +51,17 @@ def yes_and_no(terms: Iterable[Predicate]) -> tuple[list[PropertyLeaf], list[Pro
 
 
 def answers(text: str | None, yes: Iterable[PropertyLeaf], no: Iterable[PropertyLeaf]) -> bool:
-    """Whether a text, or the absence of the property, gives the wanted answers."""
+    """Whether a text (None: the property is missing) makes all leaves of ``yes`` true and all of ``no`` false."""
     if text is None:
         return not list(yes)
     return all(text_holds(leaf, text) for leaf in yes) and not any(text_holds(leaf, text) for leaf in no)
 
 
 def can_hold(terms: Sequence[Predicate], plain: bool) -> bool:
-    """False only where no text, nor its absence, makes all terms true.
+    """False only if it is certain that no text makes all terms true, nor a missing property.
 
-    ``terms``: leaves about one property, and negated ones. ``plain``: only of texts whose digits are 0 to 9; each
-    that is an integer is a decimal, too.
+    ``terms``: leaves and negated leaves about one property. ``plain``: only texts whose digits are 0 to 9 count; then
+    every integer is a decimal, too.
     """
     yes, no = yes_and_no(terms)
     if not yes:
@@ -96,20 +96,20 @@ def _numbers_can_be(yes: Sequence[PropertyLeaf], no: Sequence[PropertyLeaf], pla
 
 
 def _range(type_: NumberType, yes: Iterable[PropertyLeaf], no: Iterable[PropertyLeaf]) -> tuple[int, int]:
-    """The least and greatest number of a type, by its order; the first is the greater one where there is none."""
+    """The least and greatest possible number of a type, as its sort key. The range is empty if least > greatest."""
     low, high = _LIMITS[type_]
-    asked = [(leaf.comparison, leaf.value) for leaf in yes if isinstance(leaf, NumberIs) and leaf.type is type_]
-    asked += [
+    bounds = [(leaf.comparison, leaf.value) for leaf in yes if isinstance(leaf, NumberIs) and leaf.type is type_]
+    bounds += [
         (_OPPOSITE[leaf.comparison], leaf.value)
         for leaf in no
         if isinstance(leaf, NumberIs) and leaf.type is type_ and leaf.comparison is not Comparison.EQUAL
     ]
-    for comparison, value in asked:
-        at = order(type_, value)
+    for comparison, value in bounds:
+        key = order(type_, value)
         if comparison in (Comparison.EQUAL, Comparison.GREATER_OR_EQUAL, Comparison.GREATER):
-            low = max(low, at + (comparison is Comparison.GREATER))
+            low = max(low, key + (comparison is Comparison.GREATER))
         if comparison in (Comparison.EQUAL, Comparison.LESS_OR_EQUAL, Comparison.LESS):
-            high = min(high, at - (comparison is Comparison.LESS))
+            high = min(high, key - (comparison is Comparison.LESS))
     return low, high
 
 

@@ -1,4 +1,4 @@
-"""How a new filter relates to the old one."""
+"""The relation of a new filter to an old one."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from filtering.relation.satisfying import NONE, Answer, Message, satisfying
 
 
 class Kind(Enum):
-    """What is proven of the messages that the new filter delivers, against those of the old one."""
+    """What is proven about the messages that the new filter delivers, compared with those of the old one."""
 
     EQUIVALENT = "equivalent"
-    """The same."""
+    """It delivers the same messages."""
     WIDER = "wider"
-    """All that the old one delivers, or more."""
+    """It delivers all messages of the old one, and maybe more."""
     NARROWER = "narrower"
-    """Nothing that the old one does not deliver."""
+    """It delivers only messages of the old one."""
     DISJOINT = "disjoint"
-    """Nothing that the old one delivers."""
+    """It delivers no message of the old one."""
     OVERLAPPING = "overlapping"
-    """Some of them, and others; there is a message for each case."""
+    """It delivers some messages of the old one, and others. There is an example message for each case."""
     UNKNOWN = "unknown"
     """Nothing is proven."""
 
 
 @dataclass(frozen=True)
 class Relation:
-    """``only_old``, ``only_new`` and ``both``: a message that only one of the filters delivers, or both.
+    """The relation with example messages: delivered by one filter (``only_old``, ``only_new``) or by ``both``.
 
-    None where there is none, or none was found. ``plain_numbers``: the kind is proven of messages whose numbers are
-    written with the digits 0 to 9. An int may be written with others, such as Arabic ones; a decimal may not.
+    An example is None if there is no such message, or if none was found. ``plain_numbers``: the kind is proven only
+    for messages whose numbers have the digits 0 to 9. An int may have other digits, such as Arabic ones; a decimal
+    may not.
     """
 
     kind: Kind
@@ -42,13 +43,16 @@ class Relation:
 
 
 def relation(old: Predicate, new: Predicate) -> Relation:
-    """What can be proven of two predicates in a short time. Equal ones are one object, and need no proof."""
+    """The relation of two predicates, as far as it can be proven in a short time.
+
+    Equal predicates are one object, and need no proof.
+    """
     if old is new:
         return Relation(Kind.EQUIVALENT, None, None, _message(satisfying(new)))
-    found = _relation(old, new, plain=False)
-    if any(message is not None and _has_other_digits(message) for message in (found.only_old, found.only_new)):
+    proven = _relation(old, new, plain=False)
+    if any(message is not None and _has_other_digits(message) for message in (proven.only_old, proven.only_new)):
         return _relation(old, new, plain=True)
-    return found
+    return proven
 
 
 def _relation(old: Predicate, new: Predicate, plain: bool) -> Relation:
@@ -62,8 +66,8 @@ def _relation(old: Predicate, new: Predicate, plain: bool) -> Relation:
     elif both is NONE:
         kind = Kind.DISJOINT
     else:
-        shown = (only_old, only_new, both)
-        kind = Kind.OVERLAPPING if None not in map(_message, shown) else Kind.UNKNOWN
+        examples = (only_old, only_new, both)
+        kind = Kind.OVERLAPPING if None not in map(_message, examples) else Kind.UNKNOWN
     return Relation(kind, _message(only_old), _message(only_new), _message(both), plain)
 
 

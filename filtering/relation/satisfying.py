@@ -1,8 +1,8 @@
-"""A message for which a predicate holds, or the proof that there is none.
+"""Finds a message for which a predicate is true, or proves that there is none.
 
-The predicate is taken apart branch by branch: a branch is a set of leaves, and negated leaves, that must all be true.
-Rules about one property (:mod:`filtering.relation.property_rules`) close branches that cannot be; for the others a
-message is put together from likely texts, and tried.
+The predicate is split into branches: a branch is a set of leaves and negated leaves that must all be true. Rules
+about one property (:mod:`filtering.relation.property_rules`) close branches that are impossible. For the other
+branches, messages are built from likely texts and tried.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from filtering.relation.property_rules import can_hold
 from filtering.relation.texts import MISSING, likely_texts
 
 MOST_STEPS = 4_000
-"""Branches that are looked at before the answer is UNKNOWN."""
+"""The number of branches that are checked before the answer is UNKNOWN."""
 MOST_NODES = 3_000
 MOST_TRIES = 600
-"""Messages that are tried for a branch."""
+"""The number of messages that are tried for a branch."""
 
 Message: TypeAlias = Mapping[str, str]
 """The properties of a message."""
@@ -43,7 +43,7 @@ Message: TypeAlias = Mapping[str, str]
 
 class _Answer(Enum):
     NONE = "there is no such message"
-    UNKNOWN = "none was found, and none was ruled out"
+    UNKNOWN = "no message was found, and no proof that there is none"
 
 
 NONE, UNKNOWN = _Answer.NONE, _Answer.UNKNOWN
@@ -51,10 +51,10 @@ Answer: TypeAlias = Message | _Answer
 
 
 def satisfying(predicate: Predicate, plain: bool = False) -> Answer:
-    """A message for which the predicate holds, NONE where it is proven that there is none, else UNKNOWN.
+    """A message for which the predicate is true; NONE if it is proven that there is none, else UNKNOWN.
 
-    ``plain``: only of messages whose numbers are written with the digits 0 to 9. A predicate over tags codes is
-    UNKNOWN.
+    ``plain``: only messages whose numbers have the digits 0 to 9 count. For a predicate over tags codes, the answer
+    is UNKNOWN.
     """
     nodes = list(islice(postorder([predicate]), MOST_NODES))
     if len(nodes) == MOST_NODES or any(isinstance(node, TagsCodeIn) for node in nodes):
@@ -73,7 +73,7 @@ def satisfying(predicate: Predicate, plain: bool = False) -> Answer:
 
 @dataclass(frozen=True)
 class _Branch:
-    """``terms`` by property, and those about two properties, must all hold; then all of ``choices``, each a choice."""
+    """All ``terms`` (by property), all ``pairs`` (terms about two properties) and one term of each choice are true."""
 
     terms: Mapping[str, tuple[Predicate, ...]]
     pairs: tuple[Predicate, ...]
@@ -81,7 +81,7 @@ class _Branch:
 
 
 def _branches(predicate: Predicate, plain: bool) -> Iterator[_Branch | None]:
-    """The branches without choices that no rule closes, and None for each step to them."""
+    """The branches without choices that no rule closes, and None for each step on the way to them."""
     stack = [(_Branch({}, (), ()), [predicate])]
     while stack:
         branch, todo = stack.pop()
@@ -93,13 +93,13 @@ def _branches(predicate: Predicate, plain: bool) -> Iterator[_Branch | None]:
         else:
             yield None
             choice = min(grown.choices, key=len)
-            others = tuple(each for each in grown.choices if each is not choice)
+            others = tuple(other for other in grown.choices if other is not choice)
             rest = _Branch(grown.terms, grown.pairs, others)
             stack += [(rest, [term]) for term in reversed(choice)]
 
 
 def _grown(branch: _Branch, todo: list[Predicate], plain: bool) -> _Branch | None:
-    """The branch with more that must hold; None where that cannot be."""
+    """The branch with ``todo`` added; None if that is impossible."""
     terms, pairs, choices = dict(branch.terms), list(branch.pairs), list(branch.choices)
     changed = set()
     todo = list(todo)
@@ -129,21 +129,21 @@ def _grown(branch: _Branch, todo: list[Predicate], plain: bool) -> _Branch | Non
                     return None
                 pairs.append(node)
                 if not negated:
-                    todo += _of_both(inner)
+                    todo += _implied_terms(inner)
     if not all(can_hold(terms[name], plain) for name in changed):
         return None
     return _Branch(terms, tuple(pairs), tuple(choices))
 
 
-def _of_both(pair: Predicate) -> list[Predicate]:
-    """What a true question about two properties says of each."""
+def _implied_terms(pair: Predicate) -> list[Predicate]:
+    """The terms about one property that a true leaf about two properties implies."""
     if isinstance(pair, DoublesCompare):
         return [IsNumber(name, NumberType.DOUBLE) for name in pair.properties]
     return [IsPresent(name) for name in pair.properties]
 
 
 def _shortened(predicate: Predicate, message: Message) -> Message:
-    """The message without the properties that it does not need."""
+    """The message without the properties that the predicate does not need."""
     for name in message:
         rest = {other: text for other, text in message.items() if other != name}
         if holds(predicate, rest):
@@ -156,16 +156,16 @@ def _opposite(term: Predicate) -> Predicate:
 
 
 def _messages(branch: _Branch, plain: bool) -> Iterator[Message]:
-    """Messages that satisfy each property's terms, the likely ones first."""
+    """Messages that satisfy the terms of each property, likely ones first."""
     together = {name for pair in branch.pairs for name in (pair.operand if isinstance(pair, Not) else pair).properties}
     names = [*(name for name in branch.terms if name not in together), *sorted(together)]
     shared = likely_texts([term for name in together for term in branch.terms.get(name, ())], plain)
     texts = []
     for name in names:
         more = shared if name in together else ()
-        found = likely_texts(branch.terms.get(name, ()), plain, more)
-        if not found:
+        likely = likely_texts(branch.terms.get(name, ()), plain, more)
+        if not likely:
             return
-        texts.append(found if name in together else found[:1])
+        texts.append(likely if name in together else likely[:1])
     for chosen in product(*texts):
         yield {name: text for name, text in zip(names, chosen, strict=True) if text is not MISSING}

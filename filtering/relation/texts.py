@@ -1,4 +1,4 @@
-"""Texts that a property may have in a message that is made up: likely ones first."""
+"""Texts for a property of an example message, likely ones first."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from filtering.relation.property_rules import TRUE_TEXTS, answers, yes_and_no
 
 MISSING = None
 MOST = 12
-"""Texts of a property that are tried together with those of others."""
+"""The number of texts of a property that are tried together with texts of other properties."""
 _USUAL = ("x", "1", "2", "1.5", "0", "-1", "true", "false", "another", "1000000", "-1000000", "3000000000", "1e30")
 _ODD = (" 1.5", " 1", "NaN", "Infinity", "-Infinity", "", "\u0661", "\u0662", "9223372036854775808")
 
 
 def likely_texts(terms: Iterable[Predicate], plain: bool, more: Sequence[str | None] = ()) -> list[str | None]:
-    """Texts, or MISSING, for which all terms about one property hold, at most MOST of them.
+    """Texts, or MISSING, for which all terms about one property are true, at most MOST of them.
 
-    ``plain``: no digits but 0 to 9. ``more``: texts to try, too.
+    ``plain``: no digits but 0 to 9. ``more``: additional texts to try.
     """
     yes, no = yes_and_no(terms)
     found: dict[str | None, None] = {}
@@ -59,9 +59,9 @@ def _tried(yes: Sequence[PropertyLeaf], no: Sequence[PropertyLeaf], more: Sequen
     yield from more
     yield from _USUAL
     yield MISSING
-    named = [text for leaf in leaves if isinstance(leaf, TextIn) for text in sorted(leaf.texts)[:MOST]]
-    named += [leaf.text for leaf in leaves if isinstance(leaf, (TextContains, TextStartsWith, TextEndsWith))]
-    for text in named:
+    mentioned = [text for leaf in leaves if isinstance(leaf, TextIn) for text in sorted(leaf.texts)[:MOST]]
+    mentioned += [leaf.text for leaf in leaves if isinstance(leaf, (TextContains, TextStartsWith, TextEndsWith))]
+    for text in mentioned:
         yield from (text, f"{text}x", f"x{text}", text.upper(), f"x{text}x")
     for text in numbers:
         yield from (f"+{text}", f"0{text}", f" {text}", f"{text}0", f"{text}.0", f"{text}d", f"{text}e0")
@@ -74,7 +74,7 @@ _OTHER_DIGITS = {ord("0") + digit: chr(0x660 + digit) for digit in range(10)}
 
 
 def _around(leaf: NumberIs) -> Iterator[str]:
-    """The number that a leaf compares with, and some beside it."""
+    """The number that a leaf compares with, and numbers near it."""
     value = leaf.value
     if leaf.type is not NumberType.DOUBLE:
         for number in (value, value + 1, value - 1):
@@ -99,7 +99,7 @@ def _around(leaf: NumberIs) -> Iterator[str]:
 
 
 def _joined(start: str, inner: Sequence[str], end: str) -> Iterator[str]:
-    """Short texts with a beginning, an end, and parts between."""
+    """Short texts with the given start, end, and parts between them."""
     middle = "".join(inner)
     for length in range(min(len(start), len(end)), -1, -1):
         if start.endswith(end[:length]):

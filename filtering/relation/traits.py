@@ -1,10 +1,11 @@
-"""What messages have in common that other messages have not."""
+"""Traits: what messages have in common and other messages do not have."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from filtering.java.numbers import parse_double
 
@@ -15,10 +16,9 @@ MOST = 3
 
 @dataclass(frozen=True)
 class Trait:
-    """``share`` of the messages, and ``share_of_others``, have this, from 0 to 1.
+    """A condition on one property that ``share`` of the messages and ``share_of_others`` meet, from 0 to 1.
 
-    ``values``: one text of the property ``name``, or with two the least and the greatest number; empty: it is
-    missing.
+    ``values``: one text of the property ``name``, or the least and the greatest number; empty: it is missing.
     """
 
     name: str
@@ -37,33 +37,33 @@ class Trait:
 
 
 def common_traits(messages: Sequence[Mapping[str, str]], others: Sequence[Mapping[str, str]]) -> list[Trait]:
-    """What most messages have, and fewer of the others do; the most telling first."""
+    """Traits that most messages have and fewer of the others. Those with the greatest difference come first."""
     if not messages:
         return []
     names = dict.fromkeys(name for message in [*messages, *others] for name in message)
-    found = []
+    traits = []
     for name in names:
-        of_messages = Counter(message.get(name) for message in messages)
-        of_others = Counter(message.get(name) for message in others)
-        text, count = of_messages.most_common(1)[0]
+        texts = Counter(message.get(name) for message in messages)
+        other_texts = Counter(message.get(name) for message in others)
+        text, count = texts.most_common(1)[0]
         share = count / len(messages)
         if share >= LEAST_SHARE:
-            found.append(Trait(name, () if text is None else (text,), share, of_others[text] / max(1, len(others))))
-        elif (numbers := _numbers(of_messages)) is not None:
-            low, high = min(numbers, key=lambda each: each[0]), max(numbers, key=lambda each: each[0])
-            inside = sum(low[0] <= number <= high[0] for number, _ in _numbers(of_others, strict=False) or ())
-            found.append(Trait(name, (low[1], high[1]), 1.0, inside / max(1, len(others))))
-    telling = [trait for trait in found if trait.share - trait.share_of_others >= LEAST_LIFT]
+            traits.append(Trait(name, () if text is None else (text,), share, other_texts[text] / max(1, len(others))))
+        elif (numbers := _numbers(texts)) is not None:
+            low, high = min(numbers, key=itemgetter(0)), max(numbers, key=itemgetter(0))
+            inside = sum(low[0] <= number <= high[0] for number, _ in _numbers(other_texts, strict=False) or ())
+            traits.append(Trait(name, (low[1], high[1]), 1.0, inside / max(1, len(others))))
+    telling = [trait for trait in traits if trait.share - trait.share_of_others >= LEAST_LIFT]
     return sorted(telling, key=lambda trait: trait.share_of_others - trait.share)[:MOST]
 
 
 def _numbers(texts: Counter[str | None], strict: bool = True) -> list[tuple[float, str]] | None:
-    """The numbers among the texts, once for each message; None where ``strict`` and some text is none."""
-    found = []
+    """The numbers among the texts, once for each message; None if ``strict`` and a text is not a number."""
+    numbers = []
     for text, count in texts.items():
         number = parse_double(text) if text is not None else None
         if number is not None and number == number:
-            found += [(number, text or "")] * count
+            numbers += [(number, text or "")] * count
         elif strict:
             return None
-    return found
+    return numbers

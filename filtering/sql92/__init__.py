@@ -1,4 +1,4 @@
-"""SQL92 message filters, exactly as a RocketMQ broker has them. docs/FILTERS.md is the specification."""
+"""SQL92 message filters, exactly as a RocketMQ broker evaluates them. The specification is docs/FILTERS.md."""
 
 from filtering.sql92.compiled import CompiledExpression, Expressions, compile
 from filtering.sql92.errors import EvaluationError, InvalidExpression

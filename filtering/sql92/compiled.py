@@ -1,4 +1,4 @@
-"""An SQL92 expression, compiled: what it means, for both executors and for a single message."""
+"""A compiled SQL92 expression: its predicates, its findings, and its outcome on a single message."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from filtering.sql92.syntax.parser import parse
 
 
 class CompiledExpression:
-    """An expression that the broker accepts.
+    """An SQL92 expression that the broker accepts.
 
-    ``predicate`` is true exactly where the broker's outcome is TRUE, that is where it delivers;
-    ``error_predicate`` exactly where its evaluation fails.
+    ``predicate`` is true exactly if the broker's outcome is TRUE: then the broker delivers the message.
+    ``error_predicate`` is true exactly if the broker's evaluation fails.
     """
 
     def __init__(self, expression: str) -> None:
@@ -38,22 +38,24 @@ class CompiledExpression:
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """What the broker accepts here but can't mean what was written, by position."""
+        """Parts that the broker accepts but that cannot mean what was written, ordered by position."""
         return lint(self.expression, self.syntax_tree, self._ignored, self._lowering.predicate)
 
     def spark_predicate(self, properties: str | Mapping[str, str] = "properties") -> str:
-        """Spark SQL text that is true exactly where the broker delivers, else false, never NULL.
+        """Spark SQL text that is true for messages that the broker delivers, false for all others, never NULL.
 
-        ``properties`` is the SQL text of a ``map<string,string>`` column, or gives each property that has
-        a string column of its own that column's SQL text; other properties are missing everywhere.
-        Callers pass their own names here: this text is taken as it is, the expression's never.
+        ``properties`` is the SQL text of a ``map<string,string>`` column. Or it maps property names to the SQL
+        texts of string columns; properties without a column then count as missing. These texts are inserted
+        as they are. Text of the expression is always escaped.
         """
-        return spark_sql(self.predicate, _in_map(properties) if isinstance(properties, str) else _alone(properties))
+        return spark_sql(
+            self.predicate, _map_column(properties) if isinstance(properties, str) else _separate_columns(properties)
+        )
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
         """The broker's outcome on a message's properties: TRUE, FALSE or NULL.
 
-        Raises EvaluationError where the broker's evaluation fails.
+        Raises EvaluationError if the broker's evaluation fails.
         """
         return evaluate(self.syntax_tree, properties)
 
@@ -65,13 +67,13 @@ class CompiledExpression:
 
 
 class Expressions:
-    """Compiles each distinct text once, for all that share this object."""
+    """Compiles each distinct text once and returns the same object for the same text."""
 
     def __init__(self) -> None:
         self._compiled: dict[str, CompiledExpression | InvalidExpression] = {}
 
     def compile(self, expression: str) -> CompiledExpression | InvalidExpression:
-        """The compiled expression, or, where the broker refuses it, the reason."""
+        """The compiled expression, or the error if the broker refuses it."""
         known = self._compiled.get(expression)
         if known is None:
             try:
@@ -83,16 +85,16 @@ class Expressions:
 
 
 def compile(expression: str) -> CompiledExpression:
-    """Compile an SQL92 expression as the broker does when it is subscribed (FilterFactory, SqlFilter).
+    """Compile an SQL92 expression as the broker does for a new subscription (FilterFactory, SqlFilter).
 
-    Raises InvalidExpression where the broker refuses it.
+    Raises InvalidExpression if the broker refuses it.
     """
     return CompiledExpression(expression)
 
 
-def _in_map(properties: str) -> Column:
+def _map_column(properties: str) -> Column:
     return lambda name: f"{properties}['{name}']"
 
 
-def _alone(columns: Mapping[str, str]) -> Column:
+def _separate_columns(columns: Mapping[str, str]) -> Column:
     return lambda name: columns.get(name, "CAST(NULL AS STRING)")

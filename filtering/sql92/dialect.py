@@ -1,8 +1,8 @@
-"""RocketMQ's SQL92 as a dialect of sqlglot, once this module is imported.
+"""RocketMQ's SQL92 as a dialect of sqlglot. Importing this module registers it.
 
-``sqlglot.parse_one(text, read="rocketmq")`` gives a tree of sqlglot's nodes below one MessageFilter, and its
-``sql("rocketmq")`` the text again. No other dialect has the broker's NULLs and errors, so none writes a
-MessageFilter: ``filtering.sql92.compile(text).spark_predicate()`` is its Spark SQL.
+``sqlglot.parse_one(text, read="rocketmq")`` returns a MessageFilter with a tree of sqlglot's nodes. Its method
+``sql("rocketmq")`` returns the text. No other dialect can generate a MessageFilter, because none has the broker's
+NULLs and errors. ``filtering.sql92.compile(text).spark_predicate()`` returns its Spark SQL.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class MessageFilter(exp.Expression, exp.Func):
 
     @classmethod
     def sql_names(cls) -> list[str]:
-        """Raises UnsupportedError: this is what dialects call that do not know the node."""
+        """Raises UnsupportedError. Only dialects that do not know the node call this method."""
         raise UnsupportedError(
             "Only the dialect rocketmq writes a RocketMQ filter: NULL, errors and comparisons are the broker's own. "
             "filtering.sql92.compile(text).spark_predicate() is the same filter in Spark SQL."
@@ -40,12 +40,12 @@ class MessageFilter(exp.Expression, exp.Func):
 class RocketMQ(Dialect):
     class Tokenizer(tokens.Tokenizer):
         def tokenize(self, sql: str) -> list[Token]:
-            """None: the parser reads the text itself."""
+            """An empty list: the parser reads the text itself."""
             return []
 
     class Parser(parser.Parser):
         def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
-            """One tree. Raises ParseError where the broker refuses the expression."""
+            """A list with one tree. Raises ParseError if the broker refuses the expression."""
             try:
                 root = parse(sql).root
             except InvalidExpression as error:
@@ -108,12 +108,12 @@ def _column(name: str) -> exp.Expr:
 
 
 def _search(node: nodes.TextSearch, operand: exp.Expr) -> exp.Expr:
-    found = _SEARCHES[node.search](this=operand, expression=exp.Literal.string(node.text))
-    return exp.Not(this=found) if node.negated else found
+    search = _SEARCHES[node.search](this=operand, expression=exp.Literal.string(node.text))
+    return exp.Not(this=search) if node.negated else search
 
 
 def _not_sql(self: generator.Generator, node: exp.Expr) -> str:
-    """NOT stands inside BETWEEN, IN, IS NULL and the searches, since before them it binds to their operand only."""
+    """Put NOT inside BETWEEN, IN, IS NULL and the text searches: before them it would bind to their operand only."""
     operand = node.this
     match operand:
         case exp.Is():

@@ -1,4 +1,4 @@
-"""What can go wrong with an SQL92 expression: when it is compiled, and when it is evaluated."""
+"""Errors of SQL92 expressions, at compilation and at evaluation."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ _SHOWN_AFTER = 20
 
 
 class InvalidExpression(ValueError):
-    """The broker refuses the expression when it is subscribed.
+    """The broker refuses a subscription with the expression.
 
-    ``problem`` is one sentence, ``position`` the offset in characters where it shows.
+    ``problem`` is one sentence. ``position`` is the offset of the problem in characters.
     """
 
     def __init__(self, problem: str, expression: str, position: int) -> None:
@@ -23,11 +23,11 @@ class InvalidExpression(ValueError):
 
 
 class EvaluationError(Exception):
-    """The broker's evaluation of the whole expression fails on a message, which is then not delivered."""
+    """The broker's evaluation of the expression fails on a message. The broker does not deliver that message."""
 
 
 def pointed_at(expression: str, position: int) -> str:
-    """The part of the expression around ``position`` on one line, and a caret below it."""
+    """The part of the expression around ``position`` on one line, and a caret below that position."""
     first = max(0, position - _SHOWN_BEFORE)
     shown = expression[first : position + _SHOWN_AFTER]
     line = "".join(character if character.isprintable() else " " for character in shown)

@@ -1,4 +1,4 @@
-"""What the broker accepts, but can't mean what was written."""
+"""Finds parts of expressions that the broker accepts, but that cannot mean what was written."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _DECIMAL = re.compile(
 )
 _TAGS = "TAGS"
 _SHOWN = 40
-_ZERO = "A decimal zero can't be written: compare with the smallest amount there is, for example 0.01."
+_ZERO = "A decimal zero can't be written: compare with the smallest possible amount, for example 0.01."
 
 
 class Finding(NamedTuple):
-    """One thing to look at: its code, the offset where it is, what is wrong, and what to write instead."""
+    """A suspicious part of an expression: its code, its character offset, what is wrong, and what to write instead."""
 
     code: str
     position: int
@@ -33,22 +33,24 @@ class Finding(NamedTuple):
     suggestion: str
 
 
-def lint(expression: str, root: Node, ignored: int | None, where: Callable[[Outcome], Predicate]) -> list[Finding]:
-    """All findings, by position.
+def lint(
+    expression: str, root: Node, ignored: int | None, predicate_of: Callable[[Outcome], Predicate]
+) -> list[Finding]:
+    """All findings, ordered by position.
 
-    ``ignored``: the offset of the input that the broker ignores. ``where`` gives the predicate that is true where
-    the expression has an outcome.
+    ``ignored``: the offset of the input that the broker ignores, or None. ``predicate_of`` returns the predicate
+    that is true if the expression has an outcome.
     """
-    findings = [*_ignored(expression, ignored), *_constant(root, where), *_bare(root)]
+    findings = [*_ignored(expression, ignored), *_constant(root, predicate_of), *_bare(root)]
     stack = [root]
     while stack:
         node = stack.pop()
-        findings += _node(node)
+        findings += _node_findings(node)
         stack += node.children
     return sorted(findings, key=lambda finding: finding.position)
 
 
-def _node(node: Node) -> Iterator[Finding]:
+def _node_findings(node: Node) -> Iterator[Finding]:
     match node:
         case nodes.And() | nodes.Or():
             yield from _bare(node.left)
@@ -56,11 +58,11 @@ def _node(node: Node) -> Iterator[Finding]:
         case nodes.Not():
             yield from _reversed(node)
             yield from _bare(node.operand)
-        case nodes.Minus(operand=negated) if isinstance(named := inside(negated), Property):
+        case nodes.Minus(operand=negated) if isinstance(inner := inside(negated), Property):
             yield Finding(
                 "negated-property",
                 node.position,
-                f"A minus before a property is always NULL, whatever {named.name} is.",
+                f"A minus before a property is always NULL, whatever {inner.name} is.",
                 "Compare the property itself with the negative number.",
             )
         case nodes.Equal() | nodes.NotEqual() | nodes.Ordering():
@@ -88,19 +90,19 @@ def _ignored(expression: str, position: int | None) -> Iterator[Finding]:
         )
 
 
-def _constant(root: Node, where: Callable[[Outcome], Predicate]) -> Iterator[Finding]:
+def _constant(root: Node, predicate_of: Callable[[Outcome], Predicate]) -> Iterator[Finding]:
     position = root.position
-    true = where(Outcome.TRUE)
+    true = predicate_of(Outcome.TRUE)
     if true is TRUE:
         yield Finding(
             "always-true", position, "The expression is TRUE for every message.", "Subscribe to * as TAG instead."
         )
     elif true is FALSE:
         code, outcome = "never-true", "never TRUE"
-        false = where(Outcome.FALSE)
+        false = predicate_of(Outcome.FALSE)
         if false is TRUE:
             code, outcome = "always-false", "FALSE for every message"
-        elif false is FALSE and where(Outcome.ERROR) is FALSE:
+        elif false is FALSE and predicate_of(Outcome.ERROR) is FALSE:
             code, outcome = "always-null", "NULL for every message"
         yield Finding(
             code, position, f"The expression is {outcome}: nothing is delivered.", "Check each comparison by itself."
@@ -108,12 +110,12 @@ def _constant(root: Node, where: Callable[[Outcome], Predicate]) -> Iterator[Fin
 
 
 def _bare(node: Node) -> Iterator[Finding]:
-    named = inside(node)
-    if isinstance(named, Property):
-        name = named.name
+    inner = inside(node)
+    if isinstance(inner, Property):
+        name = inner.name
         yield Finding(
             "bare-property",
-            named.position,
+            inner.position,
             f"A property alone is never TRUE, even if it is 'true': {name} gives FALSE, or NULL where it is missing.",
             f"Write {name} = TRUE for its value, or {name} IS NOT NULL for its presence.",
         )
@@ -168,7 +170,7 @@ def _reversed(node: nodes.Not) -> Iterator[Finding]:
 
 
 def _texts(node: Node) -> list[str]:
-    """The strings that TAGS is compared with."""
+    """The strings with which TAGS is compared."""
     sides = [inside(side) for side in node.children]
     if not any(isinstance(side, Property) and side.name == _TAGS for side in sides):
         return []

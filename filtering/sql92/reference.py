@@ -1,7 +1,7 @@
-"""The reference: an expression on one message's properties, as the broker evaluates it.
+"""The reference evaluator: it evaluates an expression on one message's properties as the broker does.
 
-It interprets the syntax tree in the broker's order, so that short circuits read as in RocketMQ's
-filter/expression classes. It shares no comparison with the lowering, which is tested against it.
+It interprets the syntax tree in the broker's order, with the short circuits of RocketMQ's filter/expression
+classes. It shares no comparison with the lowering, which is tested against it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PARSERS: dict[NumberType, Callable[[str], int | float | None]] = {
 
 
 def evaluate(root: Node, properties: Properties) -> bool | None:
-    """TRUE, FALSE or NULL. Raises EvaluationError where the broker's evaluation fails."""
+    """TRUE, FALSE or NULL. Raises EvaluationError if the broker's evaluation fails."""
     return _boolean(run(_evaluate(root, properties)))
 
 
@@ -37,7 +37,7 @@ def _evaluate(node: Node, properties: Properties) -> Steps[Value]:
 
 
 def _boolean(value: Value) -> bool | None:
-    """A property where a boolean is wanted: UnaryExpression.createBooleanCast."""
+    """The value as a boolean: the text of a property counts as FALSE (UnaryExpression.createBooleanCast)."""
     assert not isinstance(value, Number)
     return False if isinstance(value, str) else value
 
@@ -90,7 +90,7 @@ def _not_equal(node: nodes.NotEqual, properties: Properties) -> Steps[Value]:
 
 
 def _is_null(node: nodes.IsNull, properties: Properties) -> Steps[Value]:
-    """RocketMQ has it as an equality whose right side is NULL."""
+    """RocketMQ evaluates it as an equality whose right side is NULL."""
     return (yield from _evaluate(node.operand, properties)) is None
 
 
@@ -127,11 +127,11 @@ def _ordered(left: Node, comparison: Comparison, right: Node, properties: Proper
             return sign > 0
         case Comparison.GREATER_OR_EQUAL:
             return sign >= 0
-    raise AssertionError("an ordering is no equality")
+    raise AssertionError("an ordering cannot be an equality")
 
 
 def _compare(left: Value, right: Value) -> int:
-    """-1, 0 or 1. A number decides how text is read; two texts are doubles (ComparisonExpression.__compare)."""
+    """-1, 0 or 1. A number decides how text is parsed; two texts are doubles (ComparisonExpression.__compare)."""
     type_ = left.type if isinstance(left, Number) else right.type if isinstance(right, Number) else NumberType.DOUBLE
     first, second = _number(left, type_), _number(right, type_)
     if NumberType.DOUBLE in (first.type, second.type):

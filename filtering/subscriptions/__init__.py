@@ -1,1 +1,1 @@
-"""Who subscribed to what, when: subscription events in, the history of what was in force out."""
+"""Subscription events, and the history of the subscriptions in force that they lead to."""

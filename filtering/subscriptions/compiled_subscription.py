@@ -1,4 +1,4 @@
-"""What a subscription's text means: its tags, its compiled expression, or why the broker refuses it."""
+"""A compiled subscription: its tags, its compiled expression, or the reason why the broker refuses it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from filtering.subscription_data import build_subscription_data, is_tag_type
 
 @dataclass(frozen=True, slots=True)
 class CompiledSubscription:
-    """``tags_set`` and ``code_set``, sorted, of a TAG subscription; ``expression`` of an SQL92 one."""
+    """A TAG subscription has ``tags_set`` and ``code_set``, both sorted; an SQL92 subscription has ``expression``."""
 
     tags_set: tuple[str, ...] | None = None
     code_set: tuple[int, ...] | None = None
@@ -22,10 +22,10 @@ class CompiledSubscription:
 def compile_subscription(
     topic: str, expression: str | None, expression_type: str, expressions: Expressions
 ) -> CompiledSubscription:
-    """Never raises: what does not compile has its ``compile_error``, and nothing else."""
+    """Compile a subscription. It never raises: a subscription that does not compile has only a ``compile_error``."""
     if is_tag_type(expression_type):
         if expression and not expression_type:
-            # FilterAPI.build reads tags of the type TAG only, and of none given: here they stay without code.
+            # FilterAPI.build parses tags only if the type is TAG or null; an empty type leaves them without codes.
             return CompiledSubscription((), ())
         try:
             tags = build_subscription_data(topic, expression)

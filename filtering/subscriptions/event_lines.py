@@ -1,4 +1,4 @@
-"""Subscription events as JSON lines: one event a line, in any order.
+"""Subscription events as JSON lines: one event per line, in any order.
 
     {"at": 1795237513466, "op": "register", "group": "cg_paid", "topic": "OrderEvents",
      "type": "SQL92", "expression": "price > 5", "sub_version": 1795237493517, "consume_from": "first"}
@@ -9,11 +9,11 @@
     {"at": 1795237540000, "op": "reset_offset", "group": "cg_paid", "topic": "OrderEvents",
      "queue_id": 2, "offset": 140}
 
-``topic`` of an unregister may be absent (all topics), and ``client_id`` may tell which client
-registers or unregisters. A missing ``type`` is TAG, a missing ``sub_version`` the time of the event, a missing
-``consume_from`` is ``last``, as in RocketMQ's client.
-A client stays until it unregisters. A broker also forgets one whose connection closed, or that was
-silent for channelExpiredTimeout, 120 s (ConsumerManager): where that happened, add an unregister.
+An unregister without ``topic`` is for all topics. ``client_id`` is the client that registers or unregisters, and may
+be absent. A missing ``type`` means TAG, a missing ``sub_version`` the time of the event, and a missing
+``consume_from`` means ``last``, as in RocketMQ's client.
+A client stays until it unregisters. A broker also removes a client if its connection closes, or if it is silent for
+channelExpiredTimeout, 120 s (ConsumerManager): add an unregister if that happened.
 ``"class_filter_mode": true`` marks a subscription by filter class, which takes every message.
 """
 
@@ -38,7 +38,7 @@ from filtering.subscriptions.json_fields import LONGEST_LINE, parse_json, text_f
 
 
 def parse_event_lines(text: str) -> SubscriptionEvents:
-    """Every line that is an event; blank lines are skipped, any other line is among the rejected."""
+    """The events of all lines. Blank lines are skipped; a line that is not an event is among the rejected."""
     events, rejected = [], []
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
@@ -88,7 +88,7 @@ def event_line(event: SubscriptionEvent) -> str:
         row["consume_from"] = event.consume_from.value
     if event.operation is Operation.RESET_OFFSET:
         row |= {"queue_id": event.queue_id, "offset": event.queue_offset}
-    listed = [_subscription_fields(each) for each in event.subscriptions]
+    listed = [_subscription_fields(subscription) for subscription in event.subscriptions]
     if event.operation is Operation.HEARTBEAT:
         row["subscriptions"] = listed
     for fields in listed if event.operation is not Operation.HEARTBEAT else ():
@@ -113,9 +113,9 @@ def _subscriptions(row: Mapping[str, Any], operation: Operation) -> tuple[Subscr
         return ()
     if operation is Operation.HEARTBEAT:
         listed = row.get("subscriptions")
-        if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+        if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
             raise ValueError("subscriptions of a heartbeat must be a list of objects with topic and expression")
-        return tuple(_subscription(each) for each in listed)
+        return tuple(_subscription(entry) for entry in listed)
     subscription = _subscription(row)
     if operation is Operation.PULL_SUBSCRIPTION and "class_filter_mode" in subscription:
         raise ValueError("a client in class_filter_mode sends no subscription with its pulls; register it")

@@ -1,7 +1,7 @@
-"""What happened to subscriptions, in order: registrations, departures, subscriptions sent with pulls.
+"""Subscription events: clients register, leave, or send a subscription with their pulls.
 
-Three formats: JSON lines of events (:mod:`filtering.subscriptions.event_lines`), RocketMQ's own
-consumerFilter.json, and a YAML list typed by hand (:mod:`filtering.subscriptions.yaml_list`).
+They are read from three formats: JSON lines of events (:mod:`filtering.subscriptions.event_lines`), RocketMQ's own
+consumerFilter.json, and YAML lists (:mod:`filtering.subscriptions.yaml_list`).
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from filtering.consumer_filter_manager import Subscription
 
 class Operation(Enum):
     REGISTER = "register"
-    """The group subscribes to one topic; its other topics are untouched."""
+    """The group subscribes to one topic; its other topics do not change."""
     HEARTBEAT = "heartbeat"
-    """A client of the group sends the whole list of what it subscribes to."""
+    """A client of the group sends the whole list of its subscriptions."""
     UNREGISTER = "unregister"
-    """The group, one topic of it, or one client of it, leaves."""
+    """The group leaves all topics or one, or a client leaves the group."""
     PULL_SUBSCRIPTION = "pull_subscription"
-    """From now on the group, registered or not, sends this subscription with every pull of the topic."""
+    """From now on, the group sends this subscription with every pull of the topic, whether it is registered or not."""
     RESET_OFFSET = "reset_offset"
-    """An operator sets the group's offset in one queue: it consumes again from there, or skips what lies between."""
+    """An operator sets the group's offset in one queue: it consumes messages again, or skips some."""
 
 
 class ConsumeFrom(Enum):
-    """Where a group begins in a queue in which it has no offset yet (ConsumeFromWhere)."""
+    """Where a group begins in a queue if it has no offset there (ConsumeFromWhere)."""
 
     FIRST = "first"
     LAST = "last"
@@ -35,11 +35,11 @@ class ConsumeFrom(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionEvent:
-    """``at`` is in milliseconds: messages stored then or later are filtered so.
+    """A change of a group's subscriptions. It applies to messages stored at ``at`` (ms) or later.
 
-    ``subscriptions`` is one for a register or a pull_subscription, the whole list for a heartbeat, and empty for
-    the others. ``topic`` None means all topics of the group in an unregister. ``client_id`` is known where clients
-    are distinguished. ``consume_from`` is what the clients ask for at their first start. ``queue_id`` and
+    ``subscriptions`` has one entry for a register or a pull_subscription and the whole list for a heartbeat; otherwise
+    it is empty. In an unregister, ``topic`` None means all topics of the group. ``client_id`` is None if the source
+    does not have client ids. ``consume_from`` is what the clients ask for at their first start. ``queue_id`` and
     ``queue_offset`` belong to a reset_offset.
     """
 
@@ -55,7 +55,7 @@ class SubscriptionEvent:
 
 
 class InvalidSubscriptionEvent(ValueError):
-    """An entry that is no event: its first line (from 1), its text, and why, as the message."""
+    """An entry that is not a valid event, with its first line (from 1), its text and the reason."""
 
     def __init__(self, line: int, text: str, reason: str) -> None:
         super().__init__(f"line {line}: {reason}")
@@ -66,9 +66,9 @@ class InvalidSubscriptionEvent(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionEvents:
-    """``events`` by time, those of the same time as in the file; ``rejected`` is what was no event.
+    """``events`` by time (in the order of the file if the time is the same), and the ``rejected`` entries.
 
-    A snapshot has the subscriptions at one time, not what happened before: see
+    A snapshot has the subscriptions at one time, without the changes before: see
     :mod:`filtering.subscriptions.snapshots`.
     """
 
@@ -78,24 +78,24 @@ class SubscriptionEvents:
 
 
 UNVERSIONED = -1
-"""The version of a subscription whose source gave none, until :func:`in_order` gives it one."""
+"""The version of a subscription from a source without versions. :func:`in_order` replaces it."""
 
 
 def in_order(events: Iterable[SubscriptionEvent]) -> tuple[SubscriptionEvent, ...]:
-    """Events by time, stable, every unversioned subscription newer than those before it.
+    """Sort events by time, and give unversioned subscriptions a version. The sort is stable.
 
-    A client's version is the time at which it last changed; so is the one given here, at least one
-    more than the last of the same group and topic.
+    A client's version is the time of its last change. The version given here is the time of the event, but at least
+    one more than the last version of the same group and topic.
     """
     latest: dict[tuple[str, str], int] = {}
     ordered = []
     for event in sorted(events, key=lambda event: event.at):
         subscriptions = []
-        for each in event.subscriptions:
-            key = event.group, each["topic"]
-            if each["version"] == UNVERSIONED:
-                each = each | {"version": max(event.at, latest.get(key, -1) + 1)}
-            latest[key] = max(each["version"], latest.get(key, -1))
-            subscriptions.append(each)
+        for subscription in event.subscriptions:
+            key = event.group, subscription["topic"]
+            if subscription["version"] == UNVERSIONED:
+                subscription = subscription | {"version": max(event.at, latest.get(key, -1) + 1)}
+            latest[key] = max(subscription["version"], latest.get(key, -1))
+            subscriptions.append(subscription)
         ordered.append(replace(event, subscriptions=tuple(subscriptions)))
     return tuple(ordered)

@@ -1,4 +1,4 @@
-"""The history of subscriptions: each state of a group's subscription, and when it was in force."""
+"""The subscription history: each state of a group's subscription to a topic, and when it was in force."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRow:
-    """What was in force for a group on a topic, for messages stored in [valid_from, valid_to).
+    """The state of a group's subscription to a topic, for messages stored in [valid_from, valid_to).
 
-    Times are milliseconds; ``valid_to`` None means still in force. ``expression`` is what a pull is
-    answered with: the subscription sent with the pull (``sent_with_pull``, which uses no bit map), the
-    registered one, or, where the group has left (not ``registered``), the last it had. A TAG subscription in
-    ``class_filter_mode`` has the name of a class for an expression, and no tags. ``is_consuming`` tells that
-    the group is there and pulls.
+    Times are in milliseconds; ``valid_to`` None means still in force. ``expression`` is the one that the broker uses
+    for pulls: the one sent with the pull (``sent_with_pull``; it uses no bit map), the registered one, or the last
+    one if the group has left (not ``registered``). A TAG subscription in ``class_filter_mode`` has the name of a
+    class as its expression, and no tags. ``is_consuming``: the group is connected and pulls.
 
-    ``filter_data`` is the ConsumerFilterData in the broker's registry, None where it has none. It decides what
-    the bit maps hold, outlives a change of the subscription to TAG, and stays while dead until it is cleaned.
+    ``filter_data`` is the ConsumerFilterData in the broker's registry, or None. It sets bits in the bit maps. It
+    remains if the subscription changes to TAG, and after its death until it is cleaned.
     """
 
     consumer_group: str
@@ -73,12 +72,12 @@ class SubscriptionRow:
 
     @property
     def born_time(self) -> int | None:
-        """Of the ConsumerFilterData, ms."""
+        """The born time of the ConsumerFilterData in ms."""
         return self.filter_data.born_time if self.filter_data else None
 
     @property
     def dead_time(self) -> int | None:
-        """Of the ConsumerFilterData, ms; None while it is alive."""
+        """The dead time of the ConsumerFilterData in ms; None while it is alive."""
         return self.filter_data.dead_time if self.filter_data else None
 
     @property
@@ -88,18 +87,18 @@ class SubscriptionRow:
 
     @property
     def bit_num(self) -> int | None:
-        """The bits of the filter bit map."""
+        """The number of bits of the filter bit map."""
         return self.filter_data.bit_num if self.filter_data else None
 
 
 def subscription_history(
     events: Iterable[SubscriptionEvent], config: BrokerConfig, expressions: Expressions | None = None
 ) -> list[SubscriptionRow]:
-    """One row a state of a (group, topic) between changes, ordered by group, topic and time.
+    """One row for each state of a group and topic between changes, ordered by group, topic and time.
 
-    ``events`` are in order of time. Of changes in one millisecond the last state counts. A dead
-    filter's row ends when it becomes due for cleaning, which a broker does within the next 10 s.
-    ``expressions``: what compiles the filters; shared with others that compile the same texts.
+    ``events`` must be in order of time. If there are several changes in one millisecond, the last state counts. The
+    row of a dead filter ends when cleaning is due; a broker cleans it within the next 10 s. ``expressions`` compiles
+    the filters: share it with other code that compiles the same texts.
     """
     replay = _Replay(config, expressions or Expressions())
     with garbage_collection.paused():
@@ -130,7 +129,7 @@ class _Replay:
     def apply(self, event: SubscriptionEvent) -> None:
         self.run_until(event.at)
         group, now = event.group, event.at
-        topics = {each["topic"] for each in event.subscriptions}
+        topics = {subscription["topic"] for subscription in event.subscriptions}
         self._topics[group] |= topics
         if event.operation is Operation.RESET_OFFSET:
             return
@@ -160,14 +159,13 @@ class _Replay:
             info.update_subscription(event.subscriptions)
             self._filters.register(group, event.subscriptions, event.at)
         else:
-            (each,) = event.subscriptions
-            info.update_topic(each)
-            self._filters.register_topic(
-                each["topic"], group, each["expression"], each["type"], each["version"], event.at
-            )
-        for each in event.subscriptions:
-            if each["topic"] in info.subscriptions:
-                self._last_known[group, each["topic"]] = info.subscriptions[each["topic"]]
+            (new,) = event.subscriptions
+            info.update_topic(new)
+            self._filters.register_topic(new["topic"], group, new["expression"], new["type"], new["version"], event.at)
+        for subscription in event.subscriptions:
+            topic = subscription["topic"]
+            if topic in info.subscriptions:
+                self._last_known[group, topic] = info.subscriptions[topic]
 
     def _unregister(self, event: SubscriptionEvent) -> None:
         group = event.group
@@ -186,7 +184,7 @@ class _Replay:
             self._filters.unregister_topic(event.topic, group, event.at)
 
     def run_until(self, now: int | None) -> None:
-        """Forgets the filters that became due for cleaning up to ``now``; all of them where it is None."""
+        """Clean the filters that are due up to ``now`` (ms); None: all of them."""
         while self._due and (now is None or self._due[0][0] <= now):
             due, topic, group = heapq.heappop(self._due)
             self._filters.clean_topic(topic, group, due)

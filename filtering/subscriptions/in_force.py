@@ -1,4 +1,4 @@
-"""Which subscriptions were in force at an instant."""
+"""Selects the subscriptions that were in force at an instant."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from filtering.subscriptions.history import SubscriptionRow
 
 
 def in_force_at(history: Iterable[SubscriptionRow], instant: int) -> list[SubscriptionRow]:
-    """The rows that hold at ``instant`` (ms)."""
+    """The rows that are valid at ``instant`` (ms)."""
     return [row for row in history if row.valid_from <= instant and (row.valid_to is None or instant < row.valid_to)]
 
 
 def in_force_at_the_end(
     history: Iterable[SubscriptionRow], log_end: Callable[[], int], broker: BrokerConfig
 ) -> list[SubscriptionRow]:
-    """The rows that hold after the last message (stored at ``log_end``, ms) and the last event.
+    """The rows that are valid after the last message (stored at ``log_end()``, ms) and the last event.
 
-    What time alone will do later, the cleaning of dead filter data, has not happened yet. ``log_end`` is asked
-    only where it matters.
+    A later cleaning of dead filter data does not count as an event. ``log_end`` is called only if it matters.
     """
     history = list(history)
     cleanings = {

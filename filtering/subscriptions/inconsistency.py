@@ -1,8 +1,7 @@
-"""Clients of one group that do not subscribe to the same: whose subscription was in force, and when.
+"""Clients of one group with different subscriptions: which subscription was in force, and when.
 
-Source: ConsumerManager.registerConsumer, ConsumerGroupInfo.updateSubscription. The broker holds one
-subscription for a group and topic, the one of the highest version, and every heartbeat's list
-replaces the group's topics.
+Source: ConsumerManager.registerConsumer, ConsumerGroupInfo.updateSubscription. The broker keeps one subscription for
+a group and topic, the one with the highest version. The list of every heartbeat replaces the group's topics.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from filtering.consumer_filter_manager import Subscription, expression_type
 from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 
-_Says = tuple[str, str, bool]
+_Content = tuple[str, str, bool]
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSubscription:
-    """What a client subscribes to, by its own last heartbeat."""
+    """The subscription in a client's own last heartbeat."""
 
     client_id: str
     expression: str
@@ -30,14 +29,13 @@ class ClientSubscription:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionInForce:
-    """What the broker answered a group's pulls of a topic with, in [valid_from, valid_to).
+    """The subscription that the broker used for a group's pulls of a topic in [valid_from, valid_to).
 
-    Times are milliseconds; ``valid_to`` None means still. ``expression`` and ``expression_type`` are
-    None where the group had no subscription to the topic, because a client's heartbeat did not list
-    it: pulls are refused until another's does. ``overruled`` clients get the messages of the
-    subscription in force instead of their own: what theirs matches and that one does not is lost to
-    the group. ``absent`` clients do not subscribe to the topic, yet get their share of its queues,
-    which no client reads.
+    Times are in milliseconds; ``valid_to`` None means still in force. ``expression`` and ``expression_type`` are None
+    if the group had no subscription to the topic, because a client's heartbeat did not list it: the broker refuses
+    pulls until another heartbeat lists it. ``agreeing`` clients have the subscription in force. ``overruled`` clients
+    have another one: the group loses messages that match theirs but not the one in force. ``absent`` clients do not
+    subscribe to the topic, but are still assigned some of its queues, which no client then reads.
     """
 
     consumer_group: str
@@ -58,8 +56,8 @@ class SubscriptionInForce:
 def subscriptions_in_force(events: Iterable[SubscriptionEvent]) -> list[SubscriptionInForce]:
     """Every state of a group and topic with clients, ordered by group, topic and time.
 
-    ``events`` are in order of time; those without a client id change what is in force, and no
-    client's own subscription. A client stays until an event says that it left.
+    ``events`` must be in order of time. An event without a client id changes the subscription in force, but not the
+    subscription of a client. A client stays until it unregisters.
     """
     groups: dict[str, _Group] = defaultdict(_Group)
     rows: dict[tuple[str, str], list[SubscriptionInForce]] = defaultdict(list)
@@ -86,10 +84,10 @@ class _Group:
     def __init__(self) -> None:
         self.topics: set[str] = set()
         self._info = ConsumerGroupInfo()
-        self._clients: dict[str, dict[str, _Says]] = {}
+        self._clients: dict[str, dict[str, _Content]] = {}
 
     def apply(self, event: SubscriptionEvent) -> None:
-        self.topics.update(each["topic"] for each in event.subscriptions)
+        self.topics.update(subscription["topic"] for subscription in event.subscriptions)
         if event.operation is Operation.UNREGISTER:
             self._unregister(event)
         elif event.operation is Operation.HEARTBEAT:
@@ -97,11 +95,11 @@ class _Group:
             if event.client_id is not None:
                 self._clients[event.client_id] = {}
         elif event.operation is Operation.REGISTER:
-            for each in event.subscriptions:
-                self._info.update_topic(each)
+            for subscription in event.subscriptions:
+                self._info.update_topic(subscription)
         if event.client_id is not None and event.operation is not Operation.UNREGISTER:
-            said = self._clients.setdefault(event.client_id, {})
-            said.update((each["topic"], _says(each)) for each in event.subscriptions)
+            own = self._clients.setdefault(event.client_id, {})
+            own.update((subscription["topic"], _content(subscription)) for subscription in event.subscriptions)
 
     def _unregister(self, event: SubscriptionEvent) -> None:
         if event.client_id is not None:
@@ -110,16 +108,16 @@ class _Group:
                 return
         elif event.topic is not None:
             self._info.subscriptions.pop(event.topic, None)
-            for said in self._clients.values():
-                said.pop(event.topic, None)
+            for own in self._clients.values():
+                own.pop(event.topic, None)
             return
         self._clients.clear()
         self._info.subscriptions.clear()
 
     def row(self, consumer_group: str, topic: str, now: int) -> SubscriptionInForce:
         held = self._info.subscriptions.get(topic)
-        in_force = _says(held) if held else None
-        said: Mapping[str, _Says | None] = {
+        in_force = _content(held) if held else None
+        own_contents: Mapping[str, _Content | None] = {
             client: topics.get(topic) for client, topics in sorted(self._clients.items())
         }
         return SubscriptionInForce(
@@ -129,13 +127,15 @@ class _Group:
             valid_to=None,
             expression=in_force[0] if in_force else None,
             expression_type=in_force[1] if in_force else None,
-            agreeing=tuple(client for client, own in said.items() if own is not None and own == in_force),
+            agreeing=tuple(client for client, own in own_contents.items() if own is not None and own == in_force),
             overruled=tuple(
-                ClientSubscription(client, *own) for client, own in said.items() if own is not None and own != in_force
+                ClientSubscription(client, *own)
+                for client, own in own_contents.items()
+                if own is not None and own != in_force
             ),
-            absent=tuple(client for client, own in said.items() if own is None),
+            absent=tuple(client for client, own in own_contents.items() if own is None),
         )
 
 
-def _says(subscription: Subscription) -> _Says:
+def _content(subscription: Subscription) -> _Content:
     return subscription["expression"] or "", expression_type(subscription), subscription.get("class_filter_mode", False)

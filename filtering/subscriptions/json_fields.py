@@ -1,4 +1,4 @@
-"""Fields of JSON that somebody else wrote, with bounds on its size and depth."""
+"""Reads fields of JSON from users, with limits on size and depth."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 LONGEST_LINE = 1 << 20
-"""Characters of the longest line that is read."""
+"""The greatest length of a line in characters."""
 _GREATEST = 2**63 - 1
 
 
 def parse_json(text: str, longest: int = LONGEST_LINE) -> Any:
-    """The value of a JSON text. Raises ValueError if it is no JSON, longer than ``longest`` or nested too deep."""
+    """The value of a JSON text. Raises ValueError if it is not JSON, longer than ``longest`` or nested too deep."""
     if len(text) > longest:
         raise ValueError(f"longer than {longest:,} characters")
     try:
@@ -26,17 +26,17 @@ def parse_json(text: str, longest: int = LONGEST_LINE) -> Any:
 
 
 def text_field(row: Mapping[str, Any], key: str, may_be_empty: bool = False) -> str:
-    """A text. Raises ValueError where the field is missing, not a text, or not encodable as UTF-8."""
+    """A text. Raises ValueError if the field is missing, not a text, or not encodable as UTF-8."""
     value = row.get(key)
     if not isinstance(value, str) or not (value or may_be_empty):
         raise ValueError(f"{key} must be a text, not {_short(value)}")
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise ValueError(f"{key} holds half of a surrogate pair, which no text has")
+        raise ValueError(f"{key} contains half of a surrogate pair, which is not valid text")
     return value
 
 
 def whole_number(row: Mapping[str, Any], key: str) -> int | None:
-    """A whole number of 64 bits, None where the field is missing. Raises ValueError where it is something else."""
+    """A whole number of 64 bits; None if the field is missing. Raises ValueError if it is something else."""
     value = row.get(key)
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""Topics and groups of a namespace, as a client with one writes them. Source: NamespaceUtil, TopicValidator.
+"""Names of topics and groups for a client with a namespace. Source: NamespaceUtil, TopicValidator.
 
 OrderEvents -> shop%OrderEvents      %RETRY%cg_paid -> %RETRY%shop%cg_paid
 cg_paid -> shop%cg_paid              RMQ_SYS_TRACE_TOPIC stays
@@ -22,7 +22,7 @@ SYSTEM_PREFIXES = ("rmq_sys_", "CID_RMQ_SYS_")
 
 
 def wrap_namespace(namespace: str, resource: str) -> str:
-    """The topic or group ``resource`` in ``namespace``; as it is where it is there already, or the system's."""
+    """The name of the topic or group ``resource`` in ``namespace``. Names already in it, and system names, stay."""
     prefix, name = _split(resource)
     in_namespace = name.startswith(namespace + SEPARATOR)
     if not namespace or not resource or in_namespace or _is_system_resource(resource):
@@ -31,7 +31,7 @@ def wrap_namespace(namespace: str, resource: str) -> str:
 
 
 def namespace_of(resource: str) -> str:
-    """The namespace of a topic or group, empty where it has none."""
+    """The namespace of a topic or group; empty if it has none."""
     if _is_system_resource(resource):
         return ""
     namespace, separator, _ = _split(resource)[1].partition(SEPARATOR)
@@ -39,7 +39,7 @@ def namespace_of(resource: str) -> str:
 
 
 def _split(resource: str) -> tuple[str, str]:
-    """The prefix of a retry or dead-letter topic, empty where it is neither, and the rest."""
+    """The prefix of a retry or dead-letter topic (empty for other topics) and the rest of the name."""
     for prefix in (RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX):
         if resource.startswith(prefix):
             return prefix, resource[len(prefix) :]

@@ -1,4 +1,4 @@
-"""Subscriptions in what RocketMQ's own tools print: mqadmin, the dashboard, and the broker's log.
+"""Reads subscriptions from the output of RocketMQ's tools: mqadmin, the dashboard, and the broker's log.
 
 Sources: ConsumerConnectionSubCommand (mqadmin consumerConnection), ConsumerConnection (the dashboard's JSON),
 ConsumerGroupInfo.updateSubscription and ConsumerManager (broker.log).
@@ -18,7 +18,7 @@ from filtering.subscriptions.events import UNVERSIONED, Operation, SubscriptionE
 from filtering.subscriptions.json_fields import parse_json
 
 LOG_TIME_ZONE = timezone(timedelta(hours=8))
-"""Of broker.log, whatever the machine's: rmq.broker.logback.xml writes GMT+8."""
+"""The time zone of broker.log on any machine: rmq.broker.logback.xml sets GMT+8."""
 _SUBSCRIPTION = re.compile(
     r"SubscriptionData \[classFilterMode=(?P<class_filter_mode>true|false), topic=(?P<topic>\S+), "
     r"subString=(?P<expression>.*?), tagsSet=\[[^\]]*\], codeSet=\[[-\d, ]*\], subVersion=(?P<version>\d+), "
@@ -37,28 +37,28 @@ def is_broker_log(text: str) -> bool:
 
 
 def broker_log_events(text: str) -> Iterator[SubscriptionEvent]:
-    """The subscription events in a broker.log, to the second."""
+    """The subscription events in a broker.log. Their times are exact to the second."""
     for line in text.splitlines():
         logged = _LOG_LINE.match(line)
         if logged is None:
             continue
         message = logged["message"]
         at = _milliseconds(logged["time"])
-        if found := _ADDED.search(message) or _CHANGED.search(message):
-            subscription = _SUBSCRIPTION.search(found["new"])
+        if match := _ADDED.search(message) or _CHANGED.search(message):
+            subscription = _SUBSCRIPTION.search(match["new"])
             if subscription is not None:
-                yield SubscriptionEvent(at, Operation.REGISTER, found["group"], (_logged(subscription),))
-        elif found := _REMOVED.search(message):
-            yield SubscriptionEvent(at, Operation.UNREGISTER, found["group"], topic=found["topic"])
-        elif found := _LEFT.search(message):
-            yield SubscriptionEvent(at, Operation.UNREGISTER, found["group"])
+                yield SubscriptionEvent(at, Operation.REGISTER, match["group"], (_logged(subscription),))
+        elif match := _REMOVED.search(message):
+            yield SubscriptionEvent(at, Operation.UNREGISTER, match["group"], topic=match["topic"])
+        elif match := _LEFT.search(message):
+            yield SubscriptionEvent(at, Operation.UNREGISTER, match["group"])
 
 
 def consumer_connection(text: str, expressions: Expressions) -> list[Subscription]:
     """The subscriptions in the output of ``mqadmin consumerConnection``, or in the dashboard's JSON of it.
 
-    mqadmin does not print the type of an expression. One that is SQL92 and not a list of single words counts as
-    SQL92. Raises ValueError if the text is neither.
+    mqadmin does not print the type of an expression. It counts as SQL92 if it compiles and is not a list of single
+    words. Raises ValueError if the text is in neither format.
     """
     return _from_json(text) if text.lstrip().startswith("{") else _from_table(text, expressions)
 
@@ -69,7 +69,7 @@ def _from_json(text: str) -> list[Subscription]:
         read = read["data"]
     table = read.get("subscriptionTable") if isinstance(read, dict) else None
     if not isinstance(table, dict) or not all(isinstance(entry, dict) for entry in table.values()):
-        raise ValueError("there is no subscriptionTable in it")
+        raise ValueError("it has no subscriptionTable")
     return [
         _subscription(topic, str(entry.get("expressionType") or TAG), str(entry.get("subString") or ""))
         for topic, entry in table.items()
@@ -79,16 +79,16 @@ def _from_json(text: str) -> list[Subscription]:
 def _from_table(text: str, expressions: Expressions) -> list[Subscription]:
     lines = iter(text.splitlines())
     if not any(line.startswith("#Topic") for line in lines):
-        raise ValueError("it is no output of mqadmin consumerConnection: there is no #Topic in it")
-    found = []
+        raise ValueError("it is not the output of mqadmin consumerConnection: it has no line #Topic")
+    subscriptions = []
     for line in lines:
         if not line.strip():
             break
         topic, _, expression = line.strip().partition(" ")
         expression = expression.strip()
         kind = TAG if _looks_like_tags(expression, expressions) else SQL92
-        found.append(_subscription(topic, kind, expression))
-    return found
+        subscriptions.append(_subscription(topic, kind, expression))
+    return subscriptions
 
 
 def _looks_like_tags(expression: str, expressions: Expressions) -> bool:
@@ -97,9 +97,9 @@ def _looks_like_tags(expression: str, expressions: Expressions) -> bool:
     return isinstance(expressions.compile(expression), InvalidExpression)
 
 
-def _logged(found: re.Match[str]) -> Subscription:
-    subscription = _subscription(found["topic"], found["type"] or TAG, found["expression"], int(found["version"]))
-    if found["class_filter_mode"] == "true":
+def _logged(match: re.Match[str]) -> Subscription:
+    subscription = _subscription(match["topic"], match["type"] or TAG, match["expression"], int(match["version"]))
+    if match["class_filter_mode"] == "true":
         subscription["class_filter_mode"] = True
     return subscription
 

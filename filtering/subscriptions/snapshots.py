@@ -1,4 +1,4 @@
-"""Snapshots of subscriptions: what they say differently from what was known are events."""
+"""Turns snapshots of subscriptions into events: the differences from the subscriptions known before."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def differences(
 ) -> tuple[SubscriptionEvent, ...]:
     """The events after ``since`` (ms) that lead from the subscriptions in force then to those of a snapshot.
 
-    ``filters_only``: the snapshot is a consumerFilter.json, which has no TAG subscriptions. A group and topic that
-    the snapshot leaves out has left, unless some of the snapshot could not be read. Events of the snapshot that are
-    later than ``since`` keep their time.
+    ``filters_only``: the snapshot is a consumerFilter.json, which has no TAG subscriptions. A group that is not in the
+    snapshot has left the topic, unless a part of the snapshot could not be read. Events of the snapshot after
+    ``since`` keep their time.
     """
     known = {(row.consumer_group, row.topic): row for row in in_force}
     registered: dict[Key, SubscriptionEvent] = {}
@@ -34,21 +34,21 @@ def differences(
     events = []
     for key, event in registered.items():
         row = known.get(key)
-        says_the_same = row is not None and _says_the_same(event, row)
-        is_there = row is not None and row.is_consuming
-        if not says_the_same or (not is_there and key not in left):
+        is_unchanged = row is not None and _has_subscription(row, event)
+        is_consuming = row is not None and row.is_consuming
+        if not is_unchanged or (not is_consuming and key not in left):
             events.append(event)
-            is_there = True
-        if is_there and key in left:
+            is_consuming = True
+        if is_consuming and key in left:
             events.append(left[key])
     for key, row in known.items():
-        silent = filters_only and is_tag_type(row.expression_type)
-        if key not in registered and row.is_consuming and not silent and not snapshot.rejected:
+        is_listed_type = not filters_only or not is_tag_type(row.expression_type)
+        if key not in registered and row.is_consuming and is_listed_type and not snapshot.rejected:
             events.append(SubscriptionEvent(since + 1, Operation.UNREGISTER, row.consumer_group, topic=row.topic))
     return in_order(events)
 
 
-def _says_the_same(event: SubscriptionEvent, row: SubscriptionRow) -> bool:
+def _has_subscription(row: SubscriptionRow, event: SubscriptionEvent) -> bool:
     (subscription,) = event.subscriptions
-    said = subscription["expression"] or "", subscription["type"], subscription.get("class_filter_mode", False)
-    return said == (row.expression or "", row.expression_type, row.class_filter_mode)
+    content = subscription["expression"] or "", subscription["type"], subscription.get("class_filter_mode", False)
+    return content == (row.expression or "", row.expression_type, row.class_filter_mode)

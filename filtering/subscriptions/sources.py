@@ -1,4 +1,4 @@
-"""Subscription events from whatever file a user has: event lines, RocketMQ's consumerFilter.json, or YAML."""
+"""Reads subscription events from a file: event lines, RocketMQ's consumerFilter.json, or YAML."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from filtering.subscriptions.json_fields import parse_json, text_field, whole_nu
 from filtering.subscriptions.yaml_list import parse_yaml
 
 LARGEST_FILE = 256 << 20
-"""Characters of the largest consumerFilter.json that is read."""
+"""The greatest length of a consumerFilter.json in characters."""
 _CONSUMER_FILTER = re.compile(r'\s*\{\s*"filterDataByTopic"')
 
 
 def parse_subscriptions(text: str) -> SubscriptionEvents:
-    """The events of a subscriptions file. The first character decides on its format.
+    """The events of a subscriptions file. The beginning of the text decides its format.
 
-    Never raises: what cannot be read is among ``.rejected``, and the rest among ``.events``.
+    It never raises: entries that cannot be read are in ``.rejected``, the others in ``.events``.
     """
     text = text.removeprefix("\ufeff")
     if is_consumer_filter(text):
@@ -38,12 +38,12 @@ def parse_subscriptions(text: str) -> SubscriptionEvents:
 
 
 def is_consumer_filter(text: str) -> bool:
-    """Whether a text begins as RocketMQ's consumerFilter.json, which has only SQL92 subscriptions."""
+    """Whether a text begins like RocketMQ's consumerFilter.json, which has only SQL92 subscriptions."""
     return _CONSUMER_FILTER.match(text) is not None
 
 
 def parse_consumer_filter(text: str) -> SubscriptionEvents:
-    """The events of a consumerFilter.json: each filter is registered at its birth and dead from its death on."""
+    """The events of a consumerFilter.json: each filter registers at its born time and leaves at its dead time."""
     try:
         entries = list(_entries(parse_json(text, LARGEST_FILE)))
     except ValueError as error:
@@ -96,7 +96,7 @@ def _filter_events(entry: Any) -> list[SubscriptionEvent]:
 
 
 def _lines_of_names(text: str) -> dict[str, int]:
-    """The first line on which each JSON key stands."""
+    """The first line of each JSON key."""
     lines: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         match = re.match(r'\s*("(?:[^"\\]|\\.)*")\s*:', line)

@@ -1,4 +1,4 @@
-"""Subscriptions typed by hand: a YAML list with a group, a topic and an expression each.
+"""Subscriptions as a YAML list. Each entry has a group, a topic and an expression.
 
     - group: cg_paid
       topic: OrderEvents
@@ -8,11 +8,11 @@
       sql: price > 50.0
       at: 2026-11-21T06:00:00Z
 
-``at`` is when it takes effect, in milliseconds or as an ISO time (UTC unless it says otherwise). A list without
-any ``at`` is a snapshot: what it says holds from the end of the night before, or, in a first night, was there
-before every message; a group or topic that a later snapshot leaves out has left. ``consume_from`` is where the
-group begins in a queue in which it has no offset, ``last`` unless it says ``first``. ``namespace: shop`` is the
-client's namespace: its group and topic are those of the broker, ``shop%cg_paid`` and ``shop%OrderEvents``.
+``at`` is when the subscription takes effect, in milliseconds or as an ISO time (UTC if it has no time zone). A list
+without any ``at`` is a snapshot: it is valid from the end of the night before, or in a first night before all
+messages. A group that is not in a later snapshot has left. ``consume_from`` is where the group begins in a queue if
+it has no offset there: ``last`` (the default) or ``first``. ``namespace: shop`` is the client's namespace: at the
+broker, the group and topic are ``shop%cg_paid`` and ``shop%OrderEvents``.
 ``class_filter_mode: true`` marks a subscription by filter class, which takes every message.
 """
 
@@ -41,7 +41,7 @@ _KEYS = ("group", "topic", "tag", "sql", "at", "consume_from", "namespace", "cla
 
 
 def parse_yaml(text: str) -> SubscriptionEvents:
-    """Every entry that is a subscription, the others among the rejected; all of it where it is no YAML list."""
+    """The events of all entries. Invalid entries are rejected, and the whole text if it is not a YAML list."""
     events, rejected, timed = [], [], False
     try:
         loader, document = compose(text)
@@ -105,13 +105,13 @@ def _event(entry: object) -> SubscriptionEvent:
 
 
 def instant(text: str) -> int:
-    """An instant as it is typed, in ms since the epoch. Raises ValueError."""
+    """An instant in ms since the epoch, from ms or an ISO time. Raises ValueError for any other text."""
     if re.fullmatch(r"[0-9]{1,18}", text):
         return int(text)
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no time; write milliseconds or 2026-11-21T06:00:00Z") from None
+        raise ValueError(f"{text!r} is not a time; write milliseconds or 2026-11-21T06:00:00Z") from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
     return round(time.timestamp() * 1000)

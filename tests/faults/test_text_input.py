@@ -95,8 +95,8 @@ def test_a_line_of_200_megabytes(run: Run, tmp_path: Path) -> None:
         ({"bornTime": float("inf")}, "bornTime must be a whole number of 64 bits, not inf"),
         ({"deadTime": 10**400}, "deadTime must be a whole number of 64 bits, not a longer one"),
         ({"clientVersion": True}, "clientVersion must be a whole number of 64 bits, not True"),
-        ({"expression": "a = '\ud800'"}, "expression holds half of a surrogate pair, which no text has"),
-        ({"consumerGroup": "\udc00"}, "consumerGroup holds half of a surrogate pair, which no text has"),
+        ({"expression": "a = '\ud800'"}, "expression contains half of a surrogate pair, which is not valid text"),
+        ({"consumerGroup": "\udc00"}, "consumerGroup contains half of a surrogate pair, which is not valid text"),
     ],
 )
 def test_a_field_of_a_consumer_filter_that_is_another_thing(fields: dict[str, Any], reason: str) -> None:

@@ -26,7 +26,7 @@ USUAL = BloomFilter.create_by_fn(20, 32)
         (replace(SELECTIVE, groups=0, tag_groups=0, scanned=0, matched=0), False, "nobody subscribes by SQL92"),
         (replace(SELECTIVE, scanned=0, matched=0), False, "its groups have pulled nothing so far"),
         (replace(SELECTIVE, groups=1, scanned=10_000, matched=5_000, message_bytes=100, messages=100_000), False,
-         "its extension takes more bytes than those have"),
+         "its extension takes more bytes than those reads"),
         (replace(SELECTIVE, message_bytes=1), True, "it saves 95% of the reads"),
     ],
 )  # fmt: skip

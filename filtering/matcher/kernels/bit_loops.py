@@ -1,4 +1,4 @@
-"""Packed bits combined, and read off."""
+"""Loops over packed bits: they combine, count and list them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ POSITIONS_IN_OCTET = np.ascontiguousarray(np.argsort(1 - _BITS, axis=1, kind="st
 
 STORED_AT_ONCE = 8
 
-# Up to here comparing all messages with each class is cheaper than setting each message's bit.
+# Up to this number of classes, comparing all messages with each class is cheaper than setting each message's bit.
 COMPARED = 24
 
 
 @compiled
 def load_classes(classes: Array, first: Int, used: Int, registers: Array) -> None:
-    """The messages of each class, from word ``first`` on; registers have a class each."""
+    """Fill one register for each class with the messages of that class, for ``used`` words from word ``first``."""
     count = len(registers)
     whole = min(used, (len(classes) >> 6) - first) if count <= COMPARED else 0
     for register in range(count):
@@ -44,7 +44,7 @@ def evaluate(
     registers: Array,
     bits: Array,
 ) -> None:
-    """A block of words at a time, as many as a register has."""
+    """Run the instructions on one block of words at a time. A block has as many words as a register."""
     width = registers.shape[1]
     words = bits.shape[1]
     for first in range(0, words, width):
@@ -85,7 +85,7 @@ def count(bits: Array, counts: Array) -> None:
 
 @compiled
 def expand(bits: Array, chosen: Array, starts: Array, positions: Array) -> None:
-    """``positions`` needs room for STORED_AT_ONCE more at its end."""
+    """The positions of the set bits of rows ``chosen``. ``positions`` needs STORED_AT_ONCE elements more at its end."""
     for i in range(len(chosen)):
         at = starts[i]
         row = bits[chosen[i]]

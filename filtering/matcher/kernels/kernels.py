@@ -1,4 +1,4 @@
-"""The kernels compiled by Numba."""
+"""Typed entry points to the loops that Numba compiles."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def expand(
 
 
 def _allocate(length: int, type: type[np.generic]) -> Array:
-    """Memory of Arrow's pool, which keeps the pages of the last batch: fresh ones cost more than what is done here."""
+    """Memory from Arrow's pool, which reuses the pages of the last batch: new pages cost more than the work here."""
     return np.frombuffer(pa.allocate_buffer(length * np.dtype(type).itemsize), type)
 
 
@@ -131,7 +131,7 @@ def _texts(column: Column) -> tuple[Array, Array, Array, int, Array]:
 
 
 def _buffers(texts: pa.StringArray) -> tuple[Array, Array, Array, int]:
-    """Octets, offsets, validity (empty: all valid) and the bit of it that belongs to the first text."""
+    """Octets, offsets, validity bits (empty: all valid), and the position of the first text's validity bit."""
     validity, offsets, octets = (
         np.zeros(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8) for buffer in texts.buffers()
     )
@@ -145,7 +145,7 @@ def _buffers(texts: pa.StringArray) -> tuple[Array, Array, Array, int]:
 
 
 def _read_only(array: Array) -> Array:
-    """Numba compiles a function again for arrays that may be written to."""
+    """A read-only view. Numba would compile a function once more for writable arrays."""
     view = array.view()
     view.flags.writeable = False
     return view

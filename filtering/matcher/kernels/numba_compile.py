@@ -1,4 +1,4 @@
-"""Numba's decorator, typed."""
+"""Numba's decorator with types."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numba
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-Int = Any  # an int or a NumPy integer, which are one to Numba
+Int = Any  # an int or a NumPy integer: Numba takes both
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def compiled(function: _Function) -> _Function:
-    """Compiled on its first call, and cached on disk from then on."""
+    """Compile the function on its first call, and cache the result on disk."""
     return cast(_Function, numba.njit(cache=True, error_model="numpy")(function))

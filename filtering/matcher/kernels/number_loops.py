@@ -1,4 +1,4 @@
-"""Plain decimals, and the interval that a number falls in."""
+"""Loops over numbers: they parse plain decimals, and find the interval of each number."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _8, _16, _32 = np.uint64(8), np.uint64(16), np.uint64(32)
 
 @compiled
 def short_decimal(word: Int, length: Int) -> tuple[Int, Int, Int]:
-    """As long_decimal, of the first ``length`` octets of a word."""
+    """Like long_decimal, for the first ``length`` octets of a word."""
     points = word ^ _POINTS
     points = (points - _ONES) & ~points & _HIGH & _KEPT[length]
     decimals = -1
@@ -45,7 +45,7 @@ def short_decimal(word: Int, length: Int) -> tuple[Int, Int, Int]:
 
 @compiled
 def long_decimal(octets: Array, start: Int, end: Int) -> tuple[Int, Int, Int]:
-    """The digits' value, how many they are (0 if there is anything else), how many follow a point (-1: no point)."""
+    """The value of the digits, their number (0: not a plain decimal), and how many follow a point (-1: no point)."""
     value, point = np.int64(0), end
     for i in range(start, end):
         digit = np.uint8(octets[i] - _ZERO)
@@ -71,7 +71,11 @@ def parse(
     is_number: Array,
     odd: Array,
 ) -> None:
-    """``greatest``: of the integer type, or 0 for doubles. ``doubles``: the memory of ``numbers``."""
+    """Parse plain decimals. Other texts are marked in ``odd``.
+
+    ``greatest``: the greatest number of the integer type, or 0 for doubles. ``doubles`` shares the memory of
+    ``numbers``.
+    """
     has_positions, has_nulls = len(positions) > 0, len(validity) > 0
     for row in range(len(numbers)):
         is_number[row] = odd[row] = False
@@ -105,7 +109,7 @@ def parse(
 
 @compiled
 def fill_grid(cuts: Array, shift: Int, grid: Array) -> None:
-    """grid[i]: how many cuts are in cells before i, where cell i starts i << shift after the first cut."""
+    """grid[i] is the number of cuts in cells before i. Cell i starts i << shift after the first cut."""
     cut = 0
     for cell in range(len(grid)):
         while cut < len(cuts) and np.uint64(cuts[cut] - cuts[0]) >> np.uint64(shift) < np.uint64(cell):
@@ -115,7 +119,7 @@ def fill_grid(cuts: Array, shift: Int, grid: Array) -> None:
 
 @compiled
 def classify(numbers: Array, is_number: Array, cuts: Array, shift: Int, grid: Array, classes: Array) -> None:
-    """How many cuts are not greater than the number; one more than there are cuts if there is none."""
+    """The number of cuts that are not greater than each number; one more than all cuts if it is not a number."""
     count = len(cuts)
     for row in range(len(numbers)):
         number = numbers[row]

@@ -1,7 +1,7 @@
-"""Set bits to positions, the one loop that is written in LLVM's own language.
+"""Lists the positions of set bits. This loop is written in LLVM's own language.
 
-It stores eight positions at a time as a vector, which Numba makes of no Python loop: plain, 1,000 groups take
-2 times as long, 10,000 groups 3 times.
+It stores eight positions at a time as a vector. Numba does not compile a Python loop to that: with one, 1,000 groups
+take 2 times as long, 10,000 groups 3 times.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _address(context: Any, builder: Any, type: Any, array: Any, at: Any) -> Any:
 
 
 store_positions: Any = intrinsic(_store_positions)
-store_positions.__doc__ = """store_positions(into, at, table, word, base): base plus the position of each set bit of a
-uint64 to into[at:] (int32 or uint16), and what follows up to 8 more is overwritten; returns the end of those.
+store_positions.__doc__ = """store_positions(into, at, table, word, base): write base plus the position of each set bit
+of a uint64 to into[at:] (int32 or uint16). Returns the end of the positions; up to 8 elements after it are overwritten.
 ``table``: uint8, for each octet the positions of its set bits.
 """

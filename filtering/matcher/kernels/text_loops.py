@@ -1,6 +1,6 @@
-"""Texts found in a hash table, and entries of maps by their key.
+"""Loops over texts: they find texts in a hash table, and entries of maps by their key.
 
-A text of up to 16 octets is known by its length, its first 8 octets and its last 8.
+The length, the first 8 octets and the last 8 octets identify a text of up to 16 octets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KEPT = np.array([2 ** (8 * length) - 1 for length in range(9)], np.uint64)
 
 @compiled
 def first_word(octets: Array, start: Int, length: Int) -> Int:
-    """The first 8 octets of a text; zeros follow a shorter one."""
+    """The first 8 octets of a text. A shorter text is followed by zeros."""
     if start + 8 <= len(octets):
         return load_word(octets, start) & _KEPT[min(length, 8)]
     word = np.uint64(0)
@@ -30,7 +30,7 @@ def first_word(octets: Array, start: Int, length: Int) -> Int:
 
 @compiled
 def last_word(octets: Array, start: Int, length: Int) -> Int:
-    """The last 8 octets of a longer text."""
+    """The last 8 octets of a text; 0 if it has no more than 8."""
     return load_word(octets, start + length - 8) if length > 8 else np.uint64(0)
 
 
@@ -53,7 +53,7 @@ def same_middle(octets: Array, start: Int, others: Array, other_start: Int, leng
 
 @compiled
 def fill_table(octets: Array, offsets: Array, table: Array) -> None:
-    """Puts each text at the first empty slot from its hash on; ``table`` has a power of two of them."""
+    """Put each text into the first empty slot from its hash on. The size of ``table`` must be a power of two."""
     for text in range(len(offsets) - 1):
         start, length = np.int64(offsets[text]), np.int64(offsets[text + 1] - offsets[text])
         first, last = first_word(octets, start, length), last_word(octets, start, length)
@@ -77,7 +77,7 @@ def find(
     answers: Array,
     found: Array,
 ) -> None:
-    """found[i] = answers[number of the text], or the last but one for another text, or the last for none."""
+    """found[i] is answers[number of the text], the last but one for an unknown text, the last for a missing text."""
     known = len(known_offsets) - 1
     has_positions, has_nulls = len(positions) > 0, len(validity) > 0
     for row in range(len(found)):

@@ -1,4 +1,4 @@
-"""Words of 64 bits. LLVM knows these loops and makes an instruction or two of each."""
+"""Operations on words of 64 bits. LLVM compiles each of these loops to one or two instructions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HALF_OF_TWO, _HALF_OF_FOUR, _HALF_OF_EIGHT = (
 
 @compiled
 def load_word(octets: Array, at: Int) -> Int:
-    """The 8 octets from octets[at] on as a uint64, wherever they start."""
+    """The 8 octets from octets[at] on as a uint64. They need not be aligned."""
     first = np.uint64(at)
     word = np.uint64(octets[first])
     word |= np.uint64(octets[first + np.uint64(1)]) << np.uint64(8)
@@ -32,7 +32,7 @@ def load_word(octets: Array, at: Int) -> Int:
 
 @compiled
 def equal_bits(values: Array, at: Int, value: Int) -> Int:
-    """Which of values[at:at + 64] are ``value``, as a uint64."""
+    """The elements of values[at:at + 64] that equal ``value``, as bits of a uint64."""
     word = np.uint64(0)
     for i in range(64):
         word |= np.uint64(values[np.uint64(at + i)] == value) << np.uint64(i)
@@ -41,7 +41,7 @@ def equal_bits(values: Array, at: Int, value: Int) -> Int:
 
 @compiled
 def count_ones(word: Int) -> Int:
-    """The set bits of a uint64."""
+    """The number of set bits of a uint64."""
     word -= (word >> _ONE) & _HALF_OF_TWO
     word = (word & _HALF_OF_FOUR) + ((word >> _TWO) & _HALF_OF_FOUR)
     return np.int64((((word + (word >> _FOUR)) & _HALF_OF_EIGHT) * _EACH_OCTET) >> _TOP_OCTET)
@@ -49,5 +49,5 @@ def count_ones(word: Int) -> Int:
 
 @compiled
 def trailing_zeros(word: Int) -> Int:
-    """The zero bits below the lowest set bit of a uint64."""
+    """The number of zero bits below the lowest set bit of a uint64."""
     return count_ones(~word & (word - _ONE))

@@ -1,1 +1,1 @@
-"""The syntax tree lowered to predicates: where the outcome is TRUE, FALSE or ERROR."""
+"""Lowering: turns the syntax tree into predicates for the outcomes TRUE, FALSE and ERROR."""

@@ -11,9 +11,9 @@ _NESTED = 8
 
 
 def decided(form: NormalForm, deciding: Sequence[Predicate], failing: Sequence[Predicate]) -> Predicate:
-    """Where an operand decides the chain (TRUE for OR, FALSE for AND) and none before it fails.
+    """True if an operand decides the chain (TRUE for OR, FALSE for AND) and no operand before it fails.
 
-    ``deciding`` and ``failing`` say where each operand does; they exclude each other.
+    ``deciding[i]`` is true if operand i decides, ``failing[i]`` if it fails. They exclude each other.
     """
     steps: list[tuple[list[Predicate], Predicate]] = []
     seen: set[Predicate] = {FALSE}
@@ -24,11 +24,11 @@ def decided(form: NormalForm, deciding: Sequence[Predicate], failing: Sequence[P
         else:
             steps.append(([decides], FALSE if fails in seen else fails))
         seen.add(fails)
-    return _first(form, [(form.any_of(some), fails) for some, fails in steps])
+    return _first(form, [(form.any_of(deciders), fails) for deciders, fails in steps])
 
 
 def failed(form: NormalForm, deciding: Sequence[Predicate], failing: Sequence[Predicate]) -> Predicate:
-    """Where an operand fails and none before it decides the chain."""
+    """True if an operand fails and no operand before it decides the chain."""
     steps: list[tuple[Predicate, list[Predicate]]] = []
     seen: set[Predicate] = {FALSE}
     for decides, fails in zip(deciding, failing, strict=True):
@@ -37,11 +37,11 @@ def failed(form: NormalForm, deciding: Sequence[Predicate], failing: Sequence[Pr
         else:
             steps.append((fails, [decides]))
         seen.add(fails)
-    return _first(form, [(fails, form.any_of(some)) for fails, some in steps])
+    return _first(form, [(fails, form.any_of(deciders)) for fails, deciders in steps])
 
 
 def _first(form: NormalForm, steps: list[tuple[Predicate, Predicate]]) -> Predicate:
-    """Where a step ``(wanted, ending)`` is wanted and no step before it was ending."""
+    """True if ``wanted`` of a step ``(wanted, ending)`` is true and ``ending`` is false in all steps before it."""
     if len(steps) > _NESTED:
         middle = len(steps) // 2
         ending = form.any_of(end for _, end in steps[:middle])

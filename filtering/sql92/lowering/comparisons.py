@@ -1,4 +1,4 @@
-"""Two values that are not NULL, compared: where that is TRUE, FALSE or an ERROR."""
+"""Comparisons of two values that are not NULL: predicates for the outcomes TRUE, FALSE and ERROR."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _REFLEXIVE = (Comparison.LESS_OR_EQUAL, Comparison.GREATER_OR_EQUAL)
 
 
 def values_equal(left: str | Number, right: str | Number, outcome: Outcome) -> Predicate:
-    """Two literals; the type of a number decides how a string is read."""
+    """Compare two literals. The type of a number decides how a string is parsed."""
     if isinstance(left, str) and isinstance(right, str):
         result = _outcome(left == right)
     else:
         type_ = left.type if isinstance(left, Number) else right.type  # type: ignore[union-attr]
-        numbers = _read(left, type_), _read(right, type_)
+        numbers = _to_number(left, type_), _to_number(right, type_)
         if numbers[0] is None or numbers[1] is None:
             result = Outcome.ERROR
         else:
@@ -54,12 +54,12 @@ def values_equal(left: str | Number, right: str | Number, outcome: Outcome) -> P
 
 
 def property_equals(name: str, value: str | Number, outcome: Outcome) -> Predicate:
-    """What comes out is in normal form."""
+    """Compare a property with a literal. The result is in normal form."""
     if isinstance(value, Number):
         if outcome is Outcome.ERROR:
-            return _no_number(name, value.type)
-        same: Predicate = NumberIs(name, value.type, Comparison.EQUAL, value.value)
-        return same if outcome is Outcome.TRUE else And((IsNumber(name, value.type), Not(same)))
+            return _not_a_number(name, value.type)
+        equal: Predicate = NumberIs(name, value.type, Comparison.EQUAL, value.value)
+        return equal if outcome is Outcome.TRUE else And((IsNumber(name, value.type), Not(equal)))
     if outcome is Outcome.ERROR:
         return FALSE
     listed = TextIn(name, frozenset([value]))
@@ -68,12 +68,12 @@ def property_equals(name: str, value: str | Number, outcome: Outcome) -> Predica
 
 def properties_equal(form: NormalForm, left: str, right: str, outcome: Outcome) -> Predicate:
     both = [IsPresent(left), IsPresent(right)]
-    same = TextsEqual(*sorted((left, right))) if left != right else IsPresent(left)
+    equal = TextsEqual(*sorted((left, right))) if left != right else IsPresent(left)
     match outcome:
         case Outcome.TRUE:
-            return same
+            return equal
         case Outcome.FALSE:
-            return form.all_of([*both, Not(same)])
+            return form.all_of([*both, Not(equal)])
         case Outcome.ERROR:
             return FALSE
 
@@ -99,7 +99,7 @@ def _outcome(holds: bool) -> Outcome:
     return Outcome.TRUE if holds else Outcome.FALSE
 
 
-def _read(value: str | Number, type_: NumberType) -> Number | None:
+def _to_number(value: str | Number, type_: NumberType) -> Number | None:
     if isinstance(value, Number):
         return value
     number = parse(type_, value)
@@ -119,11 +119,11 @@ def _property_ordered(name: str, comparison: Comparison, number: Number, outcome
         case Outcome.FALSE:
             return number_is(name, number.type, _OPPOSITE[comparison], number.value)
         case Outcome.ERROR:
-            return _no_number(name, number.type)
+            return _not_a_number(name, number.type)
 
 
-def _no_number(name: str, type_: NumberType) -> Predicate:
-    """There is a text, and it doesn't parse; in normal form."""
+def _not_a_number(name: str, type_: NumberType) -> Predicate:
+    """The property is present, but its text is not a number of the type. The result is in normal form."""
     return present_but_not(IsNumber(name, type_))
 
 

@@ -1,4 +1,4 @@
-"""Where =, or IS, comes to an outcome, for operands that may be NULL or booleans."""
+"""Equality and IS NULL: predicates for an outcome, for operands that may be NULL or booleans."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from filtering.sql92.syntax.walk import Steps
 
 
 def equal(form: NormalForm, lower: Lower, left: Operand, right: Operand, outcome: Outcome) -> Steps[Predicate]:
-    """Both sides are evaluated: two NULLs are equal, NULL on the left only is NULL, on the right FALSE."""
+    """Both sides are evaluated. Two NULLs are equal. NULL on the left only gives NULL, on the right only FALSE."""
     if isinstance(left, Property) and isinstance(right, Value):
         return comparisons.property_equals(left.name, right.value, outcome)
     not_null = yield from _not_null_equal(form, lower, left, right, outcome)
@@ -26,7 +26,7 @@ def equal(form: NormalForm, lower: Lower, left: Operand, right: Operand, outcome
 def _not_null_equal(
     form: NormalForm, lower: Lower, left: Operand, right: Operand, outcome: Outcome
 ) -> Steps[Predicate]:
-    """The part of the outcome where neither side is NULL."""
+    """True if neither side is NULL and the comparison has the outcome."""
     match left, right:
         case Property(), Property():
             return comparisons.properties_equal(form, left.name, right.name, outcome)
@@ -53,7 +53,7 @@ def _not_null_equal(
 def _as_boolean(
     form: NormalForm, lower: Lower, value: Property | Value | BooleanNode
 ) -> Steps[tuple[Predicate, Predicate]]:
-    """Where the value on the left of a boolean is true, and where it is false."""
+    """Predicates for the value on the left of a boolean: it is true, and it is false."""
     match value:
         case Property(name=name):
             return IsTrueText(name), present_but_not(IsTrueText(name))

@@ -1,7 +1,7 @@
-"""From the syntax tree to two-valued predicates: where the outcome is TRUE, FALSE or ERROR.
+"""Turns a syntax tree into two-valued predicates for the outcomes TRUE, FALSE and ERROR.
 
-The outcomes exclude each other, and NULL is what is left. Most expressions have no ERROR that
-matters, and become what one would write by hand.
+The outcomes exclude each other. If none of the predicates is true, the outcome is NULL. Most expressions have no
+ERROR that matters, and their predicates look like hand-written ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Part: TypeAlias = Callable[[Outcome], Steps[Predicate]]
 
 
 class Lowering:
-    """One syntax tree; what it has lowered before, it remembers."""
+    """Lowers one syntax tree. Results are cached by node and outcome."""
 
     def __init__(self, root: Node) -> None:
         self._root = root
@@ -42,7 +42,7 @@ class Lowering:
         self._known: dict[tuple[Node, Outcome], Predicate] = {}
 
     def predicate(self, outcome: Outcome) -> Predicate:
-        """True exactly where the broker's evaluation of the expression comes to ``outcome``."""
+        """True exactly if the broker's evaluation of the expression has this outcome."""
         return run(self._lower(self._root, outcome))
 
     def _lower(self, node: Node, outcome: Outcome) -> Steps[Predicate]:
@@ -62,17 +62,17 @@ class Lowering:
         return (yield from self._chain(deciding, [partial(self._lower, part) for part in _parts(node)], outcome))
 
     def _chain(self, deciding: Outcome, parts: list[_Part], outcome: Outcome) -> Steps[Predicate]:
-        """Parts of which the first that comes to ``deciding`` decides the whole."""
+        """A chain of parts. The first part whose outcome is ``deciding`` decides the chain."""
         if outcome is deciding.negated:
-            return self._form.all_of((yield from _each(parts, outcome)))
+            return self._form.all_of((yield from _lower_all(parts, outcome)))
         if outcome is deciding:
-            fails = yield from _each(parts[:-1], Outcome.ERROR)
-            decides = yield from _each(parts, deciding)
+            fails = yield from _lower_all(parts[:-1], Outcome.ERROR)
+            decides = yield from _lower_all(parts, deciding)
             return chains.decided(self._form, decides, [*fails, FALSE])
-        fails = yield from _each(parts, Outcome.ERROR)
+        fails = yield from _lower_all(parts, Outcome.ERROR)
         if {FALSE, fails[0]}.issuperset(fails):
             return fails[0]
-        decides = yield from _each(parts, deciding)
+        decides = yield from _lower_all(parts, deciding)
         return chains.failed(self._form, decides, fails)
 
     def _not(self, node: nodes.Not, outcome: Outcome) -> Steps[Predicate]:
@@ -83,16 +83,16 @@ class Lowering:
         failing = (yield from nulls.fails(self._lower, searched)) if node.text else FALSE
         if outcome is Outcome.ERROR:
             return failing
-        true = self._found(node, searched)
+        true = self._search_is_true(node, searched)
         return true if outcome is Outcome.TRUE else self._form.negation(self._form.any_of([true, failing]))
 
-    def _found(self, node: nodes.TextSearch, searched: Operand) -> Predicate:
-        """Where a search is TRUE: never for an empty text, or in anything but text."""
+    def _search_is_true(self, node: nodes.TextSearch, searched: Operand) -> Predicate:
+        """True if a search is TRUE: never for an empty search text, or an operand that is not a text."""
         if node.text and isinstance(searched, Property):
             leaf = _SEARCHES[node.search](searched.name, node.text)
             return present_but_not(leaf) if node.negated else leaf
         if node.text and isinstance(searched, Value) and isinstance(searched.value, str):
-            return FALSE if _is_found(node.search, searched.value, node.text) is node.negated else TRUE
+            return FALSE if _matches(node.search, searched.value, node.text) is node.negated else TRUE
         return FALSE
 
     def _ordering(self, node: nodes.Ordering, outcome: Outcome) -> Steps[Predicate]:
@@ -105,7 +105,7 @@ class Lowering:
         return (yield from self._chain(Outcome.FALSE, [above, below], outcome))
 
     def _ordered(self, left: Operand, comparison: Comparison, right: Operand, outcome: Outcome) -> Steps[Predicate]:
-        """NULL on the left is the result before the right is evaluated."""
+        """If the left side is NULL, the outcome is NULL, and the right side is not evaluated."""
         if isinstance(left, (Property, Value)) and isinstance(right, (Property, Value)):
             return comparisons.ordered(self._form, left, comparison, right, outcome)
         if outcome is not Outcome.ERROR:
@@ -140,7 +140,7 @@ def _parts(node: nodes.And | nodes.Or) -> list[Node]:
     return parts
 
 
-def _each(parts: Iterable[_Part], outcome: Outcome) -> Steps[list[Predicate]]:
+def _lower_all(parts: Iterable[_Part], outcome: Outcome) -> Steps[list[Predicate]]:
     predicates = []
     for part in parts:
         predicates.append((yield from part(outcome)))
@@ -148,7 +148,7 @@ def _each(parts: Iterable[_Part], outcome: Outcome) -> Steps[list[Predicate]]:
 
 
 def _property(node: Property, outcome: Outcome) -> Predicate:
-    """A property as a boolean: FALSE if it is there."""
+    """A property used as a boolean is FALSE if it is present."""
     return IsPresent(node.name) if outcome is Outcome.FALSE else FALSE
 
 
@@ -167,7 +167,7 @@ def _in(node: nodes.In, outcome: Outcome) -> Predicate:
     return listed if outcome is Outcome.TRUE else present_but_not(listed)
 
 
-def _is_found(search: Search, text: str, searched: str) -> bool:
+def _matches(search: Search, text: str, searched: str) -> bool:
     match search:
         case Search.CONTAINS:
             return searched in text

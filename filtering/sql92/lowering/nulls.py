@@ -1,4 +1,4 @@
-"""Where an operand of a comparison is NULL, is not, or its evaluation fails."""
+"""Predicates about an operand of a comparison: it is NULL, it is not NULL, or its evaluation fails."""
 
 from __future__ import annotations
 

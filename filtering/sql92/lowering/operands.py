@@ -1,7 +1,7 @@
-"""What stands on either side of a comparison, and when that is NULL or an ERROR.
+"""The operands of comparisons.
 
-Types are static: a property is text, a minus before anything but a number is NULL, the rest is
-a literal or a boolean.
+Types are static: a property is text, a minus before anything but a number is NULL, and any other operand is a
+literal or a boolean.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from filtering.sql92.syntax.nodes import (
 
 
 class Value(NamedTuple):
-    """A literal, or a number with its minus."""
+    """A literal. The value of a number includes its minus."""
 
     value: str | Number
 
 
 class Nothing(NamedTuple):
-    """NULL, once ``evaluated`` (if anything) has been evaluated without an error."""
+    """NULL. ``evaluated`` (if any) is evaluated before, and may fail."""
 
     evaluated: BooleanNode | None = None
 
 
 Operand: TypeAlias = Property | Value | BooleanNode | Nothing
-"""A BooleanNode here is never NULL itself: that is Nothing."""
+"""A NULL literal is always Nothing, never a BooleanNode."""
 
 
 def operand(node: Node) -> Operand:
@@ -54,4 +54,4 @@ def operand(node: Node) -> Operand:
             return Nothing()
         case BooleanNode():
             return Nothing(node) if minus else node
-    raise TypeError(f"{type(node).__name__} is no operand")
+    raise TypeError(f"{type(node).__name__} is not an operand")

@@ -1,4 +1,4 @@
-"""What the broker's evaluation of an expression on a message comes to, besides NULL."""
+"""The outcomes of evaluating an expression on a message, except NULL."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Outcome(Enum):
 
     @property
     def negated(self) -> Outcome:
-        """The outcome of x where NOT x comes to this."""
+        """The outcome of x if this is the outcome of NOT x."""
         return _NEGATED[self]
 
 
 _NEGATED = {Outcome.TRUE: Outcome.FALSE, Outcome.FALSE: Outcome.TRUE, Outcome.ERROR: Outcome.ERROR}
 
 Lower: TypeAlias = Callable[[Node, Outcome], Steps[Predicate]]
-"""Where a node comes to an outcome."""
+"""Computes the predicate that is true if a node has an outcome."""

@@ -1,1 +1,1 @@
-"""Predicates simplified and ordered, so that equal ones are one object as far as that is cheap to tell."""
+"""Predicates in normal form: simplified and sorted, so that most equal predicates are one object."""

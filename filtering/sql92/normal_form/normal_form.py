@@ -1,8 +1,7 @@
-"""Predicates in normal form, so that equal ones are, as far as is cheap to tell, one object.
+"""Predicates in normal form, so that most equal predicates are one object.
 
-Negation stands at leaves only; conjunctions and disjunctions are flat, sorted, without repetition,
-without terms that others imply, and terms about one property are merged. Comparisons of
-integers have closed bounds.
+Negation occurs at leaves only. Conjunctions and disjunctions are flat and sorted. They contain no repeated terms
+and no terms that other terms imply. Terms about one property are merged. Comparisons of integers have closed bounds.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _CHEAP = (IsPresent, TextIn, IsTrueText)
 
 
 class NormalForm:
-    """Builds predicates in normal form; what it remembers lives as long as one compilation."""
+    """Builds predicates in normal form. Use one object for one compilation: it caches results."""
 
     def __init__(self) -> None:
         self._negations: dict[Predicate, Predicate] = {}
@@ -89,7 +88,7 @@ class NormalForm:
         return kind(tuple(sorted(merged, key=self._key)))
 
     def _reduced(self, kind: type[And | Or], dual: type[And | Or], terms: list[Predicate]) -> list[Predicate]:
-        """Compound terms without what the other terms decide: ``x and (x or y)``, ``x and (not x or y)``."""
+        """Remove from compound terms what other terms decide: ``x and (x or y)``, ``x and (not x or y)``."""
         compounds = [term for term in terms if isinstance(term, dual)]
         if not compounds or sum(len(term.terms) for term in compounds) > _MANY:
             return terms
@@ -111,7 +110,7 @@ class NormalForm:
         return result
 
     def _key(self, predicate: Predicate) -> str:
-        """Where a term stands among others: cheap leaves first, then by name; the same in every run."""
+        """The sort key of a term: cheap leaves first, then by name. It is the same in every run."""
         keys = self._keys
         known = keys.get(predicate)
         if known is not None:
@@ -130,12 +129,12 @@ class NormalForm:
 
 
 def present_but_not(leaf: PropertyLeaf) -> Predicate:
-    """The property is there and the leaf, which is not IsPresent, is false; in normal form."""
+    """The property is present and ``leaf``, which is not IsPresent, is false. The result is in normal form."""
     return And((IsPresent(leaf.name), Not(leaf)))
 
 
 def number_is(name: str, type_: NumberType, comparison: Comparison, value: int | float) -> Predicate:
-    """``NumberIs`` with closed bounds for integers; ``value`` is a literal's, so never the type's last."""
+    """``NumberIs`` with closed bounds for integers; FALSE if no number of the type is in bounds."""
     if type_ is not NumberType.DOUBLE:
         if comparison is Comparison.GREATER:
             return _closed(name, type_, Comparison.GREATER_OR_EQUAL, int(value) + 1)
@@ -160,7 +159,7 @@ def _flat(kind: type[And | Or], terms: Iterable[Predicate], neutral: Predicate) 
 
 
 def _merged(kind: type[And | Or], terms: list[Predicate]) -> list[Predicate] | None:
-    """Terms about one property merged; None if that decides the whole."""
+    """Merge terms about one property. None if they decide the conjunction (FALSE) or the disjunction (TRUE)."""
     groups: dict[str, list[Predicate]] = {}
     rest = []
     for term in terms:
@@ -185,7 +184,7 @@ def _merged(kind: type[And | Or], terms: list[Predicate]) -> list[Predicate] | N
 
 
 class _Decided:
-    """What other terms must be, once the terms of a conjunction are true, or those of a disjunction false."""
+    """The values of other terms if all ``terms`` of a conjunction are true, or all of a disjunction are false."""
 
     def __init__(self, kind: type[And | Or], terms: list[Predicate]) -> None:
         leaves = [term for term in terms if not isinstance(term, (And, Or))]
@@ -197,7 +196,7 @@ class _Decided:
                 self._facts.setdefault(leaf.name, []).append(fact)
 
     def value(self, term: Predicate) -> bool | None:
-        """True, False, or None if that is open."""
+        """True, False, or None if both are possible."""
         if isinstance(term, (And, Or)):
             return self._compound(term) if len(term.terms) <= _FEW else None
         if term in self._true:
@@ -213,7 +212,7 @@ class _Decided:
         return True if property_terms.all_of([*facts, _opposite(term)]) is None else None
 
     def _compound(self, term: And | Or) -> bool | None:
-        """The value of a compound of leaves."""
+        """The value of a compound term whose operands are leaves."""
         values = {None if isinstance(inner, (And, Or)) else self.value(inner) for inner in term.terms}
         deciding = isinstance(term, Or)
         if deciding in values:

@@ -1,8 +1,8 @@
-"""Terms of one conjunction or disjunction that ask about the same property, merged.
+"""Merges the terms of a conjunction or disjunction that are about one property.
 
-A term is a leaf or the negation of one. A missing property makes every leaf false, so every
-negation true. The rules are the obvious ones: lists of texts intersect and unite, a text that is
-listed answers every other question about it, ranges of one number type narrow and widen.
+A term is a leaf or a negated leaf. If the property is missing, every leaf is false and every negated leaf is true.
+Lists of texts are intersected or united. A listed text decides every other leaf. Ranges of one number type are
+narrowed or widened.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _LOWER = (Comparison.GREATER, Comparison.GREATER_OR_EQUAL)
 
 
 def all_of(terms: list[Predicate]) -> list[Predicate] | None:
-    """The terms of a conjunction about one property, merged; None if they can't all be true."""
+    """Merge the terms of a conjunction about one property. None if they cannot all be true."""
     ranges = [term for term in terms if isinstance(term, NumberIs)]
     if len(ranges) == len(terms):
         narrowest = _narrowed_ranges(ranges)
         return None if narrowest is None else [*narrowest]
     positive = [term for term in terms if isinstance(term, PropertyLeaf)]
-    negative = _denied(terms)
+    negative = _negated_leaves(terms)
     name = _name(terms[0])
     if any(isinstance(leaf, IsPresent) for leaf in negative):
         return None if positive else [Not(IsPresent(name))]
@@ -53,13 +53,13 @@ def all_of(terms: list[Predicate]) -> list[Predicate] | None:
         others += [TextIn(name, texts)] if texts else []
     if any(_is_number(narrowed, leaf.type) for leaf in others if isinstance(leaf, IsNumber)):
         return None
-    return [*narrowed, *(Not(leaf) for leaf in others if not _never(leaf, narrowed))]
+    return [*narrowed, *(Not(leaf) for leaf in others if not _is_outside(leaf, narrowed))]
 
 
 def any_of(terms: list[Predicate]) -> list[Predicate] | None:
-    """The terms of a disjunction about one property, merged; None if one of them is always true."""
+    """Merge the terms of a disjunction about one property. None if one of them is always true."""
     positive = [term for term in terms if isinstance(term, PropertyLeaf)]
-    negative = _denied(terms)
+    negative = _negated_leaves(terms)
     name = _name(terms[0])
     if not set(negative).isdisjoint(positive):
         return None
@@ -90,7 +90,7 @@ def _name(term: Predicate) -> str:
     return leaf.name
 
 
-def _denied(terms: list[Predicate]) -> list[PropertyLeaf]:
+def _negated_leaves(terms: list[Predicate]) -> list[PropertyLeaf]:
     return [term.operand for term in terms if isinstance(term, Not) and isinstance(term.operand, PropertyLeaf)]
 
 
@@ -110,13 +110,13 @@ def _none_hold(text: str, positive: Iterable[PropertyLeaf], negative: Iterable[P
 
 
 def _is_number(leaves: Iterable[PropertyLeaf], type_: NumberType) -> bool:
-    """Whether a text of which all leaves are true parses as the type: each int is a long as well."""
+    """Whether a text for which all leaves are true parses as the type. Every int is also a long."""
     types = {leaf.type for leaf in leaves if isinstance(leaf, (IsNumber, NumberIs))}
     return type_ in types or (type_ is NumberType.LONG and NumberType.INT in types)
 
 
 def _narrowed(leaves: list[PropertyLeaf]) -> list[PropertyLeaf] | None:
-    """All of the leaves, none of them a list of texts, without what others imply; None for an empty range."""
+    """All of the leaves without those that others imply; None if a range is empty. No leaf is a TextIn."""
     ranges = _narrowed_ranges([leaf for leaf in leaves if isinstance(leaf, NumberIs)])
     if ranges is None:
         return None
@@ -130,8 +130,8 @@ def _narrowed(leaves: list[PropertyLeaf]) -> list[PropertyLeaf] | None:
 def _narrowed_ranges(leaves: list[NumberIs]) -> list[PropertyLeaf] | None:
     kept: list[PropertyLeaf] = []
     for type_ in NumberType:
-        of_type = [leaf for leaf in leaves if leaf.type is type_]
-        narrow = _range(of_type) if len(of_type) > 1 else of_type
+        same_type = [leaf for leaf in leaves if leaf.type is type_]
+        narrow = _range(same_type) if len(same_type) > 1 else same_type
         if narrow is None:
             return None
         kept += narrow
@@ -156,7 +156,7 @@ def _range(leaves: list[NumberIs]) -> list[PropertyLeaf] | None:
 
 
 def _widened(leaves: list[PropertyLeaf]) -> list[PropertyLeaf]:
-    """Any of the leaves, without those that imply others."""
+    """Any of the leaves, without those that imply other leaves."""
     kept = [leaf for leaf in leaves if not isinstance(leaf, NumberIs)]
     for leaf in leaves:
         if isinstance(leaf, IsNumber) and leaf.type is NumberType.INT and IsNumber(leaf.name, NumberType.LONG) in kept:
@@ -176,7 +176,7 @@ def _widened(leaves: list[PropertyLeaf]) -> list[PropertyLeaf]:
 
 
 def _meet(lower: NumberIs, upper: NumberIs) -> bool:
-    """Whether ``>= lower or <= upper`` leaves no number out; integers have closed bounds only."""
+    """Whether ``>= lower or <= upper`` is true for all numbers. Integers have closed bounds only."""
     low, high = order(lower.type, lower.value), order(upper.type, upper.value)
     if lower.type is not NumberType.DOUBLE:
         return low <= high + 1
@@ -185,8 +185,10 @@ def _meet(lower: NumberIs, upper: NumberIs) -> bool:
 
 
 def _tightest(leaves: list[NumberIs], sides: tuple[Comparison, Comparison], sign: int) -> NumberIs | None:
-    """The bound with the greatest (sign 1) or least (-1) value; of two at one value, the open one for
-    a conjunction and the closed one for a disjunction."""
+    """The bound with the greatest (sign 1) or least (sign -1) value.
+
+    If an open and a closed bound have the same value, a conjunction takes the open one and a disjunction the closed.
+    """
     bounds = [leaf for leaf in leaves if leaf.comparison in sides]
     if len(bounds) < 2:
         return bounds[0] if bounds else None
@@ -203,8 +205,8 @@ def _covers(leaf: NumberIs, point: NumberIs) -> bool:
     return COMPARE[leaf.comparison](order(point.type, point.value), order(leaf.type, leaf.value))
 
 
-def _never(leaf: PropertyLeaf, narrowed: list[PropertyLeaf]) -> bool:
-    """Whether a number that is excluded is out of the range anyway."""
+def _is_outside(leaf: PropertyLeaf, narrowed: list[PropertyLeaf]) -> bool:
+    """Whether ``leaf`` excludes a number that is outside the range anyway."""
     return (
         isinstance(leaf, NumberIs)
         and leaf.comparison is Comparison.EQUAL

@@ -1,8 +1,8 @@
-"""Spark SQL text of one question about properties, that no session setting changes.
+"""Spark SQL text of a single leaf. No session setting changes its meaning.
 
-Casts are explicit and ``try_``, so ANSI mode doesn't matter; literals hold no character that any
-parser setting reads in another way. Where Spark reads text as a number and Java doesn't, or the
-other way round, is what the two guards are for.
+Casts are explicit and ``try_``, so that ANSI mode does not matter. Literals contain no character whose meaning
+depends on a parser setting. Some texts are numbers in Spark but not in Java, or the other way round:
+:func:`number` and :func:`guard` handle them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from filtering.predicate import (
 )
 
 Column = Callable[[str], str]
-"""A property's name to the SQL text of its value, or of NULL."""
+"""Returns the SQL text of a property's value, or of NULL, for the property's name."""
 
 _TYPES = {NumberType.INT: "INT", NumberType.LONG: "BIGINT", NumberType.DOUBLE: "DOUBLE"}
 _SUFFIXES = {NumberType.INT: "", NumberType.LONG: "L", NumberType.DOUBLE: "D"}
@@ -40,7 +40,7 @@ _SPECIAL = re.compile(r"['\\$\x00-\x1f\x7f]+")
 
 
 def literal(text: str) -> str:
-    """A string literal; what is special to some setting of the parser stands as a code point."""
+    """A string literal. Characters that are special in some parser setting are written as code points."""
     parts: list[str] = []
     end = 0
     for match in _SPECIAL.finditer(text):
@@ -53,7 +53,7 @@ def literal(text: str) -> str:
 
 
 def number(type_: NumberType, text: str) -> str:
-    """The text as a number, or NULL, if the guard holds as well."""
+    """The text as a number, or NULL. The value is Java's only if :func:`guard` is true, too."""
     cast = f"try_cast({text} AS {_TYPES[type_]})"
     if type_ is NumberType.DOUBLE:
         return cast
@@ -62,16 +62,16 @@ def number(type_: NumberType, text: str) -> str:
 
 
 def guard(type_: NumberType, text: str) -> str:
-    """That Java reads the number as well."""
+    """The condition that Java parses the number, too."""
     if type_ is NumberType.DOUBLE:
         return f"{text} RLIKE {_JAVA_DOUBLE}"
     return f"NOT {text} RLIKE {_OTHER_THAN_INTEGER}"
 
 
 def in_range(leaves: list[NumberIs], column: Column) -> str:
-    """All of some comparisons of one property as one type; NULL or false where one is not true.
+    """All comparisons of one property as one type; NULL or false if one of them is not true.
 
-    A finite double needs no guard: only infinities and NaN are spelled in Spark's own ways.
+    A finite double needs no guard: Spark differs from Java only in the spelling of infinities and NaN.
     """
     type_, text = leaves[0].type, column(leaves[0].name)
     value = number(type_, text)
@@ -91,7 +91,7 @@ def in_range(leaves: list[NumberIs], column: Column) -> str:
 
 
 def one_of(leaves: list[NumberIs], column: Column) -> str:
-    """Any of some equalities of one property as one type; NULL or false where none is true."""
+    """Any of the equalities of one property as one type; NULL or false if none of them is true."""
     if len(leaves) == 1:
         return in_range(leaves, column)
     type_, text = leaves[0].type, column(leaves[0].name)
@@ -100,7 +100,7 @@ def one_of(leaves: list[NumberIs], column: Column) -> str:
 
 
 def none_of(leaves: list[NumberIs], column: Column) -> str:
-    """A number of the type, but none of some; NULL or false where it isn't."""
+    """The property is a number of the type and equals none of the values; otherwise NULL or false."""
     type_, text = leaves[0].type, column(leaves[0].name)
     values = _number_literals(leaves)
     others = f"<> {values}" if len(leaves) == 1 else f"NOT IN ({values})"
@@ -108,14 +108,14 @@ def none_of(leaves: list[NumberIs], column: Column) -> str:
 
 
 def not_in(leaf: TextIn, column: Column) -> str:
-    """Another text; NULL without the property."""
+    """The property has a text that is not listed; NULL if it is missing."""
     if len(leaf.texts) == 1:
         return f"{column(leaf.name)} <> {literal(*leaf.texts)}"
     return f"{column(leaf.name)} NOT IN ({', '.join(map(literal, sorted(leaf.texts)))})"
 
 
 def leaf(node: Predicate, column: Column) -> tuple[str, bool]:
-    """The text of a leaf, and whether it may be NULL where it should be false."""
+    """The SQL text of a leaf, and whether it may be NULL instead of false."""
     match node:
         case IsPresent():
             return f"{column(node.name)} IS NOT NULL", False
@@ -141,11 +141,11 @@ def leaf(node: Predicate, column: Column) -> tuple[str, bool]:
         case DoublesCompare():
             return _doubles_compare(node, column(node.left), column(node.right)), True
         case _:
-            raise TypeError(f"{type(node).__name__} is no question about properties")
+            raise TypeError(f"{type(node).__name__} is not a leaf about properties")
 
 
 def _doubles_compare(node: DoublesCompare, left: str, right: str) -> str:
-    """Spark has -0.0 = 0.0, Java -0.0 < 0.0."""
+    """In Spark, -0.0 = 0.0; in Java, -0.0 < 0.0."""
     numbers = number(NumberType.DOUBLE, left), number(NumberType.DOUBLE, right)
     comparison = f"{numbers[0]} {node.comparison.value} {numbers[1]}"
     ascending = node.comparison in (Comparison.LESS, Comparison.GREATER_OR_EQUAL)

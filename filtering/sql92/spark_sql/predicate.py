@@ -1,7 +1,7 @@
-"""A predicate as Spark SQL text, two-valued and never NULL.
+"""Turns a predicate into Spark SQL text that is true or false, never NULL.
 
-What a predicate shares, text repeats. Where that gets out of hand, shared nodes are bound to variables:
-``exists(array(struct(… AS v0, …)), s0 -> …)`` is SQL's way to say ``let``.
+A node that a predicate uses twice appears twice in the text. If the text gets too long, such nodes are bound to
+variables: ``exists(array(struct(… AS v0, …)), s0 -> …)`` is SQL's way to write ``let``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SHORT = 2000
 
 
 def spark_sql(predicate: Predicate, column: Column) -> str:
-    """The predicate over columns; ``column`` gives a property's SQL text."""
+    """The SQL text of the predicate. ``column`` returns the SQL text of a property."""
     nodes = list(postorder([predicate]))
     stage_of = _stages(nodes, _lengths(nodes, column))
     text = SparkText(column, together=not stage_of)
@@ -38,13 +38,13 @@ def spark_sql(predicate: Predicate, column: Column) -> str:
 
 
 def _lengths(nodes: list[Predicate], column: Column) -> dict[Predicate, int]:
-    """About how many characters each node adds to those of its operands."""
+    """The approximate number of characters that each node adds to those of its operands."""
     text = SparkText(column, together=False)
     return {node: _BRACKETS if node.operands else len(text.write(node).sql) for node in nodes}
 
 
 def _stages(nodes: list[Predicate], own: dict[Predicate, int]) -> dict[Predicate, int]:
-    """Shared nodes to bind, each after those it uses; none if the text is short enough without."""
+    """The nodes to bind, with their stage: after the stages of the nodes they use. Empty if the text is short."""
     length: dict[Predicate, int] = {}
     for node in nodes:
         length[node] = own[node] + sum(length[operand] for operand in node.operands)

@@ -1,7 +1,7 @@
-"""Nodes of a predicate as Spark SQL text.
+"""Turns the nodes of a predicate into Spark SQL text.
 
-NULL stands for false inside as well: conjunctions and disjunctions keep that, and negation stands
-at leaves only.
+Inside the text, NULL means false, too: conjunctions and disjunctions preserve that, and negation occurs at leaves
+only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Text(NamedTuple):
     sql: str
     nullable: bool = False
     kind: type[Predicate] | None = None
-    """And, Or: what the text needs parentheses against."""
+    """The outermost operator, And or Or: inside the other one, the text needs parentheses."""
 
     def two_valued(self) -> Text:
         return Text(f"coalesce({self.sql}, false)") if self.nullable else self
@@ -45,7 +45,7 @@ class Text(NamedTuple):
 class SparkText:
     """The texts of a predicate's nodes, written from the leaves up.
 
-    ``together`` puts terms about one number side by side in one text, as one would by hand.
+    ``together``: write terms about one number as one text, as one would by hand.
     """
 
     def __init__(self, column: Column, together: bool) -> None:
@@ -54,7 +54,7 @@ class SparkText:
         self._texts: dict[Predicate, Text] = {}
 
     def write(self, node: Predicate) -> Text:
-        """The text of a node whose operands are written."""
+        """Write the text of a node. The texts of its operands must have been written before."""
         self._texts[node] = text = self._text(node)
         return text
 
@@ -63,7 +63,7 @@ class SparkText:
         self._texts[node] = Text(variable)
 
     def two_valued(self, node: Predicate) -> str:
-        """The text, never NULL; conjuncts that never are stay apart, so that Spark can push them down."""
+        """The text, never NULL. Conjuncts that are never NULL stay separate, so that Spark can push them down."""
         if not isinstance(node, And):
             return self._texts[node].two_valued().sql
         conjuncts = self._conjuncts(node.terms)
@@ -90,29 +90,29 @@ class SparkText:
                 return Text(sql, nullable, And if isinstance(node, (IsNumber, NumberIs)) else None)
 
     def _conjuncts(self, terms: Iterable[Predicate]) -> list[Text]:
-        """Terms of a conjunction, without questions for presence that others answer by being NULL."""
+        """Terms of a conjunction, without checks for presence: other terms are NULL if the property is missing."""
         if not self._together:
             return [self._texts[term] for term in terms]
-        asked = {term for term in terms if isinstance(term, (IsPresent, IsNumber))}
+        checked = {term for term in terms if isinstance(term, (IsPresent, IsNumber))}
         ranges: dict[_Number, list[NumberIs]] = {}
         excluded: dict[_Number, list[NumberIs]] = {}
         texts = []
-        answered = set()
+        implied = set()
         for term in terms:
             leaf = term.operand if isinstance(term, Not) else term
             presence = _presence(leaf) if isinstance(term, Not) else None
             if isinstance(term, NumberIs):
                 ranges.setdefault((term.name, term.type), []).append(term)
-            elif presence is None or presence not in asked:
+            elif presence is None or presence not in checked:
                 texts.append((term, self._texts[term]))
             else:
-                answered.add(presence)
+                implied.add(presence)
                 if isinstance(leaf, NumberIs):
                     excluded.setdefault((leaf.name, leaf.type), []).append(leaf)
                 else:
-                    texts.append((term, _denied(leaf, self._column)))
+                    texts.append((term, _negated(leaf, self._column)))
         return [
-            *(text for term, text in texts if term not in answered),
+            *(text for term, text in texts if term not in implied),
             *self._numbers(ranges, leaves.in_range),
             *self._numbers(excluded, leaves.none_of),
         ]
@@ -132,7 +132,7 @@ class SparkText:
     def _numbers(
         self, numbers: dict[_Number, list[NumberIs]], write: Callable[[list[NumberIs], Column], str]
     ) -> list[Text]:
-        return [Text(write(some, self._column), True, And) for some in numbers.values()]
+        return [Text(write(same_number, self._column), True, And) for same_number in numbers.values()]
 
 
 def _joined(kind: type[And | Or], texts: list[Text]) -> Text:
@@ -144,7 +144,7 @@ def _joined(kind: type[And | Or], texts: list[Text]) -> Text:
 
 
 def _presence(leaf: Predicate) -> Predicate | None:
-    """The question that the text of the denied leaf answers as well."""
+    """The check for presence that the text of the negated leaf includes."""
     match leaf:
         case TextIn() | TextContains() | TextStartsWith() | TextEndsWith() | IsTrueText():
             return IsPresent(leaf.name)
@@ -154,8 +154,8 @@ def _presence(leaf: Predicate) -> Predicate | None:
             return None
 
 
-def _denied(leaf: Predicate, column: Column) -> Text:
-    """That a leaf is false of a property that is there, or NULL where it isn't."""
+def _negated(leaf: Predicate, column: Column) -> Text:
+    """The negated leaf of a property that is present; NULL if the property is missing."""
     match leaf:
         case TextIn():
             return Text(leaves.not_in(leaf, column), True)

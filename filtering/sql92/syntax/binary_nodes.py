@@ -1,4 +1,4 @@
-"""Nodes of operators between two operands, checked as the broker checks them."""
+"""Nodes of binary operators, with the broker's checks of their operands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ORDERINGS = {
 def binary_node(left: Node, token: Token, right: Node, text: str) -> Node:
     """The node of the operator ``token`` in the expression ``text``.
 
-    Raises InvalidExpression where the broker refuses its operands.
+    Raises InvalidExpression if the broker refuses its operands.
     """
     kind, _, start = token
     if kind in ORDERINGS:

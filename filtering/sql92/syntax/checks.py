@@ -1,4 +1,4 @@
-"""What RocketMQ refuses although it is grammatical, and what it cannot read at all."""
+"""Checks for expressions that follow the grammar but that RocketMQ refuses, and messages for unknown characters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ADVICE = {
 
 
 def unknown(character: str) -> str:
-    """Why no token starts with ``character``."""
+    """The message for a character with which no token starts."""
     advice = _ADVICE.get(character)
     if advice is None and not character.isascii():
         advice = "names are ASCII letters, digits, _ and $, and only ASCII white space separates them"
@@ -77,7 +77,7 @@ def equality(left: Node, right: Node, text: str, operator: Token) -> None:
 
 
 def between(low: Node, high: Node, text: str, operator: Token) -> None:
-    """Two literals, without a minus, must be in order."""
+    """Two number literals without a minus must be in order."""
     low, high = inside(low), inside(high)
     if isinstance(low, NumberLiteral) and isinstance(high, NumberLiteral) and compare(low.value, high.value) > 0:
         _refuse("The lower bound of BETWEEN is above its upper bound", text, operator.start)

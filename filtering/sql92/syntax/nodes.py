@@ -1,6 +1,6 @@
 """The syntax tree of an expression, as the broker's parser builds it (org.apache.rocketmq.filter.expression).
 
-Trees may be as deep as the text is long, so nothing here recurses.
+A tree may be as deep as the text is long, so no function here recurses.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Search(Enum):
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """``position``: the offset in the text of the operator, the literal or the name."""
+    """A node of the syntax tree. ``position``: the character offset of its operator, literal or name."""
 
     position: int
 
@@ -57,7 +57,7 @@ class TextLiteral(Node):
 
 @dataclass(slots=True, eq=False)
 class NumberLiteral(Node):
-    """``image`` is how the text spells the number."""
+    """A number as a literal. ``image`` is its spelling in the text."""
 
     image: str
     value: Number
@@ -65,7 +65,7 @@ class NumberLiteral(Node):
 
 @dataclass(slots=True, eq=False)
 class Parentheses(Node):
-    """Parentheses around an operator; they mean nothing to the broker."""
+    """Parentheses around an operator. They mean nothing to the broker."""
 
     operand: Node
 
@@ -76,7 +76,7 @@ class Parentheses(Node):
 
 @dataclass(slots=True, eq=False)
 class Minus(Node):
-    """A unary minus. A unary plus leaves no node."""
+    """A unary minus. A unary plus has no node."""
 
     operand: Node
 
@@ -87,7 +87,7 @@ class Minus(Node):
 
 @dataclass(slots=True, eq=False)
 class BooleanNode(Node):
-    """What RocketMQ calls a BooleanExpression, TRUE, FALSE and NULL included."""
+    """A node that RocketMQ calls a BooleanExpression, including TRUE, FALSE and NULL."""
 
 
 @dataclass(slots=True, eq=False)
@@ -174,7 +174,7 @@ class In(BooleanNode):
 
 @dataclass(slots=True, eq=False)
 class TextSearch(BooleanNode):
-    """``negated``: the NOT form, which is no negation: both are FALSE where the operand is missing."""
+    """A text search. ``negated``: the NOT form; it is not a negation, since both are FALSE for a missing operand."""
 
     search: Search
     operand: Node
@@ -203,13 +203,15 @@ def walk(root: Node) -> Iterator[Node]:
 
 
 def named_properties(root: Node) -> list[str]:
-    """The properties that a tree names, in the order of the text, without repetition."""
+    """The names of a tree's properties, in the order of the text, without repetition."""
     return list(dict.fromkeys(node.name for node in walk(root) if isinstance(node, (Property, In))))
 
 
 def number(image: str) -> Number:
-    """The value of a literal (ConstantExpression.createFromDecimal, createFloat): an Integer if it fits one,
-    whatever the suffix. Raises ValueError for an integer above the greatest Long."""
+    """The value of a literal (ConstantExpression.createFromDecimal, createFloat).
+
+    An integer that fits is an Integer, even with the suffix L. Raises ValueError if it is above the greatest Long.
+    """
     digits = image.rstrip("lL")
     if not digits.isdigit():
         return Number(NumberType.DOUBLE, float(image))

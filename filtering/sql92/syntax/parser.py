@@ -1,8 +1,8 @@
-"""RocketMQ's SQL92 grammar: tokens to a syntax tree, without recursion.
+"""The parser of RocketMQ's SQL92: it turns tokens into a syntax tree, without recursion.
 
 From loosely to tightly: OR, AND, then = <> IS, then > >= < <= BETWEEN IN CONTAINS STARTSWITH
 ENDSWITH, then unary + - NOT; all of them left-associative. The parser stops after the first
-complete expression: it looks at one more token and leaves the rest alone.
+complete expression: it looks at one more token and ignores the rest.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _ATOMS = (
 )
 _PREFIXES = frozenset(["NOT", "-", "+", "("])
 LONGEST = 262_144
-"""Characters of the longest expression that is read. A broker's stack, of 1 MB, ends at a fraction of it."""
+"""The greatest length of an expression in characters. A broker's stack of 1 MB overflows at a fraction of it."""
 
 
 class SyntaxTree(NamedTuple):
-    """``ignored``: the offset of the input after the first complete expression, which the broker ignores."""
+    """``ignored``: the offset of the input after the first complete expression, which the broker ignores, or None."""
 
     root: Node
     ignored: int | None
@@ -43,12 +43,12 @@ class _Operator(NamedTuple):
     precedence: int
     token: Token
     low: Node | None = None
-    """The lower bound of a BETWEEN that waits for its upper one."""
+    """The lower bound of a BETWEEN whose upper bound is not parsed yet."""
     negated: bool = False
 
 
 def parse(text: str) -> SyntaxTree:
-    """Raises InvalidExpression where the broker refuses the expression, or where it is longer than LONGEST."""
+    """Parse an expression. Raises InvalidExpression if the broker refuses it, or if it is longer than LONGEST."""
     if len(text) > LONGEST:
         raise InvalidExpression(f"An expression must be at most {LONGEST:,} characters long.", text, LONGEST)
     return _Parser(text).parse()
@@ -105,7 +105,7 @@ class _Parser:
         raise self._error("A property, a literal or a parenthesis is expected here", token)
 
     def _unary_complete(self) -> None:
-        """Apply what binds a unary operand: its prefixes, and the comparison it ends."""
+        """Apply the prefixes of a unary operand, and the comparison that it completes."""
         self._wants_operand = False
         self._wants_comparison = True
         operators, operands = self._operators, self._operands
@@ -128,7 +128,7 @@ class _Parser:
             self._reduce_between()
 
     def _operator_follows(self) -> bool:
-        """Take the next operator; false if the next token starts none, or an operand must come first."""
+        """Take the next operator. False if the next token starts no operator, or if an operand must come first."""
         if self._wants_operand:
             return False
         token = self._tokens[self._next]
@@ -204,7 +204,7 @@ class _Parser:
         self._push(nodes.TextSearch(token.start, _SEARCHES[token.kind], self._operands.pop(), text, negated))
 
     def _reduce(self, precedence: int) -> None:
-        """Build the pending binary operations that bind at least as tightly."""
+        """Build the pending binary operations that bind at least as tightly as ``precedence``."""
         operators, operands = self._operators, self._operands
         while operators and operators[-1].precedence >= precedence:
             token = operators.pop().token

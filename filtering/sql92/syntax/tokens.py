@@ -30,7 +30,7 @@ _RESERVED = frozenset(
 
 
 class Token(NamedTuple):
-    """``kind`` is NAME, NUMBER, STRING, UNKNOWN or END; of operators and reserved words their own text in capitals.
+    """``kind`` is NAME, NUMBER, STRING, UNKNOWN or END. For an operator or a reserved word, it is the text in capitals.
 
     ``start`` is the offset of the first character.
     """
@@ -41,9 +41,9 @@ class Token(NamedTuple):
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of ``text``; the last is END, or UNKNOWN where a character starts no token.
+    """The tokens of ``text``. The last one is END, or UNKNOWN if no token starts with a character.
 
-    The broker fails at an UNKNOWN token only if its parser gets there.
+    The broker fails at an UNKNOWN token only if its parser reaches it.
     """
     tokens: list[Token] = []
     last_line_end = max(text.rfind("\n"), text.rfind("\r"))
@@ -74,7 +74,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def string_value(image: str) -> str:
-    """The text that a string literal stands for."""
+    """The value of a string literal."""
     return image[1:-1].replace("''", "'")
 
 

@@ -1,4 +1,4 @@
-"""Recursion over syntax trees that no depth of nesting brings to Python's limit."""
+"""Recursion over syntax trees of any depth, without Python's recursion limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 _Result = TypeVar("_Result")
 
 Steps: TypeAlias = Generator[Any, Any, _Result]
-"""A recursive computation: it yields the computations that it calls, gets their results, and returns its own."""
+"""A recursive computation: it yields each computation that it calls, receives its result, and returns its own."""
 
 
 def run(steps: Steps[_Result]) -> _Result:

@@ -60,5 +60,5 @@ def test_a_function_sees_only_its_messages_and_the_documented_columns() -> None:
 
 @pytest.mark.parametrize("answer", [[True], pa.array([True]), pa.array([1] * ROWS)])
 def test_a_function_that_answers_something_else(answer: object) -> None:
-    with pytest.raises(ValueError, match="m:f must return a BooleanArray of 6 values, one a message"):
+    with pytest.raises(ValueError, match="m:f must return a BooleanArray of 6 values, one per message"):
         Function("m:f", lambda entries: answer)(ENTRIES)  # type: ignore[arg-type,return-value]

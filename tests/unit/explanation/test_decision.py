@@ -51,7 +51,7 @@ def reason_is_right(reason: str, quirk: dict[str, Any], compile_error: str | Non
     ("tags", "tag", "outcome", "part"),
     [
         ("paid || shipped", "paid", "DELIVERED", "the tag is subscribed"),
-        ("paid", "open", "STOPPED_BY_TAGS_CODE", "the tag is 'open'; subscribed is 'paid'"),
+        ("paid", "open", "STOPPED_BY_TAGS_CODE", "the tag is 'open'; the group subscribes to 'paid'"),
         ("paid", None, "STOPPED_BY_TAGS_CODE", "the message has no tag"),
         ("Aa", "BB", "DROPPED_BY_CLIENT", "the tag 'BB' has the hash of 'Aa', 2112"),
         ("f5a5a608", None, "DROPPED_BY_CLIENT", "no tag has the hash of 'f5a5a608', 0"),
