@@ -123,11 +123,16 @@ cluster_files=$("$python" -m jobs.cli.cluster_files)
 { read -r delta_jars && read -r code; } <<<"$cluster_files"
 [ -z "$py_files" ] || spark_options+=(--py-files "$py_files")
 if [ "$deploy_mode" = cluster ]; then
-  # The driver starts where Spark unpacked the archives, and looks for modules there. The submitter's Python is not its.
+  # The driver starts where Spark unpacked the archives, and looks for modules there.
   spark_options=(--deploy-mode cluster --conf spark.yarn.appMasterEnv.PYTHONPATH=.
     --conf spark.kubernetes.driverEnv.PYTHONPATH=. "${spark_options[@]}")
-  [ -z "$workers_python" ] || spark_options=(--conf "spark.pyspark.python=$workers_python" "${spark_options[@]}")
+  # YARN and Kubernetes pass these variables on.
   unset PYSPARK_DRIVER_PYTHON
+  if [ -n "$workers_python" ]; then
+    spark_options=(--conf "spark.pyspark.python=$workers_python" "${spark_options[@]}")
+  else
+    unset PYSPARK_PYTHON
+  fi
   export MQSIEVE_LOG_LEVEL=info # what the job prints is in the driver's log: here Spark tells the state
 fi
 export MQSIEVE_STDERR=/proc/$$/fd/2

@@ -195,8 +195,9 @@ def test_a_driver_on_the_cluster_finds_the_code_and_a_python(submitted: Submitte
         ("--queue", "nights"),
     ]
     assert "PYSPARK_DRIVER_PYTHON" not in environment  # YARN would start the driver with it
-    same = submitted(*job, "--conf", "spark.submit.deployMode=cluster", PYSPARK_PYTHON="./environment/bin/python")
-    assert ("--deploy-mode", "cluster") in options_of(same[0])
+    arguments, environment = submitted(*job, "--conf", "spark.submit.deployMode=cluster")
+    assert ("--deploy-mode", "cluster") in options_of(arguments)
+    assert "PYSPARK_PYTHON" not in environment
 
 
 def test_a_driver_of_the_submitters(submitted: Submitted, machine: Machine) -> None:
