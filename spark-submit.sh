@@ -45,7 +45,8 @@ check_job "$job"
 
 job_options=()
 spark_options=()
-jars='' py_files='' archives='' master='' properties_file='' level=fatal
+jars='' py_files='' archives='' master='' deploy_mode=client properties_file='' level=fatal
+workers_python=${PYSPARK_PYTHON:-}
 while [ $# -gt 0 ]; do
   case $job:$1 in
     test:* | python:* | bench:*) job_options+=("$1"); shift; continue ;;
@@ -69,14 +70,27 @@ while [ $# -gt 0 ]; do
     --py-files) py_files=$value ;;
     --archives) archives=$value ;;
     --properties-file) properties_file=$value ;;
-    --deploy-mode | --conf | --name | --queue | --num-executors | --executor-cores | --executor-memory | \
+    --deploy-mode) deploy_mode=$value ;;
+    --conf | --name | --queue | --num-executors | --executor-cores | --executor-memory | \
       --driver-memory | --driver-cores | --files | --packages | --repositories | --principal | --keytab)
-      spark_options+=("$option" "$value")
+      case $value in
+        spark.submit.deployMode=*) deploy_mode=${value#*=} ;;
+        *) spark_options+=("$option" "$value") ;;
+      esac
       ;;
     *) job_options+=("$1") ;;
   esac
   shift "$width"
 done
+
+case $deploy_mode:$master in
+  cluster:spark://*)
+    stop "Spark's standalone clusters have no --deploy-mode cluster for Python: leave it out."
+    ;;
+  cluster: | cluster:local*) stop "--deploy-mode cluster needs --master yarn or k8s://…: see docs/CLUSTER.md." ;;
+  client:* | cluster:*) ;;
+  *) stop "--deploy-mode is client or cluster, not '$deploy_mode'." ;;
+esac
 
 case $job in test | bench) make_venv "$job" ;; *) make_venv ;; esac
 find_spark
@@ -108,6 +122,19 @@ esac
 cluster_files=$("$python" -m jobs.cli.cluster_files)
 { read -r delta_jars && read -r code; } <<<"$cluster_files"
 [ -z "$py_files" ] || spark_options+=(--py-files "$py_files")
+if [ "$deploy_mode" = cluster ]; then
+  # The driver starts where Spark unpacked the archives, and looks for modules there.
+  spark_options=(--deploy-mode cluster --conf spark.yarn.appMasterEnv.PYTHONPATH=.
+    --conf spark.kubernetes.driverEnv.PYTHONPATH=. "${spark_options[@]}")
+  # YARN and Kubernetes pass these variables on.
+  unset PYSPARK_DRIVER_PYTHON
+  if [ -n "$workers_python" ]; then
+    spark_options=(--conf "spark.pyspark.python=$workers_python" "${spark_options[@]}")
+  else
+    unset PYSPARK_PYTHON
+  fi
+  export MQSIEVE_LOG_LEVEL=info # what the job prints is in the driver's log: here Spark tells the state
+fi
 export MQSIEVE_STDERR=/proc/$$/fd/2
 export SPARK_SUBMIT_OPTS="${SPARK_SUBMIT_OPTS:-} -Dlog4j2.configurationFile=file:${root// /%20}/conf/log4j2.properties"
 "$SPARK_HOME/bin/spark-submit" --master "$master" \

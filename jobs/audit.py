@@ -10,7 +10,8 @@ from jobs.cli import application, options
 from jobs.cli.application import Parser, input_file
 from jobs.cli.exit_code import CheckFailed
 
-AUDITS = Path(__file__).resolve().parent.parent / "conf" / "audits.yaml"
+# A driver on a cluster runs this file alone; conf/ is beside the package.
+AUDITS = Path(application.__file__).parents[2] / "conf" / "audits.yaml"
 EXAMPLES = (
     "--warehouse /data/mqsieve",
     "--warehouse /data/mqsieve --json > known.jsonl",

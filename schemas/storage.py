@@ -78,6 +78,12 @@ class Storage:
         with self.file_system.open_input_stream(path) as file:
             return bytes(file.read())
 
+    def write(self, path: str, content: bytes) -> None:
+        """Writes a small file, in the place of one that is there."""
+        # deltalake's files accept bytes only, which a buffer of PyArrow's gives them.
+        with self.file_system.open_output_stream(path, buffer_size=1 << 16) as file:
+            file.write(content)
+
     def __reduce__(self) -> tuple[type[Storage], tuple[str]]:
         return type(self), (self.root,)
 

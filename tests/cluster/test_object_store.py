@@ -7,7 +7,8 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from datetime import timedelta
 from pathlib import Path
 
 import boto3
@@ -15,8 +16,10 @@ import pytest
 
 from jobs import inconsistency, nightly, pulls, verify
 from jobs.cli.options import store_of
+from schemas.delta.lease import Lease, utc_now
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, WarehouseBusy, WarehouseUnusable
+from schemas.storage import Storage
 from tests.captures import capture
 from tests.cluster.processes import Server
 from tests.nights.commands import arguments, differing, living, without_runs
@@ -101,7 +104,25 @@ def test_one_run_at_a_time() -> None:
     assert len(refusals) == 7
     for text in refusals:
         assert f"process {os.getpid()}, since " in text
-        assert text.endswith(f"if it was killed, delete {BUCKET}/contended/.lock")
+        assert re.search(r"if it was killed, the next run takes over from [0-9:]{8} UTC on$", text)
+
+
+@pytest.mark.usefixtures("upload")
+def test_a_killed_runs_lock_ends() -> None:
+    lock, later = Storage(f"{BUCKET}/killed/.lock"), utc_now() + timedelta(minutes=11)
+
+    def take(_: int) -> Lease | None:
+        with suppress(WarehouseBusy):
+            return Lease.take(lock, BUCKET, lambda: later)
+        return None
+
+    killed = Lease.take(lock, BUCKET)
+    assert killed.renew()
+    with ThreadPoolExecutor(8) as threads:
+        [taken] = [lease for lease in threads.map(take, range(8)) if lease is not None]
+    assert (killed.renew(), taken.renew()) == (False, True)
+    taken.release()
+    assert lock.files(recursive=True) == []
 
 
 @pytest.mark.usefixtures("upload")

@@ -21,7 +21,17 @@ JOBS = sorted(
 )
 
 
-SPARK_OPTIONS = ("--master", "--deploy-mode", "--conf", "--archives", "--jars", "--py-files", "--files", "--packages")
+SPARK_OPTIONS = (
+    "--master",
+    "--deploy-mode",
+    "--conf",
+    "--archives",
+    "--jars",
+    "--py-files",
+    "--files",
+    "--packages",
+    "--queue",
+)
 PAGES = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted(PROJECT.glob("docs/*.md"))]
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -136,3 +137,88 @@ def test_a_topics_queue_is_no_queue_of_yarn(tmp_path: Path) -> None:
     command = [PROJECT / "spark-submit.sh", "explain", "--warehouse", str(tmp_path), *place]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, "has no table yet" in ended.stderr) == (2, True)
+
+
+PYTHON_OF_A_SUBMITTER = """
+case "$*" in
+  *"-m venv"*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
+  *cluster_files*) printf '%s\\n' file:/delta.jar 'file:/jobs.zip#jobs' ;;
+esac"""
+Submitted = Callable[..., tuple[list[str], dict[str, str]]]
+
+
+@pytest.fixture
+def submitted(machine: Machine) -> Submitted:
+    """The arguments and the environment that spark-submit gets from spark-submit.sh."""
+    machine.install("python3.12", PYTHON_OF_A_SUBMITTER)
+    spark = machine.project.parent / "spark"
+    (spark / "jars").mkdir(parents=True)
+    (spark / "jars" / "spark-core_2.13-4.2.0.jar").touch()
+    (spark / "bin").mkdir()
+    program = machine.install("env-printer", "printf '%s\\0' \"$@\" && printf '\\1' && env -0")
+    program.rename(spark / "bin" / "spark-submit")
+    for tool in ("env", "grep"):
+        if not (machine.bin / tool).exists():
+            (machine.bin / tool).symlink_to(str(shutil.which(tool)))
+
+    def submitted(*arguments: str, **environment: str) -> tuple[list[str], dict[str, str]]:
+        code, out, error = machine.run(*arguments, SPARK_HOME=str(spark), **environment)
+        assert code == 0, error
+        given, _, variables = out.partition("\1")
+        return given.split("\0")[:-1], dict(line.split("=", 1) for line in variables.split("\0")[:-1])
+
+    return submitted
+
+
+def options_of(arguments: list[str]) -> list[tuple[str, str]]:
+    """spark-submit's options and their values, without the application and its own."""
+    application = next(at for at, text in enumerate(arguments) if text.endswith("/jobs/nightly.py"))
+    options = [text for text in arguments[:application] if text != "--load-spark-defaults"]
+    return list(zip(options[::2], options[1::2], strict=True))
+
+
+def test_a_driver_on_the_cluster_finds_the_code_and_a_python(submitted: Submitted, machine: Machine) -> None:
+    job = ("nightly", "--store", "s3://b/my store", "--master", "yarn")
+    deployed = ("--deploy-mode", "cluster", "--archives", "e.tgz#environment", "--queue", "nights")
+    arguments, environment = submitted(*job, *deployed, PYSPARK_PYTHON="./environment/bin/python")
+    assert arguments[-3:] == [f"{machine.project}/jobs/nightly.py", "--store", "s3://b/my store"]
+    assert options_of(arguments) == [
+        ("--master", "yarn"),
+        ("--properties-file", f"{machine.project}/conf/cluster.conf"),
+        ("--jars", "file:/delta.jar"),
+        ("--archives", "file:/jobs.zip#jobs,e.tgz#environment"),
+        ("--conf", "spark.pyspark.python=./environment/bin/python"),
+        ("--deploy-mode", "cluster"),
+        ("--conf", "spark.yarn.appMasterEnv.PYTHONPATH=."),
+        ("--conf", "spark.kubernetes.driverEnv.PYTHONPATH=."),
+        ("--queue", "nights"),
+    ]
+    assert "PYSPARK_DRIVER_PYTHON" not in environment  # YARN would start the driver with it
+    arguments, environment = submitted(*job, "--conf", "spark.submit.deployMode=cluster")
+    assert ("--deploy-mode", "cluster") in options_of(arguments)
+    assert "PYSPARK_PYTHON" not in environment
+
+
+def test_a_driver_of_the_submitters(submitted: Submitted, machine: Machine) -> None:
+    arguments, environment = submitted("nightly", "--master", "spark://m:7077", "--py-files", "mine.py")
+    assert options_of(arguments)[2:] == [
+        ("--jars", "file:/delta.jar"),
+        ("--archives", "file:/jobs.zip#jobs"),
+        ("--py-files", "mine.py"),
+    ]
+    assert environment["PYSPARK_DRIVER_PYTHON"] == f"{machine.project}/.venv/bin/python"
+    assert environment["PYTHONPATH"] == str(machine.project)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--master", "spark://m:7077", "--deploy-mode", "cluster"),
+        ("--deploy-mode=cluster",),
+        ("--master", "yarn", "--deploy-mode", "clustre"),
+    ],
+)
+def test_no_such_deploy_mode(machine: Machine, options: tuple[str, ...]) -> None:
+    code, out, error = machine.run("nightly", *options)
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"mqsieve: .*--deploy-mode .*\n", error)

@@ -1,0 +1,100 @@
+"""The lock of a warehouse in an object store. Its files are in a folder here: the store needs the same of both."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from schemas.delta.lease import Lease, leased, utc_now
+from schemas.errors import WarehouseBusy
+from schemas.storage import Storage
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Storage:
+    (tmp_path / ".lock").mkdir()
+    return Storage(str(tmp_path / ".lock"))
+
+
+def after(minutes: float) -> Callable[[], datetime]:
+    """A clock that is ahead."""
+    return lambda: utc_now() + timedelta(minutes=minutes)
+
+
+def take(lock: Storage, minutes: float) -> Lease | str:
+    """A lease, or the refusal."""
+    try:
+        return Lease.take(lock, "s3://bucket/tables", after(minutes))
+    except WarehouseBusy as error:
+        return str(error)
+
+
+def test_a_run_that_was_killed_is_in_the_way_for_ten_minutes(lock: Storage) -> None:
+    """Then one of the runs that wait takes over."""
+    killed = Lease.take(lock, "s3://bucket/tables")
+    refusal = take(lock, 9)
+    assert isinstance(refusal, str)
+    assert refusal.startswith("another run is writing to s3://bucket/tables (")
+    assert f"process {os.getpid()}, since " in refusal
+    assert refusal.endswith(" UTC on")
+    with ThreadPoolExecutor(8) as threads:
+        taken = list(threads.map(lambda _: take(lock, 11), range(8)))
+    [held] = [lease for lease in taken if isinstance(lease, Lease)]
+    assert (killed.is_held(), held.is_held()) == (False, True)
+
+
+def test_a_run_that_works_keeps_its_lease(lock: Storage) -> None:
+    lease = Lease.take(lock, "s3://bucket/tables")
+    for minutes in (9, 18):
+        assert lease.renew(after(minutes))
+        assert isinstance(take(lock, minutes + 9), str)
+    assert isinstance(take(lock, 29), Lease)
+    assert not lease.renew(after(29))
+
+
+def test_a_run_that_lost_its_lease_leaves_the_other_ones(lock: Storage) -> None:
+    lost = Lease.take(lock, "s3://bucket/tables")
+    lost.renew()
+    other = take(lock, 11)
+    assert isinstance(other, Lease)
+    lost.release()
+    assert other.is_held()
+    assert other.renew(after(11))
+    other.release()
+    assert lock.files(recursive=True) == []
+
+
+def test_a_run_that_lost_its_lease_ends(lock: Storage) -> None:
+    """A machine that was suspended wakes up, and another run works on its tables."""
+
+    def night() -> None:
+        with leased(lock, "s3://bucket/tables", renewed_every=timedelta(milliseconds=5)):
+            assert isinstance(take(lock, 11), Lease)
+            threading.Event().wait(20)
+
+    with pytest.raises(WarehouseBusy, match=r"^another run took over s3://bucket/tables, since "):
+        night()
+    assert isinstance(take(lock, 0), str)
+
+
+def test_it_is_renewed_while_the_run_works(lock: Storage) -> None:
+    an_hour_later, renewals = threading.Event(), threading.Semaphore(0)
+
+    def clock() -> datetime:
+        if not an_hour_later.is_set():
+            return utc_now()
+        renewals.release()
+        return after(60)()
+
+    with leased(lock, "s3://bucket/tables", clock, renewed_every=timedelta(milliseconds=5)):
+        an_hour_later.set()
+        for _ in range(2):  # the second starts when the first is written
+            assert renewals.acquire(timeout=20)
+        assert isinstance(take(lock, 65), str)
+    assert lock.files(recursive=True) == []
