@@ -122,7 +122,7 @@ def _verdict(load: TopicLoad, balance: _Balance) -> tuple[bool, str]:
             )
             if count
         ]
-        return False, f"no group would use it: {', '.join(unused_by) or 'nobody subscribes by SQL92'}"
+        return False, f"no group would use it: {', '.join(unused_by) or 'no group subscribes by SQL92'}"
     if not load.scanned:
         return False, "its groups have pulled nothing so far"
     share = (load.scanned - balance.reads) / load.scanned

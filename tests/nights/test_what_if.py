@@ -175,7 +175,7 @@ def test_a_period_leaves_out_other_messages(night: Path, run: Run) -> None:
         (("--group", "gg", "--sql", "a = 5"), "gg has no subscription in"),
         (("--group", "g", "--sql", "a ="), "g on T: the filter does not compile"),
         (("--group", "g", "--topic", "U", "--sql", "a = 5"), "no message of the log has the topic U; it has T"),
-        (("--group", "g", "--sql", "a = 5", "--from", "noon"), "argument --from: 'noon' is no time"),
+        (("--group", "g", "--sql", "a = 5", "--from", "noon"), "argument --from: 'noon' is not a time"),
     ],
 )
 def test_wrong_usage_is_one_line(night: Path, run: Run, given: tuple[str, ...], error: str) -> None:

@@ -23,7 +23,7 @@ USUAL = BloomFilter.create_by_fn(20, 32)
         (replace(SELECTIVE, matched=180_000), False, "of the reads: most messages match, or pass by chance"),
         (replace(SELECTIVE, groups=0, scanned=0, matched=0, sent_with_pull=2), False,
          "no group would use it: 3 use tags, 2 send their subscription with the pull"),
-        (replace(SELECTIVE, groups=0, tag_groups=0, scanned=0, matched=0), False, "nobody subscribes by SQL92"),
+        (replace(SELECTIVE, groups=0, tag_groups=0, scanned=0, matched=0), False, "no group subscribes by SQL92"),
         (replace(SELECTIVE, scanned=0, matched=0), False, "its groups have pulled nothing so far"),
         (replace(SELECTIVE, groups=1, scanned=10_000, matched=5_000, message_bytes=100, messages=100_000), False,
          "its extension takes more bytes than those reads"),

@@ -139,7 +139,7 @@ def test_times_in_yaml(at: str, milliseconds: int) -> None:
         ("- topic: T\n  tag: a", "group: is missing"),
         ("- group: cg\n  topic: T\n  tags: a", "tags: is not known"),
         ("- group: cg\n  topic: T\n  tag: [a, b]", "tag: must be a text"),
-        ("- group: cg\n  topic: T\n  tag: a\n  at: noon", "'noon' is no time"),
+        ("- group: cg\n  topic: T\n  tag: a\n  at: noon", "'noon' is not a time"),
         ("- group: cg\n  topic: T\n  tag: a\n  class_filter_mode: yes", "must be true or false, not 'yes'"),
         ("- cg_paid", "needs group:, topic:"),
     ],
