@@ -243,7 +243,7 @@ def test_a_baseline_knows_failures_up_to_their_number(run: Run, replayed: Replay
     baseline.write_text("{}\n")
     ended = run(audit, *given, "--baseline", baseline)
     assert (ended.code, ended.error.count("\n")) == (2, 1)
-    assert "known.jsonl, line 1: no result of an audit" in ended.error
+    assert "known.jsonl, line 1: not an audit result" in ended.error
 
 
 def test_consequences_are_folded_under_their_cause(run: Run, replayed: Replayed, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_no_usage(run: Callable[..., Ended], tmp_path: Path) -> None:
         ("--sotre", "x", "--warehouse", tmp_path): "unrecognized arguments: --sotre x; did you mean --store?",
         ("--stor", "x", "--warehouse", tmp_path): "unrecognized arguments: --stor x; did you mean --store?",
         (): "required: --warehouse; ./spark-submit.sh nightly --help lists the options",
-        ("--warehouse", tmp_path): "--store is missing: the broker's store folder, or --brokers",
+        ("--warehouse", tmp_path): "--store is missing: give the broker's store folder, or --brokers",
     }
     for arguments, expected in told.items():
         code, out, error = run(nightly, *arguments)

@@ -177,7 +177,7 @@ def test_a_body_that_was_damaged_is_replaced_by_its_own(night: Night, tmp_path: 
     whole = log.data
     log.data = whole.replace(b"the right body", b"the wrong body")
     _, out, _ = night(log.write(tmp_path / "store"))
-    assert "1 messages whose body is not the one that was stored" in out
+    assert "1 messages whose body does not match its crc32" in out
     log.data = whole
     _, out, _ = night(log.write(tmp_path / "store"))
     assert "1 messages with a damaged body have the right one now" in out

@@ -92,7 +92,7 @@ def test_subscriptions_that_the_warehouse_does_not_have_are_refused(
     other = tmp_path / "other.jsonl"
     other.write_text((night / "events.jsonl").read_text().replace(PAID, "cancelled"))
     code, _, error = run(inconsistency, *given, other)
-    assert (code, "not those of the warehouse: run nightly with them first" in error) == (2, True)
+    assert (code, "differ from those in the warehouse: run nightly with them first" in error) == (2, True)
 
 
 def test_without_client_ids_nothing_is_known(replayed: Replayed, capsys: pytest.CaptureFixture[str]) -> None:

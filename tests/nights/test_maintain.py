@@ -261,7 +261,7 @@ def test_tables_of_another_layout_are_refused(run: Run, copied: Path, layout: in
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--keep-days", "-1"), "no number of days"),
+        (("--keep-days", "-1"), "not a number of days"),
         (("--rebuild", "--keep-days", "1"), "--rebuild takes no --keep-days"),
         (("--broker", "nobody"), "the warehouse has no broker nobody"),
     ],
