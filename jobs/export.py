@@ -13,6 +13,8 @@ from jobs.cli.application import Parser
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from schemas.answers.export import Selection
+
 NAMES = (
     "commitlog", "consumequeue", "delivery_stats", "consumer_offsets", "current_offsets", "queue_progress",
     "subscriptions", "subscription_events", "quarantine", "run_ledger", "quality_results", "deliveries",
@@ -45,22 +47,35 @@ def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from jobs.cli.batch_writers import write_batches
     from jobs.cli.json_lines import output_file
-    from schemas.answers.export import Selection, batches_of
+    from schemas.answers.export import Selection, batches_of, check_groups
     from schemas.ledger_check import open_warehouse
 
     warehouse = options.warehouse_of(chosen.warehouse)
     open_warehouse(warehouse)
+    check_groups(warehouse, chosen.group or ())
     selection = Selection(chosen.broker, chosen.group, chosen.topic, chosen.columns)
     batches = batches_of(warehouse, chosen.table, selection)
     kind = chosen.format or (chosen.output.suffix[1:] if chosen.output.suffix[1:] in FORMATS else "jsonl")
     first = next(batches, None)
     with output_file(chosen.output) as file:
-        written = write_batches(kind, file, [] if first is None else _chain(first, batches))
-    print(f"{chosen.table}: {written:,} rows in {chosen.output}", file=sys.stderr)
+        rows = _chain(first or _no_rows(selection, chosen.table), batches)
+        written = write_batches(kind, file, rows)
+    place = "to stdout" if str(chosen.output) == "-" else f"in {chosen.output}"
+    print(f"{chosen.table}: {written:,} rows {place}", file=sys.stderr)
 
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _no_rows(selection: Selection, table: str) -> pa.RecordBatch:
+    """An empty batch with the titles of the columns."""
+    import pyarrow as pa
+
+    from schemas.answers.export import columns_of
+
+    names = list(selection.columns or columns_of(table))
+    return pa.RecordBatch.from_arrays([pa.nulls(0) for _ in names], names=names)
 
 
 def _chain(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -38,7 +38,10 @@ def main(arguments: list[str]) -> None:
         if any(event_line(event) not in known for event in subscriptions.events.events):
             raise UsageError("the subscriptions differ from those in the warehouse: run nightly with them first")
     if not knows_clients(facts):
-        print("no subscription event has a client_id, so the clients of a group cannot be distinguished")
+        print(
+            "no subscription event has a client_id, so the clients of a group cannot be distinguished: "
+            "give events with client_id (docs/SUBSCRIPTIONS.md)"
+        )
         return
     found = disagreements(facts, options.session_of())
     if not found.states:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jobs.cli import application, options
 from jobs.cli.application import Parser, input_file
-from jobs.cli.text import age, count, print_table, printable, short
+from jobs.cli.text import age, count, print_table, printable, short, time
 
 if TYPE_CHECKING:
     from schemas.answers.lag import Lag
@@ -64,10 +64,12 @@ def main(arguments: list[str]) -> None:
     elif chosen.prometheus:
         for line in _metrics(rows, facts.name):
             print(line)
-    elif chosen.group is not None:
-        _print_queues(rows)
     else:
-        _print_groups(rows)
+        if chosen.group is not None:
+            _print_queues(rows)
+        else:
+            _print_groups(rows)
+        print(f"as of {time(facts.as_of)}, the end of the last night; --offsets counts from newer offsets")
 
 
 def _print_groups(rows: Sequence[Lag]) -> None:

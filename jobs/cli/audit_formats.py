@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -71,6 +72,12 @@ def print_report(report: AuditReport, show_values: bool) -> None:
         print(f"  {printable(result.query)}")
         for row in shown_rows(result.sample, show_values):
             print(f"    {printable(json.dumps(row, ensure_ascii=False))}")
+    print(f"\n{_totals(report.results)}")
+
+
+def _totals(results: Sequence[AuditResult]) -> str:
+    counts = Counter(result.severity for result in results)
+    return f"{len(results)} audits: " + ", ".join(f"{counts[severity]} {severity.value}" for severity in Severity)
 
 
 def folded(results: Sequence[AuditResult]) -> list[AuditResult]:

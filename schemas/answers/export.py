@@ -16,9 +16,10 @@ from schemas.delta.open_data_file import open_data_file
 from schemas.delta.table import Table
 from schemas.delta.table_rows import filtered, one_of
 from schemas.delta.warehouse import Warehouse
-from schemas.errors import UsageError
+from schemas.errors import UsageError, did_you_mean
 from schemas.messages.message_view import file_columns, view
 from schemas.run_ledger import RUN_LEDGER
+from schemas.subscriptions import SUBSCRIPTIONS
 from schemas.tables import TABLES, UNLEDGERED_TABLES
 
 DELIVERIES = "deliveries"
@@ -41,6 +42,16 @@ def columns_of(name: str) -> tuple[str, ...]:
     if name == DELIVERIES:
         return ("consumer_group", "broker_name", *PAIRS.names[1:])
     return VIEW if name == COMMITLOG.name else tuple(EXPORTED[name].schema.names)
+
+
+def check_groups(warehouse: Warehouse, groups: Collection[str]) -> None:
+    """Raises UsageError if a group never subscribed to anything."""
+    if not groups or not warehouse.exists(SUBSCRIPTIONS):
+        return
+    known = sorted(set(warehouse.rows(SUBSCRIPTIONS, ["consumer_group"])["consumer_group"].to_pylist()))
+    for group in groups:
+        if group not in known:
+            raise UsageError(f"{group} has no subscription in {warehouse.location}{did_you_mean(group, known)}")
 
 
 def batches_of(warehouse: Warehouse, name: str, selection: Selection) -> Iterator[pa.RecordBatch]:

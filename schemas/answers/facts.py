@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +19,7 @@ from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, one_of, sorted_by
 from schemas.delta.warehouse import Warehouse
-from schemas.errors import UsageError
+from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_check import open_warehouse
 from schemas.run_ledger import LedgerEntry
 from schemas.subscriptions import SUBSCRIPTION_EVENTS
@@ -90,9 +89,8 @@ class BrokerFacts:
         """The history of one group. Raises UsageError if the group never subscribed."""
         rows = [row for row in self.history if row.consumer_group == consumer_group]
         if not rows:
-            raise UsageError(
-                f"{consumer_group} has no subscription in {self.warehouse.location}{_near(consumer_group, self.groups)}"
-            )
+            hint = did_you_mean(consumer_group, self.groups)
+            raise UsageError(f"{consumer_group} has no subscription in {self.warehouse.location}{hint}")
         return rows
 
     @cached_property
@@ -129,9 +127,3 @@ def open_facts(
     if chosen not in by_broker:
         raise UsageError(f"the warehouse has no broker {chosen}; it holds {', '.join(by_broker)}")
     return BrokerFacts(warehouse, by_broker[chosen], expressions or Expressions())
-
-
-def _near(name: str, known: Sequence[str]) -> str:
-    """A hint at the known name that is most like an unknown one."""
-    near = difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {near[0]}?" if near else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -28,6 +27,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.aggregates import sums
 from schemas.delta.table_rows import one_of, within
+from schemas.errors import did_you_mean
 from schemas.messages.newest_messages import newest_messages
 from schemas.messages.property_names import property_names
 from schemas.spark_tasks import Session
@@ -77,7 +77,7 @@ def _without_topic(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> list[
     found = []
     for row in rows if facts.topics else ():
         if row.topic not in facts.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX):
-            text = f"no message of the log has this topic{_near(row.topic, facts.topics)}"
+            text = f"no message of the log has this topic{did_you_mean(row.topic, facts.topics)}"
             found.append(Finding(ERROR, row.consumer_group, row.topic, "topic-without-messages", text))
     return found
 
@@ -98,16 +98,10 @@ def _unknown_properties(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> 
         topic_names = known.get(row.topic, set())
         for name in properties:
             if name not in topic_names:
-                text = f"no message has {name}{_near(name, sorted(topic_names))}"
+                text = f"no message has {name}{did_you_mean(name, sorted(topic_names))}"
                 key = row.consumer_group, row.topic
                 found[key].append(Finding(ERROR, *key, "unknown-property", text))
     return found
-
-
-def _near(name: str, known: Sequence[str]) -> str:
-    same = [other for other in known if other.lower() == name.lower()]
-    near = same or difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _on_messages(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> dict[_Key, tuple[FilterOnMessages, int]]:

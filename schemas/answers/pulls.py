@@ -19,7 +19,7 @@ from filtering.predicate import TRUE
 from filtering.pulls.pull import refusal
 from filtering.pulls.pull_simulation import Pull, Queue, simulate_pulls
 from schemas.answers.facts import BrokerFacts
-from schemas.errors import UsageError
+from schemas.errors import UsageError, did_you_mean
 from schemas.messages.stored_entries import scan_entries
 from schemas.spark_tasks import Session
 
@@ -90,7 +90,8 @@ def pulls_of(
     wanted = [row for row in in_force if (row.consumer_group, row.topic) == (group, topic)]
     if not wanted:
         facts.subscriptions_of(group)
-        raise UsageError(f"{group} has no subscription to {topic}; export subscriptions lists them")
+        topics = sorted(row.topic for row in in_force if row.consumer_group == group)
+        raise UsageError(f"{group} has no subscription to {topic}{did_you_mean(topic, topics)}")
     code = refusal(wanted[0], broker)
     if code is not None:
         raise UsageError(f"the broker answers every pull of {group} on {topic} with {code.name}")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.findings import Finding, findings
+from schemas.answers.findings import SEVERITIES, Finding, findings
 from schemas.answers.night_summary import night_summary
 from schemas.answers.report_groups import GroupReport, TopicReport, group_reports, is_sql92, topic_reports
 from schemas.answers.report_nights import Night, chosen_nights, compared_night, night_rows, nights_with_deliveries
@@ -73,6 +73,7 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
     nights = {night.run: night for night in night_rows(facts, entries, stats, filtered_by_sql92)}
     last, compared = shown[-1].run, compared_entry.run if compared_entry is not None else None
     progress = facts.rows_of_runs(QUEUE_PROGRESS, [last], ["run", "topic", "entries"])
+    found = findings(facts, session)
     return Report(
         facts.warehouse.location,
         facts.name,
@@ -82,10 +83,15 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
         nights.get(compared) if compared is not None else None,
         group_reports(facts, stats, [entry.run for entry in shown], compared),
         topic_reports(stats, progress, last, compared),
-        night_summary(facts).attention,
-        findings(facts, session),
+        [*night_summary(facts).attention, *_errors(found)],
+        found,
         _quarantined(facts, last),
     )
+
+
+def _errors(found: Sequence[Finding]) -> list[str]:
+    groups = {(finding.consumer_group, finding.topic) for finding in found if finding.severity == SEVERITIES[0]}
+    return [f"{len(groups):,} subscriptions have errors: see Findings"] if groups else []
 
 
 def _quarantined(facts: BrokerFacts, run: str) -> list[Quarantined]:

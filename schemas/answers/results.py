@@ -41,6 +41,13 @@ class Results(Sequence[Answer], Generic[Answer]):
     def __len__(self) -> int:
         return len(self.answers)
 
+    def __str__(self) -> str:
+        """A table of text."""
+        cells = [["" if cell is None else str(cell) for cell in self.row(answer)] for answer in self.answers]
+        widths = [max(map(len, column)) for column in zip(self.titles, *cells, strict=True)]
+        lines = [[*self.titles], *cells]
+        return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
     def to_pandas(self) -> pd.DataFrame:
         """A DataFrame with the columns that are shown."""
         import pandas as pd

@@ -3,3 +3,4 @@
 from schemas import spark_tasks
 
 spark_tasks.LITTLE = -1
+spark_tasks.SECONDS_OF_A_READY_SESSION = 600
