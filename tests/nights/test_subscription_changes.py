@@ -98,7 +98,7 @@ def test_a_late_event_is_refused_until_the_user_says_from_when(broker: Broker) -
     facts = broker.facts()
     corrected = [sql(BEFORE, "cg", LOW), sql(after(6), "cg", HIGH)]
     code, _, error = broker.night(corrected)
-    assert (code, f"add --redo-from {after(6)} to redo" in error, error.count("\n")) == (2, True, 1)
+    assert (code, f"add --redo-from {after(6)} to repeat" in error, error.count("\n")) == (2, True, 1)
     assert broker.facts() == facts
     assert broker.night(corrected, "--redo-from", after(6)).code == 0
     assert broker.received("cg") == [0, 1, 2, 3, 4, 6, 7, 8, 9, 15]
