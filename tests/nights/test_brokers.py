@@ -119,7 +119,10 @@ def test_a_warehouse_that_knows_one_broker_does_not_take_a_nameless_one(run: Run
 ENTRIES = {
     "not a list": ("name: a", "is not a list of brokers"),
     "no store": ("- name: a", "broker 1: store: is missing"),
-    "an unknown key": ("- {store: /x, sotre: /y}", "broker 1: a broker has the fields name, store, config, subscriptions"),
+    "an unknown key": (
+        "- {store: /x, sotre: /y}",
+        "broker 1: a broker has the fields name, store, config, subscriptions",
+    ),
     "not YAML": ("- {", "not YAML"),
     "no text": ("- {store: /x, config: [1]}", "broker 1: config: must be a text"),
 }
