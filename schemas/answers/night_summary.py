@@ -110,15 +110,15 @@ def _notes(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:
         named = ", ".join(f"{name} ({shares[name]:.0%})" for name in worst)
         yield (
             f"errors: the expressions of {len(shares)} groups fail on more than {FAILING_SHARE:.0%} of their messages, "
-            f"such as {named}; ./spark-submit.sh lint --warehouse {facts.warehouse.location} says why"
+            f"such as {named}; ./spark-submit.sh lint says why"
         )
     findings = sum(
         bool(row.compiled.expression.findings) for row in facts.in_force() if row.compiled.expression is not None
     )
     if findings:
         yield (
-            f"lint: {findings} subscriptions look wrong whatever the messages are; ./spark-submit.sh lint "
-            f"--warehouse {facts.warehouse.location} lists them, and more that real messages show"
+            f"lint: {findings} subscriptions look wrong whatever the messages are; ./spark-submit.sh lint lists them, "
+            "and more that real messages show"
         )
 
 
