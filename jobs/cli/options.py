@@ -127,8 +127,6 @@ def store_of(text: str) -> Storage:
     from schemas.storage import Storage, one_line
 
     storage = Storage.at(text)
-    if (Path(text) / "store" / "commitlog").is_dir():
-        raise UsageError(f"--store: {text} is not a store folder, but {Path(text) / 'store'} is: give that")
     try:
         if storage.is_local and is_message_log(Path(storage.root)):
             for file in files(Path(storage.root)):

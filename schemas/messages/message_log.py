@@ -44,6 +44,8 @@ def is_message_log(source: Path) -> bool:
 
 def files(source: Path) -> list[Path]:
     """The files of a message log. Raises CommitLogError if there is none, or if a file holds no messages."""
+    if (source / "store" / "commitlog").is_dir():
+        raise CommitLogError(f"{source} is not a store folder, but {source / 'store'} is: give that")
     found = [source] if source.is_file() else []
     if source.is_dir():
         found = sorted(file for file in source.iterdir() if file.suffix in SUFFIXES)

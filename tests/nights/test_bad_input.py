@@ -87,6 +87,18 @@ def test_no_store(run: Callable[..., Ended], tmp_path: Path, make: Callable[[Pat
     assert not (tmp_path / "w").exists()
 
 
+@pytest.mark.parametrize("by", ["store", "brokers"])
+def test_the_folder_above_a_store(run: Callable[..., Ended], tmp_path: Path, by: str) -> None:
+    """The folder of a capture also has JSON lines, which are no message log."""
+    folder = capture("small")
+    listed = file_of(tmp_path, "brokers.yaml", f"- {{name: a, store: {folder}}}")
+    named = ("--store", folder) if by == "store" else ("--brokers", listed)
+    ended = run(nightly, *named, "--subscriptions", EVENTS, "--warehouse", tmp_path / "w")
+    assert ended.code == 2
+    assert f"{folder} is not a store folder, but {folder / 'store'} is: give that" in ended.error
+    assert not (tmp_path / "w" / "commitlog").exists() or not offsets(tmp_path / "w")
+
+
 def one_line(error: str) -> bool:
     return error.startswith("mqsieve: ") and error.count("\n") == 1 and error.endswith("\n")
 
