@@ -47,15 +47,12 @@ def main(arguments: list[str]) -> None:
     from schemas.audits.audit import Severity, parse_audits
     from schemas.audits.auditor import run_audits, store
     from schemas.audits.scope import scope_of
-    from schemas.errors import UsageError
-    from schemas.ledger_check import open_warehouse
+    from schemas.ledger_check import open_nights
 
     listed = parse_audits(AUDITS.read_text("utf-8"), str(AUDITS))
     known = formats.read_baseline(chosen.baseline) if chosen.baseline is not None else {}
     warehouse = options.warehouse_of(chosen.warehouse)
-    entries = open_warehouse(warehouse)
-    if not entries:
-        raise UsageError(f"{warehouse.location} has no table yet: run ./spark-submit.sh nightly --warehouse … first")
+    entries = open_nights(warehouse)
     report = run_audits(scope_of(warehouse, entries, chosen.all), listed, known, options.session_of())
     failures = report.failures(Severity(chosen.fail_on))
     try:

@@ -26,6 +26,14 @@ def open_warehouse(warehouse: Warehouse) -> list[LedgerEntry]:
     return entries
 
 
+def open_nights(warehouse: Warehouse) -> list[LedgerEntry]:
+    """As :func:`open_warehouse`, but raises UsageError if there was no night yet, too."""
+    entries = open_warehouse(warehouse)
+    if not entries:
+        raise UsageError(f"{warehouse.location} has no table yet: run ./spark-submit.sh nightly --warehouse … first")
+    return entries
+
+
 def damaged(warehouse: Warehouse, table: Table, damage: str, entries: Sequence[LedgerEntry]) -> UsageError:
     """The error for a table that is not as the ledger says."""
     return UsageError(f"{warehouse.location}: {damage}; {_remedy(warehouse, table, entries)}")

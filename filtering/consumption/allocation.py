@@ -11,13 +11,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from filtering.delivery.message_filter import TAGS_PROPERTY
+from filtering.delivery.pull_window import FOREVER
 from filtering.predicate import TRUE, Predicate, TextIn
 from filtering.subscription_data import TAG, build_subscription_data
 from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.inconsistency import ClientSubscription, SubscriptionInForce, subscriptions_in_force
-
-FOREVER = 2**63 - 1
-TAGS_PROPERTY = "TAGS"
 
 
 @dataclass(frozen=True)

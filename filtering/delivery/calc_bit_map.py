@@ -10,10 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from filtering.broker_config import BrokerConfig
+from filtering.delivery.pull_window import FOREVER
 from filtering.predicate import Predicate
 from filtering.subscriptions.history import SubscriptionRow
-
-FOREVER = 2**63 - 1
 
 
 @dataclass(frozen=True)

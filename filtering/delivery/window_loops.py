@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from filtering.matcher.kernels.words import count_ones
+
 Array = npt.NDArray[Any]
 
 COUNTS = ("passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors")
@@ -16,18 +18,7 @@ TAGS, EXPRESSION, CLIENT_TAGS, FAILURE, MASK, LIFE = range(6)
 EVERYTHING, NOTHING = 0, 1
 """The first two rows of ``masks`` and ``lives``."""
 
-_FIVES, _THREES = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
-_FIFTEENS, _ONES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-
-
-@njit(cache=True, error_model="numpy")
-def count_ones(word: np.uint64) -> np.int64:
-    """The number of set bits of a word. LLVM compiles this to one instruction."""
-    word = word - ((word >> np.uint64(1)) & _FIVES)
-    word = (word & _THREES) + ((word >> np.uint64(2)) & _THREES)
-    word = (word + (word >> np.uint64(4))) & _FIFTEENS
-    return np.int64((word * _ONES) >> np.uint64(56))
 
 
 @njit(cache=True, error_model="numpy")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from filtering.sql92.syntax import nodes
 from filtering.sql92.syntax.nodes import Node, NumberLiteral, Search, inside
+from filtering.sql92.syntax.tokens import string_literal
 
 
 def expression_text(root: Node, images: Mapping[NumberLiteral, str] | None = None) -> str:
@@ -31,7 +32,7 @@ def _pieces(node: Node) -> list[Node | str]:
         case nodes.Property():
             return [node.name]
         case nodes.TextLiteral():
-            return [_quoted(node.value)]
+            return [string_literal(node.value)]
         case nodes.NumberLiteral():
             return [node.image]
         case nodes.BooleanLiteral():
@@ -49,7 +50,7 @@ def _pieces(node: Node) -> list[Node | str]:
         case nodes.In():
             return _in(node, "")
         case nodes.TextSearch():
-            return [node.operand, _search(node.search, node.negated), _quoted(node.text)]
+            return [node.operand, _search(node.search, node.negated), string_literal(node.text)]
         case nodes.Not():
             return _negated(node)
         case nodes.Binary():
@@ -93,11 +94,7 @@ def _between(node: nodes.Between, negation: str) -> list[Node | str]:
 
 
 def _in(node: nodes.In, negation: str) -> list[Node | str]:
-    return [f"{node.name} {negation}IN ({', '.join(map(_quoted, node.texts))})"]
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    return [f"{node.name} {negation}IN ({', '.join(map(string_literal, node.texts))})"]
 
 
 def is_combination(node: Node) -> bool:

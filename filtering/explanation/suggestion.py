@@ -15,6 +15,7 @@ from filtering.explanation.trace import Result, evaluated
 from filtering.predicate import NumberType, TextIn
 from filtering.sql92 import CompiledExpression, compile
 from filtering.sql92.syntax.nodes import Minus, Node, NumberLiteral, walk
+from filtering.sql92.syntax.tokens import string_literal
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.tags_code import SCHEDULE_TOPIC, tags_code
 
@@ -40,7 +41,8 @@ class NearestMiss:
         if self.literal is not None:
             return self.literal
         return " and ".join(
-            f"without {name}" if value is None else f"{name} = {_quoted(value)}" for name, value in self.values.items()
+            f"without {name}" if value is None else f"{name} = {string_literal(value)}"
+            for name, value in self.values.items()
         )
 
 
@@ -98,7 +100,3 @@ def _comparison(tree: Node, literal: NumberLiteral) -> Node:
     while isinstance(node, Minus):
         node = parent_of[node]
     return node
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

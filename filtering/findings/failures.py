@@ -21,6 +21,7 @@ from filtering.sql92.syntax.nodes import (
     inside,
     walk,
 )
+from filtering.sql92.syntax.tokens import string_literal
 
 _COMPARISONS = (Equal, NotEqual, Ordering, Between)
 _LONGEST = 24
@@ -93,4 +94,4 @@ def _integer(node: Node) -> str | None:
 
 def _quoted(text: str) -> str:
     shown = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-    return "'" + shown.replace("'", "''") + "'"
+    return string_literal(shown)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from filtering.delivery import bit_planes
 from filtering.delivery.bit_planes import Words
-from filtering.delivery.message_filter import MessageFilter
+from filtering.delivery.message_filter import TAGS_PROPERTY, MessageFilter
 from filtering.findings.failures import failure_causes, remedy
 from filtering.matcher import Matcher
 from filtering.matcher.column import Column
@@ -20,7 +20,6 @@ from filtering.sql92 import CompiledExpression
 
 VALUES = 1_000
 """The number of messages whose values are used to explain why an expression fails on them."""
-TAGS_PROPERTY = "TAGS"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from filtering.delivery.message_filter import TAGS_PROPERTY
 from filtering.findings.finding import ERROR, INFO, WARN, Finding
 from filtering.predicate import FALSE, TRUE, Predicate, TextIn
 from filtering.subscription_data import SUB_ALL, is_tag_type
@@ -12,7 +13,6 @@ from filtering.subscriptions.history import SubscriptionRow
 
 NAMED = 3
 """The number of groups that a line names; other groups are counted."""
-TAGS_PROPERTY = "TAGS"
 _NEVER = frozenset({"never-true", "always-false", "always-null"})
 _MISREAD = frozenset({"ignored-input", "not-binds-tightly", "negated-property", "impossible-tag"})
 

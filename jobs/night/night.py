@@ -26,7 +26,7 @@ from jobs.night.new_messages import NewMessages
 from jobs.night.progress_rows import Part, ProgressRows, progress_rows
 from jobs.night.stages import Stage
 from jobs.night.state import BrokerState, offset_batches
-from jobs.night.stored_task import read_stored
+from jobs.night.stored_task import filter_stored
 from jobs.night.topics import by_topic, filter_data_of_night, first_run_of_backlog, times_of_leaving
 from jobs.night.work import NO_INSTANTS, Result, TopicWork, Work
 from schemas.commitlog import COMMITLOG
@@ -39,7 +39,7 @@ from schemas.delta.table import Table
 from schemas.messages.stored_entries import WHOLE_LOG, StoredRange, stored_ranges
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
-from schemas.spark_tasks import Session, run_tasks
+from schemas.spark_tasks import Session
 from schemas.storage import Storage
 
 WRITTEN_BY_TASKS = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE)
@@ -211,14 +211,7 @@ class Night:
         return Part(windows, changes, result)
 
     def _read_stored(self, ranges: Sequence[StoredRange], work: Work) -> Result:
-        commitlog, consumequeue = self._folders((COMMITLOG, CONSUMEQUEUE)).values()
-        read = partial(read_stored, commitlog=commitlog, consumequeue=consumequeue, work=work)
-        sizes = {file.path: file.size for file in self.changes.files(COMMITLOG)}
-        size = sum(sizes[path] for part in ranges for path in part.message_files)
-        total = Result()
-        for result in run_tasks(ranges, read, size, self.session):
-            total.add(result)
-        return total
+        return filter_stored(ranges, self.changes.files, self.changes.warehouse, work, self.session)
 
     def _filter_hooked(
         self,

@@ -21,12 +21,10 @@ from filtering.subscriptions.in_force import in_force_at_the_end
 from jobs.night.changes import Changes
 from jobs.night.progress_rows import Part, ProgressRows, progress_rows
 from jobs.night.state import offset_batches
-from jobs.night.stored_task import read_stored
+from jobs.night.stored_task import filter_stored
 from jobs.night.subscription_file import SubscriptionFile
-from jobs.night.work import QueueProgress, Result, TopicWork, Work
+from jobs.night.work import QueueProgress, TopicWork, Work
 from schemas.answers.facts import BrokerFacts
-from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
@@ -37,7 +35,7 @@ from schemas.ledger_check import open_warehouse, undo_unfinished_run
 from schemas.messages.stored_entries import stored_ranges
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry
-from schemas.spark_tasks import Session, run_tasks
+from schemas.spark_tasks import Session
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, table_row
 
 WRITTEN = (
@@ -89,7 +87,8 @@ def replay(
     topics = {topic: TopicWork.build(facts.broker, (), topic_windows) for topic, topic_windows in windows.items()}
     folder = into.log(DELIVERY_BLOCKS).storage
     work = Work(run, {DELIVERY_BLOCKS.name: folder}, topics, facts.broker.delay_levels)
-    result = _filter(facts, stored, work, session)
+    files = partial(facts.warehouse.files, broker_name=facts.name)
+    result = filter_stored(stored_ranges(files, stored=stored), files, facts.warehouse, work, session)
     changes.add_files(DELIVERY_BLOCKS, result.files[DELIVERY_BLOCKS.name])
     groups = [GroupNight((row.consumer_group, row.topic), is_consuming=True) for row in in_force]
     rows = progress_rows(
@@ -143,18 +142,6 @@ def _registration(row: SubscriptionRow, at: int) -> SubscriptionEvent:
         class_filter_mode=row.class_filter_mode,
     )
     return SubscriptionEvent(at, operation, row.consumer_group, (subscription,))
-
-
-def _filter(facts: BrokerFacts, stored: tuple[int, int], work: Work, session: Session) -> Result:
-    ranges = stored_ranges(lambda table: facts.warehouse.files(table, facts.name), stored=stored)
-    sizes = {file.path: file.size for file in facts.warehouse.files(COMMITLOG, facts.name)}
-    size = sum(sizes[path] for part in ranges for path in part.message_files)
-    commitlog, consumequeue = (facts.warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
-    read = partial(read_stored, commitlog=commitlog, consumequeue=consumequeue, work=work)
-    total = Result()
-    for result in run_tasks(ranges, read, size, session):
-        total.add(result)
-    return total
 
 
 def _queues(facts: BrokerFacts) -> dict[tuple[str, int], QueueProgress]:

@@ -20,7 +20,7 @@ from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, one_of, sorted_by
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
-from schemas.ledger_check import open_warehouse
+from schemas.ledger_check import open_nights
 from schemas.run_ledger import LedgerEntry
 from schemas.subscriptions import SUBSCRIPTION_EVENTS
 
@@ -117,10 +117,8 @@ def open_facts(
     ``expressions`` are already compiled filters. Raises UsageError if there is no such broker, or if there are several.
     """
     by_broker: dict[str, list[LedgerEntry]] = {}
-    for entry in open_warehouse(warehouse):
+    for entry in open_nights(warehouse):
         by_broker.setdefault(entry.broker_name, []).append(entry)
-    if not by_broker:
-        raise UsageError(f"{warehouse.location} has no table yet: run ./spark-submit.sh nightly --warehouse … first")
     if broker_name is None and len(by_broker) > 1:
         raise UsageError(f"the warehouse holds the brokers {', '.join(by_broker)}: say which with --broker")
     chosen = broker_name if broker_name is not None else next(iter(by_broker))

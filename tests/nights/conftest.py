@@ -12,8 +12,8 @@ import pytest
 
 from jobs import nightly
 from jobs.cli import application, session
-from schemas.delta.warehouse import Warehouse
-from tests.nights.commands import NIGHTS, Ended, arguments, living
+from tests.nights.commands import NIGHTS, Ended, living
+from tests.replayed import replayed as replayed
 
 
 @pytest.fixture(autouse=True)
@@ -22,21 +22,6 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError(f"{app_name} asked for a Spark session")
 
     monkeypatch.setattr(session, "spark_session", no_session)
-
-
-@pytest.fixture(scope="session")
-def replayed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Warehouse]:
-    """The warehouse of a night on a capture, made once per test run. Tests only read it."""
-    made: dict[str, Path] = {}
-
-    def replay(name: str) -> Warehouse:
-        if name not in made:
-            folder = tmp_path_factory.mktemp(name)
-            nightly.main(arguments(name, folder))
-            made[name] = folder
-        return Warehouse.at(str(made[name]))
-
-    return replay
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,11 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import nightly
 from jobs.cli.session import spark_session
-from schemas.delta.warehouse import Warehouse
-from tests.nights.commands import arguments
+from tests.replayed import replayed as replayed
 
 HERE = Path(__file__).parent
 
@@ -24,18 +22,3 @@ def spark() -> Iterator[SparkSession]:
     session = spark_session("mqsieve tests")
     yield session
     session.stop()
-
-
-@pytest.fixture(scope="session")
-def replayed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Warehouse]:
-    """The warehouse of a night on a capture, made once a test run; tests only read it."""
-    made: dict[str, Path] = {}
-
-    def replay(name: str) -> Warehouse:
-        if name not in made:
-            folder = tmp_path_factory.mktemp(name)
-            nightly.main(arguments(name, folder))
-            made[name] = folder
-        return Warehouse.at(str(made[name]))
-
-    return replay

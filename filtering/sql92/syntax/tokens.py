@@ -78,5 +78,10 @@ def string_value(image: str) -> str:
     return image[1:-1].replace("''", "'")
 
 
+def string_literal(value: str) -> str:
+    """The literal of a text; :func:`string_value` reads it back."""
+    return "'" + value.replace("'", "''") + "'"
+
+
 def _line_end(text: str, position: int) -> int:
     return min(end for end in (text.find("\n", position), text.find("\r", position)) if end >= 0)
