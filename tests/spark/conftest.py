@@ -5,6 +5,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.cli.session import spark_session
+from schemas import spark_tasks
 from tests.replayed import replayed as replayed
 
 HERE = Path(__file__).parent
@@ -22,3 +23,10 @@ def spark() -> Iterator[SparkSession]:
     session = spark_session("mqsieve tests")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def tasks_in_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every task goes to Spark's workers, however little there is to do and however long the session takes."""
+    monkeypatch.setattr(spark_tasks, "LITTLE", -1)
+    monkeypatch.setattr(spark_tasks, "SECONDS_OF_A_READY_SESSION", 600)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from jobs import nightly
 from jobs.night import night
-from schemas import deliveries, spark_tasks
+from schemas import deliveries
 from schemas.commitlog import COMMITLOG
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
@@ -25,10 +25,10 @@ def killed(*_: Any, **__: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.usefixtures("tasks_in_spark")
 def test_a_worker_that_dies(
-    spark: SparkSession, replayed: Callable[[str], Warehouse], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    replayed: Callable[[str], Warehouse], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_tasks, "LITTLE", -1)
     monkeypatch.setattr(night, "read_range", killed)
     with pytest.raises(Exception, match="worker"):
         nightly.main(arguments("small", tmp_path))

@@ -6,19 +6,16 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from jobs import nightly, pulls, replay
 from jobs.night import log_plan
-from schemas import spark_tasks
 from schemas.messages import stored_entries
 from tests.nights.commands import arguments, differing, living, without_runs
 
 
 @pytest.fixture
-def _by_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every task goes to Spark, and there are many."""
-    monkeypatch.setattr(spark_tasks, "LITTLE", -1)
+def _by_spark(tasks_in_spark: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's workers do every task, and there are many."""
     monkeypatch.setattr(log_plan, "RANGE_BYTES", 100_000)
     monkeypatch.setattr(stored_entries, "FILES_IN_A_TASK", 1)
 
