@@ -6,7 +6,7 @@ from schemas.answers.findings import Finding
 from schemas.answers.report_data import Quarantined, Report
 from schemas.answers.report_groups import GroupReport, TopicReport
 from schemas.answers.report_lag import GroupLag
-from schemas.answers.report_nights import Night, Road
+from schemas.answers.report_nights import Night, StageCounts
 from schemas.delivery_stats import COUNTS
 
 DAY = 86_400_000
@@ -18,9 +18,9 @@ def counts(**of_night: int) -> dict[str, int]:
 
 
 def night(number: int, delivered: int = 1_000) -> Night:
-    road = Road(90_000 + delivered, 40_000, 30_000, 20_000, 0, 0, delivered)
-    totals = counts(scanned=road.scanned, delivered=delivered, pending=17, bit_map_false_positives=300)
-    return Night(f"2026-11-{number:03}T02:00:00.000Z", FIRST + number * DAY, 50_000, 40_000_000, 0, road, totals)
+    stages = StageCounts(90_000 + delivered, 40_000, 30_000, 20_000, 0, 0, delivered)
+    totals = counts(scanned=stages.scanned, delivered=delivered, pending=17, bit_map_false_positives=300)
+    return Night(f"2026-11-{number:03}T02:00:00.000Z", FIRST + number * DAY, 50_000, 40_000_000, 0, stages, totals)
 
 
 def group(name: str, topic: str = "Orders", expression: str = "qty > 5", delivered: int = 7) -> GroupReport:

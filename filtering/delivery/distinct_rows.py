@@ -37,6 +37,6 @@ def distinct_rows(parts: list[tuple[Int32s, Words]]) -> DistinctRows:
     return DistinctRows(windows, np.array(chosen, np.int64), bits, np.bitwise_count(bits).sum(axis=1, dtype=np.int64))
 
 
-def match_sets(parts: list[tuple[Int32s, Words]], rows: int) -> MatchSets:
+def distinct_match_sets(parts: list[tuple[Int32s, Words]], rows: int) -> MatchSets:
     distinct = distinct_rows(parts)
     return MatchSets.shared(distinct.windows, distinct.chosen, distinct.bits, distinct.counts, rows)

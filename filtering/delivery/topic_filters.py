@@ -10,20 +10,20 @@ import pyarrow as pa
 
 from filtering.delivery import bit_planes, window_loops
 from filtering.delivery.bit_planes import Words
-from filtering.delivery.calc_bit_map import FilterDataInForce
-from filtering.delivery.distinct_rows import distinct_rows, match_sets
+from filtering.delivery.block_result import BlockResult
+from filtering.delivery.distinct_rows import distinct_match_sets, distinct_rows
 from filtering.delivery.entries import Entries, Int32s, Int64s
 from filtering.delivery.entry_masks import EntryMasks
+from filtering.delivery.filter_data_in_force import FilterDataInForce
 from filtering.delivery.match_sets import MatchSets
-from filtering.delivery.outcome import Outcome
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
 from filtering.delivery.window_loops import NOTHING
 from filtering.matcher import Matcher
 from filtering.matcher.matches import Matches
 from filtering.predicate import TRUE, Predicate
 
-ROWS_AT_ONCE = 256
-"""The rows of the output buffers that pull windows fill."""
+BUFFER_ROWS = 256
+"""The number of rows of each buffer that :func:`window_loops.filter_windows` writes to."""
 MaskKey = tuple[int, int, tuple[tuple[int, OffsetRange], ...], bool]
 """stored_from and stored_to (ms, exclusive), offset ranges by queue id, and whether other queues have no entries."""
 
@@ -54,12 +54,12 @@ class TopicFilters:
         self._masks: dict[MaskKey, int] = {}
         born_times = sorted({window.message_filter.born_time for window in windows if window.message_filter.bit_pos})
         self._born_times = np.array(born_times, np.int64)
-        life_of = {born_time: i for i, born_time in enumerate(born_times)}
+        live_row_of = {born_time: i for i, born_time in enumerate(born_times)}
         table = [
             (
                 *(number[predicate] for predicate in predicates_of_window),
                 self._mask(_mask_key(window)),
-                life_of[window.message_filter.born_time] if window.message_filter.bit_pos else -1,
+                live_row_of[window.message_filter.born_time] if window.message_filter.bit_pos else -1,
             )
             for predicates_of_window, window in zip(roles, windows, strict=True)
         ]
@@ -87,7 +87,7 @@ class TopicFilters:
         """The message properties that the filters read."""
         return self._matcher.properties
 
-    def run(self, entries: Entries) -> Outcome:
+    def run(self, entries: Entries) -> BlockResult:
         """Run all filters on a block of entries."""
         matches = self._matcher.match_columns(entries.properties, len(entries), pa.array(entries.tags_code))
         queue_ids, bounds = entries.queue_bounds()
@@ -98,13 +98,13 @@ class TopicFilters:
         else:
             planes, readable = bit_planes.from_bit_maps(entries.bit_maps, self._bit_num)
             bit_maps = None
-        lives = self._fill_lives(entries.store_timestamp, readable)
+        live_entries = self._fill_live_entries(entries.store_timestamp, readable)
         counts = np.zeros((self.windows, len(queue_ids), len(window_loops.COUNTS)), np.int64)
-        received, dropped = self._filter(matches.bits, planes, lives, masks, bounds, counts)
-        return Outcome(
+        received, dropped = self._filter(matches.bits, planes, live_entries, masks, bounds, counts)
+        return BlockResult(
             bit_maps,
             self._delivered(matches, counts, received),
-            match_sets(dropped, len(entries)),
+            distinct_match_sets(dropped, len(entries)),
             queue_ids,
             self._windows[:, window_loops.MASK],
             np.array([_counts(mask, bounds) for mask in masks.rows], np.int64)[masks.row_of],
@@ -121,12 +121,14 @@ class TopicFilters:
             raise ValueError("stage 1 needs the entries' filter bit maps")
         bits = self._matcher.match_columns({}, len(entries), pa.array(entries.tags_code)).bits
         planes, readable = bit_planes.from_bit_maps(entries.bit_maps, self._bit_num)
-        lives = self._fill_lives(entries.store_timestamp, readable)
+        live_entries = self._fill_live_entries(entries.store_timestamp, readable)
         passed = bits[self._windows[:, window_loops.TAGS]]
         for i, (window, positions) in enumerate(zip(self._windows, self._bit_pos, strict=True)):
-            life = window[window_loops.LIFE]
-            if life >= 0:
-                passed[i] &= np.bitwise_and.reduce(planes[positions], axis=0) | ~lives.rows[lives.row_of[life]]
+            live = window[window_loops.LIVE]
+            if live >= 0:
+                passed[i] &= (
+                    np.bitwise_and.reduce(planes[positions], axis=0) | ~live_entries.rows[live_entries.row_of[live]]
+                )
         return passed
 
     @property
@@ -154,7 +156,7 @@ class TopicFilters:
                 )  # fmt: skip
         return flags
 
-    def _fill_lives(self, store_timestamps: Int64s, readable: npt.NDArray[np.bool_]) -> EntryMasks:
+    def _fill_live_entries(self, store_timestamps: Int64s, readable: npt.NDArray[np.bool_]) -> EntryMasks:
         """For each born time, the entries whose bit map is used by filters born then: those stored later."""
         first, last = int(store_timestamps.min()), int(store_timestamps.max())
         flags = EntryMasks(len(self._born_times), readable)
@@ -176,21 +178,21 @@ class TopicFilters:
         return planes, bit_planes.unpack(present, rows)
 
     def _filter(
-        self, bits: Words, planes: Words, lives: EntryMasks, masks: EntryMasks, bounds: Int64s, counts: Int64s
+        self, bits: Words, planes: Words, live_entries: EntryMasks, masks: EntryMasks, bounds: Int64s, counts: Int64s
     ) -> tuple[list[tuple[Int32s, Words]], list[tuple[Int32s, Words]]]:
         """What windows received if it differs from what their expression matches, and what their clients dropped."""
         received: list[tuple[Int32s, Words]] = []
         dropped: list[tuple[Int32s, Words]] = []
         windows = self._windows.copy()
         windows[:, window_loops.MASK] = masks.row_of[windows[:, window_loops.MASK]]
-        with_life = windows[:, window_loops.LIFE] >= 0
-        windows[with_life, window_loops.LIFE] = lives.row_of[windows[with_life, window_loops.LIFE]]
+        with_live = windows[:, window_loops.LIVE] >= 0
+        windows[with_live, window_loops.LIVE] = live_entries.row_of[windows[with_live, window_loops.LIVE]]
         done = 0
         while done < self.windows:
-            own, lost = (np.empty((ROWS_AT_ONCE, bits.shape[1]), np.uint64) for _ in range(2))
-            own_of, lost_of = np.empty(ROWS_AT_ONCE, np.int32), np.empty(ROWS_AT_ONCE, np.int32)
+            own, lost = (np.empty((BUFFER_ROWS, bits.shape[1]), np.uint64) for _ in range(2))
+            own_of, lost_of = np.empty(BUFFER_ROWS, np.int32), np.empty(BUFFER_ROWS, np.int32)
             done, owned, losing = window_loops.filter_windows(
-                windows, done, bits, planes, self._bit_pos, lives.rows, masks.rows, bounds, counts,
+                windows, done, bits, planes, self._bit_pos, live_entries.rows, masks.rows, bounds, counts,
                 own, own_of, lost, lost_of,
             )  # fmt: skip
             received.append((own_of[:owned], own[:owned]))

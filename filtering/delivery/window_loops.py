@@ -13,10 +13,10 @@ from filtering.matcher.kernels.words import count_ones
 Array = npt.NDArray[Any]
 
 COUNTS = ("passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors")
-TAGS, EXPRESSION, CLIENT_TAGS, FAILURE, MASK, LIFE = range(6)
-"""The columns of ``windows``: four rows of ``bits``, a row of ``masks``, and a row of ``lives`` (-1: no bit map)."""
+TAGS, EXPRESSION, CLIENT_TAGS, FAILURE, MASK, LIVE = range(6)
+"""The columns of ``windows``: four rows of ``bits``, one of ``masks``, and one of ``live_entries`` (-1: no bit map)."""
 EVERYTHING, NOTHING = 0, 1
-"""The first two rows of ``masks`` and ``lives``."""
+"""The first two rows of ``masks`` and ``live_entries``."""
 
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -63,7 +63,7 @@ def filter_windows(
     bits: Array,
     planes: Array,
     bit_pos: Array,
-    lives: Array,
+    live_entries: Array,
     masks: Array,
     bounds: Array,
     counts: Array,
@@ -75,10 +75,11 @@ def filter_windows(
     """Run the windows from ``first`` on until one of the outputs is full.
 
     ``bits``: predicates x words; ``planes``: one row for each position of the filter bit map; ``bit_pos``: windows x
-    positions; ``lives``: for each born time, the entries whose bit map is used; ``masks``: the entries of a window.
-    ``counts`` (windows x queues x COUNTS) is filled. If a window received not just what its expression matches, the
-    entries go to the next row of ``received`` and its number to ``received_of``. Entries that its client dropped go
-    to ``dropped`` and ``dropped_of``. Returns the first window that is not done, and the rows used of both outputs.
+    positions; ``live_entries``: for each born time, the entries whose bit map is used (ConsumerFilterData.isMsgInLive);
+    ``masks``: the entries of a window. ``counts`` (windows x queues x COUNTS) is filled. If a window did not receive
+    just the matches of its expression, its entries go to the next row of ``received`` and its number to
+    ``received_of``. Entries that its client dropped go to ``dropped`` and ``dropped_of``. Returns the first window that
+    is not done, and the number of rows used of both outputs.
     """
     words = bits.shape[1]
     stage1, stage2 = np.empty(words, np.uint64), np.empty(words, np.uint64)
@@ -91,18 +92,18 @@ def filter_windows(
             continue
         tags, expression = bits[windows[window, TAGS]], bits[windows[window, EXPRESSION]]
         client, failure = bits[windows[window, CLIENT_TAGS]], bits[windows[window, FAILURE]]
-        mask, life = masks[windows[window, MASK]], windows[window, LIFE]
+        mask, live = masks[windows[window, MASK]], windows[window, LIVE]
         result, rest = received[own], dropped[lost]
         for word in range(words):
             stage1[word] = tags[word] & mask[word]
             false_positives[word] = np.uint64(0)
             failed[word] = failure[word] & mask[word]
-        if life >= 0:
+        if live >= 0:
             for word in range(words):
-                hit = lives[life, word]
+                hit = live_entries[live, word]
                 for position in bit_pos[window]:
                     hit &= planes[position, word]
-                decided = lives[life, word]
+                decided = live_entries[live, word]
                 passes = stage1[word] & (hit | ~decided)
                 stage1[word] = passes
                 false_positives[word] = passes & decided & ~expression[word]
@@ -122,7 +123,7 @@ def filter_windows(
             cell[0] = count_range(stage1, start, end)
             cell[1] = count_range(stage2, start, end)
             cell[2] = count_range(result, start, end)
-            if life >= 0:
+            if live >= 0:
                 cell[3] = count_range(false_positives, start, end)
             cell[4] = count_range(failed, start, end)
             any_received |= cell[2] > 0

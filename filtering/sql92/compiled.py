@@ -8,8 +8,8 @@ from functools import cached_property
 from filtering.predicate import Predicate
 from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.linter import Finding, lint
+from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome
 from filtering.sql92.lowering.lowering import Lowering
-from filtering.sql92.lowering.outcome import Outcome
 from filtering.sql92.reference import evaluate
 from filtering.sql92.spark_sql.leaves import Column
 from filtering.sql92.spark_sql.predicate import spark_sql
@@ -30,11 +30,11 @@ class CompiledExpression:
 
     @cached_property
     def predicate(self) -> Predicate:
-        return self._lowering.predicate(Outcome.TRUE)
+        return self._lowering.predicate(EvaluationOutcome.TRUE)
 
     @cached_property
     def error_predicate(self) -> Predicate:
-        return self._lowering.predicate(Outcome.ERROR)
+        return self._lowering.predicate(EvaluationOutcome.ERROR)
 
     @cached_property
     def findings(self) -> list[Finding]:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from filtering.predicate import FALSE, TRUE, NumberType, Predicate
+from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome
 from filtering.sql92.lowering.operands import Value, operand
-from filtering.sql92.lowering.outcome import Outcome
 from filtering.sql92.syntax import nodes
 from filtering.sql92.syntax.checks import compare
 from filtering.sql92.syntax.nodes import Node, Number, Property, inside
@@ -34,7 +34,7 @@ class Finding(NamedTuple):
 
 
 def lint(
-    expression: str, root: Node, ignored: int | None, predicate_of: Callable[[Outcome], Predicate]
+    expression: str, root: Node, ignored: int | None, predicate_of: Callable[[EvaluationOutcome], Predicate]
 ) -> list[Finding]:
     """All findings, ordered by position.
 
@@ -90,19 +90,19 @@ def _ignored(expression: str, position: int | None) -> Iterator[Finding]:
         )
 
 
-def _constant(root: Node, predicate_of: Callable[[Outcome], Predicate]) -> Iterator[Finding]:
+def _constant(root: Node, predicate_of: Callable[[EvaluationOutcome], Predicate]) -> Iterator[Finding]:
     position = root.position
-    true = predicate_of(Outcome.TRUE)
+    true = predicate_of(EvaluationOutcome.TRUE)
     if true is TRUE:
         yield Finding(
             "always-true", position, "The expression is TRUE for every message.", "Subscribe to * as TAG instead."
         )
     elif true is FALSE:
         code, outcome = "never-true", "never TRUE"
-        false = predicate_of(Outcome.FALSE)
+        false = predicate_of(EvaluationOutcome.FALSE)
         if false is TRUE:
             code, outcome = "always-false", "FALSE for every message"
-        elif false is FALSE and predicate_of(Outcome.ERROR) is FALSE:
+        elif false is FALSE and predicate_of(EvaluationOutcome.ERROR) is FALSE:
             code, outcome = "always-null", "NULL for every message"
         yield Finding(
             code, position, f"The expression is {outcome}: nothing is delivered.", "Check each comparison by itself."

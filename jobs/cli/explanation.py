@@ -92,8 +92,8 @@ def _print_full(explanation: Explanation) -> None:
         born = f", filter born {time(row.born_time)}" if row.born_time is not None else ""
         _line("subscribed", f"{filter_text} (version {row.sub_version}{born})")
         _line("in force", f"{time(row.valid_from)} – {time(row.valid_to)}, {'online' if row.is_consuming else 'away'}")
-    if explanation.asked_at is not None:
-        _line("pulled", time(explanation.asked_at))
+    if explanation.pulled_at is not None:
+        _line("pulled", time(explanation.pulled_at))
     for delivery in explanation.received:
         _line("received", f"{delivery.outcome} at {time(delivery.available_at)}")
     if message.entry is not None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
 from filtering.consumption.plan import NightPlan, plan_night
-from filtering.delivery.calc_bit_map import filter_data_in_force
+from filtering.delivery.filter_data_in_force import filter_data_in_force
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent

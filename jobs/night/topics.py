@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.group_night import GroupNight
 from filtering.consumption.plan import NightPlan
-from filtering.delivery.calc_bit_map import FilterDataInForce, filter_data_in_force
+from filtering.delivery.filter_data_in_force import FilterDataInForce, filter_data_in_force
 from filtering.delivery.pull_window import BEGINNING, PullWindow, UncertainChange
 from filtering.subscriptions.history import SubscriptionRow
 from jobs.night.state import BrokerState

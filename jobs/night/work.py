@@ -11,8 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from filtering.broker_config import BrokerConfig
-from filtering.delivery.calc_bit_map import FilterDataInForce
 from filtering.delivery.delivery_blocks import recipients
+from filtering.delivery.filter_data_in_force import FilterDataInForce
 from filtering.delivery.filter_hooks import Hook
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.delivery.topic_filters import TopicFilters
@@ -97,7 +97,7 @@ class QueueProgress:
 
 @dataclass
 class TopicCounts:
-    """The summed Outcome counts of one topic, by queue id."""
+    """The summed BlockResult counts of one topic, by queue id."""
 
     by_queue: dict[int, tuple[Int64s, Int64s, Int64s]] = field(default_factory=dict)
     """By queue id: scanned (windows), counts (windows x COUNTS), uncertain (changes)."""

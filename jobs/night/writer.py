@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from filtering.delivery.block_result import BlockResult
 from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_CLIENT, DROPPED_BY_HOOK
 from filtering.delivery.delivery_blocks import block_matches, block_rows
 from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY, Entries
 from filtering.delivery.filter_hooks import after_hooks
 from filtering.delivery.match_sets import MatchSets
-from filtering.delivery.outcome import Outcome
 from filtering.delivery.window_loops import COUNTS
 from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, entry_tags_codes, tags_codes
 from jobs.night.work import QueueProgress, Result, TopicWork, Work
@@ -105,7 +105,7 @@ class NightWriter:
             columns["filter_bit_map"] = bit_maps
         return CONSUMEQUEUE.batch(columns, len(entries))
 
-    def _deliver(self, entries: Entries, work: TopicWork, outcome: Outcome) -> None:
+    def _deliver(self, entries: Entries, work: TopicWork, outcome: BlockResult) -> None:
         delivered, dropped = outcome.delivered, MatchSets.of([], len(entries))
         if work.hooks and entries.rows is not None:
             delivered, dropped = after_hooks(delivered, work.hooks, entries.rows)
@@ -174,7 +174,7 @@ def entries_of(messages: Messages, work: Work) -> Iterable[Entries]:
         )
 
 
-def _count_dropped(dropped: MatchSets, outcome: Outcome, entries: Entries) -> NDArray[np.int64]:
+def _count_dropped(dropped: MatchSets, outcome: BlockResult, entries: Entries) -> NDArray[np.int64]:
     """The numbers of messages that hooks dropped, as an array of windows x queues."""
     counts = np.zeros(outcome.counts.shape[:2], np.int64)
     _, bounds = entries.queue_bounds()

@@ -73,7 +73,8 @@ def _render(report: Report, limits: Limits) -> bytes:
     night, compared = report.night, report.compared
     instants = [shown_night.ended_at for shown_night in report.nights]
     *names, beside = numbers.night_names([*instants, compared.ended_at if compared is not None else night.ended_at])
-    stages = plots.stages(night.road, night.log_bytes / night.messages if night.log_bytes and night.messages else None)
+    bytes_each = night.log_bytes / night.messages if night.log_bytes and night.messages else None
+    stages = plots.stages(night.stages, bytes_each)
     style, script = _source("style.css"), _source("script.js")
     text = _ENVIRONMENT.get_template("page.html").render(
         report=report,
@@ -128,13 +129,13 @@ def _side_by_side(now: Night, before: Night) -> list[tuple[str, str, str, str]]:
     """Rows of title, earlier night, this night, and change."""
     measures = [
         ("Messages stored", now.messages, before.messages),
-        ("Entries looked at", now.road.scanned, before.road.scanned),
-        ("Stopped by the tags code", now.road.stopped_by_tags_code, before.road.stopped_by_tags_code),
-        ("Stopped by the filter bit map", now.road.stopped_by_bit_map, before.road.stopped_by_bit_map),
-        ("Stopped by the expression", now.road.stopped_by_expression, before.road.stopped_by_expression),
-        ("Dropped by the client's tag check", now.road.dropped_by_client, before.road.dropped_by_client),
-        ("Dropped by the client's hooks", now.road.dropped_by_hook, before.road.dropped_by_hook),
-        ("Delivered", now.road.delivered, before.road.delivered),
+        ("Entries looked at", now.stages.scanned, before.stages.scanned),
+        ("Stopped by the tags code", now.stages.stopped_by_tags_code, before.stages.stopped_by_tags_code),
+        ("Stopped by the filter bit map", now.stages.stopped_by_bit_map, before.stages.stopped_by_bit_map),
+        ("Stopped by the expression", now.stages.stopped_by_expression, before.stages.stopped_by_expression),
+        ("Dropped by the client's tag check", now.stages.dropped_by_client, before.stages.dropped_by_client),
+        ("Dropped by the client's hooks", now.stages.dropped_by_hook, before.stages.dropped_by_hook),
+        ("Delivered", now.stages.delivered, before.stages.delivered),
         ("Pending at its end", now.totals["pending"], before.totals["pending"]),
         ("Lost", now.totals["lost"], before.totals["lost"]),
         ("Expression errors", now.totals["evaluation_errors"], before.totals["evaluation_errors"]),

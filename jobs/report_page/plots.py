@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jobs.report_page.numbers import difference, share, size, whole
 from schemas.answers.report_data import Report
 from schemas.answers.report_groups import GroupReport
-from schemas.answers.report_nights import Night, Road
+from schemas.answers.report_nights import Night, StageCounts
 
 WIDTH, HEIGHT = 300, 60
 MOST_CHANGES = 10
@@ -52,13 +52,13 @@ def nights_plots(report: Report, names: Sequence[str]) -> list[NightsPlot]:
 
     measures: list[tuple[str, str, Callable[[Night], int]]] = [
         ("Stored", "messages added to the log", lambda night: night.messages),
-        ("Delivered", "messages that groups received", lambda night: night.road.delivered),
+        ("Delivered", "messages that groups received", lambda night: night.stages.delivered),
         ("Stopped on the entry", "by tags code or filter bit map, without reading the message",
-         lambda night: night.road.stopped_by_tags_code + night.road.stopped_by_bit_map),
+         lambda night: night.stages.stopped_by_tags_code + night.stages.stopped_by_bit_map),
         ("Stopped on the message", "by the expression, after reading the message",
-         lambda night: night.road.stopped_by_expression),
+         lambda night: night.stages.stopped_by_expression),
         ("Dropped by clients", "by the tag check or a hook, after the network",
-         lambda night: night.road.dropped_by_client + night.road.dropped_by_hook),
+         lambda night: night.stages.dropped_by_client + night.stages.dropped_by_hook),
         ("Pending", "entries that groups have not pulled yet", lambda night: night.totals["pending"]),
         ("Expression errors", "entries on whose message the expression fails",
          lambda night: night.totals["evaluation_errors"]),
@@ -118,22 +118,22 @@ class Stage:
     effect: str
 
 
-def stages(road: Road, bytes_each: float | None) -> list[Stage]:
+def stages(counts: StageCounts, bytes_each: float | None) -> list[Stage]:
     """The stages of a night. ``bytes_each``: the average size of a message in the log; None if unknown."""
 
     def about(entries: int) -> str:
         return f", about {size(entries * bytes_each)}" if bytes_each and entries else ""
 
     rows = [
-        ("Stopped by the tags code", "tags", road.stopped_by_tags_code, "not read from the log"),
-        ("Stopped by the filter bit map", "bit-map", road.stopped_by_bit_map, "not read from the log"),
-        ("Stopped by the expression", "expression", road.stopped_by_expression, "read, and not sent"),
-        ("Dropped by the client's tag check", "client", road.dropped_by_client, "read and sent for nothing"),
-        ("Dropped by the client's hooks", "hook", road.dropped_by_hook, "read and sent for nothing"),
-        ("Delivered", "delivered", road.delivered, "read and sent"),
+        ("Stopped by the tags code", "tags", counts.stopped_by_tags_code, "not read from the log"),
+        ("Stopped by the filter bit map", "bit-map", counts.stopped_by_bit_map, "not read from the log"),
+        ("Stopped by the expression", "expression", counts.stopped_by_expression, "read, and not sent"),
+        ("Dropped by the client's tag check", "client", counts.dropped_by_client, "read and sent for nothing"),
+        ("Dropped by the client's hooks", "hook", counts.dropped_by_hook, "read and sent for nothing"),
+        ("Delivered", "delivered", counts.delivered, "read and sent"),
     ]  # fmt: skip
     return [
-        Stage(title, kind, entries, share(entries, road.scanned), effect + about(entries))
+        Stage(title, kind, entries, share(entries, counts.scanned), effect + about(entries))
         for title, kind, entries, effect in rows
     ]
 

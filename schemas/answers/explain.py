@@ -11,13 +11,13 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import Key
 from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY
 from filtering.explanation.decision import Decision, Outcome, Stage, decide
-from filtering.explanation.road import (
+from filtering.explanation.pulls_of_message import (
     BEFORE_ALL,
-    Asked,
     NightInQueue,
-    NotAsked,
+    NotPulled,
     Place,
-    road,
+    Pulled,
+    pulls_of_message,
     uncertain_change,
 )
 from filtering.explanation.suggestion import NearestMiss, nearest_miss
@@ -39,7 +39,7 @@ BY_THE_TABLES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DROPPED_B
 class Explanation:
     """What happened to a message for a consumer group, and why.
 
-    ``subscription`` filtered the message, or would filter it, at ``asked_at`` (ms). It is None if the group had no
+    ``subscription`` filtered the message, or would filter it, at ``pulled_at`` (ms). It is None if the group had no
     subscription or did not pull. ``preview`` is what the filters would decide on a pending message. ``uncertain`` says
     why another subscription may have filtered the message.
     """
@@ -50,7 +50,7 @@ class Explanation:
     config: BrokerConfig
     subscription: SubscriptionRow | None = None
     others: Sequence[SubscriptionRow] = ()
-    asked_at: int | None = None
+    pulled_at: int | None = None
     received: Sequence[Delivery] = ()
     preview: Decision | None = None
     uncertain: str | None = None
@@ -109,16 +109,16 @@ class Explainer:
             return self._received(message, rows, received)
         place = Place(message.queue_offset, message.store_timestamp, message.run)
         queue = consumer_group, message.topic, message.queue_id
-        asked = road(rows, self._nights.get(queue, ()), self._resets.get(queue, ()), place)
-        if isinstance(asked, NotAsked):
-            outcome = Outcome.PENDING if asked.is_pending else Outcome.NOT_SUBSCRIBED
-            explanation = self._without_filters(message, consumer_group, outcome, asked.why)
-            return self._previewed(explanation, rows[-1]) if asked.is_pending else explanation
-        explanation = self._asked(message, asked[-1])
+        pulls = pulls_of_message(rows, self._nights.get(queue, ()), self._resets.get(queue, ()), place)
+        if isinstance(pulls, NotPulled):
+            outcome = Outcome.PENDING if pulls.is_pending else Outcome.NOT_SUBSCRIBED
+            explanation = self._without_filters(message, consumer_group, outcome, pulls.why)
+            return self._previewed(explanation, rows[-1]) if pulls.is_pending else explanation
+        explanation = self._filtered(message, pulls[-1])
         if explanation.outcome in BY_THE_TABLES:
             why = "the filters let it pass, and the group has not pulled it: it began later, or its offset was moved"
             return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, why)
-        return self._with_uncertainty(explanation, rows, asked[-1])
+        return self._with_uncertainty(explanation, rows, pulls[-1])
 
     def _without_filters(self, message: FoundMessage, group: str, outcome: Outcome, why: str) -> Explanation:
         stage = Stage.SUBSCRIPTION if not self._rows[group, message.topic] else Stage.PULL
@@ -130,32 +130,32 @@ class Explainer:
         delivered = [delivery for delivery in received if delivery.outcome == Outcome.DELIVERED]
         last = (delivered or received)[-1]
         row = next(row for row in rows if row.valid_from == last.subscription_from)
-        explanation = self._asked(message, Asked(row, max(last.available_at, row.valid_from)))
+        explanation = self._filtered(message, Pulled(row, max(last.available_at, row.valid_from)))
         decision, outcome = explanation.decision, Outcome(last.outcome)
         if decision.outcome is not outcome:
             decision = replace(decision, outcome=outcome, stage=Stage.CLIENT, reason=_otherwise(outcome))
-        return replace(explanation, decision=decision, received=received, asked_at=last.available_at)
+        return replace(explanation, decision=decision, received=received, pulled_at=last.available_at)
 
-    def _asked(self, message: FoundMessage, asked: Asked) -> Explanation:
+    def _filtered(self, message: FoundMessage, pull: Pulled) -> Explanation:
         assert message.entry is not None
-        row, config = asked.row, self._facts.broker
-        others = in_force_at(self._rows_by_group[row.consumer_group], asked.at)
+        row, config = pull.row, self._facts.broker
+        others = in_force_at(self._rows_by_group[row.consumer_group], pull.at)
         decision = decide(row, others, config, message.entry, message.properties)
-        return Explanation(message, row.consumer_group, decision, config, row, others, asked.at)
+        return Explanation(message, row.consumer_group, decision, config, row, others, pull.at)
 
     def _previewed(self, explanation: Explanation, row: SubscriptionRow) -> Explanation:
         """Adds what the last subscription would decide on a pending message."""
-        forecast = self._asked(explanation.message, Asked(row, max(self._facts.as_of, row.valid_from)))
+        forecast = self._filtered(explanation.message, Pulled(row, max(self._facts.as_of, row.valid_from)))
         return replace(explanation, subscription=row, others=forecast.others, preview=forecast.decision)
 
-    def _with_uncertainty(self, explanation: Explanation, rows: Sequence[SubscriptionRow], asked: Asked) -> Explanation:
-        other = uncertain_change(rows, asked)
+    def _with_uncertainty(self, explanation: Explanation, rows: Sequence[SubscriptionRow], pull: Pulled) -> Explanation:
+        other = uncertain_change(rows, pull)
         if (
             other is None
-            or self._asked(explanation.message, Asked(other, other.valid_from)).outcome is explanation.outcome
+            or self._filtered(explanation.message, Pulled(other, other.valid_from)).outcome is explanation.outcome
         ):
             return explanation
-        seconds = (other.valid_from - asked.at) / 1000
+        seconds = (other.valid_from - pull.at) / 1000
         why = f"stored {seconds:.1f} s before the subscription changed: {other.expression} may have filtered it"
         return replace(explanation, uncertain=why)
 

@@ -24,7 +24,7 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         "outcome": str(explanation.outcome),
         "stage": str(explanation.decision.stage),
         "reason": explanation.decision.reason,
-        "asked_at": explanation.asked_at,
+        "pulled_at": explanation.pulled_at,
         "would_be": None if preview is None else {"outcome": str(preview.outcome), "reason": preview.reason},
         "uncertain": explanation.uncertain,
         "subscription": None if row is None else _subscription(row),

@@ -27,7 +27,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Road:
+class StageCounts:
     """How the scanned entries ended: each of ``scanned`` is in exactly one of the other fields.
 
     ``read`` entries passed the first filter, so that the broker read the message; ``sent`` also passed the second.
@@ -62,7 +62,7 @@ class Night:
     messages: int
     log_bytes: int | None
     quarantined: int
-    road: Road
+    stages: StageCounts
     totals: Mapping[str, int]
 
     @property
@@ -73,7 +73,7 @@ class Night:
     @property
     def judged_by_bit_map(self) -> int:
         """Entries of messages that do not match. A perfect filter bit map would stop all of them."""
-        return self.road.stopped_by_bit_map + self.false_positives
+        return self.stages.stopped_by_bit_map + self.false_positives
 
 
 def nights_with_deliveries(facts: BrokerFacts) -> list[LedgerEntry]:
@@ -152,7 +152,7 @@ def _night(
     entry: LedgerEntry, before: LedgerEntry | None, tags: Mapping[str, int], sql92: Mapping[str, int], quarantined: int
 ) -> Night:
     totals = {name: tags[name] + sql92[name] for name in COUNTS}
-    road = Road(
+    stages = StageCounts(
         totals["scanned"],
         tags["scanned"] - tags["passed_stage1"],
         sql92["scanned"] - sql92["passed_stage1"],
@@ -162,7 +162,7 @@ def _night(
         totals["delivered"],
     )
     messages = entry.rows.get(COMMITLOG.name, 0)
-    return Night(entry.run, entry.as_of or 0, messages, _log_bytes(entry, before), quarantined, road, totals)
+    return Night(entry.run, entry.as_of or 0, messages, _log_bytes(entry, before), quarantined, stages, totals)
 
 
 def _log_bytes(entry: LedgerEntry, before: LedgerEntry | None) -> int | None:

@@ -19,8 +19,8 @@ from filtering.predicate import (
     TextsEqual,
 )
 from filtering.predicate_value import COMPARE, parse
+from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome
 from filtering.sql92.lowering.operands import Value
-from filtering.sql92.lowering.outcome import Outcome
 from filtering.sql92.normal_form.normal_form import NormalForm, number_is, present_but_not
 from filtering.sql92.syntax.nodes import Number, Property
 
@@ -39,7 +39,7 @@ _FLIPPED = {
 _REFLEXIVE = (Comparison.LESS_OR_EQUAL, Comparison.GREATER_OR_EQUAL)
 
 
-def values_equal(left: str | Number, right: str | Number, outcome: Outcome) -> Predicate:
+def values_equal(left: str | Number, right: str | Number, outcome: EvaluationOutcome) -> Predicate:
     """Compare two literals. The type of a number decides how a string is parsed."""
     if isinstance(left, str) and isinstance(right, str):
         result = _outcome(left == right)
@@ -47,39 +47,43 @@ def values_equal(left: str | Number, right: str | Number, outcome: Outcome) -> P
         type_ = left.type if isinstance(left, Number) else right.type  # type: ignore[union-attr]
         numbers = _to_number(left, type_), _to_number(right, type_)
         if numbers[0] is None or numbers[1] is None:
-            result = Outcome.ERROR
+            result = EvaluationOutcome.ERROR
         else:
             result = _outcome(_numbers_compare(numbers[0], Comparison.EQUAL, numbers[1]))
     return TRUE if result is outcome else FALSE
 
 
-def property_equals(name: str, value: str | Number, outcome: Outcome) -> Predicate:
+def property_equals(name: str, value: str | Number, outcome: EvaluationOutcome) -> Predicate:
     """Compare a property with a literal. The result is in normal form."""
     if isinstance(value, Number):
-        if outcome is Outcome.ERROR:
+        if outcome is EvaluationOutcome.ERROR:
             return _not_a_number(name, value.type)
         equal: Predicate = NumberIs(name, value.type, Comparison.EQUAL, value.value)
-        return equal if outcome is Outcome.TRUE else And((IsNumber(name, value.type), Not(equal)))
-    if outcome is Outcome.ERROR:
+        return equal if outcome is EvaluationOutcome.TRUE else And((IsNumber(name, value.type), Not(equal)))
+    if outcome is EvaluationOutcome.ERROR:
         return FALSE
     listed = TextIn(name, frozenset([value]))
-    return listed if outcome is Outcome.TRUE else present_but_not(listed)
+    return listed if outcome is EvaluationOutcome.TRUE else present_but_not(listed)
 
 
-def properties_equal(form: NormalForm, left: str, right: str, outcome: Outcome) -> Predicate:
+def properties_equal(form: NormalForm, left: str, right: str, outcome: EvaluationOutcome) -> Predicate:
     both = [IsPresent(left), IsPresent(right)]
     equal = TextsEqual(*sorted((left, right))) if left != right else IsPresent(left)
     match outcome:
-        case Outcome.TRUE:
+        case EvaluationOutcome.TRUE:
             return equal
-        case Outcome.FALSE:
+        case EvaluationOutcome.FALSE:
             return form.all_of([*both, Not(equal)])
-        case Outcome.ERROR:
+        case EvaluationOutcome.ERROR:
             return FALSE
 
 
 def ordered(
-    form: NormalForm, left: Property | Value, comparison: Comparison, right: Property | Value, outcome: Outcome
+    form: NormalForm,
+    left: Property | Value,
+    comparison: Comparison,
+    right: Property | Value,
+    outcome: EvaluationOutcome,
 ) -> Predicate:
     match left, right:
         case Property(), Value(value=Number() as number):
@@ -95,8 +99,8 @@ def ordered(
     raise AssertionError("the grammar refuses to order anything else")
 
 
-def _outcome(holds: bool) -> Outcome:
-    return Outcome.TRUE if holds else Outcome.FALSE
+def _outcome(holds: bool) -> EvaluationOutcome:
+    return EvaluationOutcome.TRUE if holds else EvaluationOutcome.FALSE
 
 
 def _to_number(value: str | Number, type_: NumberType) -> Number | None:
@@ -112,13 +116,13 @@ def _numbers_compare(left: Number, comparison: Comparison, right: Number) -> boo
     return COMPARE[comparison](left.value, right.value)
 
 
-def _property_ordered(name: str, comparison: Comparison, number: Number, outcome: Outcome) -> Predicate:
+def _property_ordered(name: str, comparison: Comparison, number: Number, outcome: EvaluationOutcome) -> Predicate:
     match outcome:
-        case Outcome.TRUE:
+        case EvaluationOutcome.TRUE:
             return number_is(name, number.type, comparison, number.value)
-        case Outcome.FALSE:
+        case EvaluationOutcome.FALSE:
             return number_is(name, number.type, _OPPOSITE[comparison], number.value)
-        case Outcome.ERROR:
+        case EvaluationOutcome.ERROR:
             return _not_a_number(name, number.type)
 
 
@@ -127,12 +131,14 @@ def _not_a_number(name: str, type_: NumberType) -> Predicate:
     return present_but_not(IsNumber(name, type_))
 
 
-def _properties_ordered(form: NormalForm, left: str, comparison: Comparison, right: str, outcome: Outcome) -> Predicate:
+def _properties_ordered(
+    form: NormalForm, left: str, comparison: Comparison, right: str, outcome: EvaluationOutcome
+) -> Predicate:
     numbers = [IsNumber(left, NumberType.DOUBLE), IsNumber(right, NumberType.DOUBLE)]
-    if outcome is Outcome.ERROR:
+    if outcome is EvaluationOutcome.ERROR:
         both = [IsPresent(left), IsPresent(right)]
         return form.all_of([*both, form.negation(form.all_of(numbers))])
-    if outcome is Outcome.FALSE:
+    if outcome is EvaluationOutcome.FALSE:
         comparison = _OPPOSITE[comparison]
     if left == right:
         return numbers[0] if comparison in _REFLEXIVE else FALSE

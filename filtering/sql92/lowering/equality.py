@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from filtering.predicate import FALSE, TRUE, IsTrueText, Predicate
 from filtering.sql92.lowering import comparisons, nulls
+from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome, Lower
 from filtering.sql92.lowering.operands import Operand, Value
-from filtering.sql92.lowering.outcome import Lower, Outcome
 from filtering.sql92.normal_form.normal_form import NormalForm, present_but_not
 from filtering.sql92.syntax.nodes import BooleanNode, Number, Property
 from filtering.sql92.syntax.walk import Steps
 
 
-def equal(form: NormalForm, lower: Lower, left: Operand, right: Operand, outcome: Outcome) -> Steps[Predicate]:
+def equal(
+    form: NormalForm, lower: Lower, left: Operand, right: Operand, outcome: EvaluationOutcome
+) -> Steps[Predicate]:
     """Both sides are evaluated. Two NULLs are equal. NULL on the left only gives NULL, on the right only FALSE."""
     if isinstance(left, Property) and isinstance(right, Value):
         return comparisons.property_equals(left.name, right.value, outcome)
     not_null = yield from _not_null_equal(form, lower, left, right, outcome)
-    if outcome is Outcome.ERROR:
+    if outcome is EvaluationOutcome.ERROR:
         return form.any_of([(yield from nulls.fails(lower, left)), (yield from nulls.fails(lower, right)), not_null])
-    left_side = nulls.is_null if outcome is Outcome.TRUE else nulls.is_not_null
+    left_side = nulls.is_null if outcome is EvaluationOutcome.TRUE else nulls.is_not_null
     right_null = [(yield from left_side(form, lower, left)), (yield from nulls.is_null(form, lower, right))]
     return form.any_of([not_null, form.all_of(right_null)])
 
 
 def _not_null_equal(
-    form: NormalForm, lower: Lower, left: Operand, right: Operand, outcome: Outcome
+    form: NormalForm, lower: Lower, left: Operand, right: Operand, outcome: EvaluationOutcome
 ) -> Steps[Predicate]:
     """True if neither side is NULL and the comparison has the outcome."""
     match left, right:
@@ -35,14 +37,14 @@ def _not_null_equal(
         case Value(), Value():
             return comparisons.values_equal(left.value, right.value, outcome)
         case BooleanNode(), Value(value=Number()):
-            return (yield from nulls.is_not_null(form, lower, left)) if outcome is Outcome.FALSE else FALSE
+            return (yield from nulls.is_not_null(form, lower, left)) if outcome is EvaluationOutcome.FALSE else FALSE
         case BooleanNode(), (Property() | Value()):
             left_not_null = yield from nulls.is_not_null(form, lower, left)
             both = [left_not_null, (yield from nulls.is_not_null(form, lower, right))]
-            return form.all_of(both) if outcome is Outcome.ERROR else FALSE
+            return form.all_of(both) if outcome is EvaluationOutcome.ERROR else FALSE
         case Value(value=Number()), BooleanNode():
-            return (yield from nulls.is_not_null(form, lower, right)) if outcome is Outcome.FALSE else FALSE
-        case ((Property() | Value() | BooleanNode()), BooleanNode()) if outcome is not Outcome.ERROR:
+            return (yield from nulls.is_not_null(form, lower, right)) if outcome is EvaluationOutcome.FALSE else FALSE
+        case ((Property() | Value() | BooleanNode()), BooleanNode()) if outcome is not EvaluationOutcome.ERROR:
             true, false = yield from _as_boolean(form, lower, left)
             same = yield from lower(right, outcome)
             other = yield from lower(right, outcome.negated)
@@ -61,4 +63,4 @@ def _as_boolean(
             assert isinstance(text, str)
             return (TRUE, FALSE) if text.lower() == "true" else (FALSE, TRUE)
         case BooleanNode():
-            return (yield from lower(value, Outcome.TRUE)), (yield from lower(value, Outcome.FALSE))
+            return (yield from lower(value, EvaluationOutcome.TRUE)), (yield from lower(value, EvaluationOutcome.FALSE))

@@ -23,14 +23,14 @@ from filtering.predicate import (
     TextStartsWith,
 )
 from filtering.sql92.lowering import chains, comparisons, equality, nulls
+from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome
 from filtering.sql92.lowering.operands import Nothing, Operand, Value, operand
-from filtering.sql92.lowering.outcome import Outcome
 from filtering.sql92.normal_form.normal_form import NormalForm, present_but_not
 from filtering.sql92.syntax import nodes
 from filtering.sql92.syntax.nodes import Node, Property, Search, inside
 from filtering.sql92.syntax.walk import Steps, run
 
-_Part: TypeAlias = Callable[[Outcome], Steps[Predicate]]
+_Part: TypeAlias = Callable[[EvaluationOutcome], Steps[Predicate]]
 
 
 class Lowering:
@@ -39,13 +39,13 @@ class Lowering:
     def __init__(self, root: Node) -> None:
         self._root = root
         self._form = NormalForm()
-        self._known: dict[tuple[Node, Outcome], Predicate] = {}
+        self._known: dict[tuple[Node, EvaluationOutcome], Predicate] = {}
 
-    def predicate(self, outcome: Outcome) -> Predicate:
+    def predicate(self, outcome: EvaluationOutcome) -> Predicate:
         """True exactly if the broker's evaluation of the expression has this outcome."""
         return run(self._lower(self._root, outcome))
 
-    def _lower(self, node: Node, outcome: Outcome) -> Steps[Predicate]:
+    def _lower(self, node: Node, outcome: EvaluationOutcome) -> Steps[Predicate]:
         leaf = _LEAVES.get(type(node))
         if leaf is not None:
             return leaf(node, outcome)
@@ -54,37 +54,37 @@ class Lowering:
             known = self._known[node, outcome] = yield _RULES[type(node)](self, node, outcome)
         return known
 
-    def _parentheses(self, node: nodes.Parentheses, outcome: Outcome) -> Steps[Predicate]:
+    def _parentheses(self, node: nodes.Parentheses, outcome: EvaluationOutcome) -> Steps[Predicate]:
         return (yield from self._lower(inside(node), outcome))
 
-    def _logic(self, node: nodes.And | nodes.Or, outcome: Outcome) -> Steps[Predicate]:
-        deciding = Outcome.TRUE if isinstance(node, nodes.Or) else Outcome.FALSE
+    def _logic(self, node: nodes.And | nodes.Or, outcome: EvaluationOutcome) -> Steps[Predicate]:
+        deciding = EvaluationOutcome.TRUE if isinstance(node, nodes.Or) else EvaluationOutcome.FALSE
         return (yield from self._chain(deciding, [partial(self._lower, part) for part in _parts(node)], outcome))
 
-    def _chain(self, deciding: Outcome, parts: list[_Part], outcome: Outcome) -> Steps[Predicate]:
+    def _chain(self, deciding: EvaluationOutcome, parts: list[_Part], outcome: EvaluationOutcome) -> Steps[Predicate]:
         """A chain of parts. The first part whose outcome is ``deciding`` decides the chain."""
         if outcome is deciding.negated:
             return self._form.all_of((yield from _lower_all(parts, outcome)))
         if outcome is deciding:
-            fails = yield from _lower_all(parts[:-1], Outcome.ERROR)
+            fails = yield from _lower_all(parts[:-1], EvaluationOutcome.ERROR)
             decides = yield from _lower_all(parts, deciding)
             return chains.decided(self._form, decides, [*fails, FALSE])
-        fails = yield from _lower_all(parts, Outcome.ERROR)
+        fails = yield from _lower_all(parts, EvaluationOutcome.ERROR)
         if {FALSE, fails[0]}.issuperset(fails):
             return fails[0]
         decides = yield from _lower_all(parts, deciding)
         return chains.failed(self._form, decides, fails)
 
-    def _not(self, node: nodes.Not, outcome: Outcome) -> Steps[Predicate]:
+    def _not(self, node: nodes.Not, outcome: EvaluationOutcome) -> Steps[Predicate]:
         return (yield from self._lower(node.operand, outcome.negated))
 
-    def _search(self, node: nodes.TextSearch, outcome: Outcome) -> Steps[Predicate]:
+    def _search(self, node: nodes.TextSearch, outcome: EvaluationOutcome) -> Steps[Predicate]:
         searched = operand(node.operand)
         failing = (yield from nulls.fails(self._lower, searched)) if node.text else FALSE
-        if outcome is Outcome.ERROR:
+        if outcome is EvaluationOutcome.ERROR:
             return failing
         true = self._search_is_true(node, searched)
-        return true if outcome is Outcome.TRUE else self._form.negation(self._form.any_of([true, failing]))
+        return true if outcome is EvaluationOutcome.TRUE else self._form.negation(self._form.any_of([true, failing]))
 
     def _search_is_true(self, node: nodes.TextSearch, searched: Operand) -> Predicate:
         """True if a search is TRUE: never for an empty search text, or an operand that is not a text."""
@@ -95,35 +95,37 @@ class Lowering:
             return FALSE if _matches(node.search, searched.value, node.text) is node.negated else TRUE
         return FALSE
 
-    def _ordering(self, node: nodes.Ordering, outcome: Outcome) -> Steps[Predicate]:
+    def _ordering(self, node: nodes.Ordering, outcome: EvaluationOutcome) -> Steps[Predicate]:
         return (yield from self._ordered(operand(node.left), node.comparison, operand(node.right), outcome))
 
-    def _between(self, node: nodes.Between, outcome: Outcome) -> Steps[Predicate]:
+    def _between(self, node: nodes.Between, outcome: EvaluationOutcome) -> Steps[Predicate]:
         value, low, high = map(operand, node.children)
         above = partial(self._ordered, value, Comparison.GREATER_OR_EQUAL, low)
         below = partial(self._ordered, value, Comparison.LESS_OR_EQUAL, high)
-        return (yield from self._chain(Outcome.FALSE, [above, below], outcome))
+        return (yield from self._chain(EvaluationOutcome.FALSE, [above, below], outcome))
 
-    def _ordered(self, left: Operand, comparison: Comparison, right: Operand, outcome: Outcome) -> Steps[Predicate]:
+    def _ordered(
+        self, left: Operand, comparison: Comparison, right: Operand, outcome: EvaluationOutcome
+    ) -> Steps[Predicate]:
         """If the left side is NULL, the outcome is NULL, and the right side is not evaluated."""
         if isinstance(left, (Property, Value)) and isinstance(right, (Property, Value)):
             return comparisons.ordered(self._form, left, comparison, right, outcome)
-        if outcome is not Outcome.ERROR:
+        if outcome is not EvaluationOutcome.ERROR:
             return FALSE
         left_fails = yield from nulls.fails(self._lower, left)
         right_fails = yield from nulls.fails(self._lower, right)
         left_not_null = yield from nulls.is_not_null(self._form, self._lower, left)
         return self._form.any_of([left_fails, self._form.all_of([left_not_null, right_fails])])
 
-    def _equal(self, node: nodes.Equal, outcome: Outcome) -> Steps[Predicate]:
+    def _equal(self, node: nodes.Equal, outcome: EvaluationOutcome) -> Steps[Predicate]:
         left, right = operand(node.left), operand(node.right)
         return (yield from equality.equal(self._form, self._lower, left, right, outcome))
 
-    def _not_equal(self, node: nodes.NotEqual, outcome: Outcome) -> Steps[Predicate]:
+    def _not_equal(self, node: nodes.NotEqual, outcome: EvaluationOutcome) -> Steps[Predicate]:
         left, right = operand(node.left), operand(node.right)
         return (yield from equality.equal(self._form, self._lower, left, right, outcome.negated))
 
-    def _is_null(self, node: nodes.IsNull, outcome: Outcome) -> Steps[Predicate]:
+    def _is_null(self, node: nodes.IsNull, outcome: EvaluationOutcome) -> Steps[Predicate]:
         return (yield from equality.equal(self._form, self._lower, operand(node.operand), Nothing(), outcome))
 
 
@@ -140,31 +142,31 @@ def _parts(node: nodes.And | nodes.Or) -> list[Node]:
     return parts
 
 
-def _lower_all(parts: Iterable[_Part], outcome: Outcome) -> Steps[list[Predicate]]:
+def _lower_all(parts: Iterable[_Part], outcome: EvaluationOutcome) -> Steps[list[Predicate]]:
     predicates = []
     for part in parts:
         predicates.append((yield from part(outcome)))
     return predicates
 
 
-def _property(node: Property, outcome: Outcome) -> Predicate:
+def _property(node: Property, outcome: EvaluationOutcome) -> Predicate:
     """A property used as a boolean is FALSE if it is present."""
-    return IsPresent(node.name) if outcome is Outcome.FALSE else FALSE
+    return IsPresent(node.name) if outcome is EvaluationOutcome.FALSE else FALSE
 
 
-def _boolean(node: nodes.BooleanLiteral, outcome: Outcome) -> Predicate:
-    return TRUE if outcome is (Outcome.TRUE if node.value else Outcome.FALSE) else FALSE
+def _boolean(node: nodes.BooleanLiteral, outcome: EvaluationOutcome) -> Predicate:
+    return TRUE if outcome is (EvaluationOutcome.TRUE if node.value else EvaluationOutcome.FALSE) else FALSE
 
 
-def _null(node: nodes.NullLiteral, outcome: Outcome) -> Predicate:
+def _null(node: nodes.NullLiteral, outcome: EvaluationOutcome) -> Predicate:
     return FALSE
 
 
-def _in(node: nodes.In, outcome: Outcome) -> Predicate:
-    if outcome is Outcome.ERROR:
+def _in(node: nodes.In, outcome: EvaluationOutcome) -> Predicate:
+    if outcome is EvaluationOutcome.ERROR:
         return FALSE
     listed = TextIn(node.name, frozenset(node.texts))
-    return listed if outcome is Outcome.TRUE else present_but_not(listed)
+    return listed if outcome is EvaluationOutcome.TRUE else present_but_not(listed)
 
 
 def _matches(search: Search, text: str, searched: str) -> bool:
@@ -182,13 +184,13 @@ _SEARCHES: dict[Search, Callable[[str, str], PropertyLeaf]] = {
     Search.STARTS_WITH: TextStartsWith,
     Search.ENDS_WITH: TextEndsWith,
 }
-_LEAVES: dict[type[Node], Callable[[Any, Outcome], Predicate]] = {
+_LEAVES: dict[type[Node], Callable[[Any, EvaluationOutcome], Predicate]] = {
     Property: _property,
     nodes.BooleanLiteral: _boolean,
     nodes.NullLiteral: _null,
     nodes.In: _in,
 }
-_RULES: dict[type[Node], Callable[[Lowering, Any, Outcome], Steps[Predicate]]] = {
+_RULES: dict[type[Node], Callable[[Lowering, Any, EvaluationOutcome], Steps[Predicate]]] = {
     nodes.Parentheses: Lowering._parentheses,
     nodes.And: Lowering._logic,
     nodes.Or: Lowering._logic,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from filtering.predicate import FALSE, TRUE, IsPresent, Not, Predicate
+from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome, Lower
 from filtering.sql92.lowering.operands import Nothing, Operand, Value
-from filtering.sql92.lowering.outcome import Lower, Outcome
 from filtering.sql92.normal_form.normal_form import NormalForm
 from filtering.sql92.syntax.nodes import BooleanNode, Property
 from filtering.sql92.syntax.walk import Steps
@@ -18,7 +18,7 @@ def is_null(form: NormalForm, lower: Lower, value: Operand) -> Steps[Predicate]:
             return FALSE
         case BooleanNode():
             not_null = yield from is_not_null(form, lower, value)
-            return form.negation(form.any_of([not_null, (yield from lower(value, Outcome.ERROR))]))
+            return form.negation(form.any_of([not_null, (yield from lower(value, EvaluationOutcome.ERROR))]))
         case Nothing():
             return form.negation((yield from fails(lower, value)))
 
@@ -30,12 +30,12 @@ def is_not_null(form: NormalForm, lower: Lower, value: Operand) -> Steps[Predica
         case Value():
             return TRUE
         case BooleanNode():
-            true = yield from lower(value, Outcome.TRUE)
-            return form.any_of([true, (yield from lower(value, Outcome.FALSE))])
+            true = yield from lower(value, EvaluationOutcome.TRUE)
+            return form.any_of([true, (yield from lower(value, EvaluationOutcome.FALSE))])
         case Nothing():
             return FALSE
 
 
 def fails(lower: Lower, value: Operand) -> Steps[Predicate]:
     node = value.evaluated if isinstance(value, Nothing) else value
-    return (yield from lower(node, Outcome.ERROR)) if isinstance(node, BooleanNode) else FALSE
+    return (yield from lower(node, EvaluationOutcome.ERROR)) if isinstance(node, BooleanNode) else FALSE

@@ -67,7 +67,7 @@ class _Parser:
     def parse(self) -> SyntaxTree:
         while self._wants_operand:
             self._read_operand()
-            while self._operator_follows():
+            while self._take_operator():
                 pass
         token = self._tokens[self._next]
         self._reduce(_OR)
@@ -87,7 +87,7 @@ class _Parser:
                 self._operators.append(_Operator(_UNARY, token))
             token = self._take()
         self._operands.append(self._atom(token))
-        self._unary_complete()
+        self._finish_operand()
 
     def _atom(self, token: Token) -> Node:
         kind, text, start = token
@@ -104,8 +104,8 @@ class _Parser:
                 return nodes.NullLiteral(start)
         raise self._error("A property, a literal or a parenthesis is expected here", token)
 
-    def _unary_complete(self) -> None:
-        """Apply the prefixes of a unary operand, and the comparison that it completes."""
+    def _finish_operand(self) -> None:
+        """Apply the prefixes of an operand, and the comparison that it completes."""
         self._wants_operand = False
         self._wants_comparison = True
         operators, operands = self._operators, self._operands
@@ -127,7 +127,7 @@ class _Parser:
         else:
             self._reduce_between()
 
-    def _operator_follows(self) -> bool:
+    def _take_operator(self) -> bool:
         """Take the next operator. False if the next token starts no operator, or if an operand must come first."""
         if self._wants_operand:
             return False
@@ -178,7 +178,7 @@ class _Parser:
         node = self._operands[-1]
         if not isinstance(node, _ATOMS):
             self._operands[-1] = nodes.Parentheses(opening.start, node)
-        self._unary_complete()
+        self._finish_operand()
         return True
 
     def _is_null(self, token: Token) -> None:

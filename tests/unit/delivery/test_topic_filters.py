@@ -9,8 +9,8 @@ import pytest
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery import bit_planes
-from filtering.delivery.calc_bit_map import filter_data_in_force
 from filtering.delivery.entries import Entries
+from filtering.delivery.filter_data_in_force import filter_data_in_force
 from filtering.delivery.match_sets import MatchSets
 from filtering.delivery.message_filter import MessageFilter, message_filters
 from filtering.delivery.pull_window import FOREVER, PullWindow, UncertainChange

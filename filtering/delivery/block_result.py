@@ -11,7 +11,7 @@ from filtering.delivery.match_sets import MatchSets
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class BlockResult:
     """The result for a block of entries.
 
     ``bit_maps``: the calculated filter bit maps (binary, null without filter data); None if the entries had bit maps.

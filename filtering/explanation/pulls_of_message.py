@@ -42,7 +42,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Pulled:
     """The group pulled the message at ``at`` (ms), when ``row`` was in force."""
 
     row: SubscriptionRow
@@ -50,33 +50,33 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class NotAsked:
+class NotPulled:
     """The group has not pulled the message, for the reason ``why``. ``is_pending``: it will pull it later."""
 
     why: str
     is_pending: bool = False
 
 
-def road(
+def pulls_of_message(
     rows: Sequence[SubscriptionRow], nights: Iterable[NightInQueue], resets: Iterable[tuple[int, int]], place: Place
-) -> list[Asked] | NotAsked:
+) -> list[Pulled] | NotPulled:
     """The pulls of a message by the group: one, and another one after each offset reset.
 
     ``rows`` are all states of the group on the topic, in order. ``nights`` are the nights in which it made progress.
     ``resets`` are the offset resets of the queue as (ms, offset).
     """
     if not rows:
-        return NotAsked("the group never subscribed to the topic")
+        return NotPulled("the group never subscribed to the topic")
     night = next((night for night in nights if night.told_to > place.queue_offset), None)
     if night is None:
         last = rows[-1]
         why = "the group is away" if not last.is_consuming else "the group does not keep up"
-        return NotAsked(f"{why}, and has not pulled it yet", is_pending=True)
-    first = _first_asked(rows, night, place)
-    if isinstance(first, NotAsked):
+        return NotPulled(f"{why}, and has not pulled it yet", is_pending=True)
+    first = _first_pull(rows, night, place)
+    if isinstance(first, NotPulled):
         return first
     again = [
-        Asked(row, at)
+        Pulled(row, at)
         for at, offset in resets
         if at > first.at
         and offset <= place.queue_offset
@@ -86,37 +86,37 @@ def road(
     return [first, *again]
 
 
-def _first_asked(rows: Sequence[SubscriptionRow], night: NightInQueue, place: Place) -> Asked | NotAsked:
+def _first_pull(rows: Sequence[SubscriptionRow], night: NightInQueue, place: Place) -> Pulled | NotPulled:
     at = place.store_timestamp
     is_new = place.run == night.run
     row = _in_force(rows, at)
     if is_new and row is not None and row.is_consuming:
-        return Asked(row, at)
+        return Pulled(row, at)
     if place.queue_offset < night.told_before + night.lost:
-        return NotAsked("the broker deleted it before the group pulled it")
+        return NotPulled("the broker deleted it before the group pulled it")
     if not is_new:
         row = _in_force(rows, night.begin)
         if row is not None and row.is_consuming:
-            return Asked(row, night.begin)
+            return Pulled(row, night.begin)
         at = night.begin
     start = next((row for row in rows if row.is_consuming and at < row.valid_from <= night.as_of), None)
     if start is None:
-        return NotAsked("the group's offset was moved past it while the group was away")
+        return NotPulled("the group's offset was moved past it while the group was away")
     is_first = not any(row.is_consuming and row.valid_from < start.valid_from for row in rows)
     if night.skipped and is_first:
-        return NotAsked("the group first came later, and began at the end of the queue")
-    return Asked(start, start.valid_from)
+        return NotPulled("the group first came later, and began at the end of the queue")
+    return Pulled(start, start.valid_from)
 
 
 def _in_force(rows: Sequence[SubscriptionRow], at: int) -> SubscriptionRow | None:
     return next((row for row in rows if row.valid_from <= at and (row.valid_to is None or at < row.valid_to)), None)
 
 
-def uncertain_change(rows: Sequence[SubscriptionRow], asked: Asked) -> SubscriptionRow | None:
+def uncertain_change(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
     """The later subscription that may have filtered the message: a pull held at the broker keeps it up to 5 s."""
-    after = _in_force(rows, asked.at + HELD_PULL)
-    if after is None or after is asked.row or not after.is_consuming:
+    after = _in_force(rows, pull.at + HELD_PULL)
+    if after is None or after is pull.row or not after.is_consuming:
         return None
-    if is_tag_type(after.expression_type) or is_tag_type(asked.row.expression_type):
+    if is_tag_type(after.expression_type) or is_tag_type(pull.row.expression_type):
         return None
-    return after if after.expression != asked.row.expression else None
+    return after if after.expression != pull.row.expression else None

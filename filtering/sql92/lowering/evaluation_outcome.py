@@ -11,7 +11,7 @@ from filtering.sql92.syntax.nodes import Node
 from filtering.sql92.syntax.walk import Steps
 
 
-class Outcome(Enum):
+class EvaluationOutcome(Enum):
     __hash__ = object.__hash__
 
     TRUE = "TRUE"
@@ -19,12 +19,16 @@ class Outcome(Enum):
     ERROR = "ERROR"
 
     @property
-    def negated(self) -> Outcome:
+    def negated(self) -> EvaluationOutcome:
         """The outcome of x if this is the outcome of NOT x."""
         return _NEGATED[self]
 
 
-_NEGATED = {Outcome.TRUE: Outcome.FALSE, Outcome.FALSE: Outcome.TRUE, Outcome.ERROR: Outcome.ERROR}
+_NEGATED = {
+    EvaluationOutcome.TRUE: EvaluationOutcome.FALSE,
+    EvaluationOutcome.FALSE: EvaluationOutcome.TRUE,
+    EvaluationOutcome.ERROR: EvaluationOutcome.ERROR,
+}
 
-Lower: TypeAlias = Callable[[Node, Outcome], Steps[Predicate]]
+Lower: TypeAlias = Callable[[Node, EvaluationOutcome], Steps[Predicate]]
 """Computes the predicate that is true if a node has an outcome."""
