@@ -43,7 +43,7 @@ def block_matches(sets: MatchSets, outcome: str, recipients_of_windows: pa.Struc
     few = sets.counts * _ROOM_OF_A_POSITION < sets.rows
     many = ~few & (sets.counts < sets.rows)
     starts = np.append(0, np.cumsum(sets.counts[few]))
-    positions = kernels.expand(sets.bits, sets.chosen[few], starts, np.int32)
+    positions = kernels.expand(sets.bits, sets.chosen[few], starts)
     words = np.ascontiguousarray(sets.bits[sets.chosen[many]]).view(np.int64)
     columns = [
         pa.repeat(pa.scalar(outcome, pa.string()), len(sets)),

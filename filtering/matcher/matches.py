@@ -32,4 +32,4 @@ class Matches:
     def pairs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """(indptr, rows): messages rows[indptr[p]:indptr[p + 1]], ascending, match predicate p."""
         indptr = np.append(0, np.cumsum(self.counts()))
-        return indptr, kernels.expand(self.bits, np.arange(self.predicates), indptr, np.int32)
+        return indptr, kernels.expand(self.bits, np.arange(self.predicates), indptr)

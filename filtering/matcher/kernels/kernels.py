@@ -27,20 +27,22 @@ class TextIndex:
     octets: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int32]
     table: npt.NDArray[np.void]
-    answers: npt.NDArray[np.int32]
+    unknown: np.int32
+    missing: np.int32
 
 
 def index_texts(texts: tuple[str, ...], answers: npt.NDArray[np.int32]) -> TextIndex:
+    """``answers``: one for each of ``texts``, then for any other text, then for a missing text."""
     octets, offsets, _, _ = _buffers(pa.array(texts, pa.string()))
     table = np.zeros(4 << len(texts).bit_length(), text_loops.SLOT)
     table["length"] = text_loops.EMPTY
-    text_loops.fill_table(octets, offsets, table)
-    return TextIndex(octets, offsets, table, _read_only(answers))
+    text_loops.fill_table(octets, offsets, _read_only(answers), table)
+    return TextIndex(octets, offsets, table, answers[-2], answers[-1])
 
 
 def find_texts(column: Column, index: TextIndex) -> npt.NDArray[np.int32]:
     found = np.empty(len(column), np.int32)
-    text_loops.find(*_texts(column), index.octets, index.offsets, index.table, index.answers, found)
+    text_loops.find(*_texts(column), index.octets, index.offsets, index.table, index.unknown, index.missing, found)
     return found
 
 
@@ -110,12 +112,9 @@ def count(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
 
 
 def expand(
-    bits: npt.NDArray[np.uint64],
-    chosen: npt.NDArray[np.int64],
-    starts: npt.NDArray[np.int64],
-    type: type[np.int32] | type[np.uint16],
-) -> Array:
-    positions = _allocate(int(starts[-1]) + bit_loops.STORED_AT_ONCE, type)
+    bits: npt.NDArray[np.uint64], chosen: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int32]:
+    positions = _allocate(int(starts[-1]) + bit_loops.STORED_AT_ONCE, np.int32)
     bit_loops.expand(_read_only(bits), _read_only(chosen), _read_only(starts), positions)
     return positions[: starts[-1]]
 

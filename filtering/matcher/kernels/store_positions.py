@@ -14,14 +14,13 @@ from numba.extending import intrinsic
 
 
 def _store_positions(typing_context: Any, into: Any, at: Any, table: Any, word: Any, base: Any) -> Any:
-    octet, integer, index = (ir.IntType(bits) for bits in (8, into.dtype.bitwidth, 64))
-    spread = ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8)
+    octet, integer, index = (ir.IntType(bits) for bits in (8, 32, 64))
     octets, integers = ir.VectorType(octet, 8), ir.VectorType(integer, 8)
+    spread = ir.Constant(integers, [0] * 8)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, at, _, word, base = arguments
-        base = builder.trunc(base, integer)
-        one = builder.insert_element(ir.Constant(integers, ir.Undefined), base, ir.IntType(32)(0))
+        one = builder.insert_element(ir.Constant(integers, ir.Undefined), base, integer(0))
         bases = builder.shuffle_vector(one, one, spread)
         for i in range(8):
             row = builder.and_(builder.lshr(word, index(8 * i)), index(255))
@@ -29,7 +28,7 @@ def _store_positions(typing_context: Any, into: Any, at: Any, table: Any, word: 
             positions = builder.zext(builder.load(builder.bitcast(source, octets.as_pointer())), integers)
             positions = builder.add(builder.add(positions, bases), ir.Constant(integers, [8 * i] * 8))
             target = _address(context, builder, signature.args[0], arguments[0], at)
-            builder.store(positions, builder.bitcast(target, integers.as_pointer())).align = into.dtype.bitwidth // 8
+            builder.store(positions, builder.bitcast(target, integers.as_pointer())).align = 4
             at = builder.add(at, builder.ctpop(row))
         return at
 
@@ -42,6 +41,6 @@ def _address(context: Any, builder: Any, type: Any, array: Any, at: Any) -> Any:
 
 store_positions: Any = intrinsic(_store_positions)
 store_positions.__doc__ = """store_positions(into, at, table, word, base): write base plus the position of each set bit
-of a uint64 to into[at:] (int32 or uint16). Returns the end of the positions; up to 8 elements after it are overwritten.
+of a uint64 to into[at:] (int32). Returns the end of the positions; up to 8 elements after it are overwritten.
 ``table``: uint8, for each octet the positions of its set bits.
 """

@@ -10,7 +10,10 @@ import numpy as np
 from filtering.matcher.kernels.numba_compile import Array, Int, compiled
 from filtering.matcher.kernels.words import load_word
 
-SLOT = np.dtype([("first", np.uint64), ("last", np.uint64), ("length", np.int32), ("text", np.int32)], align=True)
+SLOT = np.dtype(
+    [("first", np.uint64), ("last", np.uint64), ("length", np.int32), ("text", np.int32), ("answer", np.int32)],
+    align=True,
+)
 EMPTY = -1
 _FIRST_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _LAST_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -52,8 +55,11 @@ def same_middle(octets: Array, start: Int, others: Array, other_start: Int, leng
 
 
 @compiled
-def fill_table(octets: Array, offsets: Array, table: Array) -> None:
-    """Put each text into the first empty slot from its hash on. The size of ``table`` must be a power of two."""
+def fill_table(octets: Array, offsets: Array, answers: Array, table: Array) -> None:
+    """Put each text and its answer into the first empty slot from the text's hash on.
+
+    The size of ``table`` must be a power of two.
+    """
     for text in range(len(offsets) - 1):
         start, length = np.int64(offsets[text]), np.int64(offsets[text + 1] - offsets[text])
         first, last = first_word(octets, start, length), last_word(octets, start, length)
@@ -61,7 +67,7 @@ def fill_table(octets: Array, offsets: Array, table: Array) -> None:
         while table[slot].length != EMPTY:
             slot = (slot + 1) & (len(table) - 1)
         table[slot].first, table[slot].last = first, last
-        table[slot].length, table[slot].text = length, text
+        table[slot].length, table[slot].text, table[slot].answer = length, text, answers[text]
 
 
 @compiled
@@ -74,36 +80,34 @@ def find(
     known_octets: Array,
     known_offsets: Array,
     table: Array,
-    answers: Array,
+    unknown: Int,
+    missing: Int,
     found: Array,
 ) -> None:
-    """found[i] is answers[number of the text], the last but one for an unknown text, the last for a missing text."""
+    """found[i] is the answer of text i in ``table``, or ``unknown``, or ``missing``."""
     known = len(known_offsets) - 1
     has_positions, has_nulls = len(positions) > 0, len(validity) > 0
     for row in range(len(found)):
         at = np.int64(positions[row]) if has_positions else row
         if at < 0 or (has_nulls and not (validity[(at + first_bit) >> 3] >> ((at + first_bit) & 7)) & 1):
-            found[row] = answers[known + 1]
+            found[row] = missing
             continue
         if known == 0:
-            found[row] = answers[0]
+            found[row] = unknown
             continue
         start = np.int64(offsets[at])
         length = np.int64(offsets[at + 1]) - start
         first, last = first_word(octets, start, length), last_word(octets, start, length)
         slot = np.int64(hash_text(octets, start, length, first, last) & np.uint64(len(table) - 1))
-        text: Int = known
-        while table[slot].length != EMPTY:
-            if (
-                table[slot].first == first
-                and table[slot].last == last
-                and table[slot].length == length
-                and (length <= 16 or same_middle(octets, start, known_octets, known_offsets[table[slot].text], length))
-            ):
-                text = np.int64(table[slot].text)
+        while True:
+            # One branch, which seldom goes on: a branch on whether the text is known would often be mispredicted.
+            same = (table[slot].first == first) & (table[slot].last == last) & (table[slot].length == length)
+            if same & (length > 16):
+                same = same_middle(octets, start, known_octets, known_offsets[table[slot].text], length)
+            found[row] = table[slot].answer if same else unknown
+            if same | (table[slot].length == EMPTY):
                 break
             slot = (slot + 1) & (len(table) - 1)
-        found[row] = answers[text]
 
 
 @compiled
