@@ -53,7 +53,7 @@ class Matcher:
     ) -> Matches:
         """Like match, for ``rows`` messages whose properties are already columns."""
         program = self._program
-        classes = np.empty((len(program.axes), rows), np.int32)
+        classes = kernels.allocate(len(program.axes) * rows, np.int32).reshape(len(program.axes), rows)
         for i, (axis, index) in enumerate(zip(program.axes, self._axis_indexes(), strict=True)):
             if isinstance(axis, TextAxis):
                 classes[i] = leaves.text_classes(axis, columns_by_name.get(axis.name), index, rows)

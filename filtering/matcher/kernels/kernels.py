@@ -17,6 +17,8 @@ from filtering.predicate import NumberType
 
 REGISTER_WORDS = 64
 CELLS_PER_CUT = 8
+FEWEST_SLOTS = 1024
+"""Of a table of texts: a text that has to go on from another text's slot costs twice as much."""
 _GREATEST = {NumberType.INT: 2**31 - 1, NumberType.LONG: 2**63 - 1, NumberType.DOUBLE: 0}
 _NO_POSITIONS = np.zeros(0, np.int32)
 _NO_TEXTS = np.zeros(1, np.int32)
@@ -27,6 +29,7 @@ class TextIndex:
     octets: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int32]
     table: npt.NDArray[np.void]
+    answers: npt.NDArray[np.int32]
     unknown: np.int32
     missing: np.int32
 
@@ -34,15 +37,18 @@ class TextIndex:
 def index_texts(texts: tuple[str, ...], answers: npt.NDArray[np.int32]) -> TextIndex:
     """``answers``: one for each of ``texts``, then for any other text, then for a missing text."""
     octets, offsets, _, _ = _buffers(pa.array(texts, pa.string()))
-    table = np.zeros(4 << len(texts).bit_length(), text_loops.SLOT)
+    table: Array = np.zeros(max(FEWEST_SLOTS, 4 << len(texts).bit_length()), text_loops.SLOT)
     table["length"] = text_loops.EMPTY
-    text_loops.fill_table(octets, offsets, _read_only(answers), table)
-    return TextIndex(octets, offsets, table, answers[-2], answers[-1])
+    text_loops.fill_table(octets, offsets, table)
+    of_slots = np.stack([np.full(len(table), answers[-2]), answers[table["text"]]], axis=1).ravel()
+    return TextIndex(octets, offsets, table, _read_only(of_slots), answers[-2], answers[-1])
 
 
 def find_texts(column: Column, index: TextIndex) -> npt.NDArray[np.int32]:
     found = np.empty(len(column), np.int32)
-    text_loops.find(*_texts(column), index.octets, index.offsets, index.table, index.unknown, index.missing, found)
+    text_loops.find(
+        *_texts(column), index.octets, index.offsets, index.table, index.answers, index.unknown, index.missing, found
+    )
     return found
 
 
@@ -90,7 +96,7 @@ def evaluate(
     program: Program, classes: npt.NDArray[np.int32], singles: npt.NDArray[np.uint64], rows: int
 ) -> npt.NDArray[np.uint64]:
     words = (rows + 63) // 64
-    bits = _allocate(program.outputs * words, np.uint64).reshape(program.outputs, words)
+    bits = allocate(program.outputs * words, np.uint64).reshape(program.outputs, words)
     bit_loops.evaluate(
         classes,
         np.array([axis.start for axis in program.axes], np.int64),
@@ -114,12 +120,12 @@ def count(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
 def expand(
     bits: npt.NDArray[np.uint64], chosen: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int32]:
-    positions = _allocate(int(starts[-1]) + bit_loops.STORED_AT_ONCE, np.int32)
+    positions = allocate(int(starts[-1]) + bit_loops.STORED_AT_ONCE, np.int32)
     bit_loops.expand(_read_only(bits), _read_only(chosen), _read_only(starts), positions)
     return positions[: starts[-1]]
 
 
-def _allocate(length: int, type: type[np.generic]) -> Array:
+def allocate(length: int, type: type[np.generic]) -> Array:
     """Memory from Arrow's pool, which reuses the pages of the last batch: new pages cost more than the work here."""
     return np.frombuffer(pa.allocate_buffer(length * np.dtype(type).itemsize), type)
 
