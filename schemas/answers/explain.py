@@ -11,6 +11,7 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import Key
 from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY
 from filtering.explanation.decision import Decision, Outcome, Stage, decide
+from filtering.explanation.nearest_miss import NearestMiss, nearest_miss
 from filtering.explanation.pulls_of_message import (
     BEFORE_ALL,
     NightInQueue,
@@ -20,7 +21,6 @@ from filtering.explanation.pulls_of_message import (
     pulls_of_message,
     uncertain_change,
 )
-from filtering.explanation.suggestion import NearestMiss, nearest_miss
 from filtering.explanation.trace import Part, trace
 from filtering.subscriptions.events import Operation
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
