@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from filtering.delivery import bit_planes
 from filtering.delivery.entries import Entries
 from filtering.delivery.pull_window import PullWindow
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.delivery.window_loops import COUNTS
+from filtering.matcher import packed_bits
 
 MOST_SCANNED = 20_000
 """maxConsumeQueueScan: the entries that the broker checks for one estimate."""
@@ -129,7 +129,7 @@ class TopicLag:
                 begin, end = bounds[queue], bounds[queue + 1]
                 low, high = begin + np.searchsorted(entries.queue_offset[begin:end], window.offsets[queue_id])
                 if low < high:
-                    flags = bit_planes.unpack(passed[number], len(entries)) if flags is None else flags
+                    flags = packed_bits.unpack(passed[number], len(entries)) if flags is None else flags
                     _extend(sample, flags[low:high])
 
 

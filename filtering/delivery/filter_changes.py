@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from filtering.delivery import bit_planes, window_loops
+from filtering.delivery import window_loops
 from filtering.delivery.entries import Entries, Int64s
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import BEGINNING, OffsetRange, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
+from filtering.matcher import packed_bits
 
 DAY = 86_400_000
 GAINED, LOST = "gained", "lost"
@@ -110,7 +111,7 @@ class _ChangesOfTopic:
         outcome = self.filters.run(entries)
         matched = np.zeros((self.filters.windows, len(entries)), bool)
         for match_set in outcome.delivered:
-            matched[list(match_set.windows)] |= bit_planes.unpack(match_set.bits, len(entries))
+            matched[list(match_set.windows)] |= packed_bits.unpack(match_set.bits, len(entries))
         in_time = (entries.store_timestamp >= self._stored[0]) & (entries.store_timestamp < self._stored[1])
         days = entries.store_timestamp // DAY
         batches = []

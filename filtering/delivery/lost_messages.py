@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import Subscription
-from filtering.delivery import bit_planes
 from filtering.delivery.entries import Entries
 from filtering.delivery.match_sets import MatchSet
 from filtering.delivery.message_filter import MessageFilter, message_filters
 from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
+from filtering.matcher import packed_bits
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
 from filtering.subscriptions.in_force import in_force_at
@@ -162,5 +162,5 @@ def _flags(sets: Iterable[MatchSet], windows: int, rows: int) -> npt.NDArray[np.
     """The entries of each window, shape (windows, rows)."""
     flags = np.zeros((windows, rows), bool)
     for match_set in sets:
-        flags[list(match_set.windows)] |= bit_planes.unpack(match_set.bits, rows)
+        flags[list(match_set.windows)] |= packed_bits.unpack(match_set.bits, rows)
     return flags

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from filtering.delivery import bit_planes
-from filtering.delivery.bit_planes import Words
+from filtering.matcher import packed_bits
+from filtering.matcher.packed_bits import Words
 
 Int64s = npt.NDArray[np.int64]
 
@@ -26,7 +26,7 @@ class MatchSet:
     @property
     def positions(self) -> npt.NDArray[np.int32]:
         """The positions of the entries in the block, ascending."""
-        return np.flatnonzero(bit_planes.unpack(self.bits, self.rows)).astype(np.int32)
+        return np.flatnonzero(packed_bits.unpack(self.bits, self.rows)).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class MatchSets:
         return cls(
             np.array([window for match_set in sets for window in match_set.windows], np.int64),
             np.cumsum([0, *(len(match_set.windows) for match_set in sets)]),
-            np.array([match_set.bits for match_set in sets], np.uint64).reshape(len(sets), bit_planes.words(rows)),
+            np.array([match_set.bits for match_set in sets], np.uint64).reshape(len(sets), packed_bits.words(rows)),
             np.arange(len(sets)),
             np.array([match_set.count for match_set in sets], np.int64),
             rows,

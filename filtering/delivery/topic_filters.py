@@ -9,7 +9,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from filtering.delivery import bit_planes, window_loops
-from filtering.delivery.bit_planes import Words
 from filtering.delivery.block_result import BlockResult
 from filtering.delivery.distinct_rows import distinct_match_sets, distinct_rows
 from filtering.delivery.entries import Entries, Int32s, Int64s
@@ -18,8 +17,9 @@ from filtering.delivery.filter_data_in_force import FilterDataInForce
 from filtering.delivery.match_sets import MatchSets
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
 from filtering.delivery.window_loops import NOTHING
-from filtering.matcher import Matcher
+from filtering.matcher import Matcher, packed_bits
 from filtering.matcher.matches import Matches
+from filtering.matcher.packed_bits import Words
 from filtering.predicate import TRUE, Predicate
 
 BUFFER_ROWS = 256
@@ -164,7 +164,7 @@ class TopicFilters:
             if last <= born_time:
                 flags.row_of[number] = NOTHING
             elif first <= born_time:
-                flags.add(number)[:] = bit_planes.pack((store_timestamps > born_time) & readable)
+                flags.add(number)[:] = packed_bits.pack((store_timestamps > born_time) & readable)
         return flags
 
     def _calc_planes(self, bits: Words, masks: EntryMasks, rows: int) -> tuple[Words, npt.NDArray[np.bool_]]:
@@ -175,7 +175,7 @@ class TopicFilters:
         mask_of = masks.row_of[self._filter_masks]
         bit_planes.fill_planes(bits, self._filter_predicates, masks.rows, mask_of, self._filter_bit_pos, planes)
         present = np.bitwise_or.reduce(masks.rows[np.unique(mask_of)], axis=0)
-        return planes, bit_planes.unpack(present, rows)
+        return planes, packed_bits.unpack(present, rows)
 
     def _filter(
         self, bits: Words, planes: Words, live_entries: EntryMasks, masks: EntryMasks, bounds: Int64s, counts: Int64s

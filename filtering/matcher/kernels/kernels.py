@@ -12,6 +12,7 @@ from filtering.matcher.axes import NumberAxis
 from filtering.matcher.column import Column
 from filtering.matcher.kernels import bit_loops, number_loops, text_loops
 from filtering.matcher.kernels.numba_compile import Array
+from filtering.matcher.packed_bits import words
 from filtering.matcher.program import Program
 from filtering.predicate import NumberType
 
@@ -89,8 +90,8 @@ def number_classes(
 def evaluate(
     program: Program, classes: npt.NDArray[np.int32], singles: npt.NDArray[np.uint64], rows: int
 ) -> npt.NDArray[np.uint64]:
-    words = (rows + 63) // 64
-    bits = _allocate(program.outputs * words, np.uint64).reshape(program.outputs, words)
+    width = words(rows)
+    bits = _allocate(program.outputs * width, np.uint64).reshape(program.outputs, width)
     bit_loops.evaluate(
         classes,
         np.array([axis.start for axis in program.axes], np.int64),
