@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from filtering.delivery.entries import Int64s
 from filtering.matcher import packed_bits
 from filtering.matcher.packed_bits import Words
-
-Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +60,13 @@ class MatchSets:
         order = np.argsort(chosen, kind="stable")
         distinct, starts = np.unique(chosen[order], return_index=True)
         return cls(windows[order], np.append(starts, len(windows)), bits, distinct, counts[distinct], rows)
+
+    def flags(self, windows: int) -> npt.NDArray[np.bool_]:
+        """The entries that each of ``windows`` windows received, shape (windows, rows)."""
+        flags = np.zeros((windows, self.rows), bool)
+        for match_set in self:
+            flags[list(match_set.windows)] |= packed_bits.unpack(match_set.bits, self.rows)
+        return flags
 
     def __len__(self) -> int:
         return len(self.chosen)
