@@ -28,5 +28,5 @@ QUALITY_RESULTS = Table(
     ),
     partition_by=(),
     statistics_on=("run", "audited_at"),
-    dictionary=("run", "first_run", "audited_at", "severity", "cause"),
+    dictionary_encoded=("run", "first_run", "audited_at", "severity", "cause"),
 )

@@ -45,7 +45,7 @@ def allocate_averagely(queue_ids: Sequence[int], clients: Sequence[str]) -> dict
     return allocated
 
 
-def client_tags(
+def tag_disagreements(
     events: Iterable[SubscriptionEvent], queue_ids: Mapping[str, frozenset[int]]
 ) -> dict[tuple[str, str], list[ClientTags]]:
     """By group and topic, the times at which clients checked different tags. Events without client ids do not count.

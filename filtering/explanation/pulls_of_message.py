@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from filtering.consumption.group_night import HELD_PULL
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.history import SubscriptionRow
-
-BEFORE_ALL = -(2**63)
+from filtering.subscriptions.in_force import in_force_at
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ def _first_pull(rows: Sequence[SubscriptionRow], night: NightInQueue, place: Pla
 
 
 def _in_force(rows: Sequence[SubscriptionRow], at: int) -> SubscriptionRow | None:
-    return next((row for row in rows if row.valid_from <= at and (row.valid_to is None or at < row.valid_to)), None)
+    return next(iter(in_force_at(rows, at)), None)
 
 
 def uncertain_change(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from jobs.cli.exit_code import CheckFailed, ExitCode
-from jobs.cli.suggestion import nearest
 from jobs.cli.text import printable
-from schemas.errors import UsageError, WarehouseBusy
+from schemas.errors import UsageError, WarehouseBusy, did_you_mean
 
 ADVICE: dict[type[OSError], str] = {
     FileNotFoundError: "check the path",
@@ -47,8 +46,7 @@ class Parser(argparse.ArgumentParser):
         unknown = _UNRECOGNISED.search(message)
         if unknown:
             known = [option for action in self._actions for option in action.option_strings]
-            meant = nearest(unknown[1], known)
-            message += f"; did you mean {meant}?" if meant else ""
+            message += did_you_mean(unknown[1], known)
         raise UsageError(f"{message}; {self.prog} --help lists the options")
 
 

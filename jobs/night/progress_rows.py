@@ -13,14 +13,12 @@ from numpy.typing import NDArray
 from filtering.consumption.group_night import GroupNight
 from filtering.consumption.offsets import UNKNOWN, BrokerOffsets, TopicOffsets
 from filtering.delivery import window_loops
+from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from jobs.night.work import QueueProgress, Result
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS
 from schemas.queue_progress import QUEUE_PROGRESS
-
-Int64s = NDArray[np.int64]
-_FILTER_COUNTS = ("passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors")
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,9 +149,8 @@ def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[st
         for queue_id, (scanned, filter_counts, uncertain) in counted.by_queue.items():
             column = offsets.columns[queue_id]
             np.add.at(counts["scanned"][:, column], window_numbers, scanned)
-            for name in _FILTER_COUNTS:
-                np.add.at(counts[name][:, column], window_numbers, filter_counts[:, window_loops.COUNTS.index(name)])
-            np.add.at(counts["dropped_by_hook"][:, column], window_numbers, filter_counts[:, len(window_loops.COUNTS)])
+            for index, name in enumerate((*window_loops.COUNTS, "dropped_by_hook")):
+                np.add.at(counts[name][:, column], window_numbers, filter_counts[:, index])
             np.add.at(counts["uncertain"][:, column], change_numbers, uncertain)
     counts["hash_collisions"] = counts["passed_stage2"] - counts["delivered"] - counts["dropped_by_hook"]
     return counts

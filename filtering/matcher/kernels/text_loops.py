@@ -5,8 +5,6 @@ The length, the first 8 octets and the last 8 octets identify a text of up to 16
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from filtering.matcher.kernels.numba_compile import Array, Int, compiled
@@ -124,11 +122,11 @@ def find(
 
 
 @compiled
-def pivot(which: Array, offsets: Array, positions: Array) -> None:
+def pivot(name_of: Array, offsets: Array, positions: Array) -> None:
     names = len(positions)
     for row in range(len(offsets) - 1):
         for name in range(names):
             positions[name, row] = -1
         for entry in range(offsets[row], offsets[row + 1]):
-            if which[entry] < names:
-                positions[which[entry], row] = entry
+            if name_of[entry] < names:
+                positions[name_of[entry], row] = entry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.allocation import client_tags
+from filtering.consumption.allocation import tag_disagreements
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
 from filtering.consumption.plan import NightPlan, plan_night
 from filtering.delivery.pull_window import PullWindow
@@ -58,5 +58,5 @@ def test_a_client_in_class_filter_mode_checks_no_tags() -> None:
         HEARTBEAT % (100, "a", topic % ("A", 1, "")),
         HEARTBEAT % (200, "b", topic % ("shop.Paid", 2, ', "class_filter_mode": true')),
     )
-    disagreements = client_tags(events, {"T": frozenset({0, 1})})["cg", "T"]
+    disagreements = tag_disagreements(events, {"T": frozenset({0, 1})})["cg", "T"]
     assert [tags.by_queue for tags in disagreements] == [{0: TextIn("TAGS", frozenset({"A"})), 1: TRUE}]
