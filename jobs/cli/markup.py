@@ -42,7 +42,7 @@ class Markup:
 
     def strong(self, text: str) -> str:
         """A line of formatted text that introduces a list or a table."""
-        return f"**{text}**" if self.is_markdown else f"{text}:"
+        return f"**{text}**" if self.is_markdown else text
 
     def print_table(self, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Prints a table of formatted cells. On a terminal, the last column is cut to its width."""

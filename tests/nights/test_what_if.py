@@ -139,7 +139,7 @@ def test_a_terminal_shows_plain_text(night: Path, run: Run, monkeypatch: pytest.
     lines = out.getvalue().splitlines()
     assert lines[0] == "h on T: 0 gained, 30 lost, 0 kept"
     assert f"- instead: SQL92 {sql}" in lines
-    assert "Lost: 30 messages:" in lines
+    assert "Lost: 30 messages" in lines
     assert "  2026-11-18  0      0     0       30" in lines
     assert "- 100% have TAGS = 'a|b' (0% of the others)" in lines
     assert not {"\\", "`", "#"} & set(out.getvalue())
