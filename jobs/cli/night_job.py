@@ -23,6 +23,7 @@ from schemas.errors import UsageError
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import is_message_log
 from schemas.run_ledger import RUN_LEDGER
+from schemas.warehouse_folder import check_folder, no_nights
 
 
 def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> None:
@@ -30,8 +31,9 @@ def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> 
     hooks = read_filter_hooks(getattr(options, "filter_hooks", None))
     entries = _entries(options, job)
     warehouse = shared.warehouse_of(options.warehouse)
+    check_folder(warehouse)
     if not stages & {Stage.INGEST, Stage.REGISTER} and not warehouse.exists(RUN_LEDGER):
-        raise UsageError(f"{warehouse.location} has no messages yet: run nightly or ingest first")
+        raise no_nights(warehouse)
     failed: list[str] = []
     attention: list[str] = []
     with warehouse.writing():

@@ -12,6 +12,7 @@ from schemas.answers.inconsistency import inconsistent_groups
 from schemas.answers.night_summary import GroupCounts, night_summary
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.recovery import Recovery, recovery
+from schemas.shell_command import option
 
 COLUMNS = (
     ("scanned", "scanned"),
@@ -57,6 +58,10 @@ def print_summary(run: Run, report: NightReport) -> list[str]:
         attention += _damage(report)
     for line in [*attention, *summary.notes]:
         print(printable(line))
+    if summary.notes:
+        print("lint says why, and what real messages show:")
+        which = f" {option('broker', report.broker.name)}" if len(run.last) > 1 else ""
+        print(f"  {run.warehouse.command('lint')}{which}")
     if attention or summary.notes:
         print()
     print_steps(run, report)
@@ -77,7 +82,7 @@ def print_steps(run: Run, report: NightReport) -> None:
         print(f"  {report.seconds:.1f} s; rows added: {added}")
     location = printable(run.warehouse.location)
     print(f"The tables are in {location}; to write one as JSON lines:")
-    print(f"  ./spark-submit.sh export deliveries --warehouse {location} --output deliveries.jsonl")
+    print(f"  {run.warehouse.command('export deliveries')} --output deliveries.jsonl")
 
 
 def _print_groups(groups: Sequence[GroupCounts]) -> None:

@@ -110,16 +110,13 @@ def _notes(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:
         named = ", ".join(f"{name} ({shares[name]:.0%})" for name in worst)
         yield (
             f"errors: the expressions of {len(shares)} groups fail on more than {FAILING_SHARE:.0%} of their messages, "
-            f"such as {named}; ./spark-submit.sh lint says why"
+            f"such as {named}"
         )
     findings = sum(
         bool(row.compiled.expression.findings) for row in facts.in_force() if row.compiled.expression is not None
     )
     if findings:
-        yield (
-            f"lint: {findings} subscriptions look wrong whatever the messages are; ./spark-submit.sh lint lists them, "
-            "and more that real messages show"
-        )
+        yield f"lint: {findings} subscriptions look wrong whatever the messages are"
 
 
 def _without_messages(facts: BrokerFacts, in_force: Iterable[SubscriptionRow]) -> Iterator[str]:

@@ -331,4 +331,4 @@ def test_a_failure_says_what_was_expected(run: Run, replayed: Replayed, tmp_path
 def test_a_warehouse_before_its_first_night(run: Run, tmp_path: Path) -> None:
     ended = run(audit, "--warehouse", tmp_path)
     assert (ended.code, ended.error.count("\n")) == (2, 1)
-    assert "has no table yet" in ended.error
+    assert "has no night yet" in ended.error
