@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from schemas.delta.one_writer import LOCK
 from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
@@ -33,6 +35,8 @@ def no_nights(warehouse: Warehouse) -> UsageError:
     """The error for a warehouse without a night: a missing or empty folder, or another program's folder."""
     create = f"{warehouse.command('nightly')} --store STORE"
     if warehouse.catalog is None:
+        if warehouse.storage.is_local and Path(warehouse.storage.root).is_file():
+            return UsageError(f"{warehouse.location} is a file: check --warehouse")
         if not warehouse.storage.is_folder():
             return UsageError(f"{warehouse.location} does not exist: check --warehouse, or create it with {create}")
         names = warehouse.storage.names()

@@ -153,6 +153,8 @@ def test_no_usage(run: Callable[..., Ended], tmp_path: Path) -> None:
     for job in (deliver, lag, maintain):
         assert run(job, "--warehouse", nowhere) == (2, "", missing)
     assert not nowhere.exists()
+    file = file_of(tmp_path, "file", "")
+    assert run(lag, "--warehouse", file) == (2, "", f"mqsieve: {file} is a file: check --warehouse\n")
 
 
 def test_commands_in_messages_can_be_pasted(run: Callable[..., Ended], tmp_path: Path) -> None:
