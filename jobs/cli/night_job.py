@@ -20,9 +20,9 @@ from jobs.night.snapshot import StoreSnapshot
 from jobs.night.stages import ALL_STAGES, Stage
 from jobs.night.subscription_file import SubscriptionFile, read_subscriptions
 from schemas.errors import UsageError
+from schemas.ledger_check import read_nights
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import is_message_log
-from schemas.run_ledger import RUN_LEDGER
 from schemas.warehouse_folder import check_folder, no_nights
 
 
@@ -32,7 +32,7 @@ def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> 
     entries = _entries(options, job)
     warehouse = shared.warehouse_of(options.warehouse)
     check_folder(warehouse)
-    if not stages & {Stage.INGEST, Stage.REGISTER} and not warehouse.exists(RUN_LEDGER):
+    if not stages & {Stage.INGEST, Stage.REGISTER} and not read_nights(warehouse):
         raise no_nights(warehouse)
     failed: list[str] = []
     attention: list[str] = []
