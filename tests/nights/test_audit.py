@@ -317,7 +317,7 @@ def test_unknown_clients_are_not_judged(
     row = json_of(run(audit, "--warehouse", tmp_path / "w", "--json"))[name]
     assert (row["severity"], row["skipped"].startswith(why)) == ("skipped", True)
     stored = [row["severity"] for row in rows_of(tmp_path / "w", "quality_results") if row["audit"] == name]
-    assert stored == ["skipped", "skipped"]
+    assert set(stored) == {"skipped"}
 
 
 def test_a_failure_says_what_was_expected(run: Run, replayed: Replayed, tmp_path: Path) -> None:
