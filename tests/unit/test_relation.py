@@ -152,7 +152,8 @@ def test_a_message_satisfies_and_nothing_else_is_ruled_out(random: Random) -> No
 
 
 def test_what_messages_have_in_common() -> None:
-    changed = [{"region": "us", "price": str(n), "id": f"m{n}"} for n in range(10, 20)]
+    system = {"WAIT": "true", "UNIQ_KEY": "AC11"}
+    changed = [{"region": "us", "price": str(n), "id": f"m{n}"} | system for n in range(10, 20)]
     others = [{"region": "us" if n % 2 else "eu", "price": str(n), "id": f"m{n}", "note": "x"} for n in range(30)]
     assert common_traits(changed, others) == [
         Trait("note", (), 1.0, 0.0),
