@@ -15,7 +15,9 @@ from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import START_AGAIN, damaged, damages, read_nights, undo_unfinished_run
-from schemas.run_ledger import MESSAGES_FROM, LedgerEntry
+from schemas.page_checksums import damaged_files
+from schemas.run_ledger import MESSAGES_FROM, REPLAY, LedgerEntry
+from schemas.spark_tasks import Session
 from schemas.subscriptions import SUBSCRIPTIONS, table_row
 from schemas.tables import DERIVED_TABLES, REBUILT_TABLES, TABLES
 
@@ -36,14 +38,23 @@ class Damage:
         return [entry for entry in self.entries if entry.broker_name == broker_name][-1]
 
 
-def find_damage(warehouse: Warehouse) -> Damage:
-    """The damaged tables of a warehouse. Raises UsageError if one of them cannot be rebuilt."""
+def find_damage(warehouse: Warehouse, session: Session) -> Damage:
+    """The damaged tables of a warehouse, by reading all of their files.
+
+    Raises UsageError if one of them cannot be rebuilt.
+    """
     entries = read_nights(warehouse)
-    damaged_tables = list(damages(warehouse, entries))
-    for table, damage in damaged_tables:
-        if table not in REBUILT_TABLES:
+    found = dict(damages(warehouse, entries))
+    readable = {table: warehouse.log(table).files for table in TABLES if table not in found and warehouse.exists(table)}
+    errors = damaged_files(warehouse, readable, session)
+    for table, files in readable.items():
+        if broken := [errors[file.path].damage for file in files if file.path in errors]:
+            more = f" (and {len(broken) - 1} more of its files)" if len(broken) > 1 else ""
+            found[table] = broken[0] + more
+    for table, damage in found.items():
+        if table not in REBUILT_TABLES or entries[-1].job == REPLAY:
             raise damaged(warehouse, table, damage, entries)
-    return Damage(entries, {table.name: damage for table, damage in damaged_tables})
+    return Damage(entries, {table.name: damage for table, damage in found.items()})
 
 
 def rebuild(run: Run, damage: Damage, name: str) -> None:
