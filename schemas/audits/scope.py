@@ -14,7 +14,7 @@ from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.quality_results import QUALITY_RESULTS
-from schemas.run_ledger import MESSAGES_FROM, RUN_LEDGER, LedgerEntry
+from schemas.run_ledger import MESSAGES_FROM, RUN_LEDGER, LedgerEntry, unreplaced_nights
 from schemas.tables import TABLES
 
 
@@ -55,7 +55,7 @@ class Scope:
 
     def first_kept(self, broker_name: str) -> str:
         """The first run of a broker whose messages maintenance has not removed."""
-        entries = [entry for entry in self.entries if entry.broker_name == broker_name]
+        entries = unreplaced_nights([entry for entry in self.entries if entry.broker_name == broker_name])
         messages_from = int(entries[-1].inputs.get(MESSAGES_FROM, "0"))
         return next((entry.run for entry in entries if (entry.ingested_to or 0) > messages_from), entries[0].run)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobs import audit, deliver, dispatch, ingest, maintain, nightly, register
-from tests.broker_log import BrokerLog
+from tests.broker_log import SEGMENT, BrokerLog
 from tests.nights.commands import Ended, contents, differing, night, rows_of
 
 Run = Callable[..., Ended]
@@ -22,6 +22,7 @@ REPEATED = (
 )  # fmt: skip
 """Tables that are the same after a redo, with the names of runs. The last run is in current_offsets."""
 OTHER_EPOCH = 1_795_500_000_000
+DAY = 86_400_000
 
 
 class Nights:
@@ -192,3 +193,41 @@ def test_a_redo_after_steps_of_which_the_last_is_missing(run: Run, tmp_path: Pat
     assert sorted(row["queue_offset"] for row in rows if row["consumer_group"] == "cg_all") == list(range(6))
     assert "There was nothing new" in run(deliver, *warehouse).out
     assert nights.audit().code == 0
+
+
+def test_old_nights_that_a_cut_divides_are_kept_whole(run: Run, tmp_path: Path) -> None:
+    """The third night made entries of messages that the second one had stored."""
+    nights = Nights(run, tmp_path)
+
+    def grown(log: BrokerLog, size: int) -> BrokerLog:
+        while len(log.data) < size:
+            log.append(body=b"b" * 1000)
+        return log
+
+    nights.read(grown(BrokerLog(), SEGMENT // 2))
+    nights.read(grown(BrokerLog(), 2 * SEGMENT))
+    log = grown(BrokerLog(), SEGMENT)
+    log.time += 10 * DAY
+    nights.read(grown(log, 3 * SEGMENT // 2))
+    log.time += DAY
+    nights.read(grown(log, 4 * SEGMENT - 2000))
+    log.append(1)
+    log.write(tmp_path / "store", start=3 * SEGMENT)
+    assert nights.again().code == 0
+    for days in (5, 0):
+        assert run(maintain, "--keep-days", days, "--warehouse", nights.warehouse).code == 0
+        messages, entries = (
+            {row["commitlog_offset"] for row in rows_of(nights.warehouse, table, "commitlog_offset")}
+            for table in ("commitlog", "consumequeue")
+        )
+        assert messages == entries
+        assert nights.audit().code == 0
+
+
+def test_nights_of_a_new_epoch_can_be_repeated_after_old_nights_were_removed(run: Run, tmp_path: Path) -> None:
+    nights = Nights(run, tmp_path)
+    new_epoch(nights)
+    assert run(maintain, "--keep-days", 0, "--warehouse", nights.warehouse).code == 0
+    before = nights.tables()
+    assert nights.again("--redo-from", 0).code == 0
+    assert differing(nights.tables(), before) == []
