@@ -49,6 +49,12 @@ def received(warehouse: Path, group: str) -> list[int]:
     return sorted(row["queue_offset"] for row in rows if row["consumer_group"] == group)
 
 
+def added_rows(warehouse: Path, table: str) -> list[int]:
+    """The rows that each night added to a table, by the ledger."""
+    entries = sorted(rows_of(warehouse, "run_ledger", "run", "rows"), key=lambda row: row["run"])
+    return [dict(row["rows"]).get(table, 0) for row in entries]
+
+
 def test_messages_added_to_a_preallocated_segment_are_new(night: Night, tmp_path: Path) -> None:
     log = BrokerLog().append(5)
     store = log.write(tmp_path / "store")
@@ -241,3 +247,30 @@ def test_a_last_message_whose_properties_were_not_all_there_yet(night: Night, tm
     night(log.write(tmp_path / "other"), warehouse="undisturbed")
     found, expected = (rows_of(tmp_path / name, "commitlog", "properties") for name in ("w", "undisturbed"))
     assert list(map(str, found)) == list(map(str, expected))
+
+
+def test_the_ledger_counts_the_mended_message_and_not_its_file(night: Night, tmp_path: Path) -> None:
+    log = BrokerLog().append(3).append(1, body=b"the right body").append(2)
+    whole = log.data
+    log.data = whole.replace(b"the right body", b"the wrong body")
+    night(log.write(tmp_path / "store"))
+    log.data = whole
+    night(log.write(tmp_path / "store"))
+    assert added_rows(tmp_path / "w", "commitlog") == [6, 1]
+
+
+def test_the_ledger_does_not_count_damage_that_an_earlier_night_quarantined(night: Night, tmp_path: Path) -> None:
+    log = BrokerLog().append(9)
+    whole, size = log.data, len(log.data) // 9
+    damaged = bytearray(whole)
+    for number in (2, 4, 6):
+        damaged[number * size + 4 : number * size + 8] = b"\xff" * 4
+    log.data = bytes(damaged)
+    night(log.write(tmp_path / "store"))
+    for number in (2, 4):
+        damaged[number * size + 4 : number * size + 8] = whole[number * size + 4 : number * size + 8]
+    log.data = bytes(damaged)
+    _, out, _ = night(log.write(tmp_path / "store"))
+    assert "2 damaged places of the log were repaired" in out
+    assert len(list(rows_of(tmp_path / "w", "quarantine"))) == 1
+    assert added_rows(tmp_path / "w", "quarantine") == [3, 0]
