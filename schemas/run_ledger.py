@@ -23,6 +23,8 @@ MAINTAIN = "maintain"
 """The job that rewrites files of tables. Its entries hold the tables' versions after it, and are not nights."""
 MESSAGES_FROM = "messages_from"
 """Among the inputs of entries: the physical offset before which maintenance removed the messages."""
+DAMAGED_BODIES = "damaged_bodies"
+"""Among the inputs of entries: the number of stored messages in the log whose body is damaged."""
 REBUILT = "rebuilt"
 """Among the inputs of maintenance: the tables that it rebuilt from the others."""
 _NUMBERS = pa.map_(pa.string(), pa.int64())

@@ -11,7 +11,8 @@ from jobs.night.night import NightOutcome
 from jobs.night.stages import Stage
 from jobs.night.state import BrokerState
 from schemas.commitlog import COMMITLOG
-from schemas.run_ledger import LedgerEntry
+from schemas.delta.table_rows import one_of, within
+from schemas.run_ledger import DAMAGED_BODIES, LedgerEntry
 
 
 def ledger_entry(
@@ -31,17 +32,19 @@ def ledger_entry(
     ingested_to = _ingested_to(state, plan, outcome, changes)
     dispatched_to = ingested_to if Stage.DISPATCH in stages else (last.dispatched_to if last else None)
     delivered_to = dispatched_to if Stage.DELIVER in stages else (last.delivered_to if last else None)
+    inputs = {**(last.inputs if last else {}), **fingerprints}
     if plan is None:
         log_start, behind = (last.log_start, last.unsettled) if last else (None, None)
     else:
         log_start = plan.log.start
+        inputs[DAMAGED_BODIES] = str(_damaged_bodies(state, plan, outcome, changes))
         behind = unsettled(plan.log, ingested_to) if ingested_to is not None else None
     return LedgerEntry(
         changes.run,
         broker.name,
         job,
         broker.config.changed,
-        {**(last.inputs if last else {}), **fingerprints},
+        inputs,
         log_start=log_start,
         ingested_to=ingested_to,
         dispatched_to=dispatched_to,
@@ -50,6 +53,15 @@ def ledger_entry(
         as_of=as_of,
         remarks=tuple(remarks),
     )
+
+
+def _damaged_bodies(state: BrokerState, plan: LogPlan, outcome: NightOutcome, changes: Changes) -> int:
+    """The number of stored messages in the log whose body is damaged."""
+    before = state.last.inputs.get(DAMAGED_BODIES) if state.last else "0"
+    if before == "0" and not plan.cut and not outcome.result.damaged_bodies:
+        return 0
+    damaged = [one_of("body_is_damaged", [True]), within("commitlog_offset", plan.log.start)]
+    return len(changes.warehouse.rows(COMMITLOG, ["commitlog_offset"], damaged, changes.files(COMMITLOG)))
 
 
 def _ingested_to(state: BrokerState, plan: LogPlan | None, outcome: NightOutcome, changes: Changes) -> int | None:

@@ -35,7 +35,7 @@ from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
 from schemas.quarantine import QUARANTINE
-from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry
+from schemas.run_ledger import DAMAGED_BODIES, REPLAY, RUN_LEDGER, LedgerEntry
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, table_row
 from schemas.tables import APPENDED_TABLES, TABLES
 
@@ -191,7 +191,8 @@ def _read_so_far(state: BrokerState) -> ReadSoFar | None:
         for topic, offsets in state.topics.items()
         for queue_id, end in zip(offsets.queue_ids, offsets.ends.tolist(), strict=True)
     }
-    return ReadSoFar(last.broker_name, last.ingested_to, last.unsettled, ends)
+    has_damaged_bodies = last.inputs.get(DAMAGED_BODIES) != "0"
+    return ReadSoFar(last.broker_name, last.ingested_to, last.unsettled, ends, has_damaged_bodies)
 
 
 def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes) -> int:
@@ -214,8 +215,10 @@ def _forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes
     for part in plan.repaired:
         delete_log_damage(part.start, part.stop, changes)
     if plan.mended:
-        files = [file for file in changes.files(COMMITLOG) if file.greatest.get("body_is_damaged", True)]
         offsets = [part.start for part in plan.mended]
+        files = [
+            file for file in changes.files(COMMITLOG) if file.may_have("commitlog_offset", min(offsets), max(offsets))
+        ]
         changes.delete_rows(COMMITLOG, [one_of("commitlog_offset", offsets)], files)
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from jobs import nightly
+from schemas.commitlog import COMMITLOG
+from schemas.delta.warehouse import Warehouse
 from tests.broker_log import SEGMENT, BrokerLog
 from tests.nights.commands import Ended, differing, rows_of, without_runs
 
@@ -190,6 +192,21 @@ def test_a_body_that_was_damaged_is_replaced_by_its_own(night: Night, tmp_path: 
     bodies = {row["properties"]["n"]: row["body"] for row in rows_of(tmp_path / "w", "commitlog")}
     assert (bodies["3"], len(bodies)) == (b"the right body", 6)
     assert received(tmp_path / "w", "cg_all") == list(range(6))
+
+
+def test_bodies_of_earlier_nights_are_compared_only_while_one_is_damaged(night: Night, tmp_path: Path) -> None:
+    log = BrokerLog().append(3).append(1, body=b"the right body").append(2)
+    first = log.data
+    log.data = first.replace(b"the right body", b"the wrong body")
+    night(log.write(tmp_path / "store"))
+    night(log.append(1).write(tmp_path / "store"))
+    log.data = first + log.data[len(first) :]
+    assert "1 messages with a damaged body have the right one now" in night(log.write(tmp_path / "store")).out
+    night(log.append(1).write(tmp_path / "store"))
+    for file in Warehouse.at(str(tmp_path / "w")).files(COMMITLOG, "b"):
+        if file.least["commitlog_offset"] < len(first):
+            (tmp_path / "w" / "commitlog" / file.path).write_bytes(b"?" * file.size)
+    assert night(log.append(1).write(tmp_path / "store")).code == 0
 
 
 def test_a_record_that_was_damaged_is_filtered_as_its_night_would_have(night: Night, tmp_path: Path) -> None:
