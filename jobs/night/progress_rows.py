@@ -21,6 +21,7 @@ from schemas.queue_progress import QUEUE_PROGRESS
 
 Int64s = NDArray[np.int64]
 _FILTER_COUNTS = ("passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors")
+_CLIENT_COUNTS = ("passed_stage2", "delivered")
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,9 +143,9 @@ def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[st
         counted = part.result.counts.get(topic)
         if counted is None:
             continue
-        window_numbers = np.array(
-            [offsets.groups[window.consumer_group] for window in part.windows.get(topic, ())], np.int64
-        )
+        windows = part.windows.get(topic, ())
+        window_numbers = np.array([offsets.groups[window.consumer_group] for window in windows], np.int64)
+        has_same_tags = np.array([window.message_filter.client_checks_same_tags for window in windows], np.int64)
         change_numbers = np.array(
             [offsets.groups[change.consumer_group] for change in part.changes.get(topic, ())], np.int64
         )
@@ -155,7 +156,9 @@ def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[st
                 np.add.at(counts[name][:, column], window_numbers, filter_counts[:, window_loops.COUNTS.index(name)])
             np.add.at(counts["dropped_by_hook"][:, column], window_numbers, filter_counts[:, len(window_loops.COUNTS)])
             np.add.at(counts["uncertain"][:, column], change_numbers, uncertain)
-    counts["hash_collisions"] = counts["passed_stage2"] - counts["delivered"] - counts["dropped_by_hook"]
+            passed, delivered = (filter_counts[:, window_loops.COUNTS.index(name)] for name in _CLIENT_COUNTS)
+            collisions = has_same_tags * (passed - delivered - filter_counts[:, len(window_loops.COUNTS)])
+            np.add.at(counts["hash_collisions"][:, column], window_numbers, collisions)
     return counts
 
 
