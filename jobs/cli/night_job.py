@@ -32,7 +32,7 @@ def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> 
     warehouse = shared.warehouse_of(options.warehouse)
     if not stages & {Stage.INGEST, Stage.REGISTER} and not warehouse.exists(RUN_LEDGER):
         raise UsageError(f"{warehouse.location} has no messages yet: run nightly or ingest first")
-    failed: list[str] = []
+    failed: list[Exception] = []
     attention: list[str] = []
     with warehouse.writing():
         run = Run(warehouse, job, shared.session_of())
@@ -43,7 +43,8 @@ def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> 
             except Exception as error:
                 if len(entries) == 1:
                     raise
-                failed.append(f"{entry.name or entry.stores[0].root}: {error}")
+                error.add_note(entry.name or entry.stores[0].root)
+                failed.append(error)
                 run.open()  # What the failed night has committed must not become part of the next one.
                 continue
             if stages == ALL_STAGES:
@@ -52,7 +53,7 @@ def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> 
                 print_steps(run, reports[-1])
         shared.register_in_catalog(warehouse)
     if failed:
-        raise UsageError(f"{len(failed)} of {len(entries)} brokers failed: {'; '.join(failed)}")
+        raise ExceptionGroup(f"{len(failed)} of {len(entries)} brokers failed", failed)
     if attention and getattr(options, "strict", False):
         raise CheckFailed(f"{len(attention)} things need attention, the first: {attention[0]}")
 
