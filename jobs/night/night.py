@@ -84,7 +84,7 @@ class Night:
         if self.hooks:
             check_groups(self.hooks, [group.key for group in plan.groups])
         instants = times_of_leaving(plan.groups)
-        backlog = self._backlog(plan)
+        backlog = self._backlog(plan)  # before the files of new messages are added: it would filter them, too
         if self.hooks:
             new, settled = self._new_with_hooks(plan, instants)
         else:

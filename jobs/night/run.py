@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -18,6 +17,7 @@ from jobs.night.broker import Broker
 from jobs.night.changes import Changes
 from jobs.night.compaction import compact
 from jobs.night.events import NightEvents, events_until, merge_events
+from jobs.night.ledger import commit, next_run
 from jobs.night.ledger_entry import ledger_entry
 from jobs.night.log_plan import LogPlan, ReadSoFar, plan_log
 from jobs.night.message_log import ingest_message_log
@@ -37,7 +37,7 @@ from schemas.ledger_check import open_warehouse, undo_unfinished_run
 from schemas.quarantine import QUARANTINE
 from schemas.run_ledger import DAMAGED_BODIES, REPLAY, RUN_LEDGER, LedgerEntry
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, table_row
-from schemas.tables import APPENDED_TABLES, TABLES
+from schemas.tables import APPENDED_TABLES
 
 
 @dataclass(frozen=True)
@@ -132,16 +132,13 @@ class Run:
         )
         for table in APPENDED_TABLES:
             compact(table, changes)
-        entry = self._commit(changes, entry)
+        entry = commit(changes, entry)
+        self.entries.append(entry)
         return NightReport(broker, inputs, plan, state, outcome, entry, history, time.monotonic() - begun)
 
     def next_run(self) -> str:
-        """The name of a new run: its start time, UTC, and later than earlier runs even if the clock was set back."""
-        now = datetime.now(UTC)
-        last = max((entry.maintained or entry.run for entry in self.entries), default="")
-        if last >= _iso(now):
-            now = datetime.fromisoformat(last) + timedelta(milliseconds=1)
-        return _iso(now)
+        """The name of a new run: see :func:`jobs.night.ledger.next_run`."""
+        return next_run(self.entries)
 
     def _events(self, broker: Broker, state: BrokerState, inputs: NightInputs) -> NightEvents:
         file = inputs.subscriptions
@@ -167,19 +164,6 @@ class Run:
         rows = night.run().rows
         progress = pa.concat_tables([state.progress, pa.Table.from_batches([rows.progress])])
         return BrokerState([*state.entries, past.entry], rows.topics, state.events, lambda: progress)
-
-    def _commit(self, changes: Changes, entry: LedgerEntry) -> LedgerEntry:
-        """Commits each table, and then the ledger."""
-        changes.commit()
-        states = {table.name: self.warehouse.log(table).state() for table in TABLES if self.warehouse.exists(table)}
-        rows = {table.name: changes.rows(table) for table in TABLES if changes.rows(table)}
-        complete = replace(entry, tables=states, rows=rows)
-        ledger = Changes(self.warehouse, entry.broker_name, entry.run)
-        ledger.add_rows(RUN_LEDGER, [RUN_LEDGER.rows_batch([complete.table_row()])])
-        compact(RUN_LEDGER, ledger)
-        ledger.commit()
-        self.entries.append(complete)
-        return complete
 
 
 def _read_so_far(state: BrokerState) -> ReadSoFar | None:
@@ -245,7 +229,3 @@ def _register(
     elif events.new:
         rows = event_rows(events.new, len(state.events), changes.run)
         changes.add_rows(SUBSCRIPTION_EVENTS, [SUBSCRIPTION_EVENTS.rows_batch(rows)])
-
-
-def _iso(time: datetime) -> str:
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
