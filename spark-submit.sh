@@ -32,9 +32,14 @@ check_job() {
     *[!a-z-]* | '') ;;
     *) [ -f "$root/jobs/${1//-/_}.py" ] && return ;;
   esac
-  local near=
-  [ -x "$venv/bin/python" ] && near=$("$venv/bin/python" "$root/jobs/cli/suggestion.py" "$1" "$root"/jobs/[a-z]*.py)
-  stop "there is no job '$1'; ${near:+did you mean $near? }./spark-submit.sh --help lists them."
+  local hint= known=() module
+  if [ -x "$venv/bin/python" ]; then
+    for module in "$root"/jobs/[a-z]*.py; do known+=("$(job_of "$module")"); done
+    hint=$(PYTHONPATH=$root "$venv/bin/python" -c \
+      'import sys; from schemas.errors import did_you_mean; print(did_you_mean(sys.argv[1], sys.argv[2:]))' \
+      "$1" "${known[@]}")
+  fi
+  stop "there is no job '$1'${hint:-;} ./spark-submit.sh --help lists them."
 }
 
 [ $# -gt 0 ] || { help >&2; exit 2; }

@@ -48,10 +48,10 @@ def main(arguments: list[str]) -> None:
     from jobs.cli.batch_writers import write_batches
     from jobs.cli.json_lines import output_file
     from schemas.answers.export import Selection, batches_of, check_groups
-    from schemas.ledger_check import open_warehouse
+    from schemas.ledger_check import open_nights
 
     warehouse = options.warehouse_of(chosen.warehouse)
-    open_warehouse(warehouse)
+    open_nights(warehouse)
     check_groups(warehouse, chosen.group or ())
     selection = Selection(chosen.broker, chosen.group, chosen.topic, chosen.columns)
     batches = batches_of(warehouse, chosen.table, selection)

@@ -41,6 +41,7 @@ def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from filtering.delivery.pull_window import BEGINNING, FOREVER
     from jobs.night.replay import check_target, replay
+    from schemas.warehouse_folder import check_folder
 
     subscriptions = options.subscriptions_of(chosen.subscriptions)
     stored = (
@@ -49,6 +50,7 @@ def main(arguments: list[str]) -> None:
     )
     facts = options.facts_of(chosen)
     into = options.warehouse_of(chosen.into)
+    check_folder(into)
     check_target(into, facts.warehouse)
     with into.writing():
         report = replay(facts, subscriptions, stored, into, options.session_of())
@@ -56,7 +58,7 @@ def main(arguments: list[str]) -> None:
     print(
         f"{report.deliveries:,} deliveries; the tables are in {printable(into.location)}; to write one as JSON lines:"
     )
-    print(f"  ./spark-submit.sh export deliveries --warehouse {printable(into.location)} --output deliveries.jsonl")
+    print(f"  {into.command('export deliveries')} --output deliveries.jsonl")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> None:
     _check(chosen)
     from filtering.delivery.pull_window import BEGINNING, FOREVER
     from filtering.findings.expectations import unmet
-    from jobs.cli.what_if_text import as_json, print_markdown
+    from jobs.cli.what_if_text import as_json, print_changes
     from schemas.answers.what_if import what_if
 
     expectations = _expectations(chosen)
@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> None:
     if chosen.json:
         print(as_json(found, lines))
     else:
-        print_markdown(found, lines)
+        print_changes(found, lines)
     _check_limits(chosen, found, lines)
 
 

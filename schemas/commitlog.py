@@ -70,12 +70,12 @@ COMMITLOG = Table(
     ),
     constraints={"offset_not_negative": "commitlog_offset >= 0", "size_positive": "store_size > 0"},
     statistics_on=("commitlog_offset", "topic", "queue_offset", "store_timestamp", "run"),
-    dictionary=(
+    dictionary_encoded=(
         "topic", "queue_id", "store_size", "tags", "keys", "property_names", *SLOTS, "sys_flag", "flag",
         "reconsume_times", "prepared_transaction_offset", "born_host", "store_host", "msg_id_host", "magic_code",
         "body_length", "body_is_damaged", "store_date", "run",
     ),
-    delta=("commitlog_offset", "queue_offset", "born_timestamp", "store_timestamp"),
+    delta_encoded=("commitlog_offset", "queue_offset", "born_timestamp", "store_timestamp"),
 )  # fmt: skip
 
 

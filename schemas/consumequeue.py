@@ -35,6 +35,6 @@ CONSUMEQUEUE = Table(
     ),
     constraints={"queue_offset_not_negative": "queue_offset >= 0"},
     statistics_on=("topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp", "run"),
-    dictionary=("topic", "queue_id", "size", "tags_code", "store_date", "run"),
-    delta=("queue_offset", "commitlog_offset", "store_timestamp"),
+    dictionary_encoded=("topic", "queue_id", "size", "tags_code", "store_date", "run"),
+    delta_encoded=("queue_offset", "commitlog_offset", "store_timestamp"),
 )

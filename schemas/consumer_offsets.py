@@ -22,6 +22,6 @@ CONSUMER_OFFSETS = Table(
         ]
     ),
     statistics_on=("as_of", "run"),
-    dictionary=("consumer_group", "topic", "queue_id", "as_of", "run"),
-    delta=("told_to", "committed"),
+    dictionary_encoded=("consumer_group", "topic", "queue_id", "as_of", "run"),
+    delta_encoded=("told_to", "committed"),
 )

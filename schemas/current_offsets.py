@@ -22,6 +22,6 @@ CURRENT_OFFSETS = Table(
         ]
     ),
     statistics_on=("topic",),
-    dictionary=("consumer_group", "topic", "queue_id", "run"),
-    delta=("queue_end", "told_to", "committed"),
+    dictionary_encoded=("consumer_group", "topic", "queue_id", "run"),
+    delta_encoded=("queue_end", "told_to", "committed"),
 )

@@ -49,7 +49,7 @@ DELIVERY_BLOCKS = Table(
         ]
     ),
     statistics_on=("topic", "first_store_timestamp", "last_store_timestamp", "run"),
-    dictionary=(
+    dictionary_encoded=(
         "topic",
         "run",
         "queue_id.list.element",
@@ -58,7 +58,7 @@ DELIVERY_BLOCKS = Table(
         f"{_RECIPIENT}.subscription_from",
         f"{_RECIPIENT}.available_at",
     ),
-    delta=(
+    delta_encoded=(
         "queue_offset.list.element",
         "commitlog_offset.list.element",
         "store_timestamp.list.element",

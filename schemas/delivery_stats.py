@@ -49,5 +49,5 @@ DELIVERY_STATS = Table(
         ]
     ),
     statistics_on=("run", "topic"),
-    dictionary=("run", "consumer_group", "topic", "queue_id", *COUNTS),
+    dictionary_encoded=("run", "consumer_group", "topic", "queue_id", *COUNTS),
 )

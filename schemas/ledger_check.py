@@ -11,6 +11,7 @@ from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry, nights_of, read_ledger
 from schemas.tables import REBUILT_TABLES, TABLES
+from schemas.warehouse_folder import no_nights
 
 START_AGAIN = "give another --warehouse and run nightly on the store again"
 
@@ -30,7 +31,7 @@ def open_nights(warehouse: Warehouse) -> list[LedgerEntry]:
     """As :func:`open_warehouse`, but raises UsageError if there was no night yet, too."""
     entries = open_warehouse(warehouse)
     if not entries:
-        raise UsageError(f"{warehouse.location} has no table yet: run ./spark-submit.sh nightly --warehouse … first")
+        raise no_nights(warehouse)
     return entries
 
 
@@ -155,10 +156,7 @@ def _remedy(warehouse: Warehouse, table: Table, entries: Sequence[LedgerEntry]) 
     if entries[-1].job == REPLAY:
         return "a replay is not repaired: run replay again, into another folder"
     if table in REBUILT_TABLES:
-        return (
-            "./spark-submit.sh maintain --rebuild --warehouse "
-            f"{warehouse.location} rebuilds it from commitlog and subscription_events"
-        )
+        return f"{warehouse.command('maintain --rebuild')} rebuilds it from commitlog and subscription_events"
     version = entries[-1].tables[table.name].version
     return (
         f"no other table has its content: restore it to version {version} (RESTORE TABLE delta.`…` TO VERSION AS OF "

@@ -15,7 +15,7 @@ QUALITY_RESULTS = Table(
             column("first_run", pa.string(), "the first run that was audited", nullable=False),
             column("audited_at", pa.int64(), "ms since the epoch", nullable=False),
             column("audit", pa.string(), nullable=False),
-            column("severity", pa.string(), "ok, warn or error", nullable=False),
+            column("severity", pa.string(), "ok, skipped, warn or error", nullable=False),
             column("bad_rows", pa.int64(), nullable=False),
             column("rows", pa.int64(), "rows that the audit checked", nullable=False),
             column("cause", pa.string(), "the failed audit that explains this failure"),
@@ -28,5 +28,5 @@ QUALITY_RESULTS = Table(
     ),
     partition_by=(),
     statistics_on=("run", "audited_at"),
-    dictionary=("run", "first_run", "audited_at", "severity", "cause"),
+    dictionary_encoded=("run", "first_run", "audited_at", "severity", "cause"),
 )

@@ -20,5 +20,5 @@ QUARANTINE = Table(
         ]
     ),
     statistics_on=("source_file", "offset", "run"),
-    dictionary=("source_file", "reason", "run"),
+    dictionary_encoded=("source_file", "reason", "run"),
 )

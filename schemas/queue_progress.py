@@ -26,5 +26,5 @@ QUEUE_PROGRESS = Table(
         ]
     ),
     statistics_on=("run",),
-    dictionary=("topic", "queue_id", "run"),
+    dictionary_encoded=("topic", "queue_id", "run"),
 )

@@ -66,6 +66,11 @@ class Storage:
         selector = fs.FileSelector(folder, allow_not_found=True, recursive=recursive)
         return [info for info in self.file_system.get_file_info(selector) if info.type == fs.FileType.File]
 
+    def names(self) -> set[str]:
+        """The names of the files and folders in the folder, empty if it does not exist."""
+        selector = fs.FileSelector("", allow_not_found=True)
+        return {info.base_name for info in self.file_system.get_file_info(selector)}
+
     def clear(self) -> None:
         """Removes all files in the folder."""
         for file in self.files(recursive=True):

@@ -45,7 +45,7 @@ SUBSCRIPTIONS = Table(
             column("compile_error", pa.string(), "why the broker refuses the expression"),
         ]
     ),
-    dictionary=("topic", "expression_type"),
+    dictionary_encoded=("topic", "expression_type"),
 )
 
 SUBSCRIPTION_EVENTS = Table(
@@ -61,8 +61,8 @@ SUBSCRIPTION_EVENTS = Table(
         ]
     ),
     statistics_on=("number", "at", "run"),
-    dictionary=("run",),
-    delta=("number", "at"),
+    dictionary_encoded=("run",),
+    delta_encoded=("number", "at"),
 )
 
 

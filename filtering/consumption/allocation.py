@@ -45,7 +45,7 @@ def allocate_averagely(queue_ids: Sequence[int], clients: Sequence[str]) -> dict
     return allocated
 
 
-def client_tags(
+def tag_disagreements(
     events: Iterable[SubscriptionEvent], queue_ids: Mapping[str, frozenset[int]]
 ) -> dict[tuple[str, str], list[ClientTags]]:
     """By group and topic, the times at which clients checked different tags. Events without client ids do not count.
@@ -67,18 +67,16 @@ def client_tags(
 
 def _by_queue(state: SubscriptionInForce, queue_ids: Iterable[int]) -> dict[int, Predicate | None]:
     checks: dict[str, Predicate | None] = dict.fromkeys(state.absent)
-    checks |= dict.fromkeys(state.agreeing, _check(state.topic, state.expression))
-    checks |= {client.client_id: _check_of(state.topic, client) for client in state.overruled}
+    checks |= dict.fromkeys(state.agreeing, _check(state.topic, state))
+    checks |= {client.client_id: _check(state.topic, client) for client in state.overruled}
     return {queue_id: checks[client] for queue_id, client in allocate_averagely(list(queue_ids), list(checks)).items()}
 
 
-def _check_of(topic: str, client: ClientSubscription) -> Predicate:
-    return _check(topic, client.expression) if client.expression_type == TAG else TRUE
-
-
-def _check(topic: str, expression: str | None) -> Predicate:
+def _check(topic: str, subscription: ClientSubscription | SubscriptionInForce) -> Predicate:
+    if subscription.expression_type != TAG or subscription.class_filter_mode:
+        return TRUE
     try:
-        tags = build_subscription_data(topic, expression).tags_set
+        tags = build_subscription_data(topic, subscription.expression).tags_set
     except ValueError:
         return TRUE
     return TextIn(TAGS_PROPERTY, tags) if tags else TRUE

@@ -8,6 +8,7 @@ from itertools import pairwise
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.message_filter import MessageFilter, message_filter, reads_others
 from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.in_force import in_force_at
 
 
 class FiltersInForce:
@@ -19,7 +20,7 @@ class FiltersInForce:
 
     def at(self, row: SubscriptionRow, instant: int) -> MessageFilter | None:
         """The filter of a subscription at an instant (ms); None if the broker refuses its pulls."""
-        others = self._in_force(instant) if reads_others(row, self._config) else ()
+        others = in_force_at(self._rows, instant) if reads_others(row, self._config) else ()
         return message_filter(row, others, self._config)
 
     def during(self, row: SubscriptionRow, begin: int, end: int) -> Iterable[tuple[int, int, MessageFilter | None]]:
@@ -29,8 +30,3 @@ class FiltersInForce:
             cuts[1:1] = sorted({other.valid_from for other in self._rows if begin < other.valid_from < end})
         for start, stop in pairwise(cuts):
             yield start, stop, self.at(row, max(start, row.valid_from))
-
-    def _in_force(self, instant: int) -> list[SubscriptionRow]:
-        return [
-            row for row in self._rows if row.valid_from <= instant and (row.valid_to is None or instant < row.valid_to)
-        ]

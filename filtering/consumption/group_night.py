@@ -70,7 +70,11 @@ class GroupNightPlan:
         self._stint = 0
         """The time (ms) since which the group consumes without a break or a reset."""
         self._stint_windows: list[tuple[list[PullWindow], int]] = []
-        """The windows since then: each as a list and an index into it."""
+        """The windows since the last start: each as a list and an index into it."""
+        self._reset_windows: dict[int, int] = {}
+        """By queue id, the number of windows in ``_stint_windows`` before its last reset."""
+        self._moved: dict[int, int] = {}
+        """By queue id, the offset that an operator set while the group was away."""
 
     def run(self, line: Timeline) -> None:
         if line.first is None and not line.steps:
@@ -91,7 +95,7 @@ class GroupNightPlan:
                 self._reset(step)
             elif step.before is not None:
                 self._note_uncertain(step.before, step.row, step.at)
-            if step.row.is_consuming and step.moment is not Moment.RESET:
+            if step.row.is_consuming:
                 self._go_on(step.row, step.at, later)
         last = line.last
         self.group.is_consuming = last is not None and last.is_consuming
@@ -101,8 +105,8 @@ class GroupNightPlan:
             self._stay_away(was_away=not consumes and not any(step.moment is Moment.START for step in line.steps))
 
     def _go_on(self, row: SubscriptionRow, begin: int, later: Sequence[Step]) -> None:
-        """The group pulls messages stored from ``begin`` (ms) until the next change of its subscription."""
-        end = next((step.at for step in later if step.moment is not Moment.RESET), FOREVER)
+        """The group pulls messages stored from ``begin`` (ms) until its next step."""
+        end = later[0].at if later else FOREVER
         for start, stop, message_filter in self._filters.during(row, begin, end):
             if message_filter is not None:
                 self._add(self.online, PullWindow(message_filter, row.valid_from, start, stop))
@@ -110,19 +114,24 @@ class GroupNightPlan:
     def _start(self, step: Step, is_first: bool) -> None:
         """The group starts, or starts again: it pulls from its offset, or from where a first start begins."""
         topic = self.group.key[1]
-        self._stint, self._stint_windows = step.at, []
+        self._stint, self._stint_windows, self._reset_windows = step.at, [], {}
         message_filter = self._filters.at(step.row, step.at)
+        moved, self._moved = self._moved, {}
+        for queue_id, offset in moved.items():
+            self._pull_again(queue_id, offset, step)
         if is_first:
             offsets = self._first_offsets(step.at)
         elif self._away_since is not None:
             # It left in this night and no snapshot has its offsets: messages stored before count as consumed.
             if message_filter is not None:
-                window = PullWindow(message_filter, step.row.valid_from, self._away_since, step.at, step.at)
+                nothing = dict.fromkeys(moved, (0, 0))
+                window = PullWindow(message_filter, step.row.valid_from, self._away_since, step.at, step.at, nothing)
                 self._add(self.backlog, window)
             self._away_since = None
             return
         else:
-            offsets = dict(self._offsets_so_far.of(self.group.key))
+            offsets = self._offsets_so_far.of(self.group.key)
+        offsets = {queue_id: offset for queue_id, offset in offsets.items() if queue_id not in moved}
         for queue_id, offset in offsets.items():
             deleted = self._broker.min_offset(topic, queue_id) - offset
             if deleted > 0:
@@ -131,6 +140,7 @@ class GroupNightPlan:
         self._away_since = None
         if message_filter is not None and self.group.starts_at_end is None:
             ranges = {queue_id: (offset, FOREVER) for queue_id, offset in offsets.items()}
+            ranges |= dict.fromkeys(moved, (0, 0))
             window = PullWindow(message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges)
             self._add(self.backlog, window)
 
@@ -150,14 +160,19 @@ class GroupNightPlan:
         return {queue_id: offset for queue_id, offset in known.items() if offset > 0}
 
     def _reset(self, step: Step) -> None:
-        """An operator set the offset of one queue: the group pulls the messages from that offset again, now."""
+        """An operator set the offset of one queue: the group pulls the messages from there, now or when it returns."""
         assert step.reset is not None
         queue_id, offset = step.reset.queue_id or 0, step.reset.queue_offset or 0
         offset = max(offset, self._broker.min_offset(self.group.key[1], queue_id))
         if not step.row.is_consuming:
-            self.group.told_to[queue_id] = offset
+            self._moved[queue_id] = offset
             return
         self._stint = step.at
+        self._reset_windows[queue_id] = len(self._stint_windows)
+        self._pull_again(queue_id, offset, step)
+
+    def _pull_again(self, queue_id: int, offset: int, step: Step) -> None:
+        """The group pulls the messages of a queue from an offset that an operator set."""
         self.group.repeated_from[queue_id] = min(offset, self.group.repeated_from.get(queue_id, offset))
         message_filter = self._filters.at(step.row, step.at)
         if message_filter is not None:
@@ -177,15 +192,16 @@ class GroupNightPlan:
     def _stay_away(self, was_away: bool) -> None:
         """The group is away when the night ends.
 
-        Its deliveries are decided up to its committed offset; without one, up to what was stored before it left.
+        Its deliveries are decided up to its committed offset, or up to the offset that an operator set; without
+        either, up to what was stored before it left.
         """
         committed = self._broker.committed.get(self.group.key, {})
-        if was_away:
-            self.group.told_to = {**self._offsets_so_far.of(self.group.key), **self.group.told_to, **committed}
-            return
-        self.group.left_at = self._away_since
-        self.group.told_to.update(committed)
-        self._limit(committed)
+        decided = self._offsets_so_far.of(self.group.key) if was_away else {}
+        self.group.told_to = {**decided, **self._moved, **committed}
+        if not was_away:
+            self.group.left_at = self._away_since
+            # A committed offset that an operator set does not say how far the group had come.
+            self._limit({queue_id: offset for queue_id, offset in committed.items() if queue_id not in self._moved})
 
     def _check_committed(self) -> None:
         """If a committed offset contradicts the assumption that the group keeps up, the offset counts."""
@@ -205,12 +221,13 @@ class GroupNightPlan:
             self._limit(limits)
 
     def _limit(self, offsets: Offsets) -> None:
-        """End the windows since the last start or reset at these offsets (by queue id)."""
-        for windows, index in self._stint_windows:
+        """End the windows of each queue since the last start, or since its last reset, at these offsets."""
+        for number, (windows, index) in enumerate(self._stint_windows):
             window = windows[index]
             ranges = dict(window.offsets)
             for queue_id, offset in offsets.items():
-                if queue_id in ranges or not window.only_listed:
+                is_since_reset = number >= self._reset_windows.get(queue_id, 0)
+                if is_since_reset and (queue_id in ranges or not window.only_listed):
                     low, high = ranges.get(queue_id, (0, FOREVER))
                     ranges[queue_id] = (low, min(high, offset))
             windows[index] = replace(window, offsets=ranges)

@@ -13,19 +13,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from filtering.delivery import bit_planes
 from filtering.delivery.entries import Entries
 from filtering.delivery.pull_window import PullWindow
 from filtering.delivery.topic_filters import TopicFilters
-from filtering.delivery.window_loops import COUNTS
+from filtering.delivery.window_loops import DELIVERED
+from filtering.matcher import packed_bits
 
 MOST_SCANNED = 20_000
 """maxConsumeQueueScan: the entries that the broker checks for one estimate."""
 MOST_MATCHES = 5_000
 """sampleCountThreshold: the broker also stops when it has found more matches than this."""
-_DELIVERED = COUNTS.index("delivered")
-Place = tuple[int, int]
-"""The number of a window (a group has at most one of each kind) and a queue id."""
 
 
 @dataclass
@@ -54,14 +51,14 @@ class TopicLag:
     """Counts the messages that wait for groups on one topic. Add blocks in the order of the log.
 
     ``pending`` windows list the offsets that the groups have yet to pull, ``estimated`` windows the offsets that the
-    broker counts. A group has at most one of each kind.
+    broker counts. A group has at most one of each kind. Results are kept by window number and queue id.
     """
 
     bit_num: int
     pending: Sequence[PullWindow]
     estimated: Sequence[PullWindow]
-    _waiting: dict[Place, Waiting] = field(default_factory=dict)
-    _samples: dict[Place, Sample] = field(default_factory=dict)
+    _waiting: dict[tuple[int, int], Waiting] = field(default_factory=dict)
+    _samples: dict[tuple[int, int], Sample] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._number_pending = {window.consumer_group: i for i, window in enumerate(self.pending)}
@@ -90,11 +87,11 @@ class TopicLag:
             self._sample(entries)
 
     def _count(self, entries: Entries) -> None:
-        outcome = self._pending.run(entries)
-        counts = outcome.counts[:, :, _DELIVERED]
-        new: set[Place] = set()
+        block = self._pending.run(entries)
+        counts = block.counts[:, :, DELIVERED]
+        new: set[tuple[int, int]] = set()
         for window, queue in np.argwhere(counts).tolist():
-            place = window, int(outcome.queue_ids[queue])
+            place = window, int(block.queue_ids[queue])
             if place in self._waiting:
                 self._waiting[place].messages += int(counts[window, queue])
             else:
@@ -103,7 +100,7 @@ class TopicLag:
             return
         _, bounds = entries.queue_bounds()
         windows = {window for window, _ in new}
-        for match_set in outcome.delivered:
+        for match_set in block.delivered:
             new_windows = windows.intersection(match_set.windows)
             if not new_windows:
                 continue
@@ -112,7 +109,7 @@ class TopicLag:
             for window, queue in ((window, queue) for window in new_windows for queue in range(len(firsts))):
                 if (window, queue) in new:
                     oldest = int(entries.store_timestamp[positions[firsts[queue]]])
-                    place = window, int(outcome.queue_ids[queue])
+                    place = window, int(block.queue_ids[queue])
                     self._waiting[place] = Waiting(int(counts[window, queue]), oldest)
 
     def _sample(self, entries: Entries) -> None:
@@ -129,7 +126,7 @@ class TopicLag:
                 begin, end = bounds[queue], bounds[queue + 1]
                 low, high = begin + np.searchsorted(entries.queue_offset[begin:end], window.offsets[queue_id])
                 if low < high:
-                    flags = bit_planes.unpack(passed[number], len(entries)) if flags is None else flags
+                    flags = packed_bits.unpack(passed[number], len(entries)) if flags is None else flags
                     _extend(sample, flags[low:high])
 
 

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
+
+from filtering.delivery.entries import Int64s
+from filtering.delivery.pull_window import OffsetRange
 
 Key = tuple[str, str]
 """A consumer group and a topic."""
 Offsets = Mapping[int, int]
 """Queue offsets by queue id."""
-OffsetRange = tuple[int, int]
-"""Queue offsets, the second exclusive."""
-Int64s = npt.NDArray[np.int64]
 UNKNOWN = -1
 
 

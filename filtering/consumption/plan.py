@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.allocation import client_tags
+from filtering.consumption.allocation import tag_disagreements
 from filtering.consumption.filters_in_force import FiltersInForce
 from filtering.consumption.group_night import GroupNight, GroupNightPlan
 from filtering.consumption.offsets import BrokerOffsets, Key, OffsetsSoFar
@@ -51,7 +51,7 @@ def plan_night(
         rows_of_group[row.consumer_group].append(row)
     events = list(events)
     resets, consume_from = _resets_and_first_starts(events)
-    tags_of_clients = client_tags(events, broker_offsets.queue_ids)
+    tags_of_clients = tag_disagreements(events, broker_offsets.queue_ids)
     online: list[PullWindow] = []
     backlog: list[PullWindow] = []
     changes: list[UncertainChange] = []

@@ -74,7 +74,8 @@ def _steps(
     waiting = sorted((reset for reset in resets if as_of is None or reset.at > as_of), key=lambda reset: reset.at)
     for row in rows:
         while waiting and waiting[0].at < row.valid_from:
-            if (reset := waiting.pop(0)) and current is not None:
+            reset = waiting.pop(0)
+            if current is not None:
                 yield Step(reset.at, Moment.RESET, current, current, reset)
         consumed = current is not None and current.is_consuming
         if row.is_consuming:

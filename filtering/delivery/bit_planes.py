@@ -1,8 +1,4 @@
-"""Packed bits, with 64 messages in a word, and filter bit maps transposed into planes.
-
-A *plane* holds one bit position of the bit maps of many messages: message i has bit i % 64 of word i // 64.
-Bits after the last message are zero.
-"""
+"""Filter bit maps transposed into planes. A *plane* has one bit position of the bit maps of many messages."""
 
 from __future__ import annotations
 
@@ -13,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from numba import njit
 
-Words = npt.NDArray[np.uint64]
+from filtering.matcher.packed_bits import Words, words
+
 Octets = npt.NDArray[np.uint8]
 _BYTE = np.uint64(0xFF)
 _SWAPS = (
@@ -21,24 +18,6 @@ _SWAPS = (
     (np.uint64(14), np.uint64(0x0000CCCC0000CCCC)),
     (np.uint64(28), np.uint64(0x00000000F0F0F0F0)),
 )
-
-
-def words(rows: int) -> int:
-    """The number of words for ``rows`` bits."""
-    return (rows + 63) // 64
-
-
-def pack(flags: npt.NDArray[np.bool_]) -> Words:
-    """Bits, shape (…, rows), to words, shape (…, words(rows))."""
-    octets = np.packbits(flags, axis=-1, bitorder="little")
-    padding = words(flags.shape[-1]) * 8 - octets.shape[-1]
-    widths = [(0, 0)] * (octets.ndim - 1) + [(0, padding)]
-    return np.ascontiguousarray(np.pad(octets, widths)).view(np.uint64)
-
-
-def unpack(packed: Words, rows: int) -> npt.NDArray[np.bool_]:
-    """Words, shape (…, words(rows)), to bits, shape (…, rows)."""
-    return np.unpackbits(packed.view(np.uint8), axis=-1, count=rows, bitorder="little").view(bool)
 
 
 def to_bit_maps(planes: Words, present: npt.NDArray[np.bool_]) -> pa.BinaryArray:

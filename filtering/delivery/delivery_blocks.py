@@ -1,8 +1,9 @@
 """Delivery blocks: which groups received which messages, stored once for groups that received the same messages.
 
 A block is a run of messages of one topic with their offsets, and *matches*: sets of groups with the messages that all
-of them received. A match is stored in the smallest form: nothing if they received all messages of the block, the
-positions of few messages, or for many messages one bit for each message of the block, in words of 64 bits.
+of them received, or that all of their clients dropped (the outcome of the match says which). A match is stored in the
+smallest form: nothing for all messages of the block, the positions of few messages, or for many messages one bit for
+each message of the block, in words of 64 bits.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from filtering.matcher.kernels import kernels
 BYTES_IN_A_ROW = 1 << 20
 """A row with more bytes of matches is split, because readers load whole rows."""
 _ROOM_OF_A_POSITION = 5
-"""Positions are stored if fewer than one in this many messages was received: they then take less room than bits."""
+"""Positions are stored if fewer than one in this many messages was received.
+
+In the file, the packed differences between positions (DELTA_BINARY_PACKED) then take about as much room as bits.
+"""
 
 
 def recipients(groups: list[str], subscriptions_from: list[int], available_at: list[int | None]) -> pa.StructArray:

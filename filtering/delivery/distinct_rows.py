@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from filtering.delivery.bit_planes import Words
 from filtering.delivery.entries import Int32s, Int64s
 from filtering.delivery.match_sets import MatchSets
+from filtering.matcher.packed_bits import Words
 
 
 @dataclass(frozen=True, eq=False)

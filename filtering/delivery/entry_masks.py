@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from filtering.delivery import bit_planes
-from filtering.delivery.bit_planes import Words
 from filtering.delivery.window_loops import EVERYTHING, NOTHING
+from filtering.matcher import packed_bits
+from filtering.matcher.packed_bits import Words
 
 
 class EntryMasks:
@@ -15,7 +15,7 @@ class EntryMasks:
 
     def __init__(self, numbers: int, everything: npt.NDArray[np.bool_]) -> None:
         self.row_of = np.full(numbers, EVERYTHING, np.int32)
-        self._rows = [bit_planes.pack(everything), bit_planes.pack(np.zeros(len(everything), bool))]
+        self._rows = [packed_bits.pack(everything), packed_bits.pack(np.zeros(len(everything), bool))]
 
     def add(self, number: int) -> Words:
         """Give mask ``number`` its own row. Returns the row, all zeros."""

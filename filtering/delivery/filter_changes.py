@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from filtering.delivery import bit_planes, window_loops
+from filtering.delivery import window_loops
 from filtering.delivery.entries import Entries, Int64s
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import BEGINNING, OffsetRange, PullWindow
@@ -29,7 +29,6 @@ CHANGED = pa.schema(
 )
 """One row for each message that a group would gain or lose by a change; times in ms."""
 _NO_BIT_MAP = 0
-_STAGE1, _FAILED = (window_loops.COUNTS.index(name) for name in ("passed_stage1", "evaluation_errors"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,14 +36,14 @@ class FilterChange:
     """A changed filter of a group.
 
     ``received`` are the physical offsets of the messages that the group received, ``dropped`` of those that its
-    client's hooks dropped and would drop again; both ascending. By queue id, ``asked`` has the offsets that the group
-    has pulled, ``pending`` those that it has yet to pull. It has pulled all of a queue that ``asked`` does not list.
+    client's hooks dropped and would drop again; both ascending. By queue id, ``pulled`` has the offsets that the group
+    has pulled, ``pending`` those that it has yet to pull. It has pulled all of a queue that ``pulled`` does not list.
     """
 
     filter: MessageFilter
     received: Int64s
     dropped: Int64s
-    asked: Mapping[int, OffsetRange] = field(default_factory=dict)
+    pulled: Mapping[int, OffsetRange] = field(default_factory=dict)
     pending: Mapping[int, OffsetRange] = field(default_factory=dict)
 
 
@@ -101,16 +100,14 @@ class _ChangesOfTopic:
     def __init__(self, numbered: Sequence[tuple[int, FilterChange]], stored: tuple[int, int]) -> None:
         self._numbered = numbered
         self._stored = stored
-        asked_windows = [_window(change.filter, stored, change.asked, False) for _, change in numbered]
+        pulled_windows = [_window(change.filter, stored, change.pulled, False) for _, change in numbered]
         pending_windows = [_window(change.filter, stored, change.pending, True) for _, change in numbered]
-        self.filters = TopicFilters(_NO_BIT_MAP, windows=[*asked_windows, *pending_windows])
+        self.filters = TopicFilters(_NO_BIT_MAP, windows=[*pulled_windows, *pending_windows])
 
     def compare(self, entries: Entries, result: ChangeResult) -> list[pa.RecordBatch]:
         """Add the counts to ``result``. Returns the rows."""
-        outcome = self.filters.run(entries)
-        matched = np.zeros((self.filters.windows, len(entries)), bool)
-        for match_set in outcome.delivered:
-            matched[list(match_set.windows)] |= bit_planes.unpack(match_set.bits, len(entries))
+        block = self.filters.run(entries)
+        matched = block.delivered.flags(self.filters.windows)
         in_time = (entries.store_timestamp >= self._stored[0]) & (entries.store_timestamp < self._stored[1])
         days = entries.store_timestamp // DAY
         batches = []
@@ -121,9 +118,9 @@ class _ChangesOfTopic:
             keys, counts = np.unique(np.stack([days[kept], entries.queue_id[kept]]), axis=1, return_counts=True)
             for day, queue_id, count in zip(*keys.tolist(), counts.tolist(), strict=True):
                 result.kept[number, day, queue_id] += count
-            result.scanned[number] += int(outcome.scanned[outcome.mask_of[window]].sum())
-            result.passed_stage1[number] += int(outcome.counts[window, :, _STAGE1].sum())
-            result.failed[number] += int(outcome.counts[window, :, _FAILED].sum())
+            result.scanned[number] += int(block.scanned[block.mask_of[window]].sum())
+            result.passed_stage1[number] += int(block.counts[window, :, window_loops.PASSED_STAGE1].sum())
+            result.failed[number] += int(block.counts[window, :, window_loops.EVALUATION_ERRORS].sum())
             result.pending[number] += int(matched[len(self._numbered) + window].sum())
             gained = now & ~was & ~_among(entries.commitlog_offset, change.dropped)
             for kind, flags in ((GAINED, gained), (LOST, was & ~now)):

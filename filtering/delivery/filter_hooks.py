@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from filtering.delivery import bit_planes
 from filtering.delivery.match_sets import MatchSet, MatchSets
+from filtering.matcher import packed_bits
 
 ENTRY_COLUMNS = (
     "topic", "queue_id", "queue_offset", "commitlog_offset", "size", "tags_code", "store_timestamp", "filter_bit_map",
@@ -76,7 +76,7 @@ def after_hooks(
                 if chosen.any():
                     flags = np.zeros(shared.rows, bool)
                     flags[positions] = chosen
-                    sets.append(MatchSet(tuple(windows), bit_planes.pack(flags), int(chosen.sum()), shared.rows))
+                    sets.append(MatchSet(tuple(windows), packed_bits.pack(flags), int(chosen.sum()), shared.rows))
     return MatchSets.of(kept_sets, entries.num_rows), MatchSets.of(dropped_sets, entries.num_rows)
 
 

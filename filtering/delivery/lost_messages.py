@@ -12,14 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import Subscription
-from filtering.delivery import bit_planes
 from filtering.delivery.entries import Entries
-from filtering.delivery.match_sets import MatchSet
 from filtering.delivery.message_filter import MessageFilter, message_filters
 from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
@@ -133,9 +130,9 @@ class _LossesOfTopic:
         self.filters = TopicFilters(bit_num, windows=windows)
 
     def lost(self, entries: Entries) -> pa.RecordBatch:
-        outcome = self.filters.run(entries)
-        delivered = _flags([*outcome.delivered], self.filters.windows, len(entries))
-        returned = _flags([*outcome.delivered, *outcome.dropped_by_client], self.filters.windows, len(entries))
+        block = self.filters.run(entries)
+        delivered = block.delivered.flags(self.filters.windows)
+        returned = delivered | block.dropped_by_client.flags(self.filters.windows)
         in_force = iter(returned[len(self._numbered) :])
         rows, numbers = [], []
         for (number, loss), own in zip(self._numbered, delivered, strict=False):
@@ -156,11 +153,3 @@ def _window(loss: Loss, message_filter: MessageFilter) -> PullWindow:
     interval = loss.interval
     end = FOREVER if interval.valid_to is None else interval.valid_to
     return PullWindow(message_filter, interval.valid_from, interval.valid_from, end)
-
-
-def _flags(sets: Iterable[MatchSet], windows: int, rows: int) -> npt.NDArray[np.bool_]:
-    """The entries of each window, shape (windows, rows)."""
-    flags = np.zeros((windows, rows), bool)
-    for match_set in sets:
-        flags[list(match_set.windows)] |= bit_planes.unpack(match_set.bits, rows)
-    return flags

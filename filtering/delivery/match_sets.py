@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from filtering.delivery import bit_planes
-from filtering.delivery.bit_planes import Words
-
-Int64s = npt.NDArray[np.int64]
+from filtering.delivery.entries import Int64s
+from filtering.matcher import packed_bits
+from filtering.matcher.packed_bits import Words
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +25,7 @@ class MatchSet:
     @property
     def positions(self) -> npt.NDArray[np.int32]:
         """The positions of the entries in the block, ascending."""
-        return np.flatnonzero(bit_planes.unpack(self.bits, self.rows)).astype(np.int32)
+        return np.flatnonzero(packed_bits.unpack(self.bits, self.rows)).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +48,7 @@ class MatchSets:
         return cls(
             np.array([window for match_set in sets for window in match_set.windows], np.int64),
             np.cumsum([0, *(len(match_set.windows) for match_set in sets)]),
-            np.array([match_set.bits for match_set in sets], np.uint64).reshape(len(sets), bit_planes.words(rows)),
+            np.array([match_set.bits for match_set in sets], np.uint64).reshape(len(sets), packed_bits.words(rows)),
             np.arange(len(sets)),
             np.array([match_set.count for match_set in sets], np.int64),
             rows,
@@ -61,6 +60,13 @@ class MatchSets:
         order = np.argsort(chosen, kind="stable")
         distinct, starts = np.unique(chosen[order], return_index=True)
         return cls(windows[order], np.append(starts, len(windows)), bits, distinct, counts[distinct], rows)
+
+    def flags(self, windows: int) -> npt.NDArray[np.bool_]:
+        """The entries that each of ``windows`` windows received, shape (windows, rows)."""
+        flags = np.zeros((windows, self.rows), bool)
+        for match_set in self:
+            flags[list(match_set.windows)] |= packed_bits.unpack(match_set.bits, self.rows)
+        return flags
 
     def __len__(self) -> int:
         return len(self.chosen)

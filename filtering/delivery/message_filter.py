@@ -6,7 +6,7 @@ org.apache.rocketmq.client.impl.consumer.PullAPIWrapper.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from filtering.broker_config import BrokerConfig
@@ -76,18 +76,36 @@ def message_filter(
     if is_tag_type(row.expression_type):
         return _tag_filter(row)
     if reads_others(row, config):
-        expression, failure = _retry_predicates(group, in_force)
+        expression, failure = _retry_predicates(expressions_by_topic(group, in_force))
         return MessageFilter(group, topic, expression=expression, failure=failure)
-    if row.sent_with_pull or row.filter_data is None:
-        return _sql92_filter(row, row.compiled.expression, ())
-    uses_bit_map = config.enable_consume_queue_ext and row.filter_data.bit_num == config.bloom_filter.m
-    return _sql92_filter(row, _compiled(row.filter_data), row.filter_data.bit_pos if uses_bit_map else ())
+    data = None if row.sent_with_pull else row.filter_data
+    uses_bit_map = data is not None and config.enable_consume_queue_ext and data.bit_num == config.bloom_filter.m
+    return _sql92_filter(row, own_expression(row), data.bit_pos if data is not None and uses_bit_map else ())
 
 
 def reads_others(row: SubscriptionRow, config: BrokerConfig) -> bool:
     """Whether the filter depends on the group's other subscriptions (ExpressionForRetryMessageFilter)."""
     is_retry = row.topic.startswith(RETRY_TOPIC_PREFIX)
     return config.filter_support_retry and is_retry and row.sent_with_pull and not is_tag_type(row.expression_type)
+
+
+def own_expression(row: SubscriptionRow) -> CompiledExpression | None:
+    """The expression of an SQL92 subscription that the broker evaluates; None if it does not compile."""
+    if row.sent_with_pull or row.filter_data is None:
+        return row.compiled.expression
+    return _compiled(row.filter_data)
+
+
+def expressions_by_topic(group: str, in_force: Iterable[SubscriptionRow]) -> dict[str, CompiledExpression]:
+    """The expressions of a group's filter data, by topic.
+
+    For :func:`reads_others`: a retried message is filtered by the expression of its original topic.
+    """
+    return {
+        row.topic: expression
+        for row in in_force
+        if row.consumer_group == group and row.filter_data is not None and (expression := _compiled(row.filter_data))
+    }
 
 
 def _compiled(data: ConsumerFilterData) -> CompiledExpression | None:
@@ -120,16 +138,11 @@ def _tag_filter(row: SubscriptionRow) -> MessageFilter:
     )
 
 
-def _retry_predicates(group: str, in_force: Iterable[SubscriptionRow]) -> tuple[Predicate, Predicate]:
+def _retry_predicates(compiled: Mapping[str, CompiledExpression]) -> tuple[Predicate, Predicate]:
     """Predicates for retried messages: the filter data of the original topic matches, and its evaluation fails.
 
     A message whose original topic has no filter data of the group passes.
     """
-    compiled = {
-        row.topic: expression
-        for row in in_force
-        if row.consumer_group == group and row.filter_data is not None and (expression := _compiled(row.filter_data))
-    }
     is_from_topic = {topic: TextIn(RETRY_TOPIC_PROPERTY, frozenset((topic,))) for topic in compiled}
     unfiltered = Not(TextIn(RETRY_TOPIC_PROPERTY, frozenset(is_from_topic)))
     passes = Or((unfiltered, *(And((is_from_topic[topic], compiled[topic].predicate)) for topic in compiled)))

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from filtering.delivery import bit_planes, window_loops
-from filtering.delivery.bit_planes import Words
 from filtering.delivery.block_result import BlockResult
 from filtering.delivery.distinct_rows import distinct_match_sets, distinct_rows
 from filtering.delivery.entries import Entries, Int32s, Int64s
 from filtering.delivery.entry_masks import EntryMasks
 from filtering.delivery.filter_data_in_force import FilterDataInForce
 from filtering.delivery.match_sets import MatchSets
+from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
 from filtering.delivery.window_loops import NOTHING
-from filtering.matcher import Matcher
+from filtering.matcher import Matcher, packed_bits
 from filtering.matcher.matches import Matches
+from filtering.matcher.packed_bits import Words
 from filtering.predicate import TRUE, Predicate
 
 BUFFER_ROWS = 256
@@ -44,8 +45,7 @@ class TopicFilters:
         """``bit_num``: the bits of a filter bit map in the broker's configuration. Other bit maps are ignored."""
         self.windows = len(windows)
         self._bit_num = bit_num
-        roles = [_roles(window) for window in windows]
-        used = [predicate for predicates_of_window in roles for predicate in predicates_of_window]
+        used = [predicate for window in windows for predicate in _predicates(window.message_filter)]
         used += [data.predicate for data in filter_data]
         used += [predicate for change in changes for predicate in (change.before, change.after)]
         predicates = list(dict.fromkeys([TRUE, *used]))
@@ -54,33 +54,17 @@ class TopicFilters:
         self._masks: dict[MaskKey, int] = {}
         born_times = sorted({window.message_filter.born_time for window in windows if window.message_filter.bit_pos})
         self._born_times = np.array(born_times, np.int64)
-        live_row_of = {born_time: i for i, born_time in enumerate(born_times)}
-        table = [
-            (
-                *(number[predicate] for predicate in predicates_of_window),
-                self._mask(_mask_key(window)),
-                live_row_of[window.message_filter.born_time] if window.message_filter.bit_pos else -1,
-            )
-            for predicates_of_window, window in zip(roles, windows, strict=True)
-        ]
-        self._windows = np.array(table, np.int32).reshape(-1, 6)
+        self._windows = self._window_table(windows, number)
         self._bit_pos = _positions([window.message_filter.bit_pos for window in windows])
         self._filter_predicates = np.array([number[data.predicate] for data in filter_data], np.int32)
         self._filter_masks = np.array(
             [self._mask((data.valid_from, data.valid_to, (), False)) for data in filter_data], np.int32
         )
         self._filter_bit_pos = _positions([data.bit_pos for data in filter_data])
-        self._changes = np.array(
-            [
-                (
-                    number[change.before],
-                    number[change.after],
-                    self._mask((change.stored_from, change.stored_to, (), False)),
-                )
-                for change in changes
-            ],
-            np.int32,
-        ).reshape(-1, 3)
+        self._changes = [
+            (number[change.before], number[change.after], self._mask((change.stored_from, change.stored_to, (), False)))
+            for change in changes
+        ]
 
     @property
     def properties(self) -> tuple[str, ...]:
@@ -131,6 +115,21 @@ class TopicFilters:
                 )
         return passed
 
+    def _window_table(self, windows: Sequence[PullWindow], number: Mapping[Predicate, int]) -> Int32s:
+        """A row for each window, with the columns of window_loops. MASK and LIVE are numbers of masks."""
+        filters = [window.message_filter for window in windows]
+        live_number = {born_time: i for i, born_time in enumerate(self._born_times.tolist())}
+        table = np.empty((len(windows), 6), np.int32)
+        table[:, window_loops.TAGS] = [number[message_filter.tags] for message_filter in filters]
+        table[:, window_loops.EXPRESSION] = [number[message_filter.expression] for message_filter in filters]
+        table[:, window_loops.CLIENT_TAGS] = [number[message_filter.client_tags] for message_filter in filters]
+        table[:, window_loops.FAILURE] = [number[message_filter.failure] for message_filter in filters]
+        table[:, window_loops.MASK] = [self._mask(_mask_key(window)) for window in windows]
+        table[:, window_loops.LIVE] = [
+            live_number[message_filter.born_time] if message_filter.bit_pos else -1 for message_filter in filters
+        ]
+        return table
+
     @property
     def _has_filter_data(self) -> bool:
         return len(self._filter_predicates) > 0
@@ -141,10 +140,10 @@ class TopicFilters:
     def _fill_masks(self, entries: Entries, queue_ids: Int32s, bounds: Int64s) -> EntryMasks:
         """The entries that each mask selects. Most masks select all entries of a block, or none."""
         first, last = int(entries.store_timestamp.min()), int(entries.store_timestamp.max())
-        flags = EntryMasks(len(self._masks), np.ones(len(entries), bool))
+        masks = EntryMasks(len(self._masks), np.ones(len(entries), bool))
         for number, (stored_from, stored_to, offsets, only_listed) in enumerate(self._masks):
             if stored_to <= first or last < stored_from:
-                flags.row_of[number] = NOTHING
+                masks.row_of[number] = NOTHING
             elif offsets or only_listed or first < stored_from or stored_to <= last:
                 listed = dict(offsets)
                 unlisted = (0, 0) if only_listed else (BEGINNING, FOREVER)
@@ -152,20 +151,20 @@ class TopicFilters:
                 low, high = np.ascontiguousarray(np.array(ranges, np.int64).reshape(-1, 2).T)
                 window_loops.fill_mask(
                     entries.store_timestamp, entries.queue_offset, bounds, stored_from, stored_to, low, high,
-                    flags.add(number),
+                    masks.add(number),
                 )  # fmt: skip
-        return flags
+        return masks
 
     def _fill_live_entries(self, store_timestamps: Int64s, readable: npt.NDArray[np.bool_]) -> EntryMasks:
         """For each born time, the entries whose bit map is used by filters born then: those stored later."""
         first, last = int(store_timestamps.min()), int(store_timestamps.max())
-        flags = EntryMasks(len(self._born_times), readable)
+        live_entries = EntryMasks(len(self._born_times), readable)
         for number, born_time in enumerate(self._born_times.tolist()):
             if last <= born_time:
-                flags.row_of[number] = NOTHING
+                live_entries.row_of[number] = NOTHING
             elif first <= born_time:
-                flags.add(number)[:] = bit_planes.pack((store_timestamps > born_time) & readable)
-        return flags
+                live_entries.add(number)[:] = packed_bits.pack((store_timestamps > born_time) & readable)
+        return live_entries
 
     def _calc_planes(self, bits: Words, masks: EntryMasks, rows: int) -> tuple[Words, npt.NDArray[np.bool_]]:
         """The planes of the bit maps, and which entries have one: those stored while the topic had filter data."""
@@ -175,7 +174,7 @@ class TopicFilters:
         mask_of = masks.row_of[self._filter_masks]
         bit_planes.fill_planes(bits, self._filter_predicates, masks.rows, mask_of, self._filter_bit_pos, planes)
         present = np.bitwise_or.reduce(masks.rows[np.unique(mask_of)], axis=0)
-        return planes, bit_planes.unpack(present, rows)
+        return planes, packed_bits.unpack(present, rows)
 
     def _filter(
         self, bits: Words, planes: Words, live_entries: EntryMasks, masks: EntryMasks, bounds: Int64s, counts: Int64s
@@ -201,7 +200,7 @@ class TopicFilters:
 
     def _delivered(self, matches: Matches, counts: Int64s, received: list[tuple[Int32s, Words]]) -> MatchSets:
         """Most windows received what their expression matches; the others are in ``received``."""
-        delivered = counts[:, :, window_loops.COUNTS.index("delivered")].sum(axis=1)
+        delivered = counts[:, :, window_loops.DELIVERED].sum(axis=1)
         other = distinct_rows(received)
         is_other = np.zeros(self.windows, bool)
         is_other[other.windows] = True
@@ -219,8 +218,7 @@ class TopicFilters:
         return np.array(counts, np.int64).reshape(len(self._changes), len(bounds) - 1)
 
 
-def _roles(window: PullWindow) -> tuple[Predicate, Predicate, Predicate, Predicate]:
-    message_filter = window.message_filter
+def _predicates(message_filter: MessageFilter) -> tuple[Predicate, Predicate, Predicate, Predicate]:
     return message_filter.tags, message_filter.expression, message_filter.client_tags, message_filter.failure
 
 

@@ -13,6 +13,7 @@ from filtering.matcher.kernels.words import count_ones
 Array = npt.NDArray[Any]
 
 COUNTS = ("passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors")
+PASSED_STAGE1, PASSED_STAGE2, DELIVERED, BIT_MAP_FALSE_POSITIVES, EVALUATION_ERRORS = range(len(COUNTS))
 TAGS, EXPRESSION, CLIENT_TAGS, FAILURE, MASK, LIVE = range(6)
 """The columns of ``windows``: four rows of ``bits``, one of ``masks``, and one of ``live_entries`` (-1: no bit map)."""
 EVERYTHING, NOTHING = 0, 1
@@ -120,13 +121,13 @@ def filter_windows(
         for queue in range(len(bounds) - 1):
             start, end = bounds[queue], bounds[queue + 1]
             cell = counts[window, queue]
-            cell[0] = count_range(stage1, start, end)
-            cell[1] = count_range(stage2, start, end)
-            cell[2] = count_range(result, start, end)
+            cell[PASSED_STAGE1] = count_range(stage1, start, end)
+            cell[PASSED_STAGE2] = count_range(stage2, start, end)
+            cell[DELIVERED] = count_range(result, start, end)
             if live >= 0:
-                cell[3] = count_range(false_positives, start, end)
-            cell[4] = count_range(failed, start, end)
-            any_received |= cell[2] > 0
+                cell[BIT_MAP_FALSE_POSITIVES] = count_range(false_positives, start, end)
+            cell[EVALUATION_ERRORS] = count_range(failed, start, end)
+            any_received |= cell[DELIVERED] > 0
         if differs and any_received:
             received_of[own] = window
             own += 1

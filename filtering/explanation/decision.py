@@ -12,7 +12,9 @@ from filtering.delivery.message_filter import (
     RETRY_TOPIC_PROPERTY,
     TAGS_PROPERTY,
     MessageFilter,
+    expressions_by_topic,
     message_filter,
+    own_expression,
     reads_others,
 )
 from filtering.explanation import reasons
@@ -133,17 +135,9 @@ def deciding_expression(
     """The expression that the broker evaluates on the message; None if it evaluates none."""
     if row.class_filter_mode or is_tag_type(row.expression_type):
         return None
-    decides = row
     if reads_others(row, config):
-        topic = properties.get(RETRY_TOPIC_PROPERTY)
-        originals = [other for other in others if other.topic == topic and other.consumer_group == row.consumer_group]
-        if not originals or originals[-1].filter_data is None:
-            return None
-        decides = originals[-1]
-    elif row.sent_with_pull or row.filter_data is None:
-        return row.compiled.expression
-    compiled = decides.filter_data.compiled if decides.filter_data is not None else None
-    return compiled if isinstance(compiled, CompiledExpression) else None
+        return expressions_by_topic(row.consumer_group, others).get(properties.get(RETRY_TOPIC_PROPERTY, ""))
+    return own_expression(row)
 
 
 def check_bit_map(filters: MessageFilter, config: BrokerConfig, entry: Entry) -> BitMapCheck | None:

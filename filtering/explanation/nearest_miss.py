@@ -1,116 +1,102 @@
-"""Finds the smallest change of a message that makes a predicate true."""
+"""The nearest miss: the smallest change of a message, or of a literal, with which the group would have got it."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice, product
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
+from filtering.broker_config import BrokerConfig
+from filtering.delivery.message_filter import TAGS_PROPERTY
 from filtering.explanation.candidates import values_for
-from filtering.predicate import And, Constant, Not, Or, Predicate, PropertyLeaf, postorder
-from filtering.predicate_value import holds, text_holds
-
-Literal = tuple[Predicate, bool]
-"""A leaf, and the value that it must have."""
-Way = tuple[Literal, ...]
-"""The leaves that must change to make a predicate true."""
-WAYS = 8
-"""The number of best ways that are kept for each node."""
-VALUES = 6
-TRIED = 400
-"""The number of messages that are tried for one way."""
-LEAVES = 200
-"""The number of leaves of one property that are used to compare values."""
+from filtering.explanation.decision import Decision, Outcome, deciding_expression
+from filtering.explanation.expression_text import expression_text
+from filtering.explanation.nearest_change import Change, nearest_change
+from filtering.explanation.trace import Result, evaluated
+from filtering.predicate import NumberType, TextIn
+from filtering.sql92 import CompiledExpression, compile
+from filtering.sql92.syntax.nodes import Minus, Node, NumberLiteral, Parentheses, walk
+from filtering.sql92.syntax.tokens import string_literal
+from filtering.subscriptions.history import SubscriptionRow
+from filtering.tags_code import SCHEDULE_TOPIC, tags_code
 
 
 @dataclass(frozen=True)
-class Change:
-    """New values of properties; None: the property is removed."""
+class NearestMiss:
+    """Either an ``expression`` that the message would have passed, or ``values`` with which it would have passed.
 
-    values: Mapping[str, str | None]
+    ``values`` are properties of the message (None: removed). ``literal`` is the changed part of the expression.
+    """
+
+    values: Mapping[str, str | None] = field(default_factory=dict)
+    expression: str | None = None
+    literal: str | None = None
 
     def applied(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """The properties of the changed message."""
-        changed = {name: self.values.get(name, value) for name, value in {**properties, **self.values}.items()}
-        return {name: value for name, value in changed.items() if value is not None}
+        """The properties of a message that would have been delivered."""
+        return Change(self.values).applied(properties)
+
+    @property
+    def text(self) -> str:
+        """The change as text, such as ``region = 'hangzhou' and without color``."""
+        if self.literal is not None:
+            return self.literal
+        return " and ".join(
+            f"without {name}" if value is None else f"{name} = {string_literal(value)}"
+            for name, value in self.values.items()
+        )
 
 
-def nearest_change(predicate: Predicate, properties: Mapping[str, str]) -> Change | None:
-    """A change that makes the predicate true, with the fewest properties found; None if no change was found."""
-    leaves: defaultdict[str, list[Predicate]] = defaultdict(list)
-    for node in postorder([predicate]):
-        for name in node.properties:
-            leaves[name].append(node)
-    for way in _ways(predicate, properties):
-        names = sorted({name for leaf, _ in way for name in leaf.properties})
-        choices = [_values(name, way, leaves[name], properties) for name in names]
-        for values in islice(product(*choices), TRIED):
-            change = Change({n: v for n, v in zip(names, values, strict=True) if v != properties.get(n)})
-            if holds(predicate, change.applied(properties)):
-                return change
+def nearest_miss(
+    decision: Decision,
+    row: SubscriptionRow,
+    others: Iterable[SubscriptionRow],
+    config: BrokerConfig,
+    properties: Mapping[str, str],
+) -> NearestMiss | None:
+    """The nearest miss; None if none was found, or if the message is delivered."""
+    if decision.outcome in (Outcome.STOPPED_BY_TAGS_CODE, Outcome.DROPPED_BY_CLIENT):
+        return _other_tag(row, properties)
+    stopped = (Outcome.STOPPED_BY_BIT_MAP, Outcome.STOPPED_BY_EXPRESSION, Outcome.EXPRESSION_FAILED)
+    expression = deciding_expression(row, others, config, properties)
+    if decision.outcome not in stopped or expression is None:
+        return None
+    result, _ = evaluated(expression, properties)
+    if result is Result.TRUE:
+        return None
+    if result is Result.ERROR and (decimal_miss := _decimal_literal(expression, properties)) is not None:
+        return decimal_miss
+    change = nearest_change(expression.predicate, properties)
+    return NearestMiss(change.values) if change is not None else None
+
+
+def _other_tag(row: SubscriptionRow, properties: Mapping[str, str]) -> NearestMiss | None:
+    """A subscribed tag. None in the schedule topic, which has delivery times instead of tags codes."""
+    if not row.tags_set or row.topic == SCHEDULE_TOPIC:
+        return None
+    subscribed = TextIn(TAGS_PROPERTY, frozenset(row.tags_set))
+    tag = next((tag for tag in values_for(subscribed, TAGS_PROPERTY, properties) if tag in row.tags_set), None)
+    return NearestMiss({TAGS_PROPERTY: tag}) if tag is not None and tags_code(tag) in (row.code_set or ()) else None
+
+
+def _decimal_literal(expression: CompiledExpression, properties: Mapping[str, str]) -> NearestMiss | None:
+    """The expression with one integer written as a decimal, which can be compared with 12.50, too."""
+    tree = expression.syntax_tree
+    for literal in walk(tree):
+        if not isinstance(literal, NumberLiteral) or literal.value.type is NumberType.DOUBLE or not literal.value.value:
+            continue
+        decimal = {literal: literal.image.rstrip("lL") + ".0"}
+        changed = compile(expression_text(tree, decimal))
+        if evaluated(changed, properties)[0] is Result.TRUE:
+            return NearestMiss(
+                expression=changed.expression, literal=expression_text(_comparison(tree, literal), decimal)
+            )
     return None
 
 
-def _ways(root: Predicate, properties: Mapping[str, str]) -> Sequence[Way]:
-    """The best ways to make the predicate true, those with the fewest properties first."""
-    known: dict[Literal, Sequence[Way]] = {}
-    for node in postorder([root]):
-        for wanted in (True, False):
-            known[node, wanted] = _ways_of_node(node, wanted, known, properties)
-    return known[root, True]
-
-
-def _ways_of_node(
-    node: Predicate, wanted: bool, known: Mapping[Literal, Sequence[Way]], properties: Mapping[str, str]
-) -> Sequence[Way]:
-    match node:
-        case Constant():
-            return [()] if node.value is wanted else []
-        case Not():
-            return known[node.operand, not wanted]
-        case And() | Or():
-            term_ways = [known[term, wanted] for term in node.terms]
-            return _all_of(term_ways) if isinstance(node, And) is wanted else _one_of(term_ways)
-        case _:
-            return [() if holds(node, properties) is wanted else ((node, wanted),)]
-
-
-def _all_of(term_ways: Sequence[Sequence[Way]]) -> Sequence[Way]:
-    combined: Sequence[Way] = [()]
-    for ways in term_ways:
-        if ways and not ways[0]:
-            continue
-        combined = _best(tuple(dict.fromkeys(first + second)) for first in combined for second in ways)
-    return combined
-
-
-def _one_of(term_ways: Sequence[Sequence[Way]]) -> Sequence[Way]:
-    return _best(way for ways in term_ways for way in ways)
-
-
-def _best(ways: Iterator[Way]) -> Sequence[Way]:
-    return sorted(dict.fromkeys(ways), key=_cost)[:WAYS]
-
-
-def _cost(way: Way) -> tuple[int, int]:
-    return len({name for leaf, _ in way for name in leaf.properties}), len(way)
-
-
-def _values(name: str, way: Way, leaves: Sequence[Predicate], properties: Mapping[str, str]) -> Sequence[str | None]:
-    """Values of a property that the way needs, first those that change the fewest other leaves."""
-    required = [(leaf, wanted) for leaf, wanted in way if isinstance(leaf, PropertyLeaf) and leaf.name == name]
-    sources = [leaf for leaf, _ in way if name in leaf.properties]
-    others = [leaf for leaf in leaves[:LEAVES] if isinstance(leaf, PropertyLeaf)]
-    before = [_holds(leaf, properties.get(name)) for leaf in others]
-    changed: dict[str | None, int] = {}
-    for leaf in [*sources, *leaves[:LEAVES]]:
-        for value in values_for(leaf, name, properties):
-            if value not in changed and all(_holds(term, value) is wanted for term, wanted in required):
-                after = [_holds(other, value) for other in others]
-                changed[value] = sum(new is not old for new, old in zip(after, before, strict=True))
-    return sorted(changed, key=lambda value: (changed[value], value is None))[:VALUES]
-
-
-def _holds(leaf: PropertyLeaf, value: str | None) -> bool:
-    return value is not None and text_holds(leaf, value)
+def _comparison(tree: Node, literal: NumberLiteral) -> Node:
+    """The comparison of a literal, which may have minuses and parentheses."""
+    parent_of = {child: node for node in walk(tree) for child in node.children}
+    node = parent_of[literal]
+    while isinstance(node, Minus | Parentheses):
+        node = parent_of[node]
+    return node

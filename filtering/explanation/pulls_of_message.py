@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from filtering.consumption.group_night import HELD_PULL
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.history import SubscriptionRow
-
-BEFORE_ALL = -(2**63)
+from filtering.subscriptions.in_force import in_force_at
 
 
 @dataclass(frozen=True)
@@ -67,6 +66,7 @@ def pulls_of_message(
     """
     if not rows:
         return NotPulled("the group never subscribed to the topic")
+    nights = list(nights)
     night = next((night for night in nights if night.told_to > place.queue_offset), None)
     if night is None:
         last = rows[-1]
@@ -75,15 +75,26 @@ def pulls_of_message(
     first = _first_pull(rows, night, place)
     if isinstance(first, NotPulled):
         return first
-    again = [
-        Pulled(row, at)
-        for at, offset in resets
-        if at > first.at
-        and offset <= place.queue_offset
-        and (row := _in_force(rows, at)) is not None
-        and row.is_consuming
-    ]
-    return [first, *again]
+    again = _pulls_after_resets(rows, resets, nights[-1].as_of)
+    return [first, *(pull for pull, offset in again if pull.at > first.at and offset <= place.queue_offset)]
+
+
+def _pulls_after_resets(
+    rows: Sequence[SubscriptionRow], resets: Iterable[tuple[int, int]], as_of: int
+) -> list[tuple[Pulled, int]]:
+    """The first pull after each reset, and the offset that it starts from.
+
+    A group that is away starts from the last of its resets when it returns. Pulls after ``as_of`` (ms) do not count.
+    """
+    pulls: dict[int, tuple[Pulled, int]] = {}
+    for at, offset in resets:
+        row = _in_force(rows, at)
+        if row is None or not row.is_consuming:
+            row = next((row for row in rows if row.is_consuming and at < row.valid_from <= as_of), None)
+            at = row.valid_from if row is not None else at
+        if row is not None:
+            pulls[at] = Pulled(row, at), offset
+    return list(pulls.values())
 
 
 def _first_pull(rows: Sequence[SubscriptionRow], night: NightInQueue, place: Place) -> Pulled | NotPulled:
@@ -109,7 +120,7 @@ def _first_pull(rows: Sequence[SubscriptionRow], night: NightInQueue, place: Pla
 
 
 def _in_force(rows: Sequence[SubscriptionRow], at: int) -> SubscriptionRow | None:
-    return next((row for row in rows if row.valid_from <= at and (row.valid_to is None or at < row.valid_to)), None)
+    return next(iter(in_force_at(rows, at)), None)
 
 
 def uncertain_change(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:

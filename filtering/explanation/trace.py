@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from filtering.explanation.expression_text import expression_text, is_combination
@@ -108,15 +108,15 @@ def _leaf(node: Node, properties: Mapping[str, str], reached: bool) -> Part:
 
 def _marked(part: Part, decides: bool) -> Part:
     """Mark the parts that decide the result."""
-    if not part.parts:
-        return Part(part.kind, part.text, part.result, (), part.values, part.error, decides)
     parts = [_marked(inner, decides and _decides(part, inner)) for inner in part.parts]
-    return Part(part.kind, part.text, part.result, parts, part.values, part.error, decides)
+    return replace(part, parts=parts, decides=decides)
 
 
 def _decides(whole: Part, part: Part) -> bool:
     """Whether a part decides the result of the combination ``whole``."""
-    if whole.kind == "NOT" or part.result is Result.NOT_EVALUATED:
-        return part.result is not Result.NOT_EVALUATED
+    if part.result is Result.NOT_EVALUATED:
+        return False
     unanimous = Result.TRUE if whole.kind == "AND" else Result.FALSE
-    return part.result is whole.result if whole.result is not unanimous else True
+    if whole.kind == "NOT" or whole.result is unanimous:
+        return True
+    return part.result is whole.result

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from filtering.delivery import bit_planes
-from filtering.delivery.bit_planes import Words
 from filtering.delivery.message_filter import TAGS_PROPERTY, MessageFilter
 from filtering.findings.failures import failure_causes, remedy
-from filtering.matcher import Matcher
+from filtering.matcher import Matcher, packed_bits
 from filtering.matcher.column import Column
+from filtering.matcher.packed_bits import Words
 from filtering.predicate import And, Not, Predicate
 from filtering.sql92 import CompiledExpression
 
@@ -55,7 +54,7 @@ class TopicMessages:
     def texts(self, name: str, bits: Words) -> list[str]:
         """The values of a property in the first VALUES messages whose bits are set; empty if it is missing."""
         column = self.properties.get(name)
-        rows = np.flatnonzero(bit_planes.unpack(bits, self.count))[:VALUES]
+        rows = np.flatnonzero(packed_bits.unpack(bits, self.count))[:VALUES]
         if column is None:
             return [""] * len(rows)
         return [text or "" for text in column.text_of_each().take(pa.array(rows)).to_pylist()]

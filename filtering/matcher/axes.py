@@ -83,9 +83,9 @@ class TextAxis:
 class NumberAxis:
     """The axis of numbers. Class c holds the numbers in [cuts[c-1], cuts[c]).
 
-    The last class holds the messages without a number of the type. ``name`` is None on the axis of tags codes.
-    ``cuts`` are int64: integers, or the double_order of doubles. Register ``start + c`` has the messages of class c
-    and of all classes before it.
+    The last class holds the messages without a number of the type; it has no register. ``name`` is None on the axis of
+    tags codes. ``cuts`` are int64: integers, or the double_order of doubles. Register ``start + c`` has the messages of
+    class c and of all classes before it.
     """
 
     name: str | None

@@ -40,8 +40,8 @@ def _of_map(properties: pa.MapArray, names: tuple[str, ...]) -> dict[str, Column
     keys = _strings(properties.keys.slice(first, last - first))
     items = _strings(properties.items.slice(first, last - first))
     numbers = np.arange(len(names) + 2, dtype=np.int32)
-    which = kernels.find_texts(Column(keys), kernels.index_texts(names, numbers))
-    positions = kernels.pivot(which, offsets - first, len(names))
+    name_of = kernels.find_texts(Column(keys), kernels.index_texts(names, numbers))
+    positions = kernels.pivot(name_of, offsets - first, len(names))
     if properties.null_count:
         positions[:, properties.is_null().to_numpy(zero_copy_only=False)] = -1
     return {name: Column(items, positions[i]) for i, name in enumerate(names)}

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from filtering.matcher import leaves
+from filtering.matcher import leaves, packed_bits
 from filtering.matcher.axes import TextAxis
 from filtering.matcher.column import Column
 from filtering.matcher.columns import columns
@@ -53,7 +52,7 @@ class Matcher:
     ) -> Matches:
         """Like match, for ``rows`` messages whose properties are already columns."""
         program = self._program
-        classes = np.empty((len(program.axes), rows), np.int32)
+        classes = kernels.allocate(len(program.axes) * rows, np.int32).reshape(len(program.axes), rows)
         for i, (axis, index) in enumerate(zip(program.axes, self._axis_indexes(), strict=True)):
             if isinstance(axis, TextAxis):
                 classes[i] = leaves.text_classes(axis, columns_by_name.get(axis.name), index, rows)
@@ -61,10 +60,10 @@ class Matcher:
                 classes[i] = leaves.number_classes(axis, columns_by_name.get(axis.name), index, rows)
             else:
                 classes[i] = leaves.tags_code_classes(axis, tags_code, index, rows)
-        singles = np.zeros((len(program.singles), (rows + 63) // 64), np.uint64)
+        singles = np.zeros((len(program.singles), packed_bits.words(rows)), np.uint64)
         for i, leaf in enumerate(program.singles):
             if (answer := leaves.single(leaf, columns_by_name)) is not None:
-                singles[i] = _pack(answer)
+                singles[i] = packed_bits.pack(answer)
         bits = kernels.evaluate(program, classes, singles, rows)
         if rows % 64:
             bits[:, -1] &= (np.uint64(1) << np.uint64(rows % 64)) - np.uint64(1)
@@ -80,10 +79,3 @@ class Matcher:
                 for axis in self._program.axes
             ]
         return self._indexes
-
-
-def _pack(answers: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
-    octets = np.zeros((len(answers) + 63) // 64 * 8, np.uint8)
-    packed = np.packbits(answers, bitorder="little")
-    octets[: len(packed)] = packed
-    return octets.view(np.uint64)

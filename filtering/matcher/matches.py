@@ -14,8 +14,7 @@ from filtering.matcher.kernels import kernels
 class Matches:
     """The matches of n predicates over a batch of ``rows`` messages.
 
-    ``bits``: shape (predicates, ceil(rows / 64)). Message i is bit i % 64 of word i // 64. Bits after the last message
-    are zero.
+    ``bits``: shape (predicates, words), packed bits.
     """
 
     rows: int

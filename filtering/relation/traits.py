@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from filtering.java.numbers import parse_double
+from filtering.system_properties import SYSTEM_PROPERTIES
 
 LEAST_SHARE = 0.5
 LEAST_LIFT = 0.05
@@ -37,10 +38,13 @@ class Trait:
 
 
 def common_traits(messages: Sequence[Mapping[str, str]], others: Sequence[Mapping[str, str]]) -> list[Trait]:
-    """Traits that most messages have and fewer of the others. Those with the greatest difference come first."""
+    """Traits that most messages have and fewer of the others. Those with the greatest difference come first.
+
+    Properties that RocketMQ sets itself are left out.
+    """
     if not messages:
         return []
-    names = dict.fromkeys(name for message in [*messages, *others] for name in message)
+    names = dict.fromkeys(name for message in [*messages, *others] for name in message if name not in SYSTEM_PROPERTIES)
     traits = []
     for name in names:
         texts = Counter(message.get(name) for message in messages)

@@ -44,6 +44,7 @@ class SubscriptionInForce:
     valid_to: int | None
     expression: str | None
     expression_type: str | None
+    class_filter_mode: bool
     agreeing: tuple[str, ...]
     overruled: tuple[ClientSubscription, ...]
     absent: tuple[str, ...]
@@ -127,6 +128,7 @@ class _Group:
             valid_to=None,
             expression=in_force[0] if in_force else None,
             expression_type=in_force[1] if in_force else None,
+            class_filter_mode=in_force[2] if in_force else False,
             agreeing=tuple(client for client, own in own_contents.items() if own is not None and own == in_force),
             overruled=tuple(
                 ClientSubscription(client, *own)

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from jobs.cli.exit_code import CheckFailed, ExitCode
-from jobs.cli.suggestion import nearest
 from jobs.cli.text import printable
-from schemas.errors import UsageError, WarehouseBusy
+from schemas.errors import UsageError, WarehouseBusy, did_you_mean
 
 ADVICE: dict[type[OSError], str] = {
     FileNotFoundError: "check the path",
@@ -28,6 +27,8 @@ _DELTA_CHAIN = re.compile(r"(?:\x1b\[\d+m)?↳(?:\x1b\[0m)?")
 """Stands before each cause in an error of deltalake, between the codes of a colour."""
 _NO_FILE_SYSTEM = re.compile(r"Class org\.apache\.hadoop\.fs\.(\w+)\.\w+ not found")
 _GRAVEST_FIRST = (ExitCode.FAILED, ExitCode.USAGE, ExitCode.CHECK_FAILED, ExitCode.LOST_RACE)
+_LINE_BREAKS = re.compile(r"\s*\n\s*")
+_INVALID_CHOICE = re.compile(r"argument ([^:]+): invalid choice: '(.+?)'")
 _UNRECOGNISED = re.compile(r"unrecognized arguments: (--[\w-]+)")
 
 
@@ -45,11 +46,12 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        unknown = _UNRECOGNISED.search(message)
-        if unknown:
-            known = [option for action in self._actions for option in action.option_strings]
-            meant = nearest(unknown[1], known)
-            message += f"; did you mean {meant}?" if meant else ""
+        if unknown := _UNRECOGNISED.search(message):
+            message += did_you_mean(unknown[1], [name for action in self._actions for name in action.option_strings])
+        if invalid := _INVALID_CHOICE.match(message):
+            named = (each for each in self._actions if invalid[1] in (each.metavar, "/".join(each.option_strings)))
+            choices = [str(choice) for action in named for choice in action.choices or ()]
+            message = f"{invalid[0]}{did_you_mean(invalid[2], choices)}; it is one of {', '.join(choices)}"
         raise UsageError(f"{message}; {self.prog} --help lists the options")
 
 
@@ -91,7 +93,7 @@ def run(main: Callable[[list[str]], None]) -> NoReturn:
 def _report(error: BaseException) -> ExitCode:
     """Writes one line to stderr. Returns the exit code."""
     code, message = _code_and_message(error)
-    print("mqsieve:", printable(" ".join(message.split())), file=sys.stderr)
+    print("mqsieve:", printable(_LINE_BREAKS.sub(" ", message.strip())), file=sys.stderr)
     if os.environ.get("MQSIEVE_LOG_LEVEL") == "info":
         sys.excepthook(type(error), error, error.__traceback__)
     return code

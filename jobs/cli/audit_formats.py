@@ -19,7 +19,7 @@ from schemas.errors import UsageError
 LONGEST_SUMMARY = 65_000
 """Characters. GitHub refuses a comment of more than 65,536, and a step's summaries of more than 1 MiB."""
 _NOT_IN_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_MARKS = {Severity.OK: "✅", Severity.WARN: "⚠️", Severity.ERROR: "❌"}
+_MARKS = {Severity.OK: "✅", Severity.SKIPPED: "⏭️", Severity.WARN: "⚠️", Severity.ERROR: "❌"}
 
 
 def read_baseline(file: Path) -> dict[str, int]:
@@ -33,7 +33,7 @@ def read_baseline(file: Path) -> dict[str, int]:
             continue
         try:
             row = json.loads(line)
-            if row["severity"] != Severity.OK.value:
+            if Severity(row["severity"]).is_failure:
                 known[str(row["audit"])] = int(row["bad_rows"])
         except (ValueError, KeyError, TypeError, RecursionError):
             raise UsageError(f"{file}, line {number}: not an audit result; audit --json writes such lines") from None
@@ -46,6 +46,7 @@ def print_json(report: AuditReport, show_values: bool) -> None:
         row = {
             "audit": result.audit.name,
             "severity": result.severity.value,
+            "skipped": result.skipped,
             "bad_rows": result.bad_rows,
             "rows": result.rows,
             "cause": result.cause,
@@ -58,17 +59,21 @@ def print_json(report: AuditReport, show_values: bool) -> None:
 
 
 def print_report(report: AuditReport, show_values: bool) -> None:
-    """Prints a table of all audits, and for each failure its query and some bad rows."""
+    """Prints a table of all audits, and for each failure what was expected, its query and some bad rows."""
     print(f"nights {report.scope.first_run} to {report.scope.last_run}\n")
     rows = [
-        [result.audit.name, _verdict(result), count(result.bad_rows), count(result.rows), result.audit.about]
+        [
+            result.audit.name, _verdict(result), count(result.bad_rows), count(result.rows),
+            result.skipped or result.audit.about,
+        ]
         for result in folded(report.results)
-    ]
+    ]  # fmt: skip
     print_table(["audit", "result", "bad rows", "rows", "expectation"], rows, left=2, last_is_text=True)
     for result in folded(report.results):
-        if result.severity is Severity.OK or result.cause is not None:
+        if not result.severity.is_failure or result.cause is not None:
             continue
         print(f"\n{_verdict(result)}: {result.audit.name}: {count(result.bad_rows)} of {count(result.rows)} rows")
+        print(f"  expected: {printable(result.audit.about)}")
         print(f"  {printable(result.query)}")
         for row in shown_rows(result.sample, show_values):
             print(f"    {printable(json.dumps(row, ensure_ascii=False))}")
@@ -99,7 +104,10 @@ def folded(results: Sequence[AuditResult]) -> list[AuditResult]:
 
 
 def write_junit(file: Path, report: AuditReport, show_values: bool) -> None:
-    """Writes a test suite with one test case for each audit. Warnings, consequences and known failures are skipped."""
+    """Writes a test suite with one test case for each audit.
+
+    Warnings, consequences and known failures count as skipped, as do audits that could not be judged.
+    """
     failed = {result.audit.name for result in report.failures(Severity.ERROR)}
     skipped = [
         result for result in report.results if result.severity is not Severity.OK and result.audit.name not in failed
@@ -111,6 +119,9 @@ def write_junit(file: Path, report: AuditReport, show_values: bool) -> None:
     for result in report.results:
         case = ElementTree.SubElement(suite, "testcase", classname="mqsieve.audit", name=result.audit.name)
         if result.severity is Severity.OK:
+            continue
+        if result.skipped is not None:
+            ElementTree.SubElement(case, "skipped", message=_xml_text(result.skipped))
             continue
         message = f"{_verdict(result)}: {result.bad_rows} of {result.rows} rows; {result.audit.about}"
         kind = "failure" if result.audit.name in failed else "skipped"
@@ -131,10 +142,11 @@ def add_summary(file: Path, report: AuditReport, show_values: bool) -> None:
     ]
     for result in folded(report.results):
         mark = _MARKS[result.severity]
-        lines.append(f"| {result.audit.name} | {mark} {_verdict(result)} | {result.bad_rows:,} | {result.rows:,} |")
+        verdict = _verdict(result) if result.skipped is None else f"skipped: {result.skipped}"
+        lines.append(f"| {result.audit.name} | {mark} {verdict} | {result.bad_rows:,} | {result.rows:,} |")
     text = "\n".join(lines) + "\n"
     for result in folded(report.results):
-        if result.severity is Severity.OK or result.cause is not None:
+        if not result.severity.is_failure or result.cause is not None:
             continue
         detail = "\n".join(f"    {line}" for line in printable_lines(_detail(result, show_values)))
         part = f"\n{result.audit.name}: {result.audit.about}\n\n{detail}\n"

@@ -20,9 +20,10 @@ from jobs.night.snapshot import StoreSnapshot
 from jobs.night.stages import ALL_STAGES, Stage
 from jobs.night.subscription_file import SubscriptionFile, read_subscriptions
 from schemas.errors import UsageError
+from schemas.ledger_check import read_nights
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import is_message_log
-from schemas.run_ledger import RUN_LEDGER
+from schemas.warehouse_folder import check_folder, no_nights
 
 
 def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> None:
@@ -30,8 +31,9 @@ def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> 
     hooks = read_filter_hooks(getattr(options, "filter_hooks", None))
     entries = _entries(options, job)
     warehouse = shared.warehouse_of(options.warehouse)
-    if not stages & {Stage.INGEST, Stage.REGISTER} and not warehouse.exists(RUN_LEDGER):
-        raise UsageError(f"{warehouse.location} has no messages yet: run nightly or ingest first")
+    check_folder(warehouse)
+    if not stages & {Stage.INGEST, Stage.REGISTER} and not read_nights(warehouse):
+        raise no_nights(warehouse)
     failed: list[Exception] = []
     attention: list[str] = []
     with warehouse.writing():

@@ -9,9 +9,12 @@ from jobs.cli.text import count, one_line, print_table, printable, short
 from jobs.night.run import NightReport, Run
 from schemas.answers.facts import BrokerFacts, open_facts
 from schemas.answers.inconsistency import inconsistent_groups
-from schemas.answers.night_summary import GroupCounts, night_summary
+from schemas.answers.night_summary import GroupCounts, messages_without_entry, night_summary
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.recovery import Recovery, recovery
+from schemas.shell_command import option
 
 COLUMNS = (
     ("scanned", "scanned"),
@@ -57,14 +60,18 @@ def print_summary(run: Run, report: NightReport) -> list[str]:
         attention += _damage(report)
     for line in [*attention, *summary.notes]:
         print(printable(line))
+    if summary.notes:
+        print("lint says why, and what real messages show:")
+        which = f" {option('broker', report.broker.name)}" if len(run.last) > 1 else ""
+        print(f"  {run.warehouse.command('lint')}{which}")
     if attention or summary.notes:
         print()
-    print_steps(run, report)
+    print_steps(run, report, _without_entry(facts, report))
     return attention
 
 
-def print_steps(run: Run, report: NightReport) -> None:
-    """Prints the broker's switches, the number of rows written, and where the tables are."""
+def print_steps(run: Run, report: NightReport, remark: str = "") -> None:
+    """Prints the broker's switches, the number of rows written with a remark on it, and where the tables are."""
     config = report.broker.config
     bit_map = "on" if config.enable_calc_filter_bit_map and config.enable_consume_queue_ext else "off"
     sql92 = "on" if config.enable_property_filter else "off"
@@ -74,10 +81,20 @@ def print_steps(run: Run, report: NightReport) -> None:
         print(f"There was nothing new: no table changed ({report.seconds:.1f} s).")
     else:
         added = ", ".join(f"{rows:,} in {table}" for table, rows in report.rows.items()) or "none"
-        print(f"  {report.seconds:.1f} s; rows added: {added}")
+        print(f"  {report.seconds:.1f} s; rows added: {added}{remark}")
     location = printable(run.warehouse.location)
     print(f"The tables are in {location}; to write one as JSON lines:")
-    print(f"  ./spark-submit.sh export deliveries --warehouse {location} --output deliveries.jsonl")
+    print(f"  {run.warehouse.command('export deliveries')} --output deliveries.jsonl")
+
+
+def _without_entry(facts: BrokerFacts, report: NightReport) -> str:
+    """Why the night added fewer rows to consumequeue than to commitlog; empty if it did not."""
+    if report.entry is None or report.rows.get(COMMITLOG.name, 0) <= report.rows.get(CONSUMEQUEUE.name, 0):
+        return ""
+    without = messages_without_entry(facts, report.entry.run)
+    return (
+        f"\n  {without:,} prepared or rolled-back transaction messages have no entry in consumequeue" if without else ""
+    )
 
 
 def _print_groups(groups: Sequence[GroupCounts]) -> None:

@@ -1,4 +1,4 @@
-"""Prints the changes that another filter would make, as Markdown or JSON."""
+"""Prints the changes that another filter would make, as plain text, Markdown or JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from filtering.findings.static import delivers
 from filtering.predicate import postorder
 from filtering.relation import Kind, Message, Relation
 from filtering.subscriptions.history import SubscriptionRow
-from jobs.cli.text import one_line, printable, time
+from jobs.cli.markup import Markup
+from jobs.cli.text import one_line, time
 from schemas.answers.what_if import ChangedMessages, WhatIf
 
 QUEUES_SHOWN = 40
@@ -26,15 +27,16 @@ _KINDS = {
 }
 
 
-def print_markdown(found: Sequence[WhatIf], unmet: Sequence[str]) -> None:
-    """Prints a section for each group and topic."""
+def print_changes(found: Sequence[WhatIf], unmet: Sequence[str]) -> None:
+    """Prints a section for each group and topic: Markdown, or plain text on a terminal."""
+    markup = Markup.of_stdout()
     if len(found) > 1:
-        print(f"# {len(found):,} filters: {_totals(found)}\n")
+        print(markup.heading(1, f"{len(found):,} filters: {_totals(found)}") + "\n")
     if unmet:
-        print("**Expectations that are not met**\n")
-        print("".join(f"- {_text(line)}\n" for line in unmet))
+        print(markup.strong("Expectations that are not met") + "\n")
+        print("".join(f"- {markup.text(line)}\n" for line in unmet))
     for change in found:
-        print("\n".join(_section(change)))
+        _print_section(change, markup)
         print()
 
 
@@ -51,36 +53,39 @@ def _totals(found: Iterable[WhatIf]) -> str:
     return f"{gained:,} gained, {lost:,} lost, {kept:,} kept"
 
 
-def _section(found: WhatIf) -> Iterator[str]:
-    yield f"## {_text(found.new.consumer_group)} on {_text(found.new.topic)}: {_totals([found])}"
-    yield ""
-    yield f"- in force: {_filter(found.old)}"
-    yield f"- instead: {_filter(found.new)}"
+def _print_section(found: WhatIf, markup: Markup) -> None:
+    group, topic = markup.text(found.new.consumer_group), markup.text(found.new.topic)
+    print(markup.heading(2, f"{group} on {topic}: {_totals([found])}") + "\n")
+    for line in _facts(found, markup):
+        print(f"- {line}")
+    for kind, side in (("Gained", found.gained), ("Lost", found.lost)):
+        if len(side):
+            _print_side(kind, side, _names(found), markup)
+    if found.by_queue:
+        _print_by_queue(found, markup)
+
+
+def _facts(found: WhatIf, markup: Markup) -> Iterator[str]:
+    yield f"in force: {_filter(found.old, markup)}"
+    yield f"instead: {_filter(found.new, markup)}"
     if found.relation is not None:
-        yield from _relation(found.relation)
+        yield from _relation(found.relation, markup)
     if found.pending:
-        yield f"- {found.pending:,} messages that the group has not pulled yet match the new filter"
-    yield f"- cost: {found.scanned:,} entries scanned, {found.passed_stage1:,} pass on the entry alone" + (
+        yield f"{found.pending:,} messages that the group has not pulled yet match the new filter"
+    yield f"cost: {found.scanned:,} entries scanned, {found.passed_stage1:,} pass on the entry alone" + (
         f", the expression fails on {found.failed:,} messages" if found.failed else ""
     )
     for finding in found.findings:
-        yield f"- {finding.severity}: {_text(finding.text)}"
-    for kind, side in (("Gained", found.gained), ("Lost", found.lost)):
-        if len(side):
-            yield ""
-            yield from _side(kind, side, _names(found))
-    if found.by_queue:
-        yield ""
-        yield from _by_queue(found)
+        yield f"{finding.severity}: {markup.text(finding.text)}"
 
 
-def _relation(relation: Relation) -> Iterator[str]:
+def _relation(relation: Relation, markup: Markup) -> Iterator[str]:
     condition = ", if all numbers are written with the digits 0 to 9" if relation.plain_numbers else ""
-    yield f"- the new filter {_KINDS[relation.kind]}{condition}"
+    yield f"the new filter {_KINDS[relation.kind]}{condition}"
     if relation.only_old is not None:
-        yield f"- only the old one delivers {_message(relation.only_old)}"
+        yield f"only the old one delivers {_message(relation.only_old, markup)}"
     if relation.only_new is not None:
-        yield f"- only the new one delivers {_message(relation.only_new)}"
+        yield f"only the new one delivers {_message(relation.only_new, markup)}"
 
 
 def _names(found: WhatIf) -> list[str]:
@@ -90,59 +95,43 @@ def _names(found: WhatIf) -> list[str]:
     return list(dict.fromkeys(name for node in nodes for name in node.properties))
 
 
-def _side(kind: str, side: ChangedMessages, names: Sequence[str]) -> Iterator[str]:
-    yield f"**{kind}: {len(side):,} messages**"
-    yield ""
+def _print_side(kind: str, side: ChangedMessages, names: Sequence[str], markup: Markup) -> None:
+    print("\n" + markup.strong(f"{kind}: {len(side):,} messages") + "\n")
     for trait in side.traits:
-        yield f"- {trait.share:.0%} have {_code(trait.text)} ({trait.share_of_others:.0%} of the others)"
+        print(f"- {trait.share:.0%} have {markup.code(trait.text)} ({trait.share_of_others:.0%} of the others)")
     if side.traits:
-        yield ""
+        print()
     rows = [
         (
-            f"{row['queue_id']}/{row['queue_offset']}", time(row["store_timestamp"]), _text(row["keys"] or ""),
-            _message({name: text for name, text in (row["properties"] or {}).items() if name in names}),
+            f"{row['queue_id']}/{row['queue_offset']}", time(row["store_timestamp"]), markup.text(row["keys"] or ""),
+            _message({name: text for name, text in (row["properties"] or {}).items() if name in names}, markup),
         )
         for row in side.samples
     ]  # fmt: skip
-    yield from _table(("queue/offset", "stored", "keys", "properties"), rows)
+    markup.print_table(("queue/offset", "stored", "keys", "properties"), rows)
 
 
-def _by_queue(found: WhatIf) -> Iterator[str]:
+def _print_by_queue(found: WhatIf, markup: Markup) -> None:
     rows = [
         (time(row.day * DAY)[:10], str(row.queue_id), f"{row.kept:,}", f"{row.gained:,}", f"{row.lost:,}")
         for row in found.by_queue[:QUEUES_SHOWN]
     ]
-    yield from _table(("day", "queue", "kept", "gained", "lost"), rows)
+    print()
+    markup.print_table(("day", "queue", "kept", "gained", "lost"), rows)
     if len(found.by_queue) > QUEUES_SHOWN:
-        yield f"\n… and {len(found.by_queue) - QUEUES_SHOWN:,} more rows; --json shows all"
+        print(f"\n… and {len(found.by_queue) - QUEUES_SHOWN:,} more rows; --json shows all")
 
 
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[i]) for row in [titles, *rows]) for i in range(len(titles))]
-    for row in [titles, ["-" * width for width in widths], *rows]:
-        yield f"| {' | '.join(f'{cell:<{width}}' for cell, width in zip(row, widths, strict=True))} |"
+def _filter(row: SubscriptionRow | None, markup: Markup) -> str:
+    if row is None:
+        return "no subscription"
+    return f"{row.expression_type or 'TAG'} {markup.code(one_line(row.expression))}"
 
 
-def _filter(row: SubscriptionRow | None) -> str:
-    return "no subscription" if row is None else f"{row.expression_type or 'TAG'} {_code(one_line(row.expression))}"
-
-
-def _message(message: Message) -> str:
+def _message(message: Message, markup: Markup) -> str:
     text = ", ".join(f"{name}={text!r}" for name, text in message.items())
     shown = text if len(text) <= LONGEST_PROPERTIES else f"{text[: LONGEST_PROPERTIES - 1]}…"
-    return _code(shown) if message else "none of the properties that the filters read"
-
-
-def _text(text: str) -> str:
-    """Text from outside, with the characters that are special in Markdown and HTML escaped."""
-    return "".join(f"\\{character}" if character in "\\`*_[]<>|#" else character for character in printable(text))
-
-
-def _code(text: str) -> str:
-    """Text from outside, as Markdown code."""
-    fence = "``" if "`" in text else "`"
-    shown = printable(text).replace("|", "\\|")
-    return f"{fence}{shown}{fence}"
+    return markup.code(shown) if message else "none of the properties that the filters read"
 
 
 def _object(found: WhatIf) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from jobs.night.state import BrokerState, offset_batches
 from jobs.night.stored_task import filter_stored
 from jobs.night.topics import by_topic, filter_data_of_night, first_run_of_backlog, times_of_leaving
 from jobs.night.work import NO_INSTANTS, Result, TopicWork, Work
+from jobs.night.writer import WRITTEN_BY_TASKS
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS
@@ -42,8 +43,6 @@ from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.spark_tasks import Session
 from schemas.storage import Storage
-
-WRITTEN_BY_TASKS = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,10 @@ class NightOptions:
 
 @dataclass(frozen=True)
 class NightInputs:
-    """A snapshot of a store, or a message log, and subscriptions. All are None for a night without new messages."""
+    """A snapshot of a store, or a message log, and subscriptions.
+
+    Without a snapshot or message log, no messages are read.
+    """
 
     snapshot: StoreSnapshot | None
     subscriptions: SubscriptionFile | None

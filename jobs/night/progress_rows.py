@@ -13,15 +13,12 @@ from numpy.typing import NDArray
 from filtering.consumption.group_night import GroupNight
 from filtering.consumption.offsets import UNKNOWN, BrokerOffsets, TopicOffsets
 from filtering.delivery import window_loops
+from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from jobs.night.work import QueueProgress, Result
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS
 from schemas.queue_progress import QUEUE_PROGRESS
-
-Int64s = NDArray[np.int64]
-_FILTER_COUNTS = ("passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors")
-_CLIENT_COUNTS = ("passed_stage2", "delivered")
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,13 +149,12 @@ def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[st
         for queue_id, (scanned, filter_counts, uncertain) in counted.by_queue.items():
             column = offsets.columns[queue_id]
             np.add.at(counts["scanned"][:, column], window_numbers, scanned)
-            for name in _FILTER_COUNTS:
-                np.add.at(counts[name][:, column], window_numbers, filter_counts[:, window_loops.COUNTS.index(name)])
-            np.add.at(counts["dropped_by_hook"][:, column], window_numbers, filter_counts[:, len(window_loops.COUNTS)])
+            of_windows = dict(zip((*window_loops.COUNTS, "dropped_by_hook"), filter_counts.T, strict=True))
+            dropped = of_windows["passed_stage2"] - of_windows["delivered"] - of_windows["dropped_by_hook"]
+            of_windows["hash_collisions"] = dropped * has_same_tags
+            for name, numbers in of_windows.items():
+                np.add.at(counts[name][:, column], window_numbers, numbers)
             np.add.at(counts["uncertain"][:, column], change_numbers, uncertain)
-            passed, delivered = (filter_counts[:, window_loops.COUNTS.index(name)] for name in _CLIENT_COUNTS)
-            collisions = has_same_tags * (passed - delivered - filter_counts[:, len(window_loops.COUNTS)])
-            np.add.at(counts["hash_collisions"][:, column], window_numbers, collisions)
     return counts
 
 

@@ -23,15 +23,16 @@ from schemas.run_ledger import MESSAGES_FROM, LedgerEntry
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
 from schemas.tables import DERIVED_TABLES
 
-Offsets = tuple[int, int]
+PhysicalRange = tuple[int, int]
+"""Physical offsets, the second exclusive."""
 
 
 @dataclass(frozen=True)
 class PastNight:
-    """An earlier night to repeat. ``stored``: the physical offsets of its messages, the second one exclusive."""
+    """An earlier night to repeat. ``stored``: the physical offsets of its messages."""
 
     entry: LedgerEntry
-    stored: Offsets
+    stored: PhysicalRange
     offsets: BrokerOffsets
 
 
@@ -45,7 +46,7 @@ class Redo:
 
     state: BrokerState
     nights: Sequence[PastNight] = ()
-    rest: Offsets | None = None
+    rest: PhysicalRange | None = None
 
 
 def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, changes: Changes) -> Redo:

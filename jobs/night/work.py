@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.delivery_blocks import recipients
+from filtering.delivery.entries import Int64s
 from filtering.delivery.filter_data_in_force import FilterDataInForce
 from filtering.delivery.filter_hooks import Hook
 from filtering.delivery.pull_window import PullWindow, UncertainChange
@@ -20,7 +20,6 @@ from schemas.delta.data_files import DataFile
 from schemas.delta.table import Table
 from schemas.storage import Storage
 
-Int64s = NDArray[np.int64]
 NO_INSTANTS = np.empty(0, np.int64)
 
 
@@ -100,7 +99,7 @@ class TopicCounts:
     """The summed BlockResult counts of one topic, by queue id."""
 
     by_queue: dict[int, tuple[Int64s, Int64s, Int64s]] = field(default_factory=dict)
-    """By queue id: scanned (windows), counts (windows x COUNTS), uncertain (changes)."""
+    """By queue id: scanned (windows), counts (windows x (COUNTS, then dropped_by_hook)), uncertain (changes)."""
 
     def add(self, queue_id: int, scanned: Int64s, counts: Int64s, uncertain: Int64s) -> None:
         known = self.by_queue.get(queue_id)

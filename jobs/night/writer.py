@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from filtering.delivery import window_loops
 from filtering.delivery.block_result import BlockResult
 from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_CLIENT, DROPPED_BY_HOOK
 from filtering.delivery.delivery_blocks import block_matches, block_rows
 from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY, Entries
 from filtering.delivery.filter_hooks import after_hooks
 from filtering.delivery.match_sets import MatchSets
-from filtering.delivery.window_loops import COUNTS
 from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, entry_tags_codes, tags_codes
 from jobs.night.work import QueueProgress, Result, TopicWork, Work
 from schemas.commitlog import COMMITLOG
@@ -26,8 +26,7 @@ from schemas.messages.commitlog_rows import store_dates
 from schemas.messages.stored_entries import MESSAGES_AT_ONCE
 from schemas.quarantine import QUARANTINE
 
-DELIVERED_COUNT = COUNTS.index("delivered")
-TABLES = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE)
+WRITTEN_BY_TASKS = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE)
 
 
 class NightWriter:
@@ -36,7 +35,9 @@ class NightWriter:
     def __init__(self, work: Work) -> None:
         self._work = work
         self._writers = {
-            table.name: DataFileWriter(table, work.tables[table.name]) for table in TABLES if table.name in work.tables
+            table.name: DataFileWriter(table, work.tables[table.name])
+            for table in WRITTEN_BY_TASKS
+            if table.name in work.tables
         }
         self._waiting: list[Messages] = []
         self._waiting_rows: list[pa.RecordBatch] = []
@@ -117,8 +118,8 @@ class NightWriter:
             ]
         )
         dropped_by_hook = _count_dropped(dropped, outcome, entries)
-        outcome.counts[:, :, DELIVERED_COUNT] -= dropped_by_hook
-        self.result.deliveries += int(outcome.counts[:, :, DELIVERED_COUNT].sum())
+        outcome.counts[:, :, window_loops.DELIVERED] -= dropped_by_hook
+        self.result.deliveries += int(outcome.counts[:, :, window_loops.DELIVERED].sum())
         for row in block_rows(entries, matches):
             self._writers[DELIVERY_BLOCKS.name].write(
                 [DELIVERY_BLOCKS.batch(row | {"run": pa.array([self._work.run])}, 1)]

@@ -1,14 +1,12 @@
-"""Command lines in a report, which a reader can copy to a shell."""
+"""The command lines in a report."""
 
 from __future__ import annotations
 
 import re
-import shlex
-import unicodedata
 
 from schemas.answers.report_data import Report
+from schemas.shell_command import PROGRAM, option
 
-PROGRAM = "./spark-submit.sh"
 LONGEST = 600
 """Characters. Longer commands, with names that no broker accepts, are not shown."""
 _PLAIN = re.compile(r"[\w%@.,:+/|-]+", re.ASCII)
@@ -17,24 +15,6 @@ _PLAIN = re.compile(r"[\w%@.,:+/|-]+", re.ASCII)
 def is_plain(text: str) -> bool:
     """Whether a shell and a job's command line take the text without quotes."""
     return _PLAIN.fullmatch(text) is not None and "|" not in text and not text.startswith("-")
-
-
-def shell_word(text: str) -> str:
-    """The text as one word of bash. Invisible characters are escaped."""
-    if all(unicodedata.category(character)[0] != "C" for character in text):
-        return shlex.quote(text)
-    escaped = "".join(
-        f"\\U{ord(character):08x}"
-        if unicodedata.category(character)[0] == "C"
-        else re.sub(r"(['\\])", r"\\\1", character)
-        for character in text
-    )
-    return f"$'{escaped}'"
-
-
-def option(name: str, value: str) -> str:
-    """``--name value``, with = if the value looks like an option."""
-    return f"--{name}{'=' if value.startswith('-') else ' '}{shell_word(value)}"
 
 
 class Commands:

@@ -20,10 +20,6 @@ def maintain(run: Run, broker_name: str | None, keep_days: int | None, keep_bodi
     """
     run.open()
     brokers = dict.fromkeys(entry.broker_name for entry in run.entries)
-    if not brokers:
-        raise UsageError(
-            f"{run.warehouse.location} has no table yet: run ./spark-submit.sh nightly --warehouse … first"
-        )
     if broker_name is not None and broker_name not in brokers:
         raise UsageError(f"the warehouse has no broker {broker_name}; it holds {', '.join(brokers)}")
     name = run.next_run()

@@ -10,9 +10,10 @@ from functools import cached_property
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import Key
 from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY
+from filtering.delivery.pull_window import BEGINNING
 from filtering.explanation.decision import Decision, Outcome, Stage, decide
+from filtering.explanation.nearest_miss import NearestMiss, nearest_miss
 from filtering.explanation.pulls_of_message import (
-    BEFORE_ALL,
     NightInQueue,
     NotPulled,
     Place,
@@ -20,7 +21,6 @@ from filtering.explanation.pulls_of_message import (
     pulls_of_message,
     uncertain_change,
 )
-from filtering.explanation.suggestion import NearestMiss, nearest_miss
 from filtering.explanation.trace import Part, trace
 from filtering.subscriptions.events import Operation
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
@@ -162,7 +162,7 @@ class Explainer:
     @cached_property
     def _nights(self) -> dict[tuple[str, str, int], list[NightInQueue]]:
         """The nights in which a group moved on, by group, topic and queue id."""
-        ends = [BEFORE_ALL, *(entry.as_of or 0 for entry in self._facts.entries)]
+        ends = [BEGINNING, *(entry.as_of or 0 for entry in self._facts.entries)]
         times = {entry.run: (ends[i], ends[i + 1]) for i, entry in enumerate(self._facts.entries)}
         where = [one_of("consumer_group", self._groups)] if self._groups is not None else []
         names = ["run", "consumer_group", "topic", "queue_id", "lost", "skipped"]

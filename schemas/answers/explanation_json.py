@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from filtering.explanation.decision import BitMapCheck
-from filtering.explanation.suggestion import NearestMiss
+from filtering.explanation.nearest_miss import NearestMiss
 from filtering.explanation.trace import Part
 from filtering.subscriptions.history import SubscriptionRow
 from schemas.answers.explain import Explanation

@@ -68,7 +68,8 @@ def batches_of(warehouse: Warehouse, name: str, selection: Selection) -> Iterato
             raise UsageError(f"{name} has no {kind} to select by")
     table = DELIVERY_BLOCKS if name == DELIVERIES else EXPORTED[name]
     if not warehouse.exists(table):
-        raise UsageError(f"{warehouse.location} has no {name} yet: run ./spark-submit.sh nightly --warehouse … first")
+        job = "audit" if table in UNLEDGERED_TABLES else "nightly"
+        raise UsageError(f"{warehouse.location} has no {name} yet: run {warehouse.command(job)} first")
     for file in sorted(warehouse.log(table).files, key=_order):
         if selection.broker_name is None or file.broker_name in (None, selection.broker_name):
             for rows in _rows(warehouse, table, file, selection, columns):

@@ -6,11 +6,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
+from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY
 from filtering.pulls.pull import refusal
 from filtering.subscriptions.history import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
+from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS, client_drops
 from schemas.delta.aggregates import sums
 from schemas.delta.table_rows import sorted_by
@@ -55,6 +58,12 @@ def night_summary(facts: BrokerFacts) -> NightSummary:
     counted = facts.rows_of_runs(DELIVERY_STATS, [run] if before is None else [run, before])
     groups = group_counts(counted, facts.in_force(), run, before)
     return NightSummary(run, groups, list(_attention(facts, groups)), list(_notes(facts, groups)))
+
+
+def messages_without_entry(facts: BrokerFacts, run: str) -> int:
+    """The messages of a run that get no consume queue entry: prepared and rolled-back transaction messages."""
+    flags = facts.rows_of_runs(COMMITLOG, [run], ["sys_flag"])["sys_flag"].fill_null(0).to_numpy()
+    return int(np.isin(flags & TRANSACTION_FLAGS, WITHOUT_ENTRY).sum())
 
 
 def group_counts(
@@ -110,16 +119,13 @@ def _notes(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:
         named = ", ".join(f"{name} ({shares[name]:.0%})" for name in worst)
         yield (
             f"errors: the expressions of {len(shares)} groups fail on more than {FAILING_SHARE:.0%} of their messages, "
-            f"such as {named}; ./spark-submit.sh lint says why"
+            f"such as {named}"
         )
     findings = sum(
         bool(row.compiled.expression.findings) for row in facts.in_force() if row.compiled.expression is not None
     )
     if findings:
-        yield (
-            f"lint: {findings} subscriptions look wrong whatever the messages are; ./spark-submit.sh lint lists them, "
-            "and more that real messages show"
-        )
+        yield f"lint: {findings} subscriptions look wrong whatever the messages are"
 
 
 def _without_messages(facts: BrokerFacts, in_force: Iterable[SubscriptionRow]) -> Iterator[str]:

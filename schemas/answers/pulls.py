@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.broker_config import BrokerConfig
-from filtering.delivery import bit_planes
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import message_filters
 from filtering.delivery.pull_window import PullWindow
 from filtering.delivery.topic_filters import TopicFilters
+from filtering.matcher import packed_bits
 from filtering.predicate import TRUE
 from filtering.pulls.pull import refusal
 from filtering.pulls.pull_simulation import Pull, Queue, simulate_pulls
@@ -53,14 +53,11 @@ class StageFlags:
         return pa.Table.from_batches(batches, FLAGS)
 
     def _batch(self, entries: Entries) -> pa.RecordBatch:
-        rows = len(entries)
-        passed = bit_planes.unpack(self.filters.stage1(entries), rows)
-        outcome = self.filters.run(entries)
-        stage2 = np.zeros(rows, bool)
-        for match_set in [*outcome.delivered, *outcome.dropped_by_client]:
-            if 2 in match_set.windows:
-                stage2 |= bit_planes.unpack(match_set.bits, rows)
-        columns = [entries.queue_id, entries.queue_offset, entries.size, passed[0], passed[1], stage2]
+        passed = packed_bits.unpack(self.filters.stage1(entries), len(entries))
+        block = self.filters.run(entries)
+        windows = self.filters.windows
+        returned = block.delivered.flags(windows) | block.dropped_by_client.flags(windows)
+        columns = [entries.queue_id, entries.queue_offset, entries.size, passed[0], passed[1], returned[2]]
         return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=FLAGS)
 
 

@@ -189,7 +189,7 @@ class _History:
         offsets = self._offsets.filter(
             pc.and_(pc.equal(self._offsets["consumer_group"], group), pc.equal(self._offsets["topic"], topic))
         )
-        asked: dict[int, OffsetRange] = {}
+        pulled: dict[int, OffsetRange] = {}
         pending: dict[int, OffsetRange] = {}
         was_reset = any(
             event.operation is Operation.RESET_OFFSET and event.group == group for event in self._facts.events
@@ -197,10 +197,10 @@ class _History:
         for queue_id, told_to in zip(offsets["queue_id"].to_pylist(), offsets["told_to"].to_pylist(), strict=True):
             skipped = self._skipped.get((group, topic, queue_id), {}).get("skipped", 0)
             first = self._first.get((topic, queue_id), 0) + (0 if was_reset else skipped)
-            asked[queue_id] = (first, told_to or 0)
+            pulled[queue_id] = (first, told_to or 0)
             pending[queue_id] = (told_to or 0, FOREVER)
         return FilterChange(
-            new_filter, _offsets(received, DELIVERED), _offsets(received, DROPPED_BY_HOOK), asked, pending
+            new_filter, _offsets(received, DELIVERED), _offsets(received, DROPPED_BY_HOOK), pulled, pending
         )
 
 

@@ -12,15 +12,20 @@ from schemas.errors import UsageError
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _THRESHOLD = re.compile(r"> *(\d+(?:\.\d+)?)( *%)?")
-_KEYS = frozenset({"name", "about", "from", "where", "warn_if", "error_if", "caused_by"})
+_KEYS = frozenset({"name", "about", "from", "where", "warn_if", "error_if", "caused_by", "needs", "else_skipped"})
 
 
 class Severity(Enum):
-    """How bad the result of an audit is."""
+    """How bad the result of an audit is. SKIPPED: the tables lack the facts that the audit needs."""
 
     OK = "ok"
+    SKIPPED = "skipped"
     WARN = "warn"
     ERROR = "error"
+
+    @property
+    def is_failure(self) -> bool:
+        return self in (Severity.WARN, Severity.ERROR)
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,7 @@ class Audit:
     """A query for bad rows: those of ``relation`` for which ``condition`` holds. Both are SQL.
 
     ``about`` is the sentence that holds if no row is bad. ``caused_by``: audits whose failure explains one of this.
+    ``needs``: a relation; if it has no rows, the audit is skipped, for the reason ``else_skipped``.
     """
 
     name: str
@@ -48,6 +54,8 @@ class Audit:
     warn_if: Threshold | None
     error_if: Threshold | None
     caused_by: tuple[str, ...] = ()
+    needs: str | None = None
+    else_skipped: str | None = None
 
     @property
     def query(self) -> str:
@@ -111,8 +119,12 @@ def _audit(entry: object, place: str) -> Audit:
     warn_if, error_if = (_threshold(entry.get(key), f"{place}: {key}") for key in ("warn_if", "error_if"))
     if warn_if is None and error_if is None:
         raise UsageError(f"{place}: warn_if or error_if is missing, such as error_if: '> 0'")
+    needs, else_skipped = entry.get("needs"), entry.get("else_skipped")
+    if (needs is None) != (else_skipped is None) or not isinstance(needs or "", str):
+        raise UsageError(f"{place}: needs and else_skipped belong together: a relation, and a reason")
     about, relation, condition = (" ".join(entry[key].split()) for key in ("about", "from", "where"))
-    return Audit(entry["name"], about, relation, condition, warn_if, error_if, tuple(causes))
+    reason = None if else_skipped is None else " ".join(str(else_skipped).split())
+    return Audit(entry["name"], about, relation, condition, warn_if, error_if, tuple(causes), needs, reason)
 
 
 def _threshold(text: object, place: str) -> Threshold | None:

@@ -37,6 +37,11 @@ class AuditResult:
     cause: str | None = None
     known: bool = False
 
+    @property
+    def skipped(self) -> str | None:
+        """Why the audit was skipped; None if it was not."""
+        return self.audit.else_skipped if self.severity is Severity.SKIPPED else None
+
 
 @dataclass(frozen=True)
 class AuditReport:
@@ -64,13 +69,23 @@ def run_audits(scope: Scope, listed: AuditList, known: Mapping[str, int], sessio
         results = []
         for audit in listed.audits:
             bad_rows, rows = counts[audit.name]
-            severity = audit.severity(bad_rows, rows)
+            severity = Severity.SKIPPED if _is_skipped(audit, relations) else audit.severity(bad_rows, rows)
             query = relations.complete(audit.query)
-            failed = severity is not Severity.OK
+            failed = severity.is_failure
             sample = relations.rows(f"{audit.query} LIMIT {SAMPLED}").to_pylist() if failed else ()
             is_known = failed and bad_rows <= known.get(audit.name, -1)
             results.append(AuditResult(audit, severity, bad_rows, rows, query, tuple(sample), None, is_known))
     return AuditReport(scope, audited_at, _with_causes(results))
+
+
+def _is_skipped(audit: Audit, relations: Relations) -> bool:
+    """Whether the relation that the audit needs has no rows. Raises UsageError if there is no such relation."""
+    if audit.needs is None:
+        return False
+    try:
+        return not len(relations.rows(f"SELECT * FROM {audit.needs} LIMIT 1"))
+    except Exception as error:  # The engine raises no type of its own.
+        raise UsageError(f"audit {audit.name}: needs: {reason(error)}") from None
 
 
 def _count(audits: Sequence[Audit], relations: Relations) -> dict[str, tuple[int, int]]:
@@ -107,7 +122,7 @@ def _count_one_by_one(relation: str, audits: Sequence[Audit], relations: Relatio
 
 def _with_causes(results: Sequence[AuditResult]) -> list[AuditResult]:
     """A failure names the first of its possible causes that failed itself, at least as badly."""
-    failed = {result.audit.name: result for result in results if result.severity is not Severity.OK}
+    failed = {result.audit.name: result for result in results if result.severity.is_failure}
     folded = []
     for result in results:
         causes = [
@@ -115,7 +130,7 @@ def _with_causes(results: Sequence[AuditResult]) -> list[AuditResult]:
             for cause in result.audit.caused_by
             if cause in failed and (failed[cause].severity is Severity.ERROR or result.severity is Severity.WARN)
         ]
-        is_folded = result.severity is not Severity.OK and bool(causes)
+        is_folded = result.severity.is_failure and bool(causes)
         folded.append(replace(result, cause=causes[0]) if is_folded else result)
     return folded
 

@@ -15,7 +15,7 @@ from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import message_filter
 from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
-from filtering.delivery.window_loops import COUNTS
+from filtering.delivery.window_loops import PASSED_STAGE2
 from filtering.subscriptions.history import SubscriptionRow
 from schemas.answers.inconsistency import inconsistent_groups, knows_clients
 from schemas.audits.scope import Scope
@@ -135,7 +135,7 @@ class _Passed:
     def __call__(self, entries: Iterator[Entries]) -> np.ndarray:
         passed = np.zeros(self.filters.windows, np.int64)
         for block in entries:
-            passed += self.filters.run(block).counts[:, :, COUNTS.index("passed_stage2")].sum(axis=1)
+            passed += self.filters.run(block).counts[:, :, PASSED_STAGE2].sum(axis=1)
         return passed
 
 

@@ -15,6 +15,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from filtering.tags_code import tags_codes
 from schemas.answers.facts import BrokerFacts
+from schemas.answers.inconsistency import knows_clients
 from schemas.audits.changed_nights import changed_nights
 from schemas.audits.data_file_checks import data_files, table_columns
 from schemas.audits.delivery_checks import bit_map_checks, delivery_counts, inconsistencies
@@ -35,6 +36,7 @@ BROKERS = pa.schema(
         ("dispatched_to", pa.int64()),
         ("unreadable_bytes", pa.int64()),
         ("false_positive_rate", pa.int64()),
+        ("knows_clients", pa.bool_()),
     ]
 )
 TAG_CODES = pa.schema([("tags", pa.string()), ("tags_code", pa.int64())])
@@ -141,6 +143,7 @@ def _brokers(scope: Scope) -> pa.Table:
                 "dispatched_to": facts.last.dispatched_to or 0,
                 "unreadable_bytes": _unreadable_bytes(facts),
                 "false_positive_rate": facts.broker.max_error_rate_of_bloom_filter,
+                "knows_clients": knows_clients(facts),
             }
         )
     return pa.Table.from_pylist(rows, BROKERS)

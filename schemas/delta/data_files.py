@@ -65,7 +65,7 @@ class DataFileWriter:
 def _with_many_values(table: Table, rows: pa.Table) -> frozenset[str]:
     """The columns with mostly distinct values: a dictionary would store these twice."""
     many = set()
-    for name in table.dictionary:
+    for name in table.dictionary_encoded:
         if name in rows.schema.names and pa.types.is_string(rows.schema.field(name).type):
             sample = rows[name].slice(0, SAMPLE).combine_chunks().drop_null()
             if len(sample) > SAMPLE // 4 and 2 * len(sample.unique()) > len(sample):
@@ -74,7 +74,10 @@ def _with_many_values(table: Table, rows: pa.Table) -> frozenset[str]:
 
 
 def _stats(metadata: pq.FileMetaData) -> dict[str, Any]:
-    """The least and greatest values of those columns that have statistics in every row group."""
+    """The least and greatest values of those columns that have statistics in every row group.
+
+    Row groups without values do not count.
+    """
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}

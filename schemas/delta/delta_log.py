@@ -241,7 +241,7 @@ def run_of(operation: dict[str, Any]) -> str | None:
     return None if run is None else str(run)
 
 
-def parse_stats(file: DataFile, broker_name: str | None) -> StoredFile:
+def as_stored_file(file: DataFile, broker_name: str | None) -> StoredFile:
     """A file that was written, as readers will see it after the commit."""
     stats = json.loads(file.stats)
     return StoredFile(file.path, file.size, file.rows, broker_name, stats["minValues"], stats["maxValues"])

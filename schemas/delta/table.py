@@ -53,8 +53,8 @@ class Table:
     """Definition of a Delta table. ``schema`` has all columns; those in ``partition_by`` are not in the files.
 
     ``constraints`` are CHECKs by name. ``statistics_on``: columns whose least and greatest values readers use to
-    skip files. ``dictionary``: Parquet columns (with paths such as ``matches.list.element.outcome``) with few
-    distinct values; ``delta``: integer columns whose neighbouring values are close.
+    skip files. ``dictionary_encoded``: Parquet columns (with paths such as ``matches.list.element.outcome``) with few
+    distinct values; ``delta_encoded``: integer columns whose neighbouring values are close.
     """
 
     name: str
@@ -63,8 +63,8 @@ class Table:
     partition_by: tuple[str, ...] = ("broker_name",)
     constraints: Mapping[str, str] = field(default_factory=dict)
     statistics_on: tuple[str, ...] = ()
-    dictionary: tuple[str, ...] = ()
-    delta: tuple[str, ...] = ()
+    dictionary_encoded: tuple[str, ...] = ()
+    delta_encoded: tuple[str, ...] = ()
 
     @cached_property
     def file_schema(self) -> pa.Schema:
@@ -93,14 +93,14 @@ class Table:
         return pa.RecordBatch.from_pylist(list(rows), schema=self.file_schema)
 
     def writer(self, sink: pa.NativeFile, schema: pa.Schema, plain: frozenset[str] = frozenset()) -> pq.ParquetWriter:
-        """A writer of a file of the table. ``plain``: columns of ``dictionary`` that have many distinct values here."""
+        """A writer of a file of the table. ``plain``: ``dictionary_encoded`` columns with many distinct values."""
         return pq.ParquetWriter(
             sink,
             schema,
             compression="zstd",
             compression_level=1,
-            use_dictionary=[name for name in self.dictionary if name not in plain],
-            column_encoding=dict.fromkeys(self.delta, "DELTA_BINARY_PACKED"),
+            use_dictionary=[name for name in self.dictionary_encoded if name not in plain],
+            column_encoding=dict.fromkeys(self.delta_encoded, "DELTA_BINARY_PACKED"),
             dictionary_pagesize_limit=DICTIONARY_BYTES,
             write_statistics=list(self.statistics_on),
             write_page_checksum=True,

@@ -13,6 +13,7 @@ from schemas.delta.delta_log import DeltaLog, StoredFile
 from schemas.delta.one_writer import one_writer
 from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, read_rows
+from schemas.shell_command import PROGRAM, option
 from schemas.storage import Storage, spark_path
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ class Warehouse:
     def location(self) -> str:
         """Its name in messages."""
         return self.catalog or self.storage.root
+
+    def command(self, job: str) -> str:
+        """The command line of a job on this warehouse, for messages."""
+        return f"{PROGRAM} {job} {option('warehouse', self.location)}"
 
     def log(self, table: Table) -> DeltaLog:
         """The Delta log of a table."""

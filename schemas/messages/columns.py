@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from filtering.delivery.entries import Int64s
 from filtering.matcher.column import Column
 from schemas.rocketmq_store.property_columns import parse
 
 Int32s = NDArray[np.int32]
-Int64s = NDArray[np.int64]
 NUMBERS = ("queue_id", "queue_offset", "commitlog_offset", "store_size", "store_timestamp", "sys_flag")
 """The numeric attributes of messages, named as in commitlog."""
 

@@ -8,12 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY
+from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY, Int64s
 from filtering.findings import TopicMessages
 from filtering.tags_code import tags_codes
 from schemas.commitlog import COMMITLOG
 from schemas.delta.warehouse import Warehouse
-from schemas.messages.columns import Int64s, Messages, concat
+from schemas.messages.columns import Messages, concat
 from schemas.messages.stored_messages import read_messages, row_groups
 
 MOST = 1 << 16

@@ -1,4 +1,8 @@
-"""Decodes records of a commit log to Arrow columns (RocketMQ MessageDecoder), whole buffers at a time."""
+"""Decodes records of a commit log to Arrow columns (RocketMQ MessageDecoder), whole buffers at a time.
+
+A night compares them with what is stored, and Spark's data source reads them. The rows of ``commitlog`` come from
+:mod:`schemas.messages.commitlog_rows`.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Decodes the properties of messages to Arrow maps and strings."""
+"""Decodes the properties of messages to Arrow maps and strings, for :mod:`schemas.rocketmq_store.message_decoder`."""
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ MAP = pa.map_(pa.string(), pa.string())
 
 
 class Properties:
-    """The parsed properties of some records."""
+    """The properties of some records as pairs: one map for each record."""
 
     def __init__(self, records: Records):
         lengths = records.at("properties_length")

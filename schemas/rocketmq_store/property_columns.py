@@ -1,4 +1,4 @@
-"""Splits the properties of a log's messages into columns, chunk by chunk."""
+"""Splits the properties of a log's messages into the columns of ``commitlog``, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from schemas.rocketmq_store.segments import SLACK
 
 @dataclass(frozen=True, eq=False)
 class Properties:
-    """The properties of n messages. ``columns[i]`` has the values of slot i, None if no message has any.
+    """The properties of n messages, cut into columns.
 
-    ``others`` are the properties without a slot, as a text like the record's own; null if there are none.
+    ``columns[i]`` has the values of slot i, None if no message has any. ``others`` are the properties without a
+    slot, as a text like the record's own; null if there are none.
     """
 
     columns: list[pa.StringArray | None]
@@ -156,7 +157,7 @@ class PropertyColumns:
 
 
 def parse(text: str) -> dict[str, str]:
-    """A property text as MessageDecoder.string2messageProperties reads it."""
+    """One property text, such as the stored ``others`` of a message (MessageDecoder.string2messageProperties)."""
     properties = {}
     for pair in text.split(chr(END)):
         name, separator, value = pair.partition(chr(SEPARATOR))

@@ -1,4 +1,4 @@
-"""Splits the properties of messages into columns: a slot for each property name of a topic.
+"""Cuts property texts into columns, for :mod:`schemas.rocketmq_store.property_columns`: a slot for each name.
 
 A property text is ``name 0x01 value 0x02 …`` (MessageDecoder.string2messageProperties): the first 0x01 after a
 pair's start separates, the last 0x02 may be absent, pairs without a name or a value are dropped, and the last

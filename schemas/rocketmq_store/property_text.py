@@ -1,6 +1,7 @@
 """Property texts, ``key 0x01 value 0x02 …``, cut into keys and values (MessageDecoder.string2messageProperties).
 
-Most of the bytes that are read from a log are property texts, so text is copied and searched eight bytes at a time.
+For maps; :mod:`schemas.rocketmq_store.property_slots` cuts them into columns. Most of the bytes that are read from a
+log are property texts, so text is copied and searched eight bytes at a time.
 """
 
 import numpy as np

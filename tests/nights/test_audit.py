@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -55,7 +56,7 @@ def results(warehouse: Warehouse, *names: str) -> dict[str, AuditResult]:
 @pytest.mark.parametrize("name", [*UNDAMAGED, "small_torn"])
 def test_captures_pass(replayed: Replayed, tmp_path: Path, name: str) -> None:
     warehouse = Warehouse.at(replayed(name).storage.root)
-    failed = {name for name, result in results(warehouse).items() if result.severity.value != "ok"}
+    failed = {name for name, result in results(warehouse).items() if result.severity.is_failure}
     assert failed - OF_THE_CLOCK - FOUND_IN_CAPTURES == ({"quarantine_growth"} if name == "small_torn" else set())
 
 
@@ -282,6 +283,12 @@ def test_an_audit_of_ones_own(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
     ended = run(audit, "--warehouse", tmp_path / "w")
     assert ended.code == 2
     assert ended.error.startswith("mqsieve: audit no_secrets: Schema error: No field named nothing.")
+    own.write_text(text.format("true", "> 0").replace("about: None.", "about: None., needs: nothing"))
+    assert "needs and else_skipped belong together" in run(audit, "--warehouse", tmp_path / "w").error
+    own.write_text(
+        text.format("true", "> 0").replace("about: None.", "about: None., needs: nothing, else_skipped: none")
+    )
+    assert run(audit, "--warehouse", tmp_path / "w").error.startswith("mqsieve: audit no_secrets: needs: ")
     own.write_text(text.format("true", "a lot"))
     assert "'a lot' is not a threshold; write '> 5' or '> 0.1%'" in run(audit, "--warehouse", tmp_path / "w").error
 
@@ -292,7 +299,36 @@ def test_clients_that_disagree(run: Run, tmp_path: Path) -> None:
     assert [row["consumer_group"] for row in result.sample] == ["cg"]
 
 
+def test_unknown_clients_are_not_judged(
+    run: Run, replayed: Replayed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_of(replayed("small"), tmp_path / "w")
+    name, why = "inconsistent_subscriptions", "no subscription event has a client_id"
+    junit, summary = tmp_path / "junit.xml", tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    ended = run(audit, "--warehouse", tmp_path / "w", "--junit", junit)
+    assert re.search(rf"^{name} +skipped +- +-  {why}", ended.out, re.MULTILINE)
+    assert "26 audits: 23 ok, 1 skipped, 2 warn, 0 error" in ended.out
+    assert f"| {name} | ⏭️ skipped: {why}" in summary.read_text()
+    suite = ElementTree.parse(junit).getroot()
+    (case,) = (case for case in suite if case.get("name") == name)
+    assert str(case[0].get("message")).startswith(why)
+    assert (case[0].tag, suite.get("skipped")) == ("skipped", "3")
+    row = json_of(run(audit, "--warehouse", tmp_path / "w", "--json"))[name]
+    assert (row["severity"], row["skipped"].startswith(why)) == ("skipped", True)
+    stored = [row["severity"] for row in rows_of(tmp_path / "w", "quality_results") if row["audit"] == name]
+    assert set(stored) == {"skipped"}
+
+
+def test_a_failure_says_what_was_expected(run: Run, replayed: Replayed, tmp_path: Path) -> None:
+    copy_of(replayed("small"), tmp_path / "w")
+    lines = run(audit, "--warehouse", tmp_path / "w").out.splitlines()
+    at = lines.index("warn: groups_that_never_match: 1 of 53 rows")
+    assert lines[at + 1] == "  expected: Every group that pulled past messages received at least one."
+    assert "SELECT" in lines[at + 2]
+
+
 def test_a_warehouse_before_its_first_night(run: Run, tmp_path: Path) -> None:
     ended = run(audit, "--warehouse", tmp_path)
     assert (ended.code, ended.error.count("\n")) == (2, 1)
-    assert "has no table yet" in ended.error
+    assert "has no night yet" in ended.error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import random
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -16,12 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs import deliver, export, ingest, nightly, register
+from jobs import audit, deliver, export, ingest, lag, maintain, nightly, register, replay
 from jobs.cli import night_job
 from jobs.night import log_task, night
+from schemas.delta.warehouse import Warehouse
 from tests.captures import capture
-from tests.nights.commands import Ended, rows_of
+from tests.nights.commands import Ended, arguments, rows_of
 
+Replayed = Callable[[str], Warehouse]
 PROJECT = Path(__file__).parent.parent.parent
 EVENTS = capture("small") / "subscription_events.jsonl"
 GOOD_EVENT = '{"at": 1, "op": "register", "group": "cg_good", "topic": "OrderEvents", "expression": "paid"}'
@@ -136,20 +139,61 @@ def test_no_usage(run: Callable[..., Ended], tmp_path: Path) -> None:
         (): "required: --warehouse; ./spark-submit.sh nightly --help lists the options",
         ("--warehouse", tmp_path): "--store is missing: give the broker's store folder, or --brokers",
     }
-    for arguments, expected in told.items():
-        code, out, error = run(nightly, *arguments)
+    for given, expected in told.items():
+        code, out, error = run(nightly, *given)
         assert (code, out, one_line(error), expected in error) == (2, "", True, True), error
     written = ("--warehouse", nowhere, "--output", tmp_path / "out.jsonl")
     code, out, error = run(export, "delivered", *written)
     assert (code, out, one_line(error)) == (2, "", True)
-    assert "invalid choice: 'delivered' (choose from" in error
+    assert "argument TABLE: invalid choice: 'delivered'; did you mean deliveries?; it is one of commitlog, " in error
     code, out, error = run(export, "deliveries", *written)
-    assert (code, out, error) == (
-        2, "", f"mqsieve: {nowhere} has no deliveries yet: run ./spark-submit.sh nightly --warehouse … first\n",
-    )  # fmt: skip
+    create = f"./spark-submit.sh nightly --warehouse {nowhere} --store STORE"
+    missing = f"mqsieve: {nowhere} does not exist: check --warehouse, or create it with {create}\n"
+    assert (code, out, error) == (2, "", missing)
+    for job in (deliver, lag, maintain):
+        assert run(job, "--warehouse", nowhere) == (2, "", missing)
     assert not nowhere.exists()
-    code, out, error = run(deliver, "--warehouse", nowhere)
-    assert (code, out, error) == (2, "", f"mqsieve: {nowhere} has no messages yet: run nightly or ingest first\n")
+    file = file_of(tmp_path, "file", "")
+    assert run(lag, "--warehouse", file) == (2, "", f"mqsieve: {file} is a file: check --warehouse\n")
+
+
+def test_commands_in_messages_can_be_pasted(run: Callable[..., Ended], tmp_path: Path) -> None:
+    warehouse = tmp_path / "two  words; it's"
+    quoted = shlex.quote(str(warehouse))
+    create = f"./spark-submit.sh nightly --warehouse {quoted} --store STORE"
+    assert run(lag, "--warehouse", warehouse).error.endswith(f"or create it with {create}\n")
+    warehouse.mkdir()
+    assert run(lag, "--warehouse", warehouse).error.endswith(f"has no night yet: run {create} first\n")
+    ended = run(nightly, *arguments("small", warehouse))
+    assert f"  ./spark-submit.sh lint --warehouse {quoted}\n" in ended.out
+    assert ended.out.endswith(f"  ./spark-submit.sh export deliveries --warehouse {quoted} --output deliveries.jsonl\n")
+    error = run(export, "quality_results", "--warehouse", warehouse, "--output", "-").error
+    assert error.endswith(f" has no quality_results yet: run ./spark-submit.sh audit --warehouse {quoted} first\n")
+
+
+def test_the_folder_of_another_program(run: Callable[..., Ended], tmp_path: Path, replayed: Replayed) -> None:
+    """A broker's store has folders that are called as tables are."""
+    shutil.copytree(capture("small") / "store", tmp_path / "store")
+    before = sorted(tmp_path.rglob("*"))
+    refused = f"mqsieve: {tmp_path / 'store'} is not empty, and no mqsieve warehouse (it has "
+    source = replayed("small").location
+    into = ("--warehouse", source, "--into", tmp_path / "store")
+    for job, given in ((nightly, arguments("small", tmp_path / "store")), (replay, into)):
+        ended = run(job, *given)
+        assert (ended.code, ended.out, one_line(ended.error)) == (2, "", True)
+        assert ended.error.startswith(refused)
+    for job in (lag, maintain, audit):
+        ended = run(job, "--warehouse", tmp_path / "store")
+        assert (ended.code, ended.out) == (2, "")
+        assert f"{tmp_path / 'store'} is no mqsieve warehouse: it has no run_ledger" in ended.error
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_first_night_in_an_empty_folder(run: Callable[..., Ended], tmp_path: Path) -> None:
+    """A new disk has a folder of its own, and a run that ended early leaves its lock."""
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / ".lock").touch()
+    assert run(nightly, *arguments("small", tmp_path)).code == 0
 
 
 def test_no_warehouse(run: Callable[..., Ended], tmp_path: Path) -> None:
@@ -165,11 +209,13 @@ def test_no_warehouse(run: Callable[..., Ended], tmp_path: Path) -> None:
     assert (code, out, error) == (
         2, "", f"mqsieve: cannot write to {file} (file exists): give a folder that you may write to\n",
     )  # fmt: skip
-    with (tmp_path / ".lock").open("w") as lock:
+    new = tmp_path / "new"
+    new.mkdir()
+    with (new / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        code, out, error = run(register, *given, tmp_path)
+        code, out, error = run(register, *given, new)
     assert (code, out, error) == (
-        4, "", f"mqsieve: another run is writing to {tmp_path}: wait for it to end and try again\n",
+        4, "", f"mqsieve: another run is writing to {new}: wait for it to end and try again\n",
     )  # fmt: skip
 
 

@@ -49,9 +49,9 @@ def test_bit_maps_count_as_off_where_it_has_none(tmp_path: Path, capsys: pytest.
     register.main(["--subscriptions", "conf/subscriptions.example.yaml", "--warehouse", str(tmp_path / "other")])
     assert "(no --broker-config: the property filter counts as on, the bit map as off)" in capsys.readouterr().out
     store = capture("plain") / "store"
-    ingest.main(["--store", str(store), "--warehouse", str(tmp_path)])
+    ingest.main(["--store", str(store), "--warehouse", str(tmp_path / "w")])
     assert f"the bit map as off, since {store} has no consumequeue_ext" in capsys.readouterr().out
-    dispatch.main(["--warehouse", str(tmp_path)])
-    entries = list(rows_of(tmp_path, "consumequeue"))
+    dispatch.main(["--warehouse", str(tmp_path / "w")])
+    entries = list(rows_of(tmp_path / "w", "consumequeue"))
     assert entries
     assert not any(row["filter_bit_map"] for row in entries)

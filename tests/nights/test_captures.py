@@ -183,6 +183,12 @@ def test_the_same_night_again_changes_no_table(replayed: Replayed, run: Callable
     assert contents(Warehouse.at(warehouse.location)) == before
 
 
+def test_the_summary_says_why_there_are_fewer_entries_than_messages(run: Callable[..., Any], tmp_path: Path) -> None:
+    lines = run(nightly, *arguments("small", tmp_path)).out.splitlines()
+    at = next(i for i, line in enumerate(lines) if "743 in commitlog, 739 in consumequeue" in line)
+    assert lines[at + 1] == "  4 prepared or rolled-back transaction messages have no entry in consumequeue"
+
+
 @pytest.mark.parametrize(
     ("name", "kept", "would"),
     [

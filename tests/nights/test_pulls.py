@@ -63,7 +63,7 @@ def test_every_pull_has_its_status(replayed: Replayed, capsys: pytest.CaptureFix
 
 
 def test_a_warehouse_before_its_first_night(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="has no table yet: run"):
+    with pytest.raises(UsageError, match="has no night yet: run"):
         pulls.main(arguments(Warehouse.at(str(tmp_path)), "cg_sql_retry", "OrderEvents"))
 
 

@@ -13,6 +13,7 @@ import pytest
 from schemas import warehouse
 from schemas.delta.warehouse import Warehouse
 from tests.nights.commands import Ended
+from tests.nights.damage import copy_of
 
 PROJECT = Path(__file__).parents[2]
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
@@ -28,11 +29,12 @@ def test_a_question_has_an_answer(
 ) -> None:
     job, *arguments = shlex.split(question)
     paths = [str(PROJECT / text) if text.startswith("tests/") else text for text in arguments]
-    folder = replayed("small").location
-    monkeypatch.chdir(tmp_path)
+    folder = copy_of(replayed("small"), tmp_path / "warehouse").location
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
     ended = run(importlib.import_module(f"jobs.{job.replace('-', '_')}"), *paths, "--warehouse", folder)
     assert ended.code == 0, ended.error
-    assert ended.out or list(tmp_path.iterdir())
+    assert ended.out or list(Path().iterdir())
 
 
 def test_the_answer_in_the_readme_is_the_one_that_comes(replayed: Callable[[str], Warehouse], run: Run) -> None:

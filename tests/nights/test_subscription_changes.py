@@ -6,74 +6,24 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobs import deliver, dispatch, ingest, nightly, register
-from tests.broker_log import EVERY, FIRST_TIME, BrokerLog
 from tests.nights.commands import Ended, differing, living, rows_of, without_runs
+from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, sql
 
 Run = Callable[..., Ended]
-FACTS = ("commitlog", "consumequeue", "deliveries", "consumer_offsets", "current_offsets", "subscriptions")
-
-
-def event(at: int, op: str, group: str, **more: Any) -> str:
-    return json.dumps({"at": at, "op": op, "group": group, "topic": "T", **more})
-
-
-def sql(at: int, group: str, expression: str, **more: Any) -> str:
-    return event(at, "register", group, type="SQL92", expression=expression, consume_from="first", **more)
-
-
-class Broker:
-    """A broker whose log grows by ten messages a night. A test writes its subscription file."""
-
-    def __init__(self, run: Run, folder: Path) -> None:
-        self.run = run
-        self.folder = folder
-        self.log = BrokerLog()
-        (folder / "broker.conf").write_text(
-            "brokerName=b\nenablePropertyFilter=true\nenableCalcFilterBitMap=true\nenableConsumeQueueExt=true\n"
-        )
-
-    def grow(self) -> None:
-        self.log.append(10)
-        self.log.write(self.folder / "store")
-
-    def night(self, lines: list[str] | str, *more: object, name: str = "events.jsonl", warehouse: str = "w") -> Ended:
-        (self.folder / name).write_text(lines if isinstance(lines, str) else "\n".join(lines), "utf-8")
-        return self.run(
-            nightly, "--store", self.folder / "store", "--subscriptions", self.folder / name,
-            "--broker-config", self.folder / "broker.conf", "--warehouse", self.folder / warehouse, *more,
-        )  # fmt: skip
-
-    def received(self, group: str, warehouse: str = "w") -> list[int]:
-        found = rows_of(self.folder / warehouse, "deliveries", "consumer_group", "queue_offset")
-        return sorted(row["queue_offset"] for row in found if row["consumer_group"] == group)
-
-    def facts(self, warehouse: str = "w") -> dict[str, Any]:
-        found = without_runs(self.folder / warehouse)
-        return {name: found[name] for name in FACTS}
 
 
 @pytest.fixture
-def broker(run: Run, tmp_path: Path) -> Broker:
-    made = Broker(run, tmp_path)
+def broker(run: Run, tmp_path: Path) -> GrowingBroker:
+    made = GrowingBroker(run, tmp_path)
     made.grow()
     return made
 
 
-def after(messages: int) -> int:
-    """A time between two messages."""
-    return FIRST_TIME + messages * EVERY - EVERY // 2
-
-
-BEFORE = FIRST_TIME - 1000
-LOW, HIGH = "n IN ('0','1','2','3','4')", "n IN ('5','6','7','8','9','15')"
-
-
-def test_a_changed_expression_changes_no_earlier_delivery(broker: Broker) -> None:
+def test_a_changed_expression_changes_no_earlier_delivery(broker: GrowingBroker) -> None:
     broker.night([sql(BEFORE, "cg", LOW)])
     before = broker.received("cg")
     broker.grow()
@@ -84,14 +34,14 @@ def test_a_changed_expression_changes_no_earlier_delivery(broker: Broker) -> Non
     assert (since[4], since[15]) == (BEFORE, after(10))
 
 
-def test_a_file_may_hold_only_what_is_new(broker: Broker) -> None:
+def test_a_file_may_hold_only_what_is_new(broker: GrowingBroker) -> None:
     broker.night([sql(BEFORE, "cg", LOW)])
     broker.grow()
     broker.night([sql(after(10), "cg", HIGH)])
     assert broker.received("cg") == [0, 1, 2, 3, 4, 15]
 
 
-def test_a_late_event_is_refused_until_the_user_says_from_when(broker: Broker) -> None:
+def test_a_late_event_is_refused_until_the_user_says_from_when(broker: GrowingBroker) -> None:
     broker.night([sql(BEFORE, "cg", LOW)])
     broker.grow()
     broker.night([sql(BEFORE, "cg", LOW)])
@@ -107,7 +57,7 @@ def test_a_late_event_is_refused_until_the_user_says_from_when(broker: Broker) -
     assert "There was nothing new" in broker.night(corrected).out
 
 
-def test_a_redo_gives_what_the_nights_would_have_given(broker: Broker) -> None:
+def test_a_redo_gives_what_the_nights_would_have_given(broker: GrowingBroker) -> None:
     corrected = [sql(BEFORE, "cg", LOW), sql(after(6), "cg", HIGH), sql(after(12), "cg_other", LOW)]
     for night in range(3):
         broker.night([sql(BEFORE, "cg", LOW)])
@@ -122,7 +72,7 @@ def test_a_redo_gives_what_the_nights_would_have_given(broker: Broker) -> None:
     assert differing(found, expected) == []
 
 
-def test_an_event_that_is_gone_is_a_correction(broker: Broker) -> None:
+def test_an_event_that_is_gone_is_a_correction(broker: GrowingBroker) -> None:
     broker.night([sql(BEFORE, "cg", LOW), sql(BEFORE, "cg_gone", HIGH)])
     code, _, error = broker.night([sql(BEFORE, "cg", LOW)])
     assert (code, f"--redo-from {BEFORE}" in error) == (2, True)
@@ -130,7 +80,7 @@ def test_an_event_that_is_gone_is_a_correction(broker: Broker) -> None:
     assert broker.received("cg_gone") == []
 
 
-def test_changed_switches_are_refused_until_the_user_says_since_when(broker: Broker) -> None:
+def test_changed_switches_are_refused_until_the_user_says_since_when(broker: GrowingBroker) -> None:
     events = [sql(BEFORE, "cg", LOW)]
     broker.night(events)
     conf = broker.folder / "broker.conf"
@@ -142,7 +92,7 @@ def test_changed_switches_are_refused_until_the_user_says_since_when(broker: Bro
     assert differing(broker.facts(), broker.facts("fresh")) == []
 
 
-def test_switches_that_changed_after_the_last_night_leave_it_alone(broker: Broker) -> None:
+def test_switches_that_changed_after_the_last_night_leave_it_alone(broker: GrowingBroker) -> None:
     events = [sql(BEFORE, "cg", LOW)]
     broker.night(events)
     before = list(rows_of(broker.folder / "w", "consumequeue"))
@@ -161,7 +111,7 @@ def test_switches_that_changed_after_the_last_night_leave_it_alone(broker: Broke
 YAML = "- {group: cg, topic: T, sql: \"n IN ('0','1','2','3','4')\", consume_from: first}\n"
 
 
-def test_a_snapshot_without_times_holds_from_the_end_of_the_night_before(broker: Broker) -> None:
+def test_a_snapshot_without_times_holds_from_the_end_of_the_night_before(broker: GrowingBroker) -> None:
     broker.night(YAML, name="s.yaml")
     assert broker.received("cg") == [0, 1, 2, 3, 4]
     broker.grow()
@@ -174,7 +124,7 @@ def test_a_snapshot_without_times_holds_from_the_end_of_the_night_before(broker:
     assert [(row["told_to"], row["queue_end"]) for row in rows] == [(20, 30)], "the group has left"
 
 
-def test_a_snapshot_with_a_bad_entry_lets_nobody_leave(broker: Broker) -> None:
+def test_a_snapshot_with_a_bad_entry_lets_nobody_leave(broker: GrowingBroker) -> None:
     broker.night(YAML + YAML.replace("cg", "cg_b"), name="s.yaml")
     broker.grow()
     bad = YAML + "- {group: cg_b, topic: T, sqll: \"n = '12'\"}\n"
@@ -185,7 +135,7 @@ def test_a_snapshot_with_a_bad_entry_lets_nobody_leave(broker: Broker) -> None:
     assert "quarantined" not in broker.night(YAML + YAML.replace("cg", "cg_b"), name="s.yaml").out
 
 
-def test_the_stores_own_consumer_filter_is_read(broker: Broker) -> None:
+def test_the_stores_own_consumer_filter_is_read(broker: GrowingBroker) -> None:
     of_group = {
         "consumerGroup": "cg", "topic": "T", "expression": LOW, "expressionType": "SQL92", "bornTime": BEFORE,
         "deadTime": 0, "clientVersion": BEFORE,
@@ -205,7 +155,7 @@ def test_the_stores_own_consumer_filter_is_read(broker: Broker) -> None:
     assert broker.run(nightly, *given, "--strict").code == 3
 
 
-def test_a_topic_that_no_message_has(broker: Broker) -> None:
+def test_a_topic_that_no_message_has(broker: GrowingBroker) -> None:
     lines = [sql(BEFORE, "cg", LOW), sql(BEFORE, "cg_typo", LOW).replace('"T"', '"Tt"')]
     code, out, _ = broker.night(lines)
     assert (code, "Tt has no message, and 1 groups subscribe to it, such as cg_typo" in out) == (0, True)

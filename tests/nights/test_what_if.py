@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +128,21 @@ def test_markdown_has_all_that_a_reviewer_needs(night: Path, run: Run) -> None:
         assert line in ended.out.splitlines()
     assert "| 0/19         |" in ended.out
     assert run(what_if, "--warehouse", night / "w", "--group", "g", "--tags", "a||b").out.count("`a\\|\\|b`") == 1
+
+
+def test_a_terminal_shows_plain_text(night: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = StringIO()
+    out.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stdout", out)
+    sql = "note_text <> '*' OR note_text = '[b]'"
+    run(what_if, "--warehouse", night / "w", "--group", "h", "--sql", sql)
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "h on T: 0 gained, 30 lost, 0 kept"
+    assert f"- instead: SQL92 {sql}" in lines
+    assert "Lost: 30 messages" in lines
+    assert "  2026-11-18  0      0     0       30" in lines
+    assert "- 100% have TAGS = 'a|b' (0% of the others)" in lines
+    assert not {"\\", "`", "#"} & set(out.getvalue())
 
 
 def test_limits_and_expectations_end_with_3(night: Path, run: Run) -> None:

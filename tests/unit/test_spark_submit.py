@@ -136,7 +136,7 @@ def test_a_topics_queue_is_no_queue_of_yarn(tmp_path: Path) -> None:
     place = ("--topic", "T", "--queue", "0", "--offset=3")
     command = [PROJECT / "spark-submit.sh", "explain", "--warehouse", str(tmp_path), *place]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ended.returncode, "has no table yet" in ended.stderr) == (2, True)
+    assert (ended.returncode, "has no night yet" in ended.stderr) == (2, True)
 
 
 PYTHON_OF_A_SUBMITTER = """

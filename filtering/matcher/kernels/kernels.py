@@ -12,11 +12,14 @@ from filtering.matcher.axes import NumberAxis
 from filtering.matcher.column import Column
 from filtering.matcher.kernels import bit_loops, number_loops, text_loops
 from filtering.matcher.kernels.numba_compile import Array
+from filtering.matcher.packed_bits import words
 from filtering.matcher.program import Program
 from filtering.predicate import NumberType
 
 REGISTER_WORDS = 64
 CELLS_PER_CUT = 8
+FEWEST_SLOTS = 1024
+"""Of a table of texts: a text that has to go on from another text's slot costs twice as much."""
 _GREATEST = {NumberType.INT: 2**31 - 1, NumberType.LONG: 2**63 - 1, NumberType.DOUBLE: 0}
 _NO_POSITIONS = np.zeros(0, np.int32)
 _NO_TEXTS = np.zeros(1, np.int32)
@@ -24,37 +27,53 @@ _NO_TEXTS = np.zeros(1, np.int32)
 
 @dataclass(frozen=True, eq=False)
 class TextIndex:
+    """A hash table from known texts to their answers. ``unknown`` and ``missing`` are the other two answers."""
+
     octets: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int32]
     table: npt.NDArray[np.void]
+    answers: npt.NDArray[np.int32]
     unknown: np.int32
     missing: np.int32
 
 
 def index_texts(texts: tuple[str, ...], answers: npt.NDArray[np.int32]) -> TextIndex:
-    """``answers``: one for each of ``texts``, then for any other text, then for a missing text."""
+    """An index of texts. ``answers``: one for each of ``texts``, then for any other text, then for a missing text."""
     octets, offsets, _, _ = _buffers(pa.array(texts, pa.string()))
-    table = np.zeros(4 << len(texts).bit_length(), text_loops.SLOT)
+    table: Array = np.zeros(max(FEWEST_SLOTS, 4 << len(texts).bit_length()), text_loops.SLOT)
     table["length"] = text_loops.EMPTY
-    text_loops.fill_table(octets, offsets, _read_only(answers), table)
-    return TextIndex(octets, offsets, table, answers[-2], answers[-1])
+    text_loops.fill_table(octets, offsets, table)
+    of_slots = np.stack([np.full(len(table), answers[-2]), answers[table["text"]]], axis=1).ravel()
+    return TextIndex(octets, offsets, table, _read_only(of_slots), answers[-2], answers[-1])
 
 
 def find_texts(column: Column, index: TextIndex) -> npt.NDArray[np.int32]:
+    """The answer for each message of a column."""
     found = np.empty(len(column), np.int32)
-    text_loops.find(*_texts(column), index.octets, index.offsets, index.table, index.unknown, index.missing, found)
+    text_loops.find(
+        *_texts(column), index.octets, index.offsets, index.table, index.answers, index.unknown, index.missing, found
+    )
     return found
 
 
-def pivot(which: npt.NDArray[np.int32], offsets: npt.NDArray[np.int32], names: int) -> npt.NDArray[np.int32]:
+def pivot(name_of: npt.NDArray[np.int32], offsets: npt.NDArray[np.int32], names: int) -> npt.NDArray[np.int32]:
+    """Turns the entries of maps into columns: for each name and row, the position of its entry, or -1.
+
+    Row i has the entries ``offsets[i]`` to ``offsets[i + 1]``. Entry j has the name number ``name_of[j]``; numbers from
+    ``names`` on are not wanted. The last of equal names counts.
+    """
     positions = np.empty((names, len(offsets) - 1), np.int32)
-    text_loops.pivot(which, _read_only(offsets), positions)
+    text_loops.pivot(name_of, _read_only(offsets), positions)
     return positions
 
 
 def plain_numbers(
     column: Column, type: NumberType
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Parses plain decimals: the number of each message, whether it has one, and whether its text is ``odd``.
+
+    Odd texts may be numbers but are not parsed here. A number is an integer, or the double_order of a double.
+    """
     numbers = np.empty(len(column), np.int64)
     is_number, odd = np.empty(len(column), bool), np.empty(len(column), bool)
     number_loops.parse(*_texts(column), _GREATEST[type], numbers, numbers.view(np.float64), is_number, odd)
@@ -63,12 +82,15 @@ def plain_numbers(
 
 @dataclass(frozen=True, eq=False)
 class CutIndex:
+    """Ascending ``cuts``, and ``grid[i]`` cuts in the cells before i: cell i starts i << shift after the first cut."""
+
     cuts: npt.NDArray[np.int64]
     shift: int
     grid: npt.NDArray[np.int32]
 
 
 def index_cuts(cuts: npt.NDArray[np.int64]) -> CutIndex:
+    """An index of ascending cuts."""
     span = int(cuts[-1]) - int(cuts[0]) if len(cuts) else 0
     shift = max(0, span.bit_length() - (CELLS_PER_CUT * len(cuts)).bit_length())
     grid = np.empty((span >> shift) + 2, np.int32)
@@ -79,6 +101,7 @@ def index_cuts(cuts: npt.NDArray[np.int64]) -> CutIndex:
 def number_classes(
     numbers: npt.NDArray[np.int64], is_number: npt.NDArray[np.bool_], index: CutIndex
 ) -> npt.NDArray[np.int32]:
+    """The class of each number: how many cuts are not greater. One more than all cuts if it is no number."""
     classes = np.empty(len(numbers), np.int32)
     number_loops.classify(
         _read_only(numbers), _read_only(is_number), _read_only(index.cuts), index.shift, _read_only(index.grid), classes
@@ -89,8 +112,13 @@ def number_classes(
 def evaluate(
     program: Program, classes: npt.NDArray[np.int32], singles: npt.NDArray[np.uint64], rows: int
 ) -> npt.NDArray[np.uint64]:
-    words = (rows + 63) // 64
-    bits = _allocate(program.outputs * words, np.uint64).reshape(program.outputs, words)
+    """The matches of the program's outputs: packed bits, shape (outputs, words).
+
+    Bits after the last message may be set. ``classes``: shape (axes, rows), the class of each message. ``singles``:
+    packed bits of the leaves without an axis.
+    """
+    width = words(rows)
+    bits = allocate(program.outputs * width, np.uint64).reshape(program.outputs, width)
     bit_loops.evaluate(
         classes,
         np.array([axis.start for axis in program.axes], np.int64),
@@ -106,6 +134,7 @@ def evaluate(
 
 
 def count(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """The number of set bits of each row."""
     counts = np.empty(len(bits), np.int64)
     bit_loops.count(bits, counts)
     return counts
@@ -114,12 +143,16 @@ def count(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
 def expand(
     bits: npt.NDArray[np.uint64], chosen: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int32]:
-    positions = _allocate(int(starts[-1]) + bit_loops.STORED_AT_ONCE, np.int32)
+    """The positions of the set bits of the rows ``chosen``, one row after the other.
+
+    ``starts``: where the positions of each row begin, and the end of the last.
+    """
+    positions = allocate(int(starts[-1]) + bit_loops.STORED_AT_ONCE, np.int32)
     bit_loops.expand(_read_only(bits), _read_only(chosen), _read_only(starts), positions)
     return positions[: starts[-1]]
 
 
-def _allocate(length: int, type: type[np.generic]) -> Array:
+def allocate(length: int, type: type[np.generic]) -> Array:
     """Memory from Arrow's pool, which reuses the pages of the last batch: new pages cost more than the work here."""
     return np.frombuffer(pa.allocate_buffer(length * np.dtype(type).itemsize), type)
 

@@ -121,21 +121,22 @@ def fill_grid(cuts: Array, shift: Int, grid: Array) -> None:
 def classify(numbers: Array, is_number: Array, cuts: Array, shift: Int, grid: Array, classes: Array) -> None:
     """The number of cuts that are not greater than each number; one more than all cuts if it is not a number."""
     count = len(cuts)
+    if count == 0:
+        for row in range(len(numbers)):
+            classes[row] = 0 if is_number[row] else 1
+        return
     for row in range(len(numbers)):
         number = numbers[row]
-        if not is_number[row]:
-            classes[row] = count + 1
-        elif count == 0 or number < cuts[0]:
-            classes[row] = 0
-        elif number >= cuts[count - 1]:
-            classes[row] = count
-        else:
-            cell = np.int64(np.uint64(number - cuts[0]) >> np.uint64(shift))
-            low, high = np.int64(grid[cell]), np.int64(grid[cell + 1])
-            while high - low > 1:
-                middle = (low + high) >> 1
-                if cuts[middle] <= number:
-                    low = middle
-                else:
-                    high = middle
-            classes[row] = low + (1 if high > low and cuts[low] <= number else 0)
+        inside: Int = min(max(number, cuts[0]), cuts[count - 1])
+        cell = np.int64(np.uint64(inside - cuts[0]) >> np.uint64(shift))
+        low: Int = np.int64(grid[cell])
+        high: Int = np.int64(grid[cell + 1])
+        while high - low > 1:
+            middle = (low + high) >> 1
+            if cuts[middle] <= number:
+                low = middle
+            else:
+                high = middle
+        # No branch depends on the number: the processor could not predict it.
+        is_after = (high > low) & (cuts[min(low, count - 1)] <= number)
+        classes[row] = low + np.int64(is_after) if is_number[row] else count + 1

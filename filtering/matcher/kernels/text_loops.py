@@ -11,9 +11,14 @@ from filtering.matcher.kernels.numba_compile import Array, Int, compiled
 from filtering.matcher.kernels.words import load_word
 
 SLOT = np.dtype(
-    [("first", np.uint64), ("last", np.uint64), ("length", np.int32), ("text", np.int32), ("answer", np.int32)],
+    {
+        "names": ["first", "last", "length", "text", "goes_on"],
+        "formats": [np.uint64, np.uint64, np.int32, np.int32, np.int64],
+    },
     align=True,
 )
+"""The first and last word, the length and the number of a text. ``goes_on`` is 1 if this slot and the next one are
+used: then the next one may have a text with the same hash."""
 EMPTY = -1
 _FIRST_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _LAST_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -55,11 +60,8 @@ def same_middle(octets: Array, start: Int, others: Array, other_start: Int, leng
 
 
 @compiled
-def fill_table(octets: Array, offsets: Array, answers: Array, table: Array) -> None:
-    """Put each text and its answer into the first empty slot from the text's hash on.
-
-    The size of ``table`` must be a power of two.
-    """
+def fill_table(octets: Array, offsets: Array, table: Array) -> None:
+    """Put each text into the first empty slot from its hash on. The size of ``table`` must be a power of two."""
     for text in range(len(offsets) - 1):
         start, length = np.int64(offsets[text]), np.int64(offsets[text + 1] - offsets[text])
         first, last = first_word(octets, start, length), last_word(octets, start, length)
@@ -67,7 +69,10 @@ def fill_table(octets: Array, offsets: Array, answers: Array, table: Array) -> N
         while table[slot].length != EMPTY:
             slot = (slot + 1) & (len(table) - 1)
         table[slot].first, table[slot].last = first, last
-        table[slot].length, table[slot].text, table[slot].answer = length, text, answers[text]
+        table[slot].length, table[slot].text = length, text
+    used = table["length"] != EMPTY
+    for i in range(len(table)):
+        table[i].goes_on = 1 if used[i] and used[(i + 1) & (len(table) - 1)] else 0
 
 
 @compiled
@@ -80,11 +85,16 @@ def find(
     known_octets: Array,
     known_offsets: Array,
     table: Array,
+    answers: Array,
     unknown: Int,
     missing: Int,
     found: Array,
 ) -> None:
-    """found[i] is the answer of text i in ``table``, or ``unknown``, or ``missing``."""
+    """found[i] is the answer of text i in ``table``, or ``unknown``, or ``missing``.
+
+    ``answers``: for each slot, ``unknown`` and the answer of its text. To read one of both takes no branch on whether
+    the text is known, which the processor could not predict.
+    """
     known = len(known_offsets) - 1
     has_positions, has_nulls = len(positions) > 0, len(validity) > 0
     for row in range(len(found)):
@@ -99,23 +109,24 @@ def find(
         length = np.int64(offsets[at + 1]) - start
         first, last = first_word(octets, start, length), last_word(octets, start, length)
         slot = np.int64(hash_text(octets, start, length, first, last) & np.uint64(len(table) - 1))
-        while True:
-            # One branch, which seldom goes on: a branch on whether the text is known would often be mispredicted.
-            same = (table[slot].first == first) & (table[slot].last == last) & (table[slot].length == length)
-            if same & (length > 16):
-                same = same_middle(octets, start, known_octets, known_offsets[table[slot].text], length)
-            found[row] = table[slot].answer if same else unknown
-            if same | (table[slot].length == EMPTY):
-                break
-            slot = (slot + 1) & (len(table) - 1)
+        same = (table[slot].first == first) & (table[slot].last == last) & (table[slot].length == length)
+        if length > 16 and same:
+            same = same_middle(octets, start, known_octets, known_offsets[table[slot].text], length)
+        if table[slot].goes_on:  # A function for the comparison, or one loop, would double the time of the others.
+            while not same and table[slot].goes_on:
+                slot = np.int64((slot + 1) & (len(table) - 1))
+                same = (table[slot].first == first) & (table[slot].last == last) & (table[slot].length == length)
+                if length > 16 and same:
+                    same = same_middle(octets, start, known_octets, known_offsets[table[slot].text], length)
+        found[row] = answers[np.uint64(2 * slot) + np.uint64(same)]
 
 
 @compiled
-def pivot(which: Array, offsets: Array, positions: Array) -> None:
+def pivot(name_of: Array, offsets: Array, positions: Array) -> None:
     names = len(positions)
     for row in range(len(offsets) - 1):
         for name in range(names):
             positions[name, row] = -1
         for entry in range(offsets[row], offsets[row + 1]):
-            if which[entry] < names:
-                positions[which[entry], row] = entry
+            if name_of[entry] < names:
+                positions[name_of[entry], row] = entry

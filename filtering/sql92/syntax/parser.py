@@ -105,7 +105,7 @@ class _Parser:
         raise self._error("A property, a literal or a parenthesis is expected here", token)
 
     def _finish_operand(self) -> None:
-        """Apply the prefixes of an operand, and the comparison that it completes."""
+        """Apply NOT and minus to the operand after them, then build the comparison that the operand completes."""
         self._wants_operand = False
         self._wants_comparison = True
         operators, operands = self._operators, self._operands

@@ -41,10 +41,10 @@ def test_the_higher_version_wins_and_stays() -> None:
         heartbeat(400, "b", 20, OrderEvents="shipped"),
     ]
     alone, overruled = subscriptions_in_force(events)
-    assert alone == SubscriptionInForce("cg", "OrderEvents", 100, 200, "paid", "TAG", ("a",), (), ())
+    assert alone == SubscriptionInForce("cg", "OrderEvents", 100, 200, "paid", "TAG", False, ("a",), (), ())
     assert alone.is_consistent
     assert overruled == SubscriptionInForce(
-        "cg", "OrderEvents", 200, None, "shipped", "TAG", ("b",), (ClientSubscription("a", "paid", "TAG"),), ()
+        "cg", "OrderEvents", 200, None, "shipped", "TAG", False, ("b",), (ClientSubscription("a", "paid", "TAG"),), ()
     )
     assert not overruled.is_consistent
 

@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from filtering.delivery import bit_planes
 from filtering.delivery.filter_hooks import ENTRY_COLUMNS, Column, Function, Hook, after_hooks
 from filtering.delivery.match_sets import MatchSet, MatchSets
+from filtering.matcher import packed_bits
 
 ROWS = 6
 ENTRIES = pa.record_batch(
@@ -17,7 +17,7 @@ ENTRIES = pa.record_batch(
 
 def to(windows: tuple[int, ...], *positions: int) -> MatchSet:
     flags = np.isin(np.arange(ROWS), positions)
-    return MatchSet(windows, bit_planes.pack(flags), len(positions), ROWS)
+    return MatchSet(windows, packed_bits.pack(flags), len(positions), ROWS)
 
 
 def kept_and_dropped(hooks: dict[int, tuple[Hook, ...]], *delivered: MatchSet) -> tuple[object, object]:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from filtering.broker_config import BrokerConfig
-from filtering.delivery import bit_planes
 from filtering.delivery.entries import Entries
 from filtering.delivery.filter_data_in_force import filter_data_in_force
 from filtering.delivery.match_sets import MatchSets
@@ -16,6 +15,7 @@ from filtering.delivery.message_filter import MessageFilter, message_filters
 from filtering.delivery.pull_window import FOREVER, PullWindow, UncertainChange
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.delivery.window_loops import COUNTS
+from filtering.matcher import packed_bits
 from filtering.predicate import FALSE, TRUE, TextIn
 from filtering.sql92 import Expressions, compile
 from filtering.subscriptions.compiled_subscription import compile_subscription
@@ -122,7 +122,7 @@ def test_every_group_gets_what_its_consumer_got(name: str) -> None:
         assert client == sorted(map(tuple, row["client"])), (name, *key, row["mode"])
         broker_set = sorted(client + places(outcome.dropped_by_client, of_topic))
         assert broker_set == sorted(map(tuple, row["broker"])), (name, *key, row["mode"])
-        flags = bit_planes.unpack(filters.stage1(of_topic), len(of_topic))[0]
+        flags = packed_bits.unpack(filters.stage1(of_topic), len(of_topic))[0]
         matched = outcome.counts[0, :, COUNTS.index("passed_stage2")]
         assert sum(queue["matched"] for queue in stage1["queues"].values()) == matched.sum()
         for queue_id, queue in stage1["queues"].items():

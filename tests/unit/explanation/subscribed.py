@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import Subscription
 from filtering.explanation.decision import Decision, Entry, decide
-from filtering.explanation.suggestion import NearestMiss, nearest_miss
+from filtering.explanation.nearest_miss import NearestMiss, nearest_miss
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
 from filtering.tags_code import tags_code

@@ -1,0 +1,52 @@
+"""Checks whether a folder holds a warehouse, or may become one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from schemas.delta.one_writer import LOCK
+from schemas.delta.table import Table
+from schemas.delta.warehouse import Warehouse
+from schemas.errors import UsageError, WarehouseUnusable
+from schemas.run_ledger import RUN_LEDGER
+from schemas.tables import TABLES
+
+NO_CONTENT = frozenset({LOCK, "lost+found"})
+"""Names in a folder that may become a warehouse: the lock of a run that ended early, and a new disk's own folder."""
+
+
+def check_folder(warehouse: Warehouse) -> None:
+    """Raises WarehouseUnusable if the folder has content, but not that of a warehouse.
+
+    A night begins with the folder of run_ledger, so an interrupted first night has it.
+    """
+    if warehouse.catalog is not None:
+        return
+    names = warehouse.storage.names()
+    if names <= NO_CONTENT or RUN_LEDGER.name in names or any(_has_log(warehouse, table) for table in TABLES):
+        return
+    shown = min(names - NO_CONTENT)
+    raise WarehouseUnusable(
+        f"{warehouse.location} is not empty, and no mqsieve warehouse (it has {shown}): give another folder"
+    )
+
+
+def no_nights(warehouse: Warehouse) -> UsageError:
+    """The error for a warehouse without a night: a missing or empty folder, or another program's folder."""
+    create = f"{warehouse.command('nightly')} --store STORE"
+    if warehouse.catalog is None:
+        if warehouse.storage.is_local and Path(warehouse.storage.root).is_file():
+            return UsageError(f"{warehouse.location} is a file: check --warehouse")
+        if not warehouse.storage.is_folder():
+            return UsageError(f"{warehouse.location} does not exist: check --warehouse, or create it with {create}")
+        names = warehouse.storage.names()
+        if not names <= NO_CONTENT and RUN_LEDGER.name not in names:
+            return UsageError(
+                f"{warehouse.location} is no mqsieve warehouse: it has no run_ledger, but {min(names - NO_CONTENT)}; "
+                "check --warehouse"
+            )
+    return UsageError(f"{warehouse.location} has no night yet: run {create} first")
+
+
+def _has_log(warehouse: Warehouse, table: Table) -> bool:
+    return warehouse.storage.child(f"{table.name}/_delta_log").is_folder()

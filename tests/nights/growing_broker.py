@@ -1,0 +1,63 @@
+"""A broker whose log grows night by night, and its subscription events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jobs import nightly
+from tests.broker_log import EVERY, FIRST_TIME, BrokerLog
+from tests.nights.commands import Ended, rows_of, without_runs
+
+Run = Callable[..., Ended]
+FACTS = ("commitlog", "consumequeue", "deliveries", "consumer_offsets", "current_offsets", "subscriptions")
+
+
+def after(messages: int) -> int:
+    """A time between two messages."""
+    return FIRST_TIME + messages * EVERY - EVERY // 2
+
+
+BEFORE = FIRST_TIME - 1000
+LOW, HIGH = "n IN ('0','1','2','3','4')", "n IN ('5','6','7','8','9','15')"
+
+
+def event(at: int, op: str, group: str, **more: Any) -> str:
+    return json.dumps({"at": at, "op": op, "group": group, "topic": "T", **more})
+
+
+def sql(at: int, group: str, expression: str, **more: Any) -> str:
+    return event(at, "register", group, type="SQL92", expression=expression, consume_from="first", **more)
+
+
+class GrowingBroker:
+    """A broker whose log grows by ten messages a night. A test writes its subscription file."""
+
+    def __init__(self, run: Run, folder: Path) -> None:
+        self.run = run
+        self.folder = folder
+        self.log = BrokerLog()
+        (folder / "broker.conf").write_text(
+            "brokerName=b\nenablePropertyFilter=true\nenableCalcFilterBitMap=true\nenableConsumeQueueExt=true\n"
+        )
+
+    def grow(self) -> None:
+        self.log.append(10)
+        self.log.write(self.folder / "store")
+
+    def night(self, lines: list[str] | str, *more: object, name: str = "events.jsonl", warehouse: str = "w") -> Ended:
+        (self.folder / name).write_text(lines if isinstance(lines, str) else "\n".join(lines), "utf-8")
+        return self.run(
+            nightly, "--store", self.folder / "store", "--subscriptions", self.folder / name,
+            "--broker-config", self.folder / "broker.conf", "--warehouse", self.folder / warehouse, *more,
+        )  # fmt: skip
+
+    def received(self, group: str, warehouse: str = "w") -> list[int]:
+        found = rows_of(self.folder / warehouse, "deliveries", "consumer_group", "queue_offset")
+        return sorted(row["queue_offset"] for row in found if row["consumer_group"] == group)
+
+    def facts(self, warehouse: str = "w") -> dict[str, Any]:
+        found = without_runs(self.folder / warehouse)
+        return {name: found[name] for name in FACTS}
