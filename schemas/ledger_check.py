@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from schemas.commitlog import COMMITLOG
 from schemas.delta.delta_log import MAINTENANCE, TableDamaged, TableState, run_of
+from schemas.delta.open_data_file import DataFileDamaged
 from schemas.delta.table import LAYOUT, Table
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
@@ -82,8 +83,9 @@ def read_nights(warehouse: Warehouse) -> list[LedgerEntry]:
             raise TableDamaged(f"run_ledger lacks {len(missing)} of its data files, such as {missing[0].path}")
         entries = read_ledger(warehouse)
     except TableDamaged as error:
+        damage = error.damage if isinstance(error, DataFileDamaged) else error
         raise UsageError(
-            f"{warehouse.location}: {error}; without its ledger a warehouse cannot be continued: put it back from a "
+            f"{warehouse.location}: {damage}; without its ledger a warehouse cannot be continued: put it back from a "
             f"copy, or {START_AGAIN}"
         ) from None
     except UsageError:

@@ -25,6 +25,13 @@ MESSAGES_FROM = "messages_from"
 """Among the inputs of entries: the physical offset before which maintenance removed the messages."""
 DAMAGED_BODIES = "damaged_bodies"
 """Among the inputs of entries: the number of stored messages in the log whose body is damaged."""
+CUT = "cut"
+"""Among the inputs of nights: the physical offset from which the log differed from what earlier nights had read.
+
+Empty if it did not differ, 0 if it was another log (a new epoch).
+"""
+HOOKS = "hooks"
+"""Among the inputs of nights: the filter hooks, as text; empty if there were none."""
 REBUILT = "rebuilt"
 """Among the inputs of maintenance: the tables that it rebuilt from the others."""
 _NUMBERS = pa.map_(pa.string(), pa.int64())
@@ -127,6 +134,24 @@ def nights_of(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
             nights[i] = _maintained(nights[i], broker_name, entry)
         nights[-1] = replace(nights[-1], tables=entry.tables, maintained=entry.run)
     return nights
+
+
+def unreplaced_nights(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+    """The nights of one broker whose rows are in the tables.
+
+    A night that finds the log cut or replaced also replaces the nights that had read the log beyond the cut.
+    """
+    nights: list[LedgerEntry] = []
+    for entry in entries:
+        if cut := entry.inputs.get(CUT):
+            nights = nights[: first_beyond(nights, int(cut)) if int(cut) else 0]
+        nights.append(entry)
+    return nights
+
+
+def first_beyond(entries: Sequence[LedgerEntry], offset: int) -> int:
+    """The index of the first entry that read the log beyond a physical offset; the number of entries if none did."""
+    return next((i for i, entry in enumerate(entries) if (entry.ingested_to or 0) > offset), len(entries))
 
 
 def _maintained(night: LedgerEntry, broker_name: str, maintenance: LedgerEntry) -> LedgerEntry:

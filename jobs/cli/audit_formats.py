@@ -81,8 +81,11 @@ def print_report(report: AuditReport, show_values: bool) -> None:
 
 
 def _totals(results: Sequence[AuditResult]) -> str:
-    counts = Counter(result.severity for result in results)
-    return f"{len(results)} audits: " + ", ".join(f"{counts[severity]} {severity.value}" for severity in Severity)
+    counts = Counter(result.severity for result in results if result.is_counted)
+    totals = [f"{counts[severity]} {severity.value}" for severity in Severity]
+    if not_counted := len(results) - counts.total():
+        totals.append(f"{not_counted} not counted")
+    return f"{len(results)} audits: " + ", ".join(totals)
 
 
 def folded(results: Sequence[AuditResult]) -> list[AuditResult]:
@@ -169,6 +172,8 @@ def _detail(result: AuditResult, show_values: bool) -> str:
 
 
 def _verdict(result: AuditResult) -> str:
+    if not result.is_counted:
+        return f"not counted: {result.cause} failed"
     if result.cause is not None:
         return f"follows from {result.cause}"
     return f"{result.severity.value} (known)" if result.known else result.severity.value

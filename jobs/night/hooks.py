@@ -51,6 +51,11 @@ class FilterHook:
         return repr((self.consumer_group, self.topic, action))
 
 
+def text_of(hooks: Iterable[FilterHook]) -> str:
+    """The hooks as text, for the ledger; empty if there are none."""
+    return "; ".join(hook.text for hook in hooks)
+
+
 def read_filter_hooks(file: Path | None) -> tuple[FilterHook, ...]:
     """The hooks listed in ``file``. Raises UsageError for an entry that is not a hook."""
     if file is None:

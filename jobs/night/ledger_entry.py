@@ -12,7 +12,7 @@ from jobs.night.stages import Stage
 from jobs.night.state import BrokerState
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import one_of, within
-from schemas.run_ledger import DAMAGED_BODIES, LedgerEntry
+from schemas.run_ledger import CUT, DAMAGED_BODIES, LedgerEntry
 
 
 def ledger_entry(
@@ -32,7 +32,8 @@ def ledger_entry(
     ingested_to = _ingested_to(state, plan, outcome, changes)
     dispatched_to = ingested_to if Stage.DISPATCH in stages else (last.dispatched_to if last else None)
     delivered_to = dispatched_to if Stage.DELIVER in stages else (last.delivered_to if last else None)
-    inputs = {**(last.inputs if last else {}), **fingerprints}
+    cut = "" if plan is None or plan.cut is None else str(plan.cut)
+    inputs = {**(last.inputs if last else {}), **fingerprints, CUT: cut}
     if plan is None:
         log_start, behind = (last.log_start, last.unsettled) if last else (None, None)
     else:
@@ -69,6 +70,8 @@ def _ingested_to(state: BrokerState, plan: LogPlan | None, outcome: NightOutcome
     before = state.last.ingested_to if state.last else None
     if outcome.settled is not None:
         return outcome.settled
+    if plan is not None and plan.cut:
+        return plan.cut
     if plan is not None:
         return plan.log.start if before is None else before
     return max((file.greatest["commitlog_offset"] + 1 for file in changes.files(COMMITLOG)), default=before)

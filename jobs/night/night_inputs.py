@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobs.night.broker import Broker, changed_switches
 from jobs.night.events import NightEvents, iso_time
-from jobs.night.hooks import FilterHook
+from jobs.night.hooks import FilterHook, text_of
 from jobs.night.log_plan import LogPlan
 from jobs.night.snapshot import StoreSnapshot
 from jobs.night.stages import ALL_STAGES, Stage
@@ -19,6 +19,7 @@ from jobs.night.subscription_file import SubscriptionFile
 from schemas.errors import UsageError
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import files as message_log_files
+from schemas.run_ledger import HOOKS
 
 _COMPARED_INPUTS = ("offsets", "subscriptions", "messages", "mqsieve")
 
@@ -47,7 +48,7 @@ class NightInputs:
 
     def fingerprints(self, options: NightOptions) -> dict[str, str]:
         """Fingerprints of the inputs by kind, which the ledger keeps."""
-        found = {"mqsieve": version("mqsieve"), "hooks": "; ".join(hook.text for hook in options.hooks)}
+        found = {"mqsieve": version("mqsieve"), HOOKS: text_of(options.hooks)}
         if self.message_log is not None:
             files = message_log_files(self.message_log)
             listed = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]

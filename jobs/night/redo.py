@@ -13,13 +13,14 @@ from filtering.consumption.offsets import BrokerOffsets, Key
 from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY
 from jobs.night.changes import Changes
 from jobs.night.log_comparison import is_segment_name
+from jobs.night.log_plan import LogPlan
 from jobs.night.state import BrokerState, read_state_before
 from schemas.commitlog import COMMITLOG
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table_rows import one_of, sorted_by, within
 from schemas.errors import UsageError
 from schemas.quarantine import QUARANTINE
-from schemas.run_ledger import MESSAGES_FROM, LedgerEntry
+from schemas.run_ledger import HOOKS, MESSAGES_FROM, LedgerEntry, first_beyond, unreplaced_nights
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
 from schemas.tables import DERIVED_TABLES
 
@@ -29,11 +30,15 @@ PhysicalRange = tuple[int, int]
 
 @dataclass(frozen=True)
 class PastNight:
-    """An earlier night to repeat. ``stored``: the physical offsets of its messages."""
+    """An earlier night to repeat. ``stored``: the physical offsets of its messages, the second one exclusive.
+
+    ``has_hooks``: whether its messages were filtered with the filter hooks of the present night, or with none.
+    """
 
     entry: LedgerEntry
     stored: PhysicalRange
     offsets: BrokerOffsets
+    has_hooks: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,11 +54,12 @@ class Redo:
     rest: PhysicalRange | None = None
 
 
-def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, changes: Changes) -> Redo:
+def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks: str, changes: Changes) -> Redo:
     """Plans which nights to repeat, and removes their rows.
 
     ``cut``: the physical offset from which the log differs (0 if it is another log). ``redo_from``: a time in ms.
-    Raises UsageError if messages of these nights were removed.
+    ``hooks``: the filter hooks of the present night, as text. Raises UsageError if messages of these nights were
+    removed, or if the nights had other hooks.
     """
     if cut is None and redo_from is None:
         return Redo(state)
@@ -61,9 +67,9 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, change
         for table in (COMMITLOG, QUARANTINE, SUBSCRIPTIONS, SUBSCRIPTION_EVENTS, *DERIVED_TABLES):
             changes.replace_rows(table, [])
         return Redo(BrokerState(()))
-    entries = list(state.entries)
+    entries = unreplaced_nights(state.entries)
     count = len(entries)
-    cut_at = next((i for i, entry in enumerate(entries) if cut is not None and (entry.ingested_to or 0) > cut), count)
+    cut_at = count if cut is None else first_beyond(entries, cut)
     redo_at = next(
         (i for i, entry in enumerate(entries) if redo_from is not None and (entry.as_of or 0) >= redo_from), count
     )
@@ -72,6 +78,7 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, change
         return Redo(state)
     if first < cut_at:
         _check_messages(entries, first)
+    _check_hooks(entries, range(first, cut_at), cut, hooks)
     before = read_state_before(changes.warehouse, entries, entries[first].run)
     past = list(past_nights(entries, range(first, cut_at), changes))
     for table in DERIVED_TABLES:
@@ -94,6 +101,33 @@ def _check_messages(entries: Sequence[LedgerEntry], first: int) -> None:
         )
 
 
+def _check_hooks(entries: Sequence[LedgerEntry], repeated: range, cut: int | None, hooks: str) -> None:
+    """Raises UsageError if messages would be filtered with other hooks than in their night."""
+    for index in repeated:
+        if _hooks_of(entries, index) not in ("", hooks):
+            raise UsageError(
+                f"the night {entries[index].run} had {'other ' if hooks else ''}filter hooks and cannot be repeated "
+                f"{'with these' if hooks else 'without'}: give the --filter-hooks that it had, or --redo-from "
+                f"{(entries[index].as_of or 0) + 1} or later"
+            )
+    if cut is None or cut <= _dispatched_to(entries, repeated.stop):
+        return
+    had = _hooks_of(entries, repeated.stop)
+    if had != hooks:
+        raise UsageError(
+            f"the log was cut, and the night {entries[repeated.stop].run}, of which messages before the cut are "
+            f"filtered again, had {'no ' if not had else 'other ' if hooks else ''}filter hooks: run this night "
+            f"once with {'the --filter-hooks that it had' if had else 'no --filter-hooks'}"
+        )
+
+
+def _hooks_of(entries: Sequence[LedgerEntry], index: int) -> str:
+    """The hooks with which the messages of a night were filtered: by itself, or by a later run of deliver."""
+    dispatched_to = entries[index].dispatched_to or 0
+    delivering = (entry for entry in entries[index:] if (entry.delivered_to or 0) >= dispatched_to)
+    return next(delivering, entries[index]).inputs.get(HOOKS, "")
+
+
 def _dispatched_to(entries: Sequence[LedgerEntry], index: int) -> int:
     """The physical offset up to which the runs before an index made consume queue entries."""
     return entries[index - 1].dispatched_to or 0 if index else 0
@@ -112,6 +146,23 @@ def delete_log_damage(start: int, stop: int | None, changes: Changes) -> None:
     names = set(changes.warehouse.rows(QUARANTINE, ["source_file"], files=files)["source_file"].to_pylist())
     segments = [name for name in names if is_segment_name(name)]
     changes.delete_rows(QUARANTINE, [one_of("source_file", segments), within("offset", start, stop)], files)
+
+
+def forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes) -> None:
+    """Removes quarantined bytes and damaged messages that this night reads again."""
+    last = state.last
+    if plan is None or last is None or not changes.warehouse.exists(QUARANTINE):
+        return
+    if plan.ranges and plan.cut is None:
+        delete_log_damage(last.ingested_to or 0, None, changes)
+    for part in plan.repaired:
+        delete_log_damage(part.start, part.stop, changes)
+    if plan.mended:
+        offsets = [part.start for part in plan.mended]
+        files = [
+            file for file in changes.files(COMMITLOG) if file.may_have("commitlog_offset", min(offsets), max(offsets))
+        ]
+        changes.delete_rows(COMMITLOG, [one_of("commitlog_offset", offsets)], files)
 
 
 def past_nights(entries: Sequence[LedgerEntry], indices: range, changes: Changes) -> Iterator[PastNight]:
@@ -136,6 +187,7 @@ def past_nights(entries: Sequence[LedgerEntry], indices: range, changes: Changes
                 queues.stored_at_before(stop),
                 is_whole=not entry.log_start,
             ),
+            bool(_hooks_of(entries, index)),
         )
 
 

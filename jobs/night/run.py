@@ -17,6 +17,7 @@ from jobs.night.broker import Broker
 from jobs.night.changes import Changes
 from jobs.night.compaction import compact
 from jobs.night.events import NightEvents, events_until, merge_events
+from jobs.night.hooks import FilterHook, text_of
 from jobs.night.ledger import commit, next_run
 from jobs.night.ledger_entry import ledger_entry
 from jobs.night.log_plan import LogPlan, ReadSoFar, plan_log
@@ -24,17 +25,15 @@ from jobs.night.message_log import ingest_message_log
 from jobs.night.new_messages import NewMessages, new_messages
 from jobs.night.night import Night, NightOutcome
 from jobs.night.night_inputs import NightInputs, NightOptions, is_nothing_new, redo_instant
-from jobs.night.redo import PastNight, delete_log_damage, plan_redo
+from jobs.night.redo import PastNight, forget_unsettled, plan_redo
 from jobs.night.rejected import replace_rejected
 from jobs.night.remarks import group_remarks, log_remarks
 from jobs.night.stages import Stage
 from jobs.night.state import BrokerState, read_state
 from schemas.commitlog import COMMITLOG
-from schemas.delta.table_rows import one_of
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
-from schemas.quarantine import QUARANTINE
 from schemas.run_ledger import DAMAGED_BODIES, REPLAY, RUN_LEDGER, LedgerEntry
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, table_row
 from schemas.tables import APPENDED_TABLES
@@ -104,11 +103,11 @@ class Run:
             # With an empty ledger, a first run that died differs from a warehouse whose ledger was deleted.
             self.warehouse.log(RUN_LEDGER).create()
         changes = Changes(self.warehouse, broker.name, self.next_run())
-        redo = plan_redo(state, plan.cut if plan else None, redo_from, changes)
+        redo = plan_redo(state, plan.cut if plan else None, redo_from, text_of(options.hooks), changes)
         state_before = redo.state
         for past in redo.nights:
-            state_before = self.redo_night(broker, past, state_before, events.events, changes)
-        _forget_unsettled(state_before, plan, changes)
+            state_before = self.redo_night(broker, past, state_before, events.events, changes, options.hooks)
+        forget_unsettled(state_before, plan, changes)
         new = new_messages(inputs, plan, state_before, redo.rest, options.bodies)
         if inputs.message_log is not None:
             stored = ingest_message_log(inputs.message_log, changes, self.session())
@@ -153,17 +152,23 @@ class Run:
         state: BrokerState,
         events: Sequence[SubscriptionEvent],
         changes: Changes,
+        hooks: Sequence[FilterHook] = (),
     ) -> BrokerState:
-        """Repeats an earlier night with its own name and end. Returns the state after it."""
+        """Repeats an earlier night with its own name and end, and with ``hooks`` if it had hooks.
+
+        Returns the state after it: all of its messages have been filtered.
+        """
         as_of = past.entry.as_of or 0
         stored = past.stored if past.stored[0] < past.stored[1] else None
         night = Night(
             past.entry.run, broker.config, state, events_until(events, as_of), past.offsets, NewMessages(stored=stored),
             replace(changes, run=past.entry.run), self.expressions, self.session, as_of,
+            hooks=hooks if past.has_hooks else (),
         )  # fmt: skip
         rows = night.run().rows
         progress = pa.concat_tables([state.progress, pa.Table.from_batches([rows.progress])])
-        return BrokerState([*state.entries, past.entry], rows.topics, state.events, lambda: progress)
+        entry = replace(past.entry, delivered_to=past.entry.dispatched_to)
+        return BrokerState([*state.entries, entry], rows.topics, state.events, lambda: progress)
 
 
 def _read_so_far(state: BrokerState) -> ReadSoFar | None:
@@ -187,23 +192,6 @@ def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes) ->
     if inputs.message_log is None or not events.events:
         return last_stored
     return max(last_stored, events.events[-1].at)
-
-
-def _forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes) -> None:
-    """Removes quarantined bytes and damaged messages that this night reads again."""
-    last = state.last
-    if plan is None or last is None or not changes.warehouse.exists(QUARANTINE):
-        return
-    if plan.ranges and plan.cut is None:
-        delete_log_damage(last.ingested_to or 0, None, changes)
-    for part in plan.repaired:
-        delete_log_damage(part.start, part.stop, changes)
-    if plan.mended:
-        offsets = [part.start for part in plan.mended]
-        files = [
-            file for file in changes.files(COMMITLOG) if file.may_have("commitlog_offset", min(offsets), max(offsets))
-        ]
-        changes.delete_rows(COMMITLOG, [one_of("commitlog_offset", offsets)], files)
 
 
 def _register(

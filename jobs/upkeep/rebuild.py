@@ -15,13 +15,11 @@ from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import START_AGAIN, damaged, damages, read_nights, undo_unfinished_run
-from schemas.run_ledger import MESSAGES_FROM, LedgerEntry
+from schemas.page_checksums import damaged_files
+from schemas.run_ledger import HOOKS, MESSAGES_FROM, REPLAY, LedgerEntry, unreplaced_nights
+from schemas.spark_tasks import Session
 from schemas.subscriptions import SUBSCRIPTIONS, table_row
 from schemas.tables import DERIVED_TABLES, REBUILT_TABLES, TABLES
-
-CUT = "the log differs from offset"
-NEW_EPOCH = "a new epoch of "
-"""The beginning of remarks on nights that replaced rows of earlier nights."""
 
 
 @dataclass(frozen=True)
@@ -31,19 +29,28 @@ class Damage:
     entries: Sequence[LedgerEntry]
     tables: dict[str, str]
 
-    def last(self, broker_name: str) -> LedgerEntry:
-        """The last ledger entry of a broker."""
-        return [entry for entry in self.entries if entry.broker_name == broker_name][-1]
+    def nights(self, broker_name: str) -> list[LedgerEntry]:
+        """The nights of a broker whose rows were in the tables."""
+        return unreplaced_nights([entry for entry in self.entries if entry.broker_name == broker_name])
 
 
-def find_damage(warehouse: Warehouse) -> Damage:
-    """The damaged tables of a warehouse. Raises UsageError if one of them cannot be rebuilt."""
+def find_damage(warehouse: Warehouse, session: Session) -> Damage:
+    """The damaged tables of a warehouse, by reading all of their files.
+
+    Raises UsageError if one of them cannot be rebuilt.
+    """
     entries = read_nights(warehouse)
-    damaged_tables = list(damages(warehouse, entries))
-    for table, damage in damaged_tables:
-        if table not in REBUILT_TABLES:
+    found = dict(damages(warehouse, entries))
+    readable = {table: warehouse.log(table).files for table in TABLES if table not in found and warehouse.exists(table)}
+    errors = damaged_files(warehouse, readable, session)
+    for table, files in readable.items():
+        if broken := [errors[file.path].damage for file in files if file.path in errors]:
+            more = f" (and {len(broken) - 1} more of its files)" if len(broken) > 1 else ""
+            found[table] = broken[0] + more
+    for table, damage in found.items():
+        if table not in REBUILT_TABLES or entries[-1].job == REPLAY:
             raise damaged(warehouse, table, damage, entries)
-    return Damage(entries, {table.name: damage for table, damage in damaged_tables})
+    return Damage(entries, {table.name: damage for table, damage in found.items()})
 
 
 def rebuild(run: Run, damage: Damage, name: str) -> None:
@@ -51,23 +58,21 @@ def rebuild(run: Run, damage: Damage, name: str) -> None:
 
     Raises UsageError if the nights cannot be repeated from the tables alone.
     """
-    for entry in damage.entries:
-        _check_repeatable(entry, int(damage.last(entry.broker_name).inputs.get(MESSAGES_FROM, "0")))
+    nights = {name: damage.nights(name) for name in dict.fromkeys(entry.broker_name for entry in damage.entries)}
+    for entries in nights.values():
+        for entry in entries:
+            _check_repeatable(entry, int(entries[-1].inputs.get(MESSAGES_FROM, "0")))
     broken = [table for table in TABLES if table.name in damage.tables]
     undo_unfinished_run(run.warehouse, damage.entries, name, [table for table in TABLES if table not in broken])
     for table in broken:
         run.warehouse.log(table).drop()
-    for broker_name in dict.fromkeys(entry.broker_name for entry in damage.entries):
-        entries = [entry for entry in damage.entries if entry.broker_name == broker_name]
+    for broker_name, entries in nights.items():
         _rebuild_broker(run, entries, broken, Changes(run.warehouse, broker_name, name))
 
 
 def _check_repeatable(entry: LedgerEntry, messages_from: int) -> None:
     reasons = {
-        "replaced rows of earlier nights (a cut log or a new epoch)": any(
-            remark.startswith((CUT, NEW_EPOCH)) for remark in entry.remarks
-        ),
-        "had filter hooks": bool(entry.inputs.get("hooks")),
+        "had filter hooks": bool(entry.inputs.get(HOOKS)),
         "read messages that were removed since": (entry.log_start or 0) < messages_from,
     }
     for reason, holds in reasons.items():

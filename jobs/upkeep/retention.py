@@ -19,7 +19,7 @@ from schemas.delta.table import Table
 from schemas.delta.table_rows import one_of, row_groups, within
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.crc import crc_of
-from schemas.run_ledger import MESSAGES_FROM, LedgerEntry
+from schemas.run_ledger import CUT, MESSAGES_FROM, LedgerEntry, unreplaced_nights
 
 DAY = 86_400_000
 BODIES_FROM = "bodies_from"
@@ -51,11 +51,12 @@ def remove_nights(entries: Sequence[LedgerEntry], keep_days: int, changes: Chang
     Messages that the broker still has are kept: groups may still pull them, and the next night compares the log with
     them. Counts, offsets and subscriptions are kept, too. Returns the numbers, and inputs for the ledger's entry.
     """
+    entries = unreplaced_nights(entries)
     requested = first_kept(entries, keep_days)
     log_start = entries[-1].log_start or 0
     deleted = next((i for i, entry in enumerate(entries) if (entry.ingested_to or 0) > log_start), len(entries) - 1)
     first = min(requested, deleted)
-    while first and not _is_settled(entries[first - 1]):
+    while first and not (_is_settled(entries[first - 1]) and _has_its_own_messages(entries[first])):
         first -= 1
     if not first:
         return Removed(kept_for_broker=requested), {}
@@ -72,6 +73,11 @@ def remove_nights(entries: Sequence[LedgerEntry], keep_days: int, changes: Chang
 def _is_settled(entry: LedgerEntry) -> bool:
     """Whether every stored message had its entry and was filtered after a run."""
     return entry.ingested_to == entry.dispatched_to == entry.delivered_to
+
+
+def _has_its_own_messages(entry: LedgerEntry) -> bool:
+    """Whether a run made entries only of its own messages. After a cut, it also makes those of the run before."""
+    return entry.inputs.get(CUT, "") in ("", "0")
 
 
 def _remove_rows(table: Table, run: str, changes: Changes) -> int:

@@ -60,7 +60,7 @@ def _remove(
 
 def rebuild_damaged(run: Run) -> list[str]:
     """Rebuilds damaged tables. Returns lines for the user. Raises UsageError if a table cannot be rebuilt."""
-    damage = find_damage(run.warehouse)
+    damage = find_damage(run.warehouse, run.session)
     if not damage.tables:
         return ["no table is damaged: nothing was changed"]
     run.entries = list(damage.entries)

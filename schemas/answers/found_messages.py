@@ -17,6 +17,7 @@ from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.delta.open_data_file import open_data_file
 from schemas.delta.table import Table
 from schemas.delta.table_rows import may_hold, one_of, within
 from schemas.messages.message_view import file_columns, view
@@ -168,8 +169,7 @@ def _deliveries(facts: BrokerFacts, messages: Sequence[Mapping[str, int | str]])
     wanted = np.array(sorted(int(row["commitlog_offset"]) for row in messages), np.int64)
     storage = facts.warehouse.log(DELIVERY_BLOCKS).storage
     for file in facts.warehouse.files(DELIVERY_BLOCKS, facts.name):
-        with storage.file_system.open_input_file(file.path) as source:
-            parquet = pq.ParquetFile(source)
+        with open_data_file(storage, file.path) as parquet:
             for group in range(parquet.metadata.num_row_groups):
                 if may_hold(parquet.metadata.row_group(group), conditions):
                     for block in _blocks(parquet, group, wanted):

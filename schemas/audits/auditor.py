@@ -13,10 +13,13 @@ from schemas.audits.relations import Relations, open_relations, reason
 from schemas.audits.samples import shown_rows
 from schemas.audits.scope import Scope
 from schemas.delta.data_files import DataFileWriter
+from schemas.delta.open_data_file import DataFileDamaged
 from schemas.errors import UsageError
 from schemas.quality_results import QUALITY_RESULTS
 from schemas.spark_tasks import Session
 
+FILES = "data_files"
+"""The relation of the data files. Audits of it are counted even if files are damaged."""
 SAMPLED = 5
 """Bad rows that a report shows of an audit."""
 
@@ -25,7 +28,8 @@ SAMPLED = 5
 class AuditResult:
     """The result of an audit. ``sample``: some bad rows. ``cause``: the failed audit that explains this failure.
 
-    ``query`` returns the bad rows; it includes all the relations that it reads.
+    ``query`` returns the bad rows; it includes all the relations that it reads. If data files are damaged, the audits
+    of their rows are not counted.
     """
 
     audit: Audit
@@ -36,6 +40,7 @@ class AuditResult:
     sample: tuple[Mapping[str, object], ...] = ()
     cause: str | None = None
     known: bool = False
+    is_counted: bool = True
 
     @property
     def skipped(self) -> str | None:
@@ -62,12 +67,21 @@ class AuditReport:
 
 
 def run_audits(scope: Scope, listed: AuditList, known: Mapping[str, int], session: Session) -> AuditReport:
-    """Runs audits. ``known``: the bad rows in a baseline, by audit. Raises UsageError if an audit is not valid SQL."""
+    """Runs audits. ``known``: the bad rows in a baseline, by audit.
+
+    Raises UsageError if an audit is not valid SQL, and DataFileDamaged for a file of earlier nights.
+    """
     audited_at = int(time.time() * 1000)
-    with open_relations(scope, listed.relations, session) as relations:
-        counts = _count(listed.audits, relations)
+    with open_relations(scope, listed, session) as relations:
+        of_files = [audit for audit in listed.audits if audit.relation == FILES]
+        is_readable = not (of_files and relations.has_damaged_files)
+        counts = _count(listed.audits if is_readable else of_files, relations)
         results = []
         for audit in listed.audits:
+            if audit.name not in counts:
+                not_counted = AuditResult(audit, Severity.ERROR, 0, 0, audit.query, cause=of_files[0].name)
+                results.append(replace(not_counted, is_counted=False))
+                continue
             bad_rows, rows = counts[audit.name]
             severity = Severity.SKIPPED if _is_skipped(audit, relations) else audit.severity(bad_rows, rows)
             query = relations.complete(audit.query)
@@ -97,6 +111,8 @@ def _count(audits: Sequence[Audit], relations: Relations) -> dict[str, tuple[int
     for relation, same_relation in by_relation.items():
         try:
             counts = _count_together(relation, same_relation, relations)
+        except DataFileDamaged:
+            raise
         except Exception:  # The engine raises no type of its own.
             counts = _count_one_by_one(relation, same_relation, relations)
         for audit in same_relation:
@@ -125,6 +141,9 @@ def _with_causes(results: Sequence[AuditResult]) -> list[AuditResult]:
     failed = {result.audit.name: result for result in results if result.severity.is_failure}
     folded = []
     for result in results:
+        if not result.is_counted:
+            folded.append(result)
+            continue
         causes = [
             cause
             for cause in result.audit.caused_by

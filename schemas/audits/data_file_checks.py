@@ -1,15 +1,14 @@
-"""Reads data files in full, so that Parquet's page checksums are verified."""
+"""The data files of an audit with the damage of their pages, and the columns of the tables."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from schemas.audits.scope import Scope
-from schemas.spark_tasks import Session, run_tasks
-from schemas.storage import Storage
+from schemas.page_checksums import damaged_files
+from schemas.spark_tasks import Session
 
 DATA_FILES = pa.schema(
     [
@@ -19,49 +18,37 @@ DATA_FILES = pa.schema(
         ("size", pa.int64()),
         ("rows", pa.int64()),
         ("damage", pa.string()),
+        ("remedy", pa.string()),
     ]
 )
-FILES_IN_A_TASK = 8
 
 
-@dataclass(frozen=True)
-class _Check:
-    table_name: str
-    storage: Storage
-    paths: tuple[str, ...]
+def data_files(scope: Scope, read_whole: Collection[str], session: Session) -> pa.Table:
+    """A row of DATA_FILES for each data file that audits read; ``damage`` is null if every page can be read.
 
-
-def data_files(scope: Scope, session: Session) -> pa.Table:
-    """A row of DATA_FILES for each data file in scope; ``damage`` is null if every page can be read."""
-    tasks, rows, size = [], [], 0
-    for table in scope.tables:
-        files = scope.new_files(table)
-        size += sum(file.size for file in files)
-        for at in range(0, len(files), FILES_IN_A_TASK):
-            task_files = files[at : at + FILES_IN_A_TASK]
-            storage = scope.warehouse.log(table).storage
-            tasks.append(_Check(table.name, storage, tuple(file.path for file in task_files)))
-            rows += [(table.name, file.broker_name, file.path, file.size, file.rows) for file in task_files]
-    damages = [damage for found in run_tasks(tasks, _damages, size, session) for damage in found]
-    columns = list(zip(*rows, strict=True)) or [()] * 5
-    return pa.table([*map(list, columns), damages], schema=DATA_FILES)
-
-
-def _damages(check: _Check) -> list[str | None]:
-    return [_damage(check.storage, path) for path in check.paths]
-
-
-def _damage(storage: Storage, path: str) -> str | None:
-    """What is wrong with a file; None if all of its pages can be read."""
-    try:
-        with storage.file_system.open_input_file(path) as source:
-            file = pq.ParquetFile(source, page_checksum_verification=True)
-            for group in range(file.metadata.num_row_groups):
-                for column in range(file.metadata.num_columns):
-                    file.reader.read_row_group(group, column_indices=[column], use_threads=False)
-    except (OSError, pa.ArrowException) as error:
-        return str(error).splitlines()[0]
-    return None
+    ``read_whole``: the names of tables of which audits read the rows of all nights.
+    """
+    files = {
+        table: scope.warehouse.log(table).files if table.name in read_whole else scope.new_files(table)
+        for table in scope.tables
+    }
+    damaged = damaged_files(scope.warehouse, files, session)
+    rows = []
+    for table, table_files in files.items():
+        for file in table_files:
+            error = damaged.get(file.path)
+            rows.append(
+                {
+                    "table_name": table.name,
+                    "broker_name": file.broker_name,
+                    "path": file.path,
+                    "size": file.size,
+                    "rows": file.rows,
+                    "damage": error and error.reason,
+                    "remedy": error and error.remedy,
+                }
+            )
+    return pa.Table.from_pylist(rows, DATA_FILES)
 
 
 TABLE_COLUMNS = pa.schema(

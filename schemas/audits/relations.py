@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,11 +17,14 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from filtering.tags_code import tags_codes
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.inconsistency import knows_clients
+from schemas.audits.audit import AuditList
 from schemas.audits.changed_nights import changed_nights
 from schemas.audits.data_file_checks import data_files, table_columns
 from schemas.audits.delivery_checks import bit_map_checks, delivery_counts, inconsistencies
 from schemas.audits.scope import Scope
 from schemas.commitlog import COMMITLOG, SLOTS
+from schemas.current_offsets import CURRENT_OFFSETS
+from schemas.delta.table import Table
 from schemas.quarantine import QUARANTINE
 from schemas.run_ledger import RUN_LEDGER
 from schemas.spark_tasks import Session
@@ -49,7 +53,7 @@ _PROPERTIES = f"map({_NAMES}, {_VALUES}) AS properties"
 class Relations:
     """Answers queries. Expensive relations are computed when a query first names them."""
 
-    def __init__(self, scope: Scope, named: Mapping[str, str], session: Session, folder: Path) -> None:
+    def __init__(self, scope: Scope, listed: AuditList, session: Session, folder: Path) -> None:
         self._scope = scope
         self._folder = folder
         self._engine = QueryBuilder()
@@ -57,7 +61,7 @@ class Relations:
         self._computed: dict[str, Callable[[], pa.Table]] = {
             "brokers": lambda: _brokers(scope),
             "tag_codes": self._tag_codes,
-            "data_files": lambda: data_files(scope, session),
+            "data_files": lambda: data_files(scope, _read_whole(listed), session),
             "table_columns": lambda: table_columns(scope),
             "changed_nights": lambda: changed_nights(scope),
             "delivery_counts": lambda: delivery_counts(scope),
@@ -65,11 +69,16 @@ class Relations:
             "inconsistent_groups": lambda: inconsistencies(scope, session),
         }
         self._queries = {table.name: _in_scope(table.name, scope) for table in (*TABLES, RUN_LEDGER)}
-        self._queries |= named
+        self._queries |= listed.relations
 
     def rows(self, query: str) -> pa.Table:
         """The rows of a query. Raises an Exception of the engine if it cannot be answered."""
         return pa.table(self._engine.execute(self.complete(query)).read_all())
+
+    @cached_property
+    def has_damaged_files(self) -> bool:
+        """Whether a data file that audits read is not what was written. The engine itself verifies no checksums."""
+        return bool(self.rows("SELECT 1 FROM data_files WHERE damage IS NOT NULL LIMIT 1").num_rows)
 
     def complete(self, query: str) -> str:
         """A query, preceded by the definitions of all the relations that it reads."""
@@ -83,9 +92,9 @@ class Relations:
         words = dict.fromkeys(re.findall(r"\w+", query))
         for name in words:
             if name in self._computed and name not in self._registered:
-                self._registered.add(name)
                 write_deltalake(str(self._folder / name), self._computed[name]())
                 self._engine.register(name, DeltaTable(str(self._folder / name)))
+                self._registered.add(name)
             elif name.startswith(ALL):
                 self._register(name.removeprefix(ALL))
             elif name in self._queries and name not in parts and self._queries[name] != query:
@@ -112,10 +121,10 @@ class Relations:
 
 
 @contextmanager
-def open_relations(scope: Scope, named: Mapping[str, str], session: Session) -> Iterator[Relations]:
-    """Opens the relations of a scope. ``named``: relations in SQL; each may read those before it."""
+def open_relations(scope: Scope, listed: AuditList, session: Session) -> Iterator[Relations]:
+    """Opens the relations of a scope. Each of those in ``listed`` may read those before it."""
     with tempfile.TemporaryDirectory(prefix="mqsieve-audit-") as folder:
-        yield Relations(scope, named, session, Path(folder))
+        yield Relations(scope, listed, session, Path(folder))
 
 
 def reason(error: Exception) -> str:
@@ -126,10 +135,22 @@ def reason(error: Exception) -> str:
 def _in_scope(name: str, scope: Scope) -> str:
     columns = f"*, {_PROPERTIES}" if name == COMMITLOG.name else "*"
     table = next(table for table in (*TABLES, RUN_LEDGER) if table.name == name)
-    # current_offsets has the state after the last night, under the names of the runs that changed it.
-    if "run" not in table.schema.names or name == "current_offsets":
+    if table in _without_nights():
         return f"SELECT {columns} FROM {ALL}{name}"
     return f"SELECT {columns} FROM {ALL}{name} WHERE run >= '{scope.first_run}'"
+
+
+def _without_nights() -> list[Table]:
+    """The tables of which every audit reads all rows."""
+    # current_offsets has the state after the last night, under the names of the runs that changed it.
+    return [table for table in TABLES if "run" not in table.schema.names or table is CURRENT_OFFSETS]
+
+
+def _read_whole(listed: AuditList) -> set[str]:
+    """The names of the tables of which some audit reads all rows."""
+    texts = [*listed.relations.values(), *(audit.query for audit in listed.audits)]
+    words = {word for text in texts for word in re.findall(r"\w+", text) if word.startswith(ALL)}
+    return {word.removeprefix(ALL) for word in words} | {table.name for table in _without_nights()}
 
 
 def _brokers(scope: Scope) -> pa.Table:

@@ -8,7 +8,8 @@ HIDDEN = "(hidden)"
 SHOWN = frozenset(
     {
         "broker_name", "topic", "entry_topic", "consumer_group", "run", "first_run", "last_run", "table_name",
-        "column_name", "declared", "found", "path", "source_file", "damage", "reason", "job", "expression_type",
+        "column_name", "declared", "found", "path", "source_file", "damage", "remedy", "reason",
+        "job", "expression_type",
     }
 )  # fmt: skip
 """Text columns without values of messages. Numbers, times and booleans are always shown."""

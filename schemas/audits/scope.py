@@ -9,10 +9,12 @@ from functools import cached_property
 from filtering.sql92 import Expressions
 from schemas.answers.facts import BrokerFacts
 from schemas.delta.delta_log import StoredFile
+from schemas.delta.open_data_file import DataFileDamaged
 from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
+from schemas.errors import UsageError
 from schemas.quality_results import QUALITY_RESULTS
-from schemas.run_ledger import MESSAGES_FROM, RUN_LEDGER, LedgerEntry
+from schemas.run_ledger import MESSAGES_FROM, RUN_LEDGER, LedgerEntry, unreplaced_nights
 from schemas.tables import TABLES
 
 
@@ -53,7 +55,7 @@ class Scope:
 
     def first_kept(self, broker_name: str) -> str:
         """The first run of a broker whose messages maintenance has not removed."""
-        entries = [entry for entry in self.entries if entry.broker_name == broker_name]
+        entries = unreplaced_nights([entry for entry in self.entries if entry.broker_name == broker_name])
         messages_from = int(entries[-1].inputs.get(MESSAGES_FROM, "0"))
         return next((entry.run for entry in entries if (entry.ingested_to or 0) > messages_from), entries[0].run)
 
@@ -91,10 +93,16 @@ def scope_of(warehouse: Warehouse, entries: Sequence[LedgerEntry], every_night: 
 
 
 def last_audit(warehouse: Warehouse) -> LastAudit | None:
-    """The last audit that passed; None if none did."""
+    """The last audit that passed; None if none did. Raises UsageError if the results cannot be read."""
     if not warehouse.exists(QUALITY_RESULTS):
         return None
-    rows = warehouse.rows(QUALITY_RESULTS, ["run", "audited_at", "passed", "versions"]).to_pylist()
+    try:
+        rows = warehouse.rows(QUALITY_RESULTS, ["run", "audited_at", "passed", "versions"]).to_pylist()
+    except DataFileDamaged as error:
+        folder = warehouse.log(QUALITY_RESULTS).storage.root
+        raise UsageError(
+            f"{error.damage}: put it back from a copy, or delete {folder}, which has only results of earlier audits"
+        ) from None
     passed = [row for row in rows if row["passed"]]
     if not passed:
         return None

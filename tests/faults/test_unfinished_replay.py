@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 
 import pytest
 
-from jobs import nightly, replay
+from jobs import maintain, nightly, replay
 from schemas.delta.delta_log import DeltaLog
 from schemas.run_ledger import RUN_LEDGER
 from tests.faults.stores import FaultyBroker
@@ -39,3 +40,13 @@ def test_a_replay_again(
     assert run(replay, *given, other).code == 0
     assert without_runs(target) == without_runs(other)
     assert run(nightly, *broker.arguments(1, warehouse=target)).code == 2
+
+
+def test_a_damaged_replay_is_not_rebuilt(run: Run, broker: FaultyBroker, undisturbed: FaultyBroker) -> None:
+    """A rebuild repeats nights, and would make of a replay what the groups received then."""
+    target = broker.folder / "replay"
+    assert run(replay, "--warehouse", undisturbed.kept(2), "--into", target).code == 0
+    shutil.rmtree(target / "delivery_stats")
+    ended = run(maintain, "--rebuild", "--warehouse", target)
+    assert (ended.code, ended.error.count("\n")) == (2, 1)
+    assert "run replay again, into another folder" in ended.error

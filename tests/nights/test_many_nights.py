@@ -1,15 +1,23 @@
-"""After many nights, tables have few files and all rows."""
+"""After many nights, tables have few files and all rows, and a night costs what it cost in the beginning."""
 
 from __future__ import annotations
 
+import gc
+from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
+
 from jobs import nightly
+from jobs.night.compaction import FILES_IN_A_TIER
 from schemas.delta.warehouse import Warehouse
 from schemas.run_ledger import RUN_LEDGER
 from schemas.tables import APPENDED_TABLES
-from tests.broker_log import BrokerLog
+from tests.broker_log import SEGMENT, BrokerLog
+from tests.depth import DEEP
 from tests.nights.commands import night, rows_of
+from tests.nights.opened_files import opened_files
 
 NIGHTS = 20
 MESSAGES = 7
@@ -31,3 +39,59 @@ def test_twenty_small_nights_leave_few_files_and_every_row(tmp_path: Path) -> No
     assert len(offsets) == len(set(offsets)) == NIGHTS * MESSAGES
     assert sorted(row["commitlog_offset"] for row in rows_of(warehouse, "deliveries")) == sorted(offsets)
     assert len({row["run"] for row in rows_of(warehouse, "run_ledger")}) == NIGHTS
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a night took: data files of the tables after it, files that it opened, and its peak memory, KiB."""
+
+    files: int
+    opened: int
+    memory: int
+
+
+def reset_peak() -> None:
+    """Sets the peak of this process's memory back to what it has now."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def memory(name: str) -> int:
+    """VmHWM (the peak) or VmRSS (now) of this process, KiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+SOAK = 48
+"""The first 16 nights fill the first tier of files; 32 more repeat that twice."""
+MORE_MEMORY = 8 << 10
+"""KiB that the noise of an allocator may add."""
+
+
+@pytest.mark.skipif(not DEEP, reason="48 nights, with MQSIEVE_DEEP=1")
+def test_small_nights_stay_as_cheap_as_they_were(tmp_path: Path) -> None:
+    """The broker keeps three segments of its log, as it would after months."""
+    events, config, store = tmp_path / "events.yaml", tmp_path / "broker.conf", tmp_path / "store"
+    groups = [f"- {{group: cg_{i}, topic: T, sql: \"n > '{i}'\", at: 1}}\n" for i in range(20)]
+    events.write_text("".join(groups))
+    config.write_text("brokerName=b\n")
+    folder, log, costs = tmp_path / "w", BrokerLog(), list[Cost]()
+    for _ in range(SOAK):
+        log.append(100)
+        log.write(store, start=max(0, len(log.data) // SEGMENT - 2) * SEGMENT)
+        folder.mkdir(exist_ok=True)
+        reset_peak()
+        before = memory("VmRSS")
+        with opened_files(folder) as opened:
+            nightly.main(night(folder, store, events, config))
+            count = opened()
+        warehouse = Warehouse.at(str(folder))
+        files = sum(len(warehouse.log(table).files) for table in (*APPENDED_TABLES, RUN_LEDGER))
+        costs.append(Cost(files, count, memory("VmHWM") - before))
+    second, third = costs[FILES_IN_A_TIER : 2 * FILES_IN_A_TIER], costs[2 * FILES_IN_A_TIER :]
+    tables = len((*APPENDED_TABLES, RUN_LEDGER))
+    assert max(cost.files for cost in third) <= max(cost.files for cost in second) + tables, costs
+    assert max(cost.opened for cost in third) <= 1.1 * max(cost.opened for cost in second), costs
+    assert max(cost.memory for cost in third) <= max(cost.memory for cost in second) + MORE_MEMORY, costs
+    assert len(list(rows_of(folder, "commitlog", "commitlog_offset"))) == SOAK * 100

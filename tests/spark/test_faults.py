@@ -15,9 +15,12 @@ from jobs import nightly
 from jobs.night import night
 from schemas import deliveries
 from schemas.commitlog import COMMITLOG
+from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
+from tests.faults.flips import flip
 from tests.nights.commands import arguments, differing, without_runs
+from tests.nights.damage import copy_of
 
 
 def killed(*_: Any, **__: Any) -> None:
@@ -48,3 +51,13 @@ def test_a_broker_with_a_name_that_paths_and_globs_have_a_meaning_for(spark: Spa
     warehouse = Warehouse.at(str(tmp_path / "w"))
     for rows in (warehouse.read(spark, COMMITLOG), deliveries.read(spark, warehouse)):
         assert [row["broker_name"] for row in rows.select("broker_name").collect()] == [name] * 5
+
+
+def test_spark_verifies_the_checksums_of_pages(
+    spark: SparkSession, replayed: Callable[[str], Warehouse], tmp_path: Path
+) -> None:
+    warehouse = copy_of(replayed("small"), tmp_path / "w")
+    file = flip(tmp_path / "w", "delivery_stats", "delivered")
+    with pytest.raises(Exception, match="CRC checksum verification failed") as refused:
+        warehouse.read(spark, DELIVERY_STATS).collect()
+    assert file.name in str(refused.value)

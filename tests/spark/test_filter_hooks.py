@@ -1,6 +1,7 @@
 """deliver with the filter hooks of clients."""
 
 import json
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import nightly
+from jobs import maintain, nightly
 from jobs.night.hooks import FilterHook, check_groups, read_filter_hooks, with_answers
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
@@ -17,7 +18,7 @@ from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from tests.broker_log import BrokerLog
 from tests.captures import rows
-from tests.nights.commands import arguments, rows_of
+from tests.nights.commands import arguments, contents, night, rows_of
 
 Replayed = Callable[[str], Warehouse]
 ARROW_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -170,3 +171,44 @@ def test_messages_between_those_of_an_earlier_night_repeat_no_delivery(spark: Sp
         nightly.main(list(map(str, ("--store", tmp_path / "log.jsonl", "--warehouse", tmp_path / "w", *given))))
     delivered = Counter(row["commitlog_offset"] for row in rows_of(tmp_path / "w", "deliveries"))
     assert delivered == {0: 1, 100: 1, 200: 1, 300: 1}
+
+
+def test_a_night_with_hooks_is_repeated_with_them_or_not_at_all(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "events.yaml").write_text("- {group: g, topic: T, tag: '*', at: 1, consume_from: first}")
+    (tmp_path / "broker.conf").write_text("brokerName=b\n")
+    hooks, others = tmp_path / "hooks.yaml", tmp_path / "others.yaml"
+    hooks.write_text("- {group: g, topic: T, predicate: queue_offset % 2 = 0}")
+    others.write_text("- {group: g, topic: T, predicate: queue_offset > 0}")
+    log = BrokerLog()
+
+    def again(*more: object) -> None:
+        store = log.write(tmp_path / "store")
+        nightly.main(night(tmp_path / "w", store, tmp_path / "events.yaml", tmp_path / "broker.conf", *more))
+
+    log.append(6)
+    again("--filter-hooks", hooks)
+    log.append(6)
+    again("--filter-hooks", hooks)
+    log.append(6)
+    again()
+    before = contents(tmp_path / "w")
+    for more, refused in (
+        ((), "repeated without: give the --filter"),
+        (("--filter-hooks", others), "with these: give"),
+    ):
+        with pytest.raises(UsageError, match=refused):
+            again("--redo-from", 0, *more)
+    shutil.rmtree(shutil.copytree(tmp_path / "w", tmp_path / "damaged") / "delivery_stats")
+    with pytest.raises(UsageError, match="had filter hooks and cannot be repeated"):
+        maintain.main(["--rebuild", "--warehouse", str(tmp_path / "damaged")])
+    cut = BrokerLog().append(8)
+    cut.time += 1
+    log = cut.append(6)
+    with pytest.raises(UsageError, match="run this night once with the --filter-hooks that it had"):
+        again()
+    assert contents(tmp_path / "w") == before
+    log = BrokerLog().append(18)
+    again("--redo-from", 0, "--filter-hooks", hooks)
+    found = contents(tmp_path / "w")
+    for table in ("consumequeue", "deliveries", "delivery_stats", "consumer_offsets", "queue_progress"):
+        assert found[table] == before[table], table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import runpy
 from pathlib import Path
@@ -32,6 +33,32 @@ def test_the_map_names_every_room() -> None:
 def test_the_reference_of_tables_is_that_of_the_schemas() -> None:
     page = runpy.run_path(str(ROOT / "docs" / "make_tables.py"))["page"]
     assert (ROOT / "docs" / "TABLES.md").read_text() == page()
+
+
+@pytest.mark.parametrize(
+    ("module", "constant"),
+    [
+        ("filtering.sql92.syntax.parser", "LONGEST"),
+        ("filtering.yaml_input", "LARGEST"),
+        ("filtering.yaml_input", "DEEPEST"),
+        ("filtering.subscriptions.json_fields", "LONGEST_LINE"),
+        ("filtering.broker_config", "LONGEST_LINE"),
+        ("filtering.broker_config", "MOST_CONSUMERS"),
+        ("filtering.subscriptions.sources", "LARGEST_FILE"),
+        ("schemas.rocketmq_store.config_files", "LARGEST"),
+        ("jobs.night.log_comparison", "COMPARED_DAMAGE"),
+        ("schemas.spark_tasks", "LITTLE"),
+        ("jobs.night.compaction", "FILES_IN_A_TIER"),
+    ],
+)
+def test_the_limits_are_those_of_the_code(module: str, constant: str) -> None:
+    path = "/".join(module.split(".")[1:]) + ".py"
+    (line,) = [
+        line
+        for line in (ROOT / "docs" / "OPERATIONS.md").read_text().splitlines()
+        if f"| `{path}` " in line and constant in re.split(r"[ ,|]+", line)
+    ]
+    assert f"{getattr(importlib.import_module(module), constant):,}" in line
 
 
 def test_no_module_is_too_long() -> None:
