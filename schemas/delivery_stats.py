@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
 from schemas.delta.table import Table, column
@@ -17,7 +19,7 @@ _COMMENTS = {
     "delivered": "messages that also pass the tag check of the client and its filter hooks",
     "dropped_by_hook": "messages that pass the tag check and are dropped by a filter hook of the client",
     "bit_map_false_positives": "entries that pass stage 1 by the bit map and fail stage 2",
-    "hash_collisions": "messages that pass by the hash of their tag, but are dropped by the tag check of the client",
+    "hash_collisions": "messages that pass by the hash of their tag, and that a client with the same tags drops",
     "evaluation_errors": "scanned entries whose message makes the expression fail",
     "uncertain": "messages stored just before the subscription changed that match only one of the two expressions",
     "repeated": "scanned entries that the group had pulled before, pulled again after an offset reset",
@@ -26,6 +28,12 @@ _COMMENTS = {
     "stored": "entries added to the queue in this night",
     "pending": "entries that the group has yet to pull, at the end of this night",
 }
+
+
+def client_drops(counts: Mapping[str, int]) -> int:
+    """The messages that the client's tag check dropped: hash collisions, and those that clients disagree about."""
+    return counts["passed_stage2"] - counts["delivered"] - counts["dropped_by_hook"]
+
 
 DELIVERY_STATS = Table(
     "delivery_stats",

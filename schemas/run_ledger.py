@@ -23,6 +23,8 @@ MAINTAIN = "maintain"
 """The job that rewrites files of tables. Its entries hold the tables' versions after it, and are not nights."""
 MESSAGES_FROM = "messages_from"
 """Among the inputs of entries: the physical offset before which maintenance removed the messages."""
+DAMAGED_BODIES = "damaged_bodies"
+"""Among the inputs of entries: the number of stored messages in the log whose body is damaged."""
 CUT = "cut"
 """Among the inputs of nights: the physical offset from which the log differed from what earlier nights had read.
 

@@ -17,6 +17,7 @@ from filtering.sql92 import CompiledExpression
 from filtering.subscription_data import SUB_ALL, is_tag_type
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+from filtering.tags_code import tags_code
 
 RETRY_TOPIC_PROPERTY = "RETRY_TOPIC"
 TAGS_PROPERTY = "TAGS"
@@ -40,6 +41,13 @@ class MessageFilter:
     """True if the evaluation of the expression fails. The message then does not match."""
     client_tags: Predicate = TRUE
     """The client's exact comparison of tags."""
+
+    @property
+    def client_checks_same_tags(self) -> bool:
+        """Whether the broker and the client check the same tags. The client then drops only hash collisions."""
+        return isinstance(self.client_tags, TextIn) and self.tags == TagsCodeIn(
+            frozenset(tags_code(tag) for tag in self.client_tags.texts)
+        )
 
 
 def message_filters(rows: Iterable[SubscriptionRow], config: BrokerConfig) -> list[MessageFilter]:

@@ -74,16 +74,22 @@ class BitMapCheck:
 
 @dataclass(frozen=True)
 class Decision:
-    """What happens to a message, at which filter, and why.
+    """What happens to a message, at which filter, and why: a ``headline``, and a ``detail`` that may be empty.
 
     ``expression`` is what the broker evaluates in stage 2; None for tags, and if all messages pass.
     """
 
     outcome: Outcome
     stage: Stage
-    reason: str
+    headline: str
+    detail: str = ""
     expression: CompiledExpression | None = None
     bit_map: BitMapCheck | None = None
+
+    @property
+    def reason(self) -> str:
+        """The headline with its detail."""
+        return f"{self.headline}: {self.detail}" if self.detail else self.headline
 
 
 def decide(
@@ -109,18 +115,18 @@ def decide(
     if expression is not None:
         result, error = evaluated(expression, properties)
     if bit_map is not None and bit_map.unset:
-        why = reasons.not_in_bit_map(expression, properties, result)
-        return Decision(Outcome.STOPPED_BY_BIT_MAP, Stage.BIT_MAP, why, expression, bit_map)
+        headline, detail = reasons.not_in_bit_map(expression, properties, result)
+        return Decision(Outcome.STOPPED_BY_BIT_MAP, Stage.BIT_MAP, headline, detail, expression, bit_map)
     if result is Result.ERROR:
-        why = reasons.failed(expression, properties, error)
-        return Decision(Outcome.EXPRESSION_FAILED, Stage.EXPRESSION, why, expression, bit_map)
+        headline, detail = reasons.failed(expression, properties, error)
+        return Decision(Outcome.EXPRESSION_FAILED, Stage.EXPRESSION, headline, detail, expression, bit_map)
     if result is not Result.TRUE:
-        why = reasons.not_true(expression, properties, result)
-        return Decision(Outcome.STOPPED_BY_EXPRESSION, Stage.EXPRESSION, why, expression, bit_map)
+        headline, detail = reasons.not_true(expression, properties, result)
+        return Decision(Outcome.STOPPED_BY_EXPRESSION, Stage.EXPRESSION, headline, detail, expression, bit_map)
     if not holds(filters.client_tags, properties):
         why = reasons.other_tag_same_hash(properties.get(TAGS_PROPERTY), row.tags_set or ())
-        return Decision(Outcome.DROPPED_BY_CLIENT, Stage.CLIENT, why, expression, bit_map)
-    return Decision(Outcome.DELIVERED, Stage.CLIENT, reasons.passed(row, expression), expression, bit_map)
+        return Decision(Outcome.DROPPED_BY_CLIENT, Stage.CLIENT, why, "", expression, bit_map)
+    return Decision(Outcome.DELIVERED, Stage.CLIENT, reasons.passed(row, expression), "", expression, bit_map)
 
 
 def deciding_expression(

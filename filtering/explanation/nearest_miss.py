@@ -14,7 +14,7 @@ from filtering.explanation.nearest_change import Change, nearest_change
 from filtering.explanation.trace import Result, evaluated
 from filtering.predicate import NumberType, TextIn
 from filtering.sql92 import CompiledExpression, compile
-from filtering.sql92.syntax.nodes import Minus, Node, NumberLiteral, walk
+from filtering.sql92.syntax.nodes import Minus, Node, NumberLiteral, Parentheses, walk
 from filtering.sql92.syntax.tokens import string_literal
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.tags_code import SCHEDULE_TOPIC, tags_code
@@ -94,9 +94,9 @@ def _decimal_literal(expression: CompiledExpression, properties: Mapping[str, st
 
 
 def _comparison(tree: Node, literal: NumberLiteral) -> Node:
-    """The comparison of a literal, with or without a minus."""
+    """The comparison of a literal, which may have minuses and parentheses."""
     parent_of = {child: node for node in walk(tree) for child in node.children}
     node = parent_of[literal]
-    while isinstance(node, Minus):
+    while isinstance(node, Minus | Parentheses):
         node = parent_of[node]
     return node

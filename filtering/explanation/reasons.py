@@ -1,4 +1,4 @@
-"""The reasons for decisions as text, one line each."""
+"""The reasons for decisions as text, one line each, or as a headline and its detail."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from filtering.tags_code import tags_code
 
 NAMED = 3
 LONGEST = 60
+
+Reason = tuple[str, str]
+"""A headline, and its detail."""
 
 
 def refused(code: str, compile_error: str | None) -> str:
@@ -43,22 +46,22 @@ def other_tag_same_hash(tag: str | None, tags: Sequence[str]) -> str:
     return f"the client drops it: {has} {shares}; the broker compares hashes only"
 
 
-def not_in_bit_map(expression: CompiledExpression | None, properties: Mapping[str, str], result: Result) -> str:
+def not_in_bit_map(expression: CompiledExpression | None, properties: Mapping[str, str], result: Result) -> Reason:
     """The bits of the group were not set when the message was stored."""
     if expression is None or result is Result.TRUE:
-        return "the expression matches, but the filter bit map was made without it when the message was stored"
-    return f"the expression did not match when the message was stored: {_leaves(expression, properties)}"
+        return "the expression matches, but the filter bit map was made without it when the message was stored", ""
+    return "the expression did not match when the message was stored", _leaves(expression, properties)
 
 
-def failed(expression: CompiledExpression | None, properties: Mapping[str, str], error: str | None) -> str:
+def failed(expression: CompiledExpression | None, properties: Mapping[str, str], error: str | None) -> Reason:
     """The evaluation of the expression fails at the broker."""
     leaf = next((part.text for part in _decisive(expression, properties) if part.error), "")
-    return f"{short(leaf)} fails: {error}; the broker fails the whole expression, which is no match"
+    return f"{short(leaf)} fails", f"{error}; the broker fails the whole expression, which is no match"
 
 
-def not_true(expression: CompiledExpression | None, properties: Mapping[str, str], result: Result) -> str:
+def not_true(expression: CompiledExpression | None, properties: Mapping[str, str], result: Result) -> Reason:
     """The expression is FALSE or NULL."""
-    return f"the expression is {result.value}: {_leaves(expression, properties)}"
+    return f"the expression is {result.value}", _leaves(expression, properties)
 
 
 def passed(row: SubscriptionRow, expression: CompiledExpression | None) -> str:

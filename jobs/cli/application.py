@@ -26,6 +26,7 @@ _ARROW_ERROR = re.compile(r"'(.+?)'\. Detail: \[errno \d+\] (.+)")
 _DELTA_CHAIN = re.compile(r"(?:\x1b\[\d+m)?↳(?:\x1b\[0m)?")
 """Stands before each cause in an error of deltalake, between the codes of a colour."""
 _NO_FILE_SYSTEM = re.compile(r"Class org\.apache\.hadoop\.fs\.(\w+)\.\w+ not found")
+_GRAVEST_FIRST = (ExitCode.FAILED, ExitCode.USAGE, ExitCode.CHECK_FAILED, ExitCode.LOST_RACE)
 _LINE_BREAKS = re.compile(r"\s*\n\s*")
 _INVALID_CHOICE = re.compile(r"argument ([^:]+): invalid choice: '(.+?)'")
 _UNRECOGNISED = re.compile(r"unrecognized arguments: (--[\w-]+)")
@@ -100,6 +101,11 @@ def _report(error: BaseException) -> ExitCode:
 
 def _code_and_message(error: BaseException) -> tuple[ExitCode, str]:
     match error:
+        case ExceptionGroup():
+            codes, messages = zip(*map(_code_and_message, error.exceptions), strict=True)
+            names = (part.__notes__[-1] for part in error.exceptions)
+            parts = "; ".join(f"{name}: {message}" for name, message in zip(names, messages, strict=True))
+            return min(codes, key=_GRAVEST_FIRST.index), f"{error.message}: {parts}"
         case KeyboardInterrupt():
             return ExitCode.INTERRUPTED, "interrupted: no table is half written; run the same command again to continue"
         case CheckFailed():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from filtering.explanation.decision import Outcome
+from filtering.explanation.decision import Outcome, Stage
 from filtering.explanation.reasons import leaf_values
 from filtering.explanation.trace import Part, Result
 from jobs.cli.text import one_line, print_table, printable, short, time
@@ -22,9 +22,9 @@ VERDICTS = {
     Outcome.NOT_SUBSCRIBED: "never asked for",
 }
 STAGES = {
-    "tags code": "stage 1, tags code",
-    "filter bit map": "stage 1, filter bit map",
-    "expression": "stage 2, expression",
+    Stage.TAGS_CODE: "stage 1, tags code",
+    Stage.BIT_MAP: "stage 1, filter bit map",
+    Stage.EXPRESSION: "stage 2, expression",
 }
 SHOWN_LEAVES = 8
 LONGEST_LEAF = 44
@@ -44,7 +44,7 @@ def print_explanation(explanation: Explanation, copies: Sequence[FoundMessage], 
     elif explanation.trace is None:
         _line("stopped at", f"{stage}: {decision.reason}")
     else:
-        _line("stopped at", f"{stage}: {decision.reason.split(':')[0]}")
+        _line("stopped at", f"{stage}: {decision.headline}")
     if explanation.preview is not None:
         would = "would be delivered" if explanation.preview.outcome is Outcome.DELIVERED else "would not be delivered"
         _line("today", f"{would}: {explanation.preview.reason}")

@@ -34,7 +34,7 @@ def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> 
     check_folder(warehouse)
     if not stages & {Stage.INGEST, Stage.REGISTER} and not read_nights(warehouse):
         raise no_nights(warehouse)
-    failed: list[str] = []
+    failed: list[Exception] = []
     attention: list[str] = []
     with warehouse.writing():
         run = Run(warehouse, job, shared.session_of())
@@ -45,7 +45,8 @@ def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> 
             except Exception as error:
                 if len(entries) == 1:
                     raise
-                failed.append(f"{entry.name or entry.stores[0].root}: {error}")
+                error.add_note(entry.name or entry.stores[0].root)
+                failed.append(error)
                 run.open()  # What the failed night has committed must not become part of the next one.
                 continue
             if stages == ALL_STAGES:
@@ -54,7 +55,7 @@ def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> 
                 print_steps(run, reports[-1])
         shared.register_in_catalog(warehouse)
     if failed:
-        raise UsageError(f"{len(failed)} of {len(entries)} brokers failed: {'; '.join(failed)}")
+        raise ExceptionGroup(f"{len(failed)} of {len(entries)} brokers failed", failed)
     if attention and getattr(options, "strict", False):
         raise CheckFailed(f"{len(attention)} things need attention, the first: {attention[0]}")
 

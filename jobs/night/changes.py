@@ -26,7 +26,9 @@ class Changes:
     _removed: defaultdict[str, list[StoredFile]] = field(default_factory=lambda: defaultdict(list))
     _touched: dict[str, Table] = field(default_factory=dict)
     _rows_kept: Counter[str] = field(default_factory=Counter)
-    """Rows of earlier runs that this run rewrites."""
+    """Rows of earlier runs in merged files."""
+    _rewritten: set[str] = field(default_factory=set)
+    """Paths of added files whose rows are all of earlier runs."""
 
     def files(self, table: Table) -> list[StoredFile]:
         """The broker's files of a table, with added files and without removed files."""
@@ -57,16 +59,19 @@ class Changes:
             rows = self.warehouse.rows(table, files=[file])
             kept = without(rows, where)
             if len(kept) < len(rows):
-                self._remove(table, [file])
+                rewritten: list[DataFile] = []
                 if len(kept):
                     writer = DataFileWriter(table, storage)
                     writer.write(kept.to_batches())
-                    self.add_files(table, writer.close())
+                    rewritten = writer.close()
+                if self._is_of_earlier_runs(table, file):
+                    self._rewritten.update(new.path for new in rewritten)
+                self._remove(table, [file])
+                self.add_files(table, rewritten)
 
     def replace_files(self, table: Table, old: Sequence[StoredFile], new: Sequence[DataFile]) -> None:
         """Replaces files by others with the same rows."""
-        committed = {file.path for file in self._committed(table)}
-        self._rows_kept[table.name] += sum(file.rows for file in old if file.path in committed)
+        self._rows_kept[table.name] += sum(file.rows for file in old if self._is_of_earlier_runs(table, file))
         self._remove(table, old)
         self.add_files(table, new)
 
@@ -76,7 +81,8 @@ class Changes:
 
     def rows(self, table: Table) -> int:
         """The number of rows that the run adds."""
-        return sum(file.rows for file in self._added[table.name]) - self._rows_kept[table.name]
+        added = (file.rows for file in self._added[table.name] if file.path not in self._rewritten)
+        return sum(added) - self._rows_kept[table.name]
 
     @property
     def tables(self) -> list[Table]:
@@ -115,6 +121,9 @@ class Changes:
                 self._added[table.name].remove(added[0])
             else:
                 self._removed[table.name].append(file)
+
+    def _is_of_earlier_runs(self, table: Table, file: StoredFile) -> bool:
+        return file.path in self._rewritten or all(added.path != file.path for added in self._added[table.name])
 
     def _committed(self, table: Table) -> list[StoredFile]:
         return self.warehouse.files(table, self.broker_name)

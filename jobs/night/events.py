@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from filtering.broker_config import BrokerConfig
 from filtering.sql92 import Expressions
@@ -104,4 +104,5 @@ def events_until(events: Iterable[SubscriptionEvent], as_of: int) -> tuple[Subsc
 
 def iso_time(milliseconds: int) -> str:
     """A time (ms) as ISO 8601 text, UTC."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    time = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=milliseconds)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

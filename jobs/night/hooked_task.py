@@ -21,17 +21,25 @@ from jobs.night.writer import NightWriter
 from schemas.arrow_batches import gathered
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
+from schemas.delta.delta_log import StoredFile
 from schemas.delta.table import Table
 from schemas.spark_views import with_properties
 from schemas.storage import spark_path
 
 
 def hooked_entries(
-    spark: SparkSession, changes: Changes, offsets: tuple[int, int], first_run: str | None, hooks: Sequence[FilterHook]
+    spark: SparkSession,
+    changes: Changes,
+    entry_files: Sequence[StoredFile],
+    offsets: tuple[int, int],
+    hooks: Sequence[FilterHook],
 ) -> DataFrame:
-    """The entries with physical offsets in a range, stored by ``first_run`` or later, with the answers of the hooks."""
-    messages = with_properties(_read(spark, COMMITLOG, changes, first_run)).select("commitlog_offset", "properties")
-    entries = _read(spark, CONSUMEQUEUE, changes, first_run).drop("run", "store_date")
+    """The entries of some files, with physical offsets in a range, with the answers of the hooks."""
+    low = min(file.least["commitlog_offset"] for file in entry_files)
+    high = max(file.greatest["commitlog_offset"] for file in entry_files)
+    message_files = [file for file in changes.files(COMMITLOG) if file.may_have("commitlog_offset", low, high)]
+    messages = with_properties(_read(spark, COMMITLOG, changes, message_files)).select("commitlog_offset", "properties")
+    entries = _read(spark, CONSUMEQUEUE, changes, entry_files).drop("run", "store_date")
     within = entries.where(entries["commitlog_offset"].between(offsets[0], offsets[1] - 1))
     return with_answers(within.join(messages, "commitlog_offset"), hooks)
 
@@ -45,10 +53,7 @@ def filter_hooked(entries: DataFrame, work: Work) -> Result:
     return total
 
 
-def _read(spark: SparkSession, table: Table, changes: Changes, first_run: str | None) -> DataFrame:
-    files = [
-        file for file in changes.files(table) if first_run is None or file.greatest.get("run", first_run) >= first_run
-    ]
+def _read(spark: SparkSession, table: Table, changes: Changes, files: Sequence[StoredFile]) -> DataFrame:
     folder = spark_path(changes.warehouse.log(table).storage)
     return spark.read.schema(from_arrow_schema(table.file_schema)).parquet(*(f"{folder}/{file.path}" for file in files))
 

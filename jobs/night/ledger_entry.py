@@ -11,7 +11,8 @@ from jobs.night.night import NightOutcome
 from jobs.night.stages import Stage
 from jobs.night.state import BrokerState
 from schemas.commitlog import COMMITLOG
-from schemas.run_ledger import CUT, LedgerEntry
+from schemas.delta.table_rows import one_of, within
+from schemas.run_ledger import CUT, DAMAGED_BODIES, LedgerEntry
 
 
 def ledger_entry(
@@ -32,17 +33,19 @@ def ledger_entry(
     dispatched_to = ingested_to if Stage.DISPATCH in stages else (last.dispatched_to if last else None)
     delivered_to = dispatched_to if Stage.DELIVER in stages else (last.delivered_to if last else None)
     cut = "" if plan is None or plan.cut is None else str(plan.cut)
+    inputs = {**(last.inputs if last else {}), **fingerprints, CUT: cut}
     if plan is None:
         log_start, behind = (last.log_start, last.unsettled) if last else (None, None)
     else:
         log_start = plan.log.start
+        inputs[DAMAGED_BODIES] = str(_damaged_bodies(state, plan, outcome, changes))
         behind = unsettled(plan.log, ingested_to) if ingested_to is not None else None
     return LedgerEntry(
         changes.run,
         broker.name,
         job,
         broker.config.changed,
-        {**(last.inputs if last else {}), **fingerprints, CUT: cut},
+        inputs,
         log_start=log_start,
         ingested_to=ingested_to,
         dispatched_to=dispatched_to,
@@ -51,6 +54,15 @@ def ledger_entry(
         as_of=as_of,
         remarks=tuple(remarks),
     )
+
+
+def _damaged_bodies(state: BrokerState, plan: LogPlan, outcome: NightOutcome, changes: Changes) -> int:
+    """The number of stored messages in the log whose body is damaged."""
+    before = state.last.inputs.get(DAMAGED_BODIES) if state.last else "0"
+    if before == "0" and not plan.cut and not outcome.result.damaged_bodies:
+        return 0
+    damaged = [one_of("body_is_damaged", [True]), within("commitlog_offset", plan.log.start)]
+    return len(changes.warehouse.rows(COMMITLOG, ["commitlog_offset"], damaged, changes.files(COMMITLOG)))
 
 
 def _ingested_to(state: BrokerState, plan: LogPlan | None, outcome: NightOutcome, changes: Changes) -> int | None:

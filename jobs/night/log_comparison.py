@@ -119,9 +119,9 @@ class LogComparison:
 
     def mended(self) -> list[LogRange]:
         """The messages that were stored with a damaged body and have the right one in the log now."""
-        files = [file for file in self._files if file.greatest.get("body_is_damaged", True)]
         columns = ["commitlog_offset", "store_size"]
-        rows = self._warehouse.rows(COMMITLOG, columns, [one_of("body_is_damaged", [True])], files)
+        damaged = [one_of("body_is_damaged", [True]), within("commitlog_offset", self._log.start)]
+        rows = self._warehouse.rows(COMMITLOG, columns, damaged, self._files)
         ranges = []
         for offset, size in zip(*(rows[name].to_pylist() for name in columns), strict=True):
             record = self._log.record(offset)

@@ -26,13 +26,15 @@ class ReadSoFar:
     """The part of a broker's log that earlier nights read: up to the physical offset ``end``.
 
     ``unsettled``: the fingerprint of the bytes behind ``end``, which could still change; None if there were none.
-    ``queue_ends``: the offset after the last entry, by topic and queue id.
+    ``queue_ends``: the offset after the last entry, by topic and queue id. ``has_damaged_bodies``: whether a message
+    in the log may be stored with a damaged body.
     """
 
     broker_name: str
     end: int
     unsettled: str | None
     queue_ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    has_damaged_bodies: bool = True
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ def plan_log(segments: Sequence[Segment], so_far: ReadSoFar | None, warehouse: W
     is_unchanged = so_far.unsettled is not None and unsettled(log, so_far.end) == so_far.unsettled
     if is_unchanged and log.record(so_far.end) is None:
         ranges = []  # the same damage as in the night before, and no new bytes
-    return LogPlan(log, ranges, comparison.repaired(), comparison.mended(), deleted=deleted)
+    mended = comparison.mended() if so_far.has_damaged_bodies else ()
+    return LogPlan(log, ranges, comparison.repaired(), mended, deleted=deleted)
 
 
 def _another_log(broker_name: str) -> UsageError:

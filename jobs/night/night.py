@@ -36,6 +36,7 @@ from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
+from schemas.delta.delta_log import StoredFile
 from schemas.delta.table import Table
 from schemas.messages.stored_entries import WHOLE_LOG, StoredRange, stored_ranges
 from schemas.quarantine import QUARANTINE
@@ -82,7 +83,7 @@ class Night:
         if self.hooks:
             check_groups(self.hooks, [group.key for group in plan.groups])
         instants = times_of_leaving(plan.groups)
-        backlog = self._backlog(plan)
+        backlog = self._backlog(plan)  # before the files of new messages are added: it would filter them, too
         if self.hooks:
             new, settled = self._new_with_hooks(plan, instants)
         else:
@@ -130,19 +131,16 @@ class Night:
             topic: TopicWork.build(self.broker, filter_data.get(topic, ()), instants=instants.get(topic, NO_INSTANTS))
             for topic in filter_data.keys() | instants.keys()
         }
-        before = {file.path for file in self.changes.files(CONSUMEQUEUE)}
+        before = self.changes.files(CONSUMEQUEUE)
         result, settled = self._read_new(topics)
-        new = [file for file in self.changes.files(CONSUMEQUEUE) if file.path not in before]
-        ranges = [(file.least["commitlog_offset"], file.greatest["commitlog_offset"] + 1) for file in new]
+        paths = {file.path for file in before}
+        new = [file for file in self.changes.files(CONSUMEQUEUE) if file.path not in paths]
+        delivered = self._filter_hooked(new, WHOLE_LOG, windows, changes)
         if self.new.undelivered is not None:
-            ranges.append(self.new.undelivered)
-        if ranges:
-            offsets = min(low for low, _ in ranges), max(high for _, high in ranges)
-            delivered = self._filter_hooked(offsets, None, windows, changes)
-            delivered.queues = result.queues
-            delivered.messages, delivered.damaged_bodies = result.messages, result.damaged_bodies
-            result = delivered
-        return Part(windows, changes, result), settled
+            delivered.add(self._filter_hooked(before, self.new.undelivered, windows, changes))
+        delivered.queues = result.queues
+        delivered.messages, delivered.damaged_bodies = result.messages, result.damaged_bodies
+        return Part(windows, changes, delivered), settled
 
     def _read_new(self, topics: Mapping[str, TopicWork]) -> tuple[Result, int | None]:
         """Reads the new messages. Returns the results, and the physical offset from which the next night reads."""
@@ -199,7 +197,9 @@ class Night:
             for topic, items in by_topic(plan.changes).items()
         }
         if self.hooks:
-            return Part(windows, changes, self._filter_hooked(WHOLE_LOG, first_run, windows, changes))
+            files = self.changes.files(CONSUMEQUEUE)
+            entry_files = [file for file in files if file.greatest.get("run", first_run) >= first_run]
+            return Part(windows, changes, self._filter_hooked(entry_files, WHOLE_LOG, windows, changes))
         topics = {
             topic: TopicWork.build(self.broker, (), windows.get(topic, ()), changes.get(topic, ()))
             for topic in windows.keys() | changes.keys()
@@ -214,18 +214,21 @@ class Night:
 
     def _filter_hooked(
         self,
+        entry_files: Sequence[StoredFile],
         offsets: tuple[int, int],
-        first_run: str | None,
         windows: Mapping[str, Sequence[PullWindow]],
         changes: Mapping[str, Sequence[UncertainChange]],
     ) -> Result:
-        """Filters the entries with physical offsets in a range, stored by ``first_run`` or later, with hooks."""
+        """Filters the entries of some files, with physical offsets in a range, with hooks."""
+        entry_files = [file for file in entry_files if file.may_have("commitlog_offset", offsets[0], offsets[1] - 1)]
+        if not entry_files:
+            return Result()
         hooks = hooks_by_group(self.hooks)
         topics = {
             topic: TopicWork.build(self.broker, (), windows.get(topic, ()), changes.get(topic, ()), hooks=hooks)
             for topic in windows.keys() | changes.keys()
         }
-        entries = hooked_entries(self.session(), self.changes, offsets, first_run, self.hooks)
+        entries = hooked_entries(self.session(), self.changes, entry_files, offsets, self.hooks)
         result = filter_hooked(entries, self._task((DELIVERY_BLOCKS,), topics))
         self._add_files(result)
         return result

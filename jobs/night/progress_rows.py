@@ -140,19 +140,21 @@ def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[st
         counted = part.result.counts.get(topic)
         if counted is None:
             continue
-        window_numbers = np.array(
-            [offsets.groups[window.consumer_group] for window in part.windows.get(topic, ())], np.int64
-        )
+        windows = part.windows.get(topic, ())
+        window_numbers = np.array([offsets.groups[window.consumer_group] for window in windows], np.int64)
+        has_same_tags = np.array([window.message_filter.client_checks_same_tags for window in windows], np.int64)
         change_numbers = np.array(
             [offsets.groups[change.consumer_group] for change in part.changes.get(topic, ())], np.int64
         )
         for queue_id, (scanned, filter_counts, uncertain) in counted.by_queue.items():
             column = offsets.columns[queue_id]
             np.add.at(counts["scanned"][:, column], window_numbers, scanned)
-            for index, name in enumerate((*window_loops.COUNTS, "dropped_by_hook")):
-                np.add.at(counts[name][:, column], window_numbers, filter_counts[:, index])
+            of_windows = dict(zip((*window_loops.COUNTS, "dropped_by_hook"), filter_counts.T, strict=True))
+            dropped = of_windows["passed_stage2"] - of_windows["delivered"] - of_windows["dropped_by_hook"]
+            of_windows["hash_collisions"] = dropped * has_same_tags
+            for name, numbers in of_windows.items():
+                np.add.at(counts[name][:, column], window_numbers, numbers)
             np.add.at(counts["uncertain"][:, column], change_numbers, uncertain)
-    counts["hash_collisions"] = counts["passed_stage2"] - counts["delivered"] - counts["dropped_by_hook"]
     return counts
 
 

@@ -158,8 +158,10 @@ def forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes)
     for part in plan.repaired:
         delete_log_damage(part.start, part.stop, changes)
     if plan.mended:
-        files = [file for file in changes.files(COMMITLOG) if file.greatest.get("body_is_damaged", True)]
         offsets = [part.start for part in plan.mended]
+        files = [
+            file for file in changes.files(COMMITLOG) if file.may_have("commitlog_offset", min(offsets), max(offsets))
+        ]
         changes.delete_rows(COMMITLOG, [one_of("commitlog_offset", offsets)], files)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -19,6 +18,7 @@ from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
 from filtering.subscriptions.in_force import in_force_at_the_end
 from jobs.night.changes import Changes
+from jobs.night.ledger import commit, next_run
 from jobs.night.progress_rows import Part, ProgressRows, progress_rows
 from jobs.night.state import offset_batches
 from jobs.night.stored_task import filter_stored
@@ -34,7 +34,7 @@ from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
 from schemas.messages.stored_entries import stored_ranges
 from schemas.queue_progress import QUEUE_PROGRESS
-from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry
+from schemas.run_ledger import REPLAY, LedgerEntry
 from schemas.spark_tasks import Session
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, table_row
 
@@ -72,8 +72,9 @@ def replay(
     ``stored``: the first and last (exclusive) store time, ms. ``subscriptions``: those that are not in force in
     ``facts`` are registered now; None: the subscriptions in force.
     """
-    run = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    undo_unfinished_run(into, open_warehouse(into), run)
+    earlier = open_warehouse(into)
+    run = next_run(earlier)
+    undo_unfinished_run(into, earlier, run)
     changes = Changes(into, facts.name, run)
     events, in_force = _subscriptions(facts, subscriptions)
     changes.create_missing(WRITTEN)
@@ -100,7 +101,16 @@ def replay(
     changes.add_rows(QUEUE_PROGRESS, [rows.progress])
     changes.add_rows(SUBSCRIPTIONS, [SUBSCRIPTIONS.rows_batch([table_row(row) for row in in_force])])
     changes.add_rows(SUBSCRIPTION_EVENTS, [SUBSCRIPTION_EVENTS.rows_batch(event_rows(events, 0, run))])
-    _commit(facts, changes, stored)
+    entry = LedgerEntry(
+        run,
+        facts.name,
+        REPLAY,
+        facts.broker.changed,
+        {"warehouse": facts.warehouse.location, "stored_from": str(stored[0]), "stored_to": str(stored[1])},
+        input_versions={name: state.version for name, state in facts.last.tables.items()},
+        as_of=facts.as_of,
+    )
+    commit(changes, entry)
     return ReplayReport(rows, result.deliveries)
 
 
@@ -154,23 +164,3 @@ def _queues(facts: BrokerFacts) -> dict[tuple[str, int], QueueProgress]:
         if known is not seen:
             known.add(seen)
     return queues
-
-
-def _commit(facts: BrokerFacts, changes: Changes, stored: tuple[int, int]) -> None:
-    changes.commit()
-    states = {table.name: changes.warehouse.log(table).state() for table in WRITTEN}
-    rows = {table.name: changes.rows(table) for table in WRITTEN if changes.rows(table)}
-    entry = LedgerEntry(
-        changes.run,
-        facts.name,
-        REPLAY,
-        facts.broker.changed,
-        {"warehouse": facts.warehouse.location, "stored_from": str(stored[0]), "stored_to": str(stored[1])},
-        input_versions={name: state.version for name, state in facts.last.tables.items()},
-        tables=states,
-        rows=rows,
-        as_of=facts.as_of,
-    )
-    ledger = Changes(changes.warehouse, facts.name, changes.run)
-    ledger.add_rows(RUN_LEDGER, [RUN_LEDGER.rows_batch([replace(entry).table_row()])])
-    ledger.commit()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -19,6 +18,7 @@ from jobs.night.changes import Changes
 from jobs.night.compaction import compact
 from jobs.night.events import NightEvents, events_until, merge_events
 from jobs.night.hooks import FilterHook, text_of
+from jobs.night.ledger import commit, next_run
 from jobs.night.ledger_entry import ledger_entry
 from jobs.night.log_plan import LogPlan, ReadSoFar, plan_log
 from jobs.night.message_log import ingest_message_log
@@ -34,9 +34,9 @@ from schemas.commitlog import COMMITLOG
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
-from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry
+from schemas.run_ledger import DAMAGED_BODIES, REPLAY, RUN_LEDGER, LedgerEntry
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, table_row
-from schemas.tables import APPENDED_TABLES, TABLES
+from schemas.tables import APPENDED_TABLES
 
 
 @dataclass(frozen=True)
@@ -131,16 +131,13 @@ class Run:
         )
         for table in APPENDED_TABLES:
             compact(table, changes)
-        entry = self._commit(changes, entry)
+        entry = commit(changes, entry)
+        self.entries.append(entry)
         return NightReport(broker, inputs, plan, state, outcome, entry, history, time.monotonic() - begun)
 
     def next_run(self) -> str:
-        """The name of a new run: its start time, UTC, and later than earlier runs even if the clock was set back."""
-        now = datetime.now(UTC)
-        last = max((entry.maintained or entry.run for entry in self.entries), default="")
-        if last >= _iso(now):
-            now = datetime.fromisoformat(last) + timedelta(milliseconds=1)
-        return _iso(now)
+        """The name of a new run: see :func:`jobs.night.ledger.next_run`."""
+        return next_run(self.entries)
 
     def _events(self, broker: Broker, state: BrokerState, inputs: NightInputs) -> NightEvents:
         file = inputs.subscriptions
@@ -173,19 +170,6 @@ class Run:
         entry = replace(past.entry, delivered_to=past.entry.dispatched_to)
         return BrokerState([*state.entries, entry], rows.topics, state.events, lambda: progress)
 
-    def _commit(self, changes: Changes, entry: LedgerEntry) -> LedgerEntry:
-        """Commits each table, and then the ledger."""
-        changes.commit()
-        states = {table.name: self.warehouse.log(table).state() for table in TABLES if self.warehouse.exists(table)}
-        rows = {table.name: changes.rows(table) for table in TABLES if changes.rows(table)}
-        complete = replace(entry, tables=states, rows=rows)
-        ledger = Changes(self.warehouse, entry.broker_name, entry.run)
-        ledger.add_rows(RUN_LEDGER, [RUN_LEDGER.rows_batch([complete.table_row()])])
-        compact(RUN_LEDGER, ledger)
-        ledger.commit()
-        self.entries.append(complete)
-        return complete
-
 
 def _read_so_far(state: BrokerState) -> ReadSoFar | None:
     last = state.last
@@ -196,7 +180,8 @@ def _read_so_far(state: BrokerState) -> ReadSoFar | None:
         for topic, offsets in state.topics.items()
         for queue_id, end in zip(offsets.queue_ids, offsets.ends.tolist(), strict=True)
     }
-    return ReadSoFar(last.broker_name, last.ingested_to, last.unsettled, ends)
+    has_damaged_bodies = last.inputs.get(DAMAGED_BODIES) != "0"
+    return ReadSoFar(last.broker_name, last.ingested_to, last.unsettled, ends, has_damaged_bodies)
 
 
 def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes) -> int:
@@ -232,7 +217,3 @@ def _register(
     elif events.new:
         rows = event_rows(events.new, len(state.events), changes.run)
         changes.add_rows(SUBSCRIPTION_EVENTS, [SUBSCRIPTION_EVENTS.rows_batch(rows)])
-
-
-def _iso(time: datetime) -> str:
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

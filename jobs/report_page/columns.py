@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from jobs.report_page.numbers import age, difference, whole
 from schemas.answers.report_groups import GroupReport
+from schemas.delivery_stats import client_drops
 
 Value = Callable[[GroupReport], int | None]
 
@@ -55,7 +56,7 @@ def columns(groups: Sequence[GroupReport], nights: int, is_compared: bool) -> li
                _less("scanned", "passed_stage1"), is_optional=False),
         Column("Stopped on message", "by the expression: read, and not sent",
                _less("passed_stage1", "passed_stage2"), is_optional=False),
-        Column("Client drops", "sent, and dropped by the client's tag check", _count("hash_collisions")),
+        Column("Client drops", "sent, and dropped by the client's tag check", lambda row: client_drops(row.counts)),
         Column("Hook drops", "sent, and dropped by a hook of the client", _count("dropped_by_hook")),
         Column("Errors", "the expression fails on the message, which counts as no match", _count("evaluation_errors")),
         Column("False pos.", "passed by the filter bit map, stopped by the expression",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from jobs.night.changes import Changes
+from jobs.night.ledger import record
 from jobs.night.run import Run
-from jobs.upkeep.ledger import record
 from jobs.upkeep.old_files import clean
 from jobs.upkeep.rebuild import find_damage, rebuild
 from jobs.upkeep.retention import remove_bodies, remove_nights
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse
-from schemas.run_ledger import REBUILT
+from schemas.run_ledger import MAINTAIN, REBUILT, LedgerEntry
 
 
 def maintain(run: Run, broker_name: str | None, keep_days: int | None, keep_bodies: int | None) -> list[str]:
@@ -30,7 +30,7 @@ def maintain(run: Run, broker_name: str | None, keep_days: int | None, keep_bodi
         inputs |= {f"{broker}/{key}": value for key, value in broker_inputs.items()}
         lines += broker_lines
     cleaning = clean(run.warehouse)
-    record(run.warehouse, name, inputs)
+    record(run.warehouse, LedgerEntry(name, "", MAINTAIN, inputs=inputs))
     return [*lines, f"{cleaning.files:,} old files deleted, of {cleaning.tables} tables"]
 
 
@@ -66,6 +66,6 @@ def rebuild_damaged(run: Run) -> list[str]:
     run.entries = list(damage.entries)
     name = run.next_run()
     rebuild(run, damage, name)
-    record(run.warehouse, name, {REBUILT: ", ".join(damage.tables)})
+    record(run.warehouse, LedgerEntry(name, "", MAINTAIN, inputs={REBUILT: ", ".join(damage.tables)}))
     open_warehouse(run.warehouse)
     return [f"{message}; rebuilt" for message in damage.tables.values()]

@@ -133,7 +133,7 @@ class Explainer:
         explanation = self._filtered(message, Pulled(row, max(last.available_at, row.valid_from)))
         decision, outcome = explanation.decision, Outcome(last.outcome)
         if decision.outcome is not outcome:
-            decision = replace(decision, outcome=outcome, stage=Stage.CLIENT, reason=_otherwise(outcome))
+            decision = replace(decision, outcome=outcome, stage=Stage.CLIENT, headline=_otherwise(outcome), detail="")
         return replace(explanation, decision=decision, received=received, pulled_at=last.available_at)
 
     def _filtered(self, message: FoundMessage, pull: Pulled) -> Explanation:

@@ -14,7 +14,7 @@ from filtering.pulls.pull import refusal
 from filtering.subscriptions.history import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
-from schemas.delivery_stats import COUNTS, DELIVERY_STATS
+from schemas.delivery_stats import COUNTS, DELIVERY_STATS, client_drops
 from schemas.delta.aggregates import sums
 from schemas.delta.table_rows import sorted_by
 from schemas.quarantine import QUARANTINE
@@ -30,8 +30,8 @@ RETRY_PREFIX = "%RETRY%"
 class GroupCounts:
     """The counts of one group on one topic in a night: those of delivery_stats, summed over its queues.
 
-    ``expression`` is in force at the end of the night; empty if the group left without one. ``delivered_before``: the
-    deliveries of the night before, None if that night has no row of the group.
+    ``counts`` also has ``client_drops``. ``expression`` is in force at the end of the night; empty if the group left
+    without one. ``delivered_before``: the deliveries of the night before, None if that night has no row of the group.
     """
 
     consumer_group: str
@@ -77,7 +77,7 @@ def group_counts(
         if row_run == before:
             earlier[topic, group] = counts["delivered"]
         elif row_run == run:
-            counts_of_run.append(((topic, group), counts))
+            counts_of_run.append(((topic, group), counts | {"client_drops": client_drops(counts)}))
     return [
         GroupCounts(group, topic, expressions.get((topic, group), ""), counts, earlier.get((topic, group)))
         for (topic, group), counts in sorted(counts_of_run, key=lambda counted: counted[0])

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
-from schemas.delivery_stats import COUNTS, DELIVERY_STATS
+from schemas.delivery_stats import COUNTS, DELIVERY_STATS, client_drops
 from schemas.delta.aggregates import sums
 from schemas.errors import UsageError
 from schemas.quarantine import QUARANTINE
@@ -157,7 +157,7 @@ def _night(
         tags["scanned"] - tags["passed_stage1"],
         sql92["scanned"] - sql92["passed_stage1"],
         totals["passed_stage1"] - totals["passed_stage2"],
-        totals["hash_collisions"],
+        client_drops(totals),
         totals["dropped_by_hook"],
         totals["delivered"],
     )

@@ -72,12 +72,15 @@ class Lease:
         )
 
     def is_held(self) -> bool:
-        """Whether no other run took the lease over."""
-        table = _table(self.lock)
-        return table is not None and (str(table.metadata().id), table.version()) == (self.table_id, self.version)
+        """Whether no other run took the lease over. Raises DeltaError or OSError where the store is away."""
+        try:
+            table = DeltaTable(self.lock.root)
+        except TableNotFoundError:
+            return False
+        return (str(table.metadata().id), table.version()) == (self.table_id, self.version)
 
     def renew(self, clock: Clock = utc_now) -> bool:
-        """Moves the end of the lease. Returns whether it is still held. Raises OSError where the store is away."""
+        """Moves the end of the lease. Returns whether it is still held. Raises as ``is_held`` does."""
         held = self.is_held()
         if held:
             self.lock.write(_renewal(self.version), clock().isoformat().encode())
@@ -104,7 +107,7 @@ def leased(
 
     def keep() -> None:
         while not ended.wait(renewed_every.total_seconds()):
-            with suppress(OSError):  # the next renewal may succeed
+            with suppress(DeltaError, OSError):  # the next renewal may succeed
                 if not lease.renew(clock):
                     lost.set()
                     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
@@ -124,7 +127,8 @@ def leased(
     finally:
         ended.set()
         thread.join()
-        lease.release()
+        with suppress(DeltaError, OSError):  # a lease that cannot be released ends by itself
+            lease.release()
 
 
 def _create(lock: Storage, clock: Clock) -> Exception | None:
@@ -144,7 +148,7 @@ def _create(lock: Storage, clock: Clock) -> Exception | None:
 def _table(lock: Storage) -> DeltaTable | None:
     try:
         return DeltaTable(lock.root)
-    except (TableNotFoundError, DeltaError, OSError):
+    except (DeltaError, OSError):
         return None
 
 

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from deltalake.exceptions import DeltaError
 
 from schemas.delta.lease import Lease, leased, utc_now
 from schemas.errors import WarehouseBusy
@@ -98,3 +99,31 @@ def test_it_is_renewed_while_the_run_works(lock: Storage) -> None:
             assert renewals.acquire(timeout=20)
         assert isinstance(take(lock, 65), str)
     assert lock.files(recursive=True) == []
+
+
+def test_a_store_that_cannot_be_read_for_a_while_does_not_end_a_run(lock: Storage) -> None:
+    rounds = threading.Semaphore(0)
+
+    class Counted(timedelta):
+        def total_seconds(self) -> float:
+            rounds.release()
+            return super().total_seconds()
+
+    def wait_for_rounds(count: int) -> None:
+        while rounds.acquire(blocking=False):
+            pass
+        for _ in range(count):
+            assert rounds.acquire(timeout=20)
+
+    first = "_delta_log/00000000000000000000.json"
+    with leased(lock, "s3://bucket/tables", renewed_every=Counted(milliseconds=5)):
+        content = lock.read(first)
+        assert content is not None
+        lock.write(first, b"an error page")
+        wait_for_rounds(3)
+        with pytest.raises(DeltaError):
+            Lease(lock, "", 0).renew()
+        lock.write(first, content)
+        wait_for_rounds(3)
+        assert lock.read("renewed-0") is not None
+        lock.write(first, b"an error page")

@@ -99,6 +99,20 @@ def test_a_broker_that_fails_does_not_stop_the_others(run: Run, tmp_path: Path, 
     assert differing(without_runs(tmp_path / "w"), without_runs(tmp_path / "alone")) == []
 
 
+def test_the_exit_code_is_that_of_the_gravest_failure(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "log.jsonl").write_text("{}")  # needs Spark, which fails in these tests
+    stores = {"a": "", "b": str(tmp_path / "log.jsonl"), "c": str(tmp_path / "nowhere")}
+    file = brokers_file(tmp_path, *((name, "small", store) for name, store in stores.items()))
+    monkeypatch.setenv("MQSIEVE_LOG_LEVEL", "info")
+    code, _, error = run(nightly, "--brokers", file, "--warehouse", tmp_path / "w")
+    line = next(line for line in error.splitlines() if line.startswith("mqsieve: "))
+    assert (code, line.startswith("mqsieve: 2 of 3 brokers failed: b: failed: ")) == (1, True), error
+    assert "; c: " in line
+    assert "asked for a Spark session\n" in error.partition("Traceback")[2]
+
+
 def test_a_warehouse_that_knows_one_broker_does_not_take_a_nameless_one(run: Run, tmp_path: Path) -> None:
     assert run(nightly, *arguments("small", tmp_path / "w")).code == 0
     before = contents(tmp_path / "w")

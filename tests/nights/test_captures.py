@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from filtering import sql92
-from jobs import nightly, replay, verify
+from jobs import lag, nightly, replay, verify
 from jobs.export import NAMES as EXPORT_NAMES
 from schemas.answers.export import NAMES
 from schemas.delta.warehouse import Warehouse
 from tests.captures import DAMAGED, UNDAMAGED, capture, rows
 from tests.nights.commands import arguments, contents, rows_of, without_runs
+from tests.nights.damage import rewrite_ledger
 
 Replayed = Callable[[str], Warehouse]
 MESSAGE_FIELDS = {
@@ -130,6 +132,18 @@ def test_a_replay_and_facts_are_kept_apart(replayed: Replayed, run: Callable[...
     assert (code, "holds nights, not a replay" in error) == (2, True)
     code, _, error = run(nightly, *arguments("small", tmp_path / "replay"))
     assert (code, "holds a replay" in error) == (2, True)
+
+
+def test_a_replay_after_the_clock_was_set_back(replayed: Replayed, run: Callable[..., Any], tmp_path: Path) -> None:
+    given = "--warehouse", replayed("small").location, "--into", tmp_path / "replay"
+    assert run(replay, *given).code == 0
+    in_the_future = "2999-01-01T00:00:00.000Z"
+    rewrite_ledger(
+        Warehouse.at(str(tmp_path / "replay")), lambda entries: [replace(entry, run=in_the_future) for entry in entries]
+    )
+    assert run(replay, *given).code == 0
+    assert run(lag, "--warehouse", tmp_path / "replay").code == 0
+    assert max(row["run"] for row in rows_of(tmp_path / "replay", "run_ledger")) > in_the_future
 
 
 def test_a_replay_of_a_part_and_of_other_subscriptions(replayed: Replayed, tmp_path: Path) -> None:

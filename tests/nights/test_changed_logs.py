@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from jobs import nightly
+from schemas.commitlog import COMMITLOG
+from schemas.delta.warehouse import Warehouse
 from tests.broker_log import SEGMENT, BrokerLog
 from tests.nights.commands import Ended, differing, rows_of, without_runs
 
@@ -47,6 +49,12 @@ def numbers(warehouse: Path) -> list[int]:
 def received(warehouse: Path, group: str) -> list[int]:
     rows = rows_of(warehouse, "deliveries")
     return sorted(row["queue_offset"] for row in rows if row["consumer_group"] == group)
+
+
+def added_rows(warehouse: Path, table: str) -> list[int]:
+    """The rows that each night added to a table, by the ledger."""
+    entries = sorted(rows_of(warehouse, "run_ledger", "run", "rows"), key=lambda row: row["run"])
+    return [dict(row["rows"]).get(table, 0) for row in entries]
 
 
 def test_messages_added_to_a_preallocated_segment_are_new(night: Night, tmp_path: Path) -> None:
@@ -186,6 +194,21 @@ def test_a_body_that_was_damaged_is_replaced_by_its_own(night: Night, tmp_path: 
     assert received(tmp_path / "w", "cg_all") == list(range(6))
 
 
+def test_bodies_of_earlier_nights_are_compared_only_while_one_is_damaged(night: Night, tmp_path: Path) -> None:
+    log = BrokerLog().append(3).append(1, body=b"the right body").append(2)
+    first = log.data
+    log.data = first.replace(b"the right body", b"the wrong body")
+    night(log.write(tmp_path / "store"))
+    night(log.append(1).write(tmp_path / "store"))
+    log.data = first + log.data[len(first) :]
+    assert "1 messages with a damaged body have the right one now" in night(log.write(tmp_path / "store")).out
+    night(log.append(1).write(tmp_path / "store"))
+    for file in Warehouse.at(str(tmp_path / "w")).files(COMMITLOG, "b"):
+        if file.least["commitlog_offset"] < len(first):
+            (tmp_path / "w" / "commitlog" / file.path).write_bytes(b"?" * file.size)
+    assert night(log.append(1).write(tmp_path / "store")).code == 0
+
+
 def test_a_record_that_was_damaged_is_filtered_as_its_night_would_have(night: Night, tmp_path: Path) -> None:
     log = BrokerLog().append(6)
     whole = log.data
@@ -241,3 +264,30 @@ def test_a_last_message_whose_properties_were_not_all_there_yet(night: Night, tm
     night(log.write(tmp_path / "other"), warehouse="undisturbed")
     found, expected = (rows_of(tmp_path / name, "commitlog", "properties") for name in ("w", "undisturbed"))
     assert list(map(str, found)) == list(map(str, expected))
+
+
+def test_the_ledger_counts_the_mended_message_and_not_its_file(night: Night, tmp_path: Path) -> None:
+    log = BrokerLog().append(3).append(1, body=b"the right body").append(2)
+    whole = log.data
+    log.data = whole.replace(b"the right body", b"the wrong body")
+    night(log.write(tmp_path / "store"))
+    log.data = whole
+    night(log.write(tmp_path / "store"))
+    assert added_rows(tmp_path / "w", "commitlog") == [6, 1]
+
+
+def test_the_ledger_does_not_count_damage_that_an_earlier_night_quarantined(night: Night, tmp_path: Path) -> None:
+    log = BrokerLog().append(9)
+    whole, size = log.data, len(log.data) // 9
+    damaged = bytearray(whole)
+    for number in (2, 4, 6):
+        damaged[number * size + 4 : number * size + 8] = b"\xff" * 4
+    log.data = bytes(damaged)
+    night(log.write(tmp_path / "store"))
+    for number in (2, 4):
+        damaged[number * size + 4 : number * size + 8] = whole[number * size + 4 : number * size + 8]
+    log.data = bytes(damaged)
+    _, out, _ = night(log.write(tmp_path / "store"))
+    assert "2 damaged places of the log were repaired" in out
+    assert len(list(rows_of(tmp_path / "w", "quarantine"))) == 1
+    assert added_rows(tmp_path / "w", "quarantine") == [3, 0]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs import inconsistency, nightly
+from jobs import audit, inconsistency, nightly
 from schemas.delta.warehouse import Warehouse
 from tests.captures import capture, rows
 from tests.nights import commands
@@ -82,6 +82,29 @@ def test_the_summary_has_a_line_a_group(night: Path, run: Callable[..., Any], ha
         f"inconsistent: cg on OrderEvents: {SHIPPED} of b@2 is in force; overruled: a@1 ({PAID}); "
         f"{len(lost_to_a(halfway)):,} messages lost to overruled clients"
     ]
+
+
+def test_what_disagreeing_clients_drop_is_no_hash_collision(night: Path, run: Callable[..., Any]) -> None:
+    dropped = [
+        row
+        for row in commands.rows_of(night / "w", "deliveries")
+        if (row["consumer_group"], row["outcome"]) == ("cg", "DROPPED_BY_CLIENT")
+    ]
+    assert dropped
+    stats = [row for row in commands.rows_of(night / "w", "delivery_stats") if row["consumer_group"] == "cg"]
+    assert sum(row["hash_collisions"] for row in stats) == 0
+    assert sum(row["passed_stage2"] - row["delivered"] for row in stats) == len(dropped)
+    audited = map(json.loads, run(audit, "--warehouse", night / "w", "--json").out.splitlines())
+    failed = {row["audit"] for row in audited if row["bad_rows"]}
+    assert failed & {"hash_collisions", "conservation", "stages_add_up", "deliveries_are_counted"} == set()
+
+
+def test_the_summary_counts_what_disagreeing_clients_drop(
+    run: Callable[..., Any], tmp_path: Path, night: Path, halfway: int
+) -> None:
+    conf = capture("small") / "broker.conf"
+    out = run(nightly, *commands.night(tmp_path / "w", capture("small") / "store", night / "events.jsonl", conf)).out
+    assert "client drops: stopped by the client's tag check" in out
 
 
 def test_subscriptions_that_the_warehouse_does_not_have_are_refused(

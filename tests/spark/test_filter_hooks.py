@@ -1,5 +1,6 @@
 """deliver with the filter hooks of clients."""
 
+import json
 import shutil
 import sys
 from collections import Counter
@@ -153,6 +154,23 @@ def test_a_changed_hook_is_another_input(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(tmp_path)
         assert repr(read_filter_hooks(tmp_path / "hooks.yaml")) != seen[2]
+
+
+def test_messages_between_those_of_an_earlier_night_repeat_no_delivery(spark: SparkSession, tmp_path: Path) -> None:
+    """A message log may grow in the middle: here each night adds a queue."""
+    (tmp_path / "s.yaml").write_text("- {group: g, topic: T, tag: '*', consume_from: first, at: 1}")
+    (tmp_path / "hooks.yaml").write_text("- {group: g, topic: T, predicate: 'true'}")
+    lines = []
+    for queue_id in (0, 1):
+        for queue_offset in (0, 1):
+            at = queue_offset * 200 + queue_id * 100
+            place = {"topic": "T", "queue_id": queue_id, "queue_offset": queue_offset, "commitlog_offset": at}
+            lines.append(json.dumps(place | {"store_timestamp": 1_795_000_000_000, "properties": {"n": "1"}}))
+        (tmp_path / "log.jsonl").write_text("\n".join(lines))
+        given = ("--subscriptions", tmp_path / "s.yaml", "--filter-hooks", tmp_path / "hooks.yaml")
+        nightly.main(list(map(str, ("--store", tmp_path / "log.jsonl", "--warehouse", tmp_path / "w", *given))))
+    delivered = Counter(row["commitlog_offset"] for row in rows_of(tmp_path / "w", "deliveries"))
+    assert delivered == {0: 1, 100: 1, 200: 1, 300: 1}
 
 
 def test_a_night_with_hooks_is_repeated_with_them_or_not_at_all(spark: SparkSession, tmp_path: Path) -> None:

@@ -66,6 +66,19 @@ def test_tags(tags: str, tag: str | None, outcome: str, part: str) -> None:
     assert part in decision.reason
 
 
+@pytest.mark.parametrize(
+    ("expression", "headline", "detail"),
+    [
+        ("(a = 'x:y') = b", "(a = 'x:y') = b fails", "a boolean on the left is compared with text; the broker"),
+        ("a = 'x:y'", "the expression is FALSE", "a = 'x:y' is FALSE, a is '1'"),
+    ],
+)
+def test_a_reason_is_a_headline_and_its_detail(expression: str, headline: str, detail: str) -> None:
+    decision = decided(subscribed(expression), {"a": "1", "b": "1"})
+    assert (decision.headline, decision.detail[: len(detail)]) == (headline, detail)
+    assert decision.reason.startswith(f"{headline}: {detail}")
+
+
 def test_the_bit_map_stops_what_did_not_match_when_it_was_stored() -> None:
     row = subscribed("a = 5", config=BIT_MAPS)
     nothing, everything = bytes(BIT_MAPS.bloom_filter.m // 8), b"\xff" * (BIT_MAPS.bloom_filter.m // 8)

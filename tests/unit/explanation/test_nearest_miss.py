@@ -18,6 +18,8 @@ EVERY = 30
         ("region = 'hangzhou' AND price > 50.0", {"region": "O'Brien", "price": "107.01"}, "region = 'hangzhou'"),
         ("price > 50", {"price": "55.10"}, "price > 50.0"),
         ("price > -50", {"price": "55.10"}, "price > -50.0"),
+        ("price > (-5)", {"price": "12.50"}, "price > (-5.0)"),
+        ("price > -(-5)", {"price": "12.50"}, "price > -(-5.0)"),
         ("price > 50", {"price": "5"}, "price = '51'"),
         ("price > 50.0", {"price": "5"}, "price = '50.01'"),
         ("price BETWEEN 10 AND 20", {}, "price = '20'"),
