@@ -58,7 +58,7 @@ def night_steps() -> Steps:
         (night, "plan_night", "plan"),
         (TopicFilters, "__init__", "compile filters"),
         (session, "spark_session", "start Spark"),
-        (night, "run_tasks", "tasks"),
+        (night, "read_ranges", "tasks"),
         (log_task, "read_range", "tasks: find records, sort"),
         (CommitlogRows, "rows", "tasks: decode"),
         (TopicFilters, "run", "tasks: filter"),

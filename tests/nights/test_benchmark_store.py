@@ -1,9 +1,14 @@
-"""A broker could have written the store that benchmarks generate."""
+"""A broker could have written the store that benchmarks generate, and its nights are timed by step."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
+
+import pytest
 
 from benchmarks.broker_store import BROKER, QUEUES, TOPICS, StoreWriter, write_broker_config, write_subscriptions
 from filtering import sql92
@@ -50,3 +55,15 @@ def test_generated_store_is_read_without_damage(tmp_path: Path) -> None:
     delivered = {(row["consumer_group"], row["commitlog_offset"]) for row in rows_of(warehouse, "deliveries")}
     assert delivered == expected
     assert expected
+
+
+def test_the_steps_of_a_night_are_timed(tmp_path: Path) -> None:
+    StoreWriter(tmp_path / "store", SEGMENT).append(500)
+    write_subscriptions(tmp_path / "events.jsonl", GROUPS)
+    write_broker_config(tmp_path / "broker.conf", with_bit_map=True)
+    options = night(tmp_path / "w", tmp_path / "store", tmp_path / "events.jsonl", tmp_path / "broker.conf")
+    command = [sys.executable, "-m", "benchmarks.night_process", "--in-process"]
+    ran = subprocess.run(command, input=json.dumps(options), capture_output=True, text=True, check=True)
+    found = json.loads(ran.stdout)
+    assert {"tasks", "tasks: decode", "tasks: filter", "plan", "commit", "other"} <= found["steps"].keys()
+    assert sum(found["steps"].values()) == pytest.approx(found["seconds"])
