@@ -3,8 +3,8 @@
     python -m benchmarks.night [--messages 1000000 …] [--groups 10 1000 10000] [--bit-map off on] [--rounds 3]
                                [--folder DIR] [--output DIR]
 
-- cold: ./spark-submit.sh nightly, all included; warm: the next nights in a process that ran one, each into a new
-  warehouse, median of the rounds; steps: the same with all tasks in one process, on one core;
+- cold: ./spark-submit.sh nightly, all included; warm: the next nights in a process with a Spark session that ran one,
+  each into a new warehouse, median of the rounds; steps: the same with all tasks in one process, on one core;
 - RocketMQ: reput through its dispatchers and a full pull of each group (benchmarks.rocketmq_night). Where it would take
   hours, some messages and groups are measured and the rest is calculated from them, which the table tells;
 - floor: decoding, and PyArrow writing what the night stores (benchmarks.floor); cat: reading the log.
@@ -74,7 +74,7 @@ def measure(folder: Path, store: Path, messages: int, groups: int, with_bit_map:
     warehouses = [folder / f"warehouse_{i}" for i in range(rounds + 1)]
     commands = [night_options(folder, store, each) for each in warehouses]
     cold = cold_night(night_options(folder, store, folder / "cold"))
-    warm = [night["seconds"] for night in nights_in_a_process(commands)[1:]]
+    warm = [night["seconds"] for night in nights_in_a_process(commands, "--spark")[1:]]
     remove(*warehouses)
     in_steps = nights_in_a_process(commands[:2], "--in-process")[1]
     found = {

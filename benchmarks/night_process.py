@@ -1,8 +1,9 @@
 """A process that runs a night for each line of input, and answers seconds by step, and CPU seconds of it, as JSON.
 
-    python -m benchmarks.night_process [--in-process] < lines
+    python -m benchmarks.night_process [--spark | --in-process] < lines
 
-A line is a JSON list: the command line of nightly. With --in-process, tasks run in this process, whatever their size.
+A line is a JSON list: the command line of nightly. With --spark, a Spark session runs before the first night. With
+--in-process, tasks run in this process, whatever their size.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ def main() -> None:
         from schemas import spark_tasks
 
         spark_tasks.LITTLE = 1 << 60
+    if "--spark" in sys.argv:
+        from jobs.cli.session import spark_session
+
+        spark_session("night")
     steps = night_steps()
     from jobs import nightly
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -19,7 +21,10 @@ Result = TypeVar("Result")
 Session: TypeAlias = "Callable[[], SparkSession]"
 """Returns the Spark session, and starts it if needed."""
 LITTLE = 512 << 20
-"""Bytes of a log that one core filters in less time than a Spark session takes to start."""
+"""Bytes of a log that one core filters in about the time that a Spark job takes to start its workers."""
+
+LITTLE_WITHOUT_SPARK = 2 << 30
+"""Bytes of a log that one core filters in about the time that Spark takes with the start of a session."""
 
 SECONDS_OF_A_READY_SESSION = 0.1
 """A session that already runs is returned in less time."""
@@ -30,9 +35,9 @@ def run_tasks(
 ) -> list[Result]:
     """The result of each task, in order. ``size``: bytes that all tasks read; ``session`` is called if that is much.
 
-    While the session starts, this process does the first tasks.
+    Without a running session, more bytes count as little. While a session starts, this process does the first tasks.
     """
-    if size <= LITTLE or session is None:
+    if session is None or size <= (LITTLE if _spark_runs() else max(LITTLE, LITTLE_WITHOUT_SPARK)):
         return [function(task) for task in tasks]
     results: list[Result] = []
     with ThreadPoolExecutor(1) as thread:
@@ -43,6 +48,14 @@ def run_tasks(
         spark = starting.result()
     rest = tasks[len(results) :]
     return results + (_run_in_spark(rest, function, spark) if rest else [])
+
+
+def _spark_runs() -> bool:
+    """Whether a session is active, or spark-submit or Spark Connect brings one."""
+    if not os.environ.keys().isdisjoint({"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}):
+        return True
+    pyspark = sys.modules.get("pyspark.sql")
+    return pyspark is not None and pyspark.SparkSession.getActiveSession() is not None
 
 
 def _run_in_spark(tasks: Sequence[Task], function: Callable[[Task], Result], spark: SparkSession) -> list[Result]:

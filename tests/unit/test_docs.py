@@ -48,6 +48,7 @@ def test_the_reference_of_tables_is_that_of_the_schemas() -> None:
         ("schemas.rocketmq_store.config_files", "LARGEST"),
         ("jobs.night.log_comparison", "COMPARED_DAMAGE"),
         ("schemas.spark_tasks", "LITTLE"),
+        ("schemas.spark_tasks", "LITTLE_WITHOUT_SPARK"),
         ("jobs.night.compaction", "FILES_IN_A_TIER"),
     ],
 )
