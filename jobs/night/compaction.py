@@ -2,6 +2,7 @@
 
 Files are sorted into tiers by size. A tier's sizes are FILES_IN_A_TIER times those of the one before. The files of a
 full tier become one file of the next tier, as in a log-structured merge tree: each byte is rewritten once per tier.
+A large night writes large files, which stay as they are: its time must not go into merging in the driver.
 """
 
 from __future__ import annotations
@@ -19,15 +20,21 @@ from schemas.delta.table import Table
 FILES_IN_A_TIER = 16
 SMALLEST = 64 << 10
 """Bytes of the largest file in the first tier."""
-LARGE = 16 << 20
+LARGE = 4 << 20
 """Files of this size (bytes) and more are not merged."""
+MOST_BYTES = 64 << 20
+"""Bytes of a table that a night merges. Other full tiers wait for later nights."""
 ROW_GROUP_BYTES = 32 << 20
 ROW_GROUP_ROWS = 1 << 16
 
 
 def compact(table: Table, changes: Changes) -> None:
-    """Merges the broker's files of a table until no tier is full."""
+    """Merges the broker's files of a table until no tier is full, or MOST_BYTES are merged."""
+    merged = 0
     while (files := _full_tier(changes.files(table))) is not None:
+        merged += sum(file.size for file in files)
+        if merged > MOST_BYTES:
+            return
         writer = DataFileWriter(table, changes.warehouse.log(table).storage)
         for group in _row_groups(table, files, changes):
             writer.write(group)

@@ -47,15 +47,15 @@ def group_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], off
     behind = [f"{group.key[0]} on {group.key[1]}" for group in outcome.plan.groups if group.behind]
     if behind:
         yield (
-            f"behind: {len(behind)} online groups do not keep up, by their committed offsets; the messages beyond "
-            f"these are pending: {_listed(behind)}"
+            f"behind: online groups that do not keep up, by their committed offsets: {len(behind)}; the messages "
+            f"beyond these are pending: {_listed(behind)}"
         )
     known = {row.consumer_group for row in history}
     unknown = sorted({group for group, _ in offsets.committed if group not in known and not _is_system(group)})
     if unknown:
         yield (
-            f"subscription unknown: {len(unknown)} groups in consumerOffset.json have no known subscription and were "
-            f"not replayed: {_listed(unknown)}"
+            f"subscription unknown: groups in consumerOffset.json without a known subscription: {len(unknown)}; they "
+            f"were not replayed: {_listed(unknown)}"
         )
 
 

@@ -118,14 +118,14 @@ def _notes(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:
         worst = sorted(shares, key=lambda name: -shares[name])[:NAMED]
         named = ", ".join(f"{name} ({shares[name]:.0%})" for name in worst)
         yield (
-            f"errors: the expressions of {len(shares)} groups fail on more than {FAILING_SHARE:.0%} of their messages, "
+            f"errors: groups whose expression fails on more than {FAILING_SHARE:.0%} of their messages: {len(shares)}, "
             f"such as {named}"
         )
     findings = sum(
         bool(row.compiled.expression.findings) for row in facts.in_force() if row.compiled.expression is not None
     )
     if findings:
-        yield f"lint: {findings} subscriptions look wrong whatever the messages are"
+        yield f"lint: subscriptions that look wrong whatever the messages are: {findings}"
 
 
 def _without_messages(facts: BrokerFacts, in_force: Iterable[SubscriptionRow]) -> Iterator[str]:
@@ -135,7 +135,7 @@ def _without_messages(facts: BrokerFacts, in_force: Iterable[SubscriptionRow]) -
         if row.topic not in facts.topics and not row.topic.startswith(RETRY_PREFIX):
             groups[row.topic].append(row.consumer_group)
     for topic, names in groups.items() if facts.topics else ():
-        yield f"{topic} has no message, and {len(names)} groups subscribe to it, such as {names[0]}"
+        yield f"{topic} has no message; groups that subscribe to it: {len(names)}, such as {names[0]}"
 
 
 def _quarantined(facts: BrokerFacts) -> Iterator[str]:

@@ -50,6 +50,7 @@ def test_the_reference_of_tables_is_that_of_the_schemas() -> None:
         ("schemas.spark_tasks", "LITTLE"),
         ("schemas.spark_tasks", "LITTLE_WITHOUT_SPARK"),
         ("jobs.night.compaction", "FILES_IN_A_TIER"),
+        ("jobs.night.compaction", "MOST_BYTES"),
     ],
 )
 def test_the_limits_are_those_of_the_code(module: str, constant: str) -> None:
