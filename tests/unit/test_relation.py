@@ -130,7 +130,7 @@ def test_claims_about_500_random_pairs_hold() -> None:
     assert kinds.count(Kind.UNKNOWN) < 50
 
 
-@settings(max_examples=examples(30, deep=700), deadline=None, suppress_health_check=[HealthCheck.large_base_example])
+@settings(max_examples=examples(30, deep=500), deadline=None, suppress_health_check=[HealthCheck.large_base_example])
 @given(st.randoms(use_true_random=False))
 def test_no_claim_is_wrong(random: Random) -> None:
     old, new = pair_of(random)
