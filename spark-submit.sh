@@ -32,7 +32,7 @@ check_job() {
     *[!a-z-]* | '') ;;
     *) [ -f "$root/jobs/${1//-/_}.py" ] && return ;;
   esac
-  local hint= known=() module
+  local hint='' known=() module
   if [ -x "$venv/bin/python" ]; then
     for module in "$root"/jobs/[a-z]*.py; do known+=("$(job_of "$module")"); done
     hint=$(PYTHONPATH=$root "$venv/bin/python" -c \
