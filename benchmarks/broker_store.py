@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from io import BufferedRandom
 from pathlib import Path
 
 import numpy as np
@@ -102,7 +103,7 @@ class StoreWriter:
                     file.write(np.array([end - self.size, END_OF_SEGMENT], ">i4").tobytes())
                     self.size = end
 
-    def _open(self, offset: int):  # type: ignore[no-untyped-def]
+    def _open(self, offset: int) -> BufferedRandom:
         path = self.folder / f"{offset // self._segment * self._segment:020d}"
         if not path.exists():
             with path.open("wb") as file:

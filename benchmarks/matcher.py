@@ -12,23 +12,18 @@ Writes matcher.json and matcher.png. Needs Java 17, Maven, and the packages of t
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from multiprocessing import get_context
 from pathlib import Path
-from statistics import median
-from time import perf_counter
+from statistics import mean, median
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from benchmarks import workload
-from benchmarks.filter_bench import NUMBERS, FilterBench, Result, mixed
+from benchmarks.filter_bench import FilterBench
+from benchmarks.matcher_engines import BATCH_ROWS, ENGINES, Engine, Ours
 from benchmarks.report import FOLDER, draw_speeds, write
-from filtering.matcher import Matcher
-from filtering.sql92 import compile
 
-BATCH_ROWS = 16_384
 FEWEST_ROWS = 2_000
 WARM_UP = 3.0
 """Seconds, and at least two passes over the messages."""
@@ -48,93 +43,6 @@ MOST_ROWS = 262_144
 def rows_of(name: str, groups: int) -> int:
     """So many messages that a pass takes up to about a second, but never fewer than FEWEST_ROWS."""
     return int(min(MOST_ROWS, max(FEWEST_ROWS, EVALUATIONS[name] / groups)))
-
-
-class Ours:
-    def __init__(self, batch: pa.RecordBatch, expressions: list[str]) -> None:
-        self._batch = batch
-        self._matcher = Matcher([compile(expression).predicate for expression in expressions])
-
-    def _pairs(self) -> Iterator[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int32]]]:
-        for start in range(0, len(self._batch), BATCH_ROWS):
-            yield start, *self._matcher.match(self._batch.slice(start, BATCH_ROWS)).pairs()
-
-    def seconds(self) -> float:
-        begin = perf_counter()
-        for _ in self._pairs():
-            pass
-        return perf_counter() - begin
-
-    def check(self) -> Result:
-        counts, sums = 0, 0
-        for start, indptr, rows in self._pairs():
-            total = np.concatenate([[0], np.cumsum(mixed(rows.astype(np.int64) + start))])
-            counts, sums = counts + np.diff(indptr), sums + np.diff(total[indptr])
-        return np.asarray(counts), np.asarray(sums)
-
-
-class Polars:
-    def __init__(self, batch: pa.RecordBatch, expressions: list[str]) -> None:
-        import polars as pl
-
-        self._frame = pl.DataFrame(pa.Table.from_batches([batch]))
-        self._columns = [
-            *(pl.col(name).cast(pl.Float64 if type == "DOUBLE" else pl.Int32) for name, type in NUMBERS.items()),
-            *(pl.col(name).cast(pl.Categorical) for name in workload.TEXTS),
-            pl.col("flag") == "true",
-        ]
-        self._pairs = [
-            pl.sql_expr(expression).arg_true().implode().alias(str(i)) for i, expression in enumerate(expressions)
-        ]
-
-    def seconds(self) -> float:
-        begin = perf_counter()
-        self._frame.with_columns(self._columns).select(self._pairs)
-        return perf_counter() - begin
-
-    def check(self) -> Result:
-        lists = [column[0] for column in self._frame.with_columns(self._columns).select(self._pairs)]
-        return np.array([len(rows) for rows in lists]), np.array(
-            [mixed(rows.to_numpy()).sum() for rows in lists], np.int64
-        )
-
-
-class DuckDB:
-    """A thousand groups a query: ten thousand in one take more than 9 GB."""
-
-    def __init__(self, batch: pa.RecordBatch, expressions: list[str]) -> None:
-        import duckdb
-
-        self._connection = duckdb.connect(config={"threads": 1, "memory_limit": "4GB"})
-        self._connection.register("messages", pa.Table.from_batches([batch]))
-        self._queries = range(0, len(expressions), 1_000)
-        casts = ", ".join(f"CAST({name} AS {type}) AS {name}" for name, type in NUMBERS.items())
-        typed = f"SELECT * REPLACE ({casts}, flag = 'true' AS flag) FROM messages"
-        for first in self._queries:
-            counts = (f"count(*) FILTER (WHERE {expression})" for expression in expressions[first : first + 1_000])
-            self._connection.execute(f"PREPARE counts_{first} AS SELECT {', '.join(counts)} FROM ({typed})")
-
-    def _counts(self) -> list[int]:
-        rows = [self._connection.execute(f"EXECUTE counts_{first}").fetchone() for first in self._queries]
-        return [count for row in rows for count in row]
-
-    def seconds(self) -> float:
-        begin = perf_counter()
-        self._counts()
-        return perf_counter() - begin
-
-    def check(self) -> Result:
-        counts = np.array(self._counts(), np.int64)
-        return counts, np.full(len(counts), -1)
-
-
-ENGINES: dict[str, Callable[[pa.RecordBatch, list[str]], Ours | Polars | DuckDB | FilterBench]] = {
-    "RocketMQ": lambda batch, expressions: FilterBench("rocketmq", batch, expressions),
-    "event-ruler": lambda batch, expressions: FilterBench("ruler", batch, expressions),
-    "DuckDB": DuckDB,
-    "Polars": Polars,
-    "mqsieve": Ours,
-}
 
 
 def peak_of(name: str, groups: int) -> int:
@@ -161,13 +69,11 @@ def measure(groups: int, rounds: int) -> dict[str, dict[str, float]]:
         assert name == "DuckDB" or (sums == expected_sums).all(), f"{name} finds other messages than mqsieve"
         matched = int(counts.sum())
     for runner in engines.values():
-        warmed, turns = 0.0, 0
-        while warmed < WARM_UP or turns < 2:
-            warmed, turns = warmed + runner.seconds(), turns + 1
+        _passes(runner, WARM_UP, fewest=2)
     times: dict[str, list[float]] = {name: [] for name in engines}
     for _ in range(rounds):
         for name, runner in engines.items():
-            times[name].append(_seconds_of_a_pass(runner))
+            times[name].append(mean(_passes(runner, ROUND)))
     result = {}
     for name, runner in engines.items():
         rows = rows_of(name, groups)
@@ -188,12 +94,12 @@ def measure(groups: int, rounds: int) -> dict[str, dict[str, float]]:
     return result
 
 
-def _seconds_of_a_pass(runner: Ours | Polars | DuckDB | FilterBench) -> float:
-    """The mean of one round."""
-    passes = [runner.seconds()]
-    while sum(passes) < ROUND:
+def _passes(runner: Engine, seconds: float, fewest: int = 1) -> list[float]:
+    """The seconds of passes, as many as take ``seconds``."""
+    passes: list[float] = []
+    while len(passes) < fewest or sum(passes) < seconds:
         passes.append(runner.seconds())
-    return sum(passes) / len(passes)
+    return passes
 
 
 def table(results: dict[int, dict[str, dict[str, float]]]) -> str:

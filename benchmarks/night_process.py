@@ -22,7 +22,7 @@ def main() -> None:
     if "--in-process" in sys.argv:
         from schemas import spark_tasks
 
-        spark_tasks.LITTLE = 1 << 60
+        spark_tasks.LITTLE_WITHOUT_SPARK = 1 << 60
     if "--spark" in sys.argv:
         from jobs.cli.session import spark_session
 

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -37,7 +37,7 @@ def run_tasks(
 
     Without a running session, more bytes count as little. While a session starts, this process does the first tasks.
     """
-    if session is None or size <= (LITTLE if _spark_runs() else max(LITTLE, LITTLE_WITHOUT_SPARK)):
+    if session is None or size <= (LITTLE if _spark_runs() else LITTLE_WITHOUT_SPARK):
         return [function(task) for task in tasks]
     results: list[Result] = []
     with ThreadPoolExecutor(1) as thread:
@@ -50,20 +50,27 @@ def run_tasks(
     return results + (_run_in_spark(rest, function, spark) if rest else [])
 
 
+def run_on_rows(rows: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[Result]]) -> list[Result]:
+    """All that ``function`` yields on Spark's workers for the batches of each partition, in any order."""
+    results = rows.mapInArrow(_Pickling(function), "result binary").toArrow()["result"].to_pylist()
+    # The results were pickled by this program's own workers.
+    return [pickle.loads(result) for result in results]  # noqa: S301
+
+
+def is_session_given() -> bool:
+    """Whether spark-submit or Spark Connect brings the session."""
+    return not os.environ.keys().isdisjoint({"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"})
+
+
 def _spark_runs() -> bool:
-    """Whether a session is active, or spark-submit or Spark Connect brings one."""
-    if not os.environ.keys().isdisjoint({"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}):
-        return True
     pyspark = sys.modules.get("pyspark.sql")
-    return pyspark is not None and pyspark.SparkSession.getActiveSession() is not None
+    return is_session_given() or (pyspark is not None and pyspark.SparkSession.getActiveSession() is not None)
 
 
 def _run_in_spark(tasks: Sequence[Task], function: Callable[[Task], Result], spark: SparkSession) -> list[Result]:
     indices = spark.range(0, len(tasks), 1, len(tasks))
-    rows = indices.mapInArrow(_Runner(tuple(tasks), function), "task bigint, result binary").toArrow()
-    results = dict(zip(rows["task"].to_pylist(), rows["result"].to_pylist(), strict=True))
-    # The results were pickled by this program's own workers.
-    return [pickle.loads(results[index]) for index in range(len(tasks))]  # noqa: S301
+    results = dict(run_on_rows(indices, _Runner(tuple(tasks), function)))
+    return [results[index] for index in range(len(tasks))]
 
 
 @dataclass(frozen=True)
@@ -71,8 +78,16 @@ class _Runner(Generic[Task, Result]):
     tasks: tuple[Task, ...]
     function: Callable[[Task], Result]
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Result]]:
         for batch in batches:
             for index in batch["id"].to_pylist():
-                result: Any = self.function(self.tasks[index])
-                yield pa.RecordBatch.from_pydict({"task": [index], "result": [pickle.dumps(result)]})
+                yield index, self.function(self.tasks[index])
+
+
+@dataclass(frozen=True)
+class _Pickling(Generic[Result]):
+    function: Callable[[Iterator[pa.RecordBatch]], Iterator[Result]]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for result in self.function(batches):
+            yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result)]})

@@ -117,6 +117,7 @@ class GroupNightPlan:
         self._stint, self._stint_windows, self._reset_windows = step.at, [], {}
         message_filter = self._filters.at(step.row, step.at)
         moved, self._moved = self._moved, {}
+        skipped = dict.fromkeys(moved, (0, 0))
         for queue_id, offset in moved.items():
             self._pull_again(queue_id, offset, step)
         if is_first:
@@ -124,8 +125,7 @@ class GroupNightPlan:
         elif self._away_since is not None:
             # It left in this night and no snapshot has its offsets: messages stored before count as consumed.
             if message_filter is not None:
-                nothing = dict.fromkeys(moved, (0, 0))
-                window = PullWindow(message_filter, step.row.valid_from, self._away_since, step.at, step.at, nothing)
+                window = PullWindow(message_filter, step.row.valid_from, self._away_since, step.at, step.at, skipped)
                 self._add(self.backlog, window)
             self._away_since = None
             return
@@ -139,8 +139,7 @@ class GroupNightPlan:
                 offsets[queue_id] += deleted
         self._away_since = None
         if message_filter is not None and self.group.starts_at_end is None:
-            ranges = {queue_id: (offset, FOREVER) for queue_id, offset in offsets.items()}
-            ranges |= dict.fromkeys(moved, (0, 0))
+            ranges = skipped | {queue_id: (offset, FOREVER) for queue_id, offset in offsets.items()}
             window = PullWindow(message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges)
             self._add(self.backlog, window)
 

@@ -57,7 +57,7 @@ class NotPulled:
 
 
 def pulls_of_message(
-    rows: Sequence[SubscriptionRow], nights: Iterable[NightInQueue], resets: Iterable[tuple[int, int]], place: Place
+    rows: Sequence[SubscriptionRow], nights: Sequence[NightInQueue], resets: Iterable[tuple[int, int]], place: Place
 ) -> list[Pulled] | NotPulled:
     """The pulls of a message by the group: one, and another one after each offset reset.
 
@@ -66,7 +66,6 @@ def pulls_of_message(
     """
     if not rows:
         return NotPulled("the group never subscribed to the topic")
-    nights = list(nights)
     night = next((night for night in nights if night.told_to > place.queue_offset), None)
     if night is None:
         last = rows[-1]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from jobs.cli.delta_jars import PROJECT, delta_jars
 from schemas.errors import UsageError
+from schemas.spark_tasks import is_session_given
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +34,7 @@ def spark_session(app_name: str) -> SparkSession:
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    if "PYSPARK_GATEWAY_PORT" not in os.environ and "SPARK_REMOTE" not in os.environ:
+    if not is_session_given():
         _check_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +22,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.delta_log import StoredFile
 from schemas.delta.table import Table
+from schemas.spark_tasks import run_on_rows
 from schemas.spark_views import with_properties
 from schemas.storage import spark_path
 
@@ -46,10 +46,9 @@ def hooked_entries(
 
 def filter_hooked(entries: DataFrame, work: Work) -> Result:
     """Filters the entries on Spark's workers, which write files of the tables in ``work``."""
-    written = entries.mapInArrow(_Worker(work), "result binary").toArrow()
     total = Result()
-    for result in written["result"].to_pylist():
-        total.add(pickle.loads(result))  # noqa: S301  # pickled by this program's own workers
+    for result in run_on_rows(entries, _Worker(work)):
+        total.add(result)
     return total
 
 
@@ -62,14 +61,14 @@ def _read(spark: SparkSession, table: Table, changes: Changes, files: Sequence[S
 class _Worker:
     work: Work
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Result]:
         writer = NightWriter(self.work)
         for batch in gathered(batches):
             for topic in pc.unique(batch["topic"]).to_pylist():
                 if topic in self.work.topics:
                     rows_of_topic = batch.filter(pc.equal(batch["topic"], topic))
                     writer.filter(_entries(topic, rows_of_topic, self.work.topics[topic].filters.properties))
-        yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(writer.close())]})
+        yield writer.close()
 
 
 def _entries(topic: str, rows: pa.RecordBatch, names: tuple[str, ...]) -> Entries:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from schemas.delta.table_rows import one_of
 from schemas.messages import message_log
 from schemas.messages.mapped_rows import MappedRows
 from schemas.quarantine import QUARANTINE
+from schemas.spark_tasks import run_on_rows
 from schemas.storage import Storage
 
 Encode = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -80,9 +80,7 @@ class _RejectedRows:
 def _write(rows: DataFrame, table: Table, changes: Changes, encoding: _NewRows | _RejectedRows) -> list[DataFile]:
     """The files that Spark's workers wrote for some rows."""
     writer = _Writer(table, changes.warehouse.log(table).storage, encoding)
-    written = rows.mapInArrow(writer, "files binary").toArrow()
-    # The files were pickled by this program's own workers.
-    return [file for files in written["files"].to_pylist() for file in pickle.loads(files)]  # noqa: S301
+    return [file for files in run_on_rows(rows, writer) for file in files]
 
 
 @dataclass(frozen=True)
@@ -91,10 +89,10 @@ class _Writer:
     storage: Storage
     encoding: _NewRows | _RejectedRows
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[DataFile]]:
         encode = self.encoding.encoder()
         file = DataFileWriter(self.table, self.storage)
         for batch in gathered(batches):
             if (rows := encode(batch)).num_rows:
                 file.write([rows])
-        yield pa.RecordBatch.from_pydict({"files": [pickle.dumps(file.close())]})
+        yield file.close()

@@ -44,7 +44,7 @@ def values_equal(left: str | Number, right: str | Number, outcome: EvaluationOut
     if isinstance(left, str) and isinstance(right, str):
         result = _outcome(left == right)
     else:
-        type_ = left.type if isinstance(left, Number) else right.type  # type: ignore[union-attr]
+        type_ = next(side.type for side in (left, right) if isinstance(side, Number))
         numbers = _to_number(left, type_), _to_number(right, type_)
         if numbers[0] is None or numbers[1] is None:
             result = EvaluationOutcome.ERROR
