@@ -30,6 +30,10 @@ CUT = "cut"
 
 Empty if it did not differ, 0 if it was another log (a new epoch).
 """
+PREPARING = frozenset({"ingest", "register", "dispatch"})
+"""The jobs that prepare a night. Their entries repeat ``as_of`` of the night before."""
+INPUTS_END = "inputs_end"
+"""Among the inputs of nights: the time (ms) up to which the inputs so far reach."""
 HOOKS = "hooks"
 """Among the inputs of nights: the filter hooks, as text; empty if there were none."""
 REBUILT = "rebuilt"
@@ -91,6 +95,11 @@ class LedgerEntry:
     layout: int = LAYOUT
     maintained: str | None = None
     """The last maintenance after the run, before the next one."""
+
+    @property
+    def delivers(self) -> bool:
+        """Whether the run was a whole night. The others prepare one."""
+        return self.job not in PREPARING
 
     @property
     def broker(self) -> BrokerConfig:
@@ -160,8 +169,8 @@ def _maintained(night: LedgerEntry, broker_name: str, maintenance: LedgerEntry) 
     broker_inputs = {
         name.removeprefix(prefix): value for name, value in maintenance.inputs.items() if name.startswith(prefix)
     }
-    delivered_to = night.dispatched_to if REBUILT in maintenance.inputs else night.delivered_to
-    return replace(night, inputs={**night.inputs, **broker_inputs}, delivered_to=delivered_to)
+    dispatched_to = night.delivered_to if REBUILT in maintenance.inputs else night.dispatched_to
+    return replace(night, inputs={**night.inputs, **broker_inputs}, dispatched_to=dispatched_to)
 
 
 def read_ledger(warehouse: Warehouse) -> list[LedgerEntry]:

@@ -72,6 +72,11 @@ class TopicOffsets:
         wider.committed[np.ix_(rows, columns)] = self.committed
         return wider
 
+    def committed_by(self, group: str, queue_id: int) -> int:
+        """The offset that the broker has for a group in a queue, or UNKNOWN."""
+        row, column = self.groups.get(group), self.columns.get(queue_id)
+        return UNKNOWN if row is None or column is None else int(self.committed[row, column])
+
     @cached_property
     def columns(self) -> dict[int, int]:
         """The column of each queue."""

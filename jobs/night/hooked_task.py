@@ -28,20 +28,15 @@ from schemas.storage import spark_path
 
 
 def hooked_entries(
-    spark: SparkSession,
-    changes: Changes,
-    entry_files: Sequence[StoredFile],
-    offsets: tuple[int, int],
-    hooks: Sequence[FilterHook],
+    spark: SparkSession, changes: Changes, entry_files: Sequence[StoredFile], hooks: Sequence[FilterHook]
 ) -> DataFrame:
-    """The entries of some files, with physical offsets in a range, with the answers of the hooks."""
+    """The entries of some files with the answers of the hooks."""
     low = min(file.least["commitlog_offset"] for file in entry_files)
     high = max(file.greatest["commitlog_offset"] for file in entry_files)
     message_files = [file for file in changes.files(COMMITLOG) if file.may_have("commitlog_offset", low, high)]
     messages = with_properties(_read(spark, COMMITLOG, changes, message_files)).select("commitlog_offset", "properties")
     entries = _read(spark, CONSUMEQUEUE, changes, entry_files).drop("run", "store_date")
-    within = entries.where(entries["commitlog_offset"].between(offsets[0], offsets[1] - 1))
-    return with_answers(within.join(messages, "commitlog_offset"), hooks)
+    return with_answers(entries.join(messages, "commitlog_offset"), hooks)
 
 
 def filter_hooked(entries: DataFrame, work: Work) -> Result:

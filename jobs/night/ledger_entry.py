@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from jobs.night.broker import Broker
 from jobs.night.changes import Changes
 from jobs.night.log_plan import LogPlan, unsettled
+from jobs.night.new_messages import NewMessages
 from jobs.night.night import NightOutcome
 from jobs.night.stages import Stage
 from jobs.night.state import BrokerState
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import one_of, within
-from schemas.run_ledger import CUT, DAMAGED_BODIES, LedgerEntry
+from schemas.run_ledger import CUT, DAMAGED_BODIES, INPUTS_END, LedgerEntry
 
 
 def ledger_entry(
@@ -22,6 +23,7 @@ def ledger_entry(
     fingerprints: Mapping[str, str],
     state: BrokerState,
     plan: LogPlan | None,
+    new: NewMessages,
     outcome: NightOutcome,
     stages: frozenset[Stage],
     as_of: int,
@@ -29,11 +31,15 @@ def ledger_entry(
 ) -> LedgerEntry:
     """The ledger entry of a night, without the states of the tables, which are only known after the commits."""
     last = state.last
-    ingested_to = _ingested_to(state, plan, outcome, changes)
-    dispatched_to = ingested_to if Stage.DISPATCH in stages else (last.dispatched_to if last else None)
-    delivered_to = dispatched_to if Stage.DELIVER in stages else (last.delivered_to if last else None)
+    ingested_to = _ingested_to(state, plan, "messages" in fingerprints, outcome, changes)
+    dispatched_to, delivered_to = (last.dispatched_to, last.delivered_to) if last else (None, None)
+    if Stage.DISPATCH in stages:
+        dispatched_to = ingested_to
+    elif Stage.DELIVER not in stages:
+        dispatched_to = _not_beyond(new.stored, dispatched_to)
+    delivered_to = dispatched_to if Stage.DELIVER in stages else _not_beyond(new.stored, delivered_to)
     cut = "" if plan is None or plan.cut is None else str(plan.cut)
-    inputs = {**(last.inputs if last else {}), **fingerprints, CUT: cut}
+    inputs = {**(last.inputs if last else {}), **fingerprints, CUT: cut, INPUTS_END: str(as_of)}
     if plan is None:
         log_start, behind = (last.log_start, last.unsettled) if last else (None, None)
     else:
@@ -51,9 +57,14 @@ def ledger_entry(
         dispatched_to=dispatched_to,
         delivered_to=delivered_to,
         unsettled=behind,
-        as_of=as_of,
+        as_of=as_of if Stage.DELIVER in stages else (last.as_of if last else None),
         remarks=tuple(remarks),
     )
+
+
+def _not_beyond(stored: tuple[int, int] | None, offset: int | None) -> int | None:
+    """A physical offset up to which a step is done. Stored messages before it are not: a message log may grow there."""
+    return offset if stored is None or offset is None else min(offset, stored[0])
 
 
 def _damaged_bodies(state: BrokerState, plan: LogPlan, outcome: NightOutcome, changes: Changes) -> int:
@@ -65,7 +76,9 @@ def _damaged_bodies(state: BrokerState, plan: LogPlan, outcome: NightOutcome, ch
     return len(changes.warehouse.rows(COMMITLOG, ["commitlog_offset"], damaged, changes.files(COMMITLOG)))
 
 
-def _ingested_to(state: BrokerState, plan: LogPlan | None, outcome: NightOutcome, changes: Changes) -> int | None:
+def _ingested_to(
+    state: BrokerState, plan: LogPlan | None, reads_message_log: bool, outcome: NightOutcome, changes: Changes
+) -> int | None:
     """The physical offset up to which the log is in commitlog."""
     before = state.last.ingested_to if state.last else None
     if outcome.settled is not None:
@@ -74,4 +87,6 @@ def _ingested_to(state: BrokerState, plan: LogPlan | None, outcome: NightOutcome
         return plan.cut
     if plan is not None:
         return plan.log.start if before is None else before
+    if not reads_message_log:
+        return before
     return max((file.greatest["commitlog_offset"] + 1 for file in changes.files(COMMITLOG)), default=before)

@@ -2,40 +2,65 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from jobs.night.changes import Changes
 from jobs.night.log_plan import LogPlan
 from jobs.night.night_inputs import NightInputs
+from jobs.night.stages import Stage
 from jobs.night.state import BrokerState
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.delta.table_rows import within
 from schemas.messages.bodies import Bodies
+from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.storage import Storage
 
 
 @dataclass(frozen=True)
 class NewMessages:
-    """The new messages of a night. Ranges are physical offsets, the second one exclusive.
+    """The new messages of a night.
 
-    ``log``: parts of the log to read. ``stored``: stored messages without entries; with ``stored_in``, only those
-    of that run. ``undelivered``: messages with entries that were not filtered yet.
+    ``log``: parts of the log to read. ``stored``: the physical offsets (the second exclusive) between which stored
+    messages have no entries.
     """
 
     log: LogPlan | None = None
     store: Storage | None = None
     bodies: Bodies = Bodies.KEEP
     stored: tuple[int, int] | None = None
-    stored_in: str | None = None
-    undelivered: tuple[int, int] | None = None
+
+    def with_stored(self, offsets: tuple[int, int]) -> NewMessages:
+        """The same, and stored messages without entries between two more physical offsets."""
+        known = self.stored or offsets
+        return replace(self, stored=(min(known[0], offsets[0]), max(known[1], offsets[1])))
 
 
 def new_messages(
-    inputs: NightInputs, plan: LogPlan | None, state: BrokerState, rest: tuple[int, int] | None, bodies: Bodies
+    inputs: NightInputs,
+    plan: LogPlan | None,
+    state: BrokerState,
+    rest: tuple[int, int] | None,
+    bodies: Bodies,
+    stages: frozenset[Stage],
 ) -> NewMessages:
     """Finds the new messages of a night. ``rest``: physical offsets of stored messages that a redo leaves to it."""
-    last = state.last
-    if rest is None and last is not None and (last.dispatched_to or 0) < (last.ingested_to or 0):
-        rest = last.dispatched_to or 0, last.ingested_to or 0
-    undelivered = None
-    if last is not None and (last.delivered_to or 0) < (last.dispatched_to or 0):
-        undelivered = last.delivered_to or 0, last.dispatched_to or 0
     store = inputs.snapshot.storage if inputs.snapshot is not None else None
-    return NewMessages(plan, store, bodies, rest, undelivered=undelivered)
+    return NewMessages(plan, store, bodies, rest or _stored(state, stages))
+
+
+def _stored(state: BrokerState, stages: frozenset[Stage]) -> tuple[int, int] | None:
+    last = state.last
+    if last is None:
+        return None
+    begin = last.delivered_to if Stage.DELIVER in stages else last.dispatched_to
+    end = last.dispatched_to if stages == {Stage.DELIVER} else last.ingested_to
+    return (begin or 0, end or 0) if (begin or 0) < (end or 0) else None
+
+
+def forget_undelivered(state: BrokerState, changes: Changes) -> None:
+    """Removes the entries that dispatch made since the last night. A night makes them again while filtering them."""
+    last = state.last
+    if last is None or (last.delivered_to or 0) == (last.dispatched_to or 0):
+        return
+    for table in (CONSUMEQUEUE, QUEUE_PROGRESS):
+        changes.delete_rows(table, [within("run", state.first_prepared)], changes.files(table))

@@ -23,7 +23,7 @@ from jobs.night.hooks import FilterHook, check_groups, hooks_by_group
 from jobs.night.log_plan import LogPlan, read_ranges
 from jobs.night.log_task import read_range
 from jobs.night.new_messages import NewMessages
-from jobs.night.progress_rows import Part, ProgressRows, progress_rows
+from jobs.night.progress_rows import Part, ProgressRows, committed_rows, progress_rows
 from jobs.night.stages import Stage
 from jobs.night.state import BrokerState, offset_batches
 from jobs.night.stored_task import filter_stored
@@ -38,7 +38,7 @@ from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.delta_log import StoredFile
 from schemas.delta.table import Table
-from schemas.messages.stored_entries import WHOLE_LOG, StoredRange, stored_ranges
+from schemas.messages.stored_entries import StoredRange, stored_ranges
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.spark_tasks import Session
@@ -76,7 +76,7 @@ class Night:
     def run(self) -> NightOutcome:
         """Filters the messages that groups can pull now, and adds the rows to ``changes``."""
         self.history = subscription_history(self.events, self.broker, self.expressions)
-        self.changes.create_missing(WRITTEN_BY_TASKS)
+        self.changes.create_missing((*WRITTEN_BY_TASKS, CURRENT_OFFSETS))
         plan = NightPlan((), (), (), ())
         if Stage.DELIVER in self.stages:
             plan = plan_night(self.history, self.events, self.state.offsets, self.offsets, self.broker)
@@ -100,11 +100,14 @@ class Night:
         return NightOutcome(plan, rows, total, settled)
 
     def _add_progress(self, rows: ProgressRows) -> None:
+        self.changes.add_rows(QUEUE_PROGRESS, [rows.progress])
         if Stage.DELIVER in self.stages:
             self.changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
             self.changes.add_rows(DELIVERY_STATS, rows.stats.drop_columns(["broker_name"]).to_batches())
-        self.changes.add_rows(QUEUE_PROGRESS, [rows.progress])
-        self.changes.replace_rows(CURRENT_OFFSETS, offset_batches(rows.topics, self.run_id))
+            self.changes.replace_rows(CURRENT_OFFSETS, offset_batches(rows.topics, self.run_id))
+        elif Stage.INGEST in self.stages:
+            committed = committed_rows(self.state.topics, self.offsets, self.as_of, self.run_id)
+            self.changes.add_rows(CONSUMER_OFFSETS, committed)
 
     def _new(self, plan: NightPlan, instants: Mapping[str, NDArray[np.int64]]) -> tuple[Part, int | None]:
         """Filters the new messages while making their entries."""
@@ -131,13 +134,10 @@ class Night:
             topic: TopicWork.build(self.broker, filter_data.get(topic, ()), instants=instants.get(topic, NO_INSTANTS))
             for topic in filter_data.keys() | instants.keys()
         }
-        before = self.changes.files(CONSUMEQUEUE)
+        paths = {file.path for file in self.changes.files(CONSUMEQUEUE)}
         result, settled = self._read_new(topics)
-        paths = {file.path for file in before}
         new = [file for file in self.changes.files(CONSUMEQUEUE) if file.path not in paths]
-        delivered = self._filter_hooked(new, WHOLE_LOG, windows, changes)
-        if self.new.undelivered is not None:
-            delivered.add(self._filter_hooked(before, self.new.undelivered, windows, changes))
+        delivered = self._filter_hooked(new, windows, changes)
         delivered.queues = result.queues
         delivered.messages, delivered.damaged_bodies = result.messages, result.damaged_bodies
         return Part(windows, changes, delivered), settled
@@ -145,16 +145,12 @@ class Night:
     def _read_new(self, topics: Mapping[str, TopicWork]) -> tuple[Result, int | None]:
         """Reads the new messages. Returns the results, and the physical offset from which the next night reads."""
         total, settled = Result(), None
-        dispatches = Stage.DISPATCH in self.stages
         if self.new.log is not None and self.new.store is not None:
-            tables = WRITTEN_BY_TASKS if dispatches else (COMMITLOG, QUARANTINE)
+            tables = WRITTEN_BY_TASKS if Stage.DISPATCH in self.stages else (COMMITLOG, QUARANTINE)
             settled = self._read_log(self.new.log, self.new.store, self._task(tables, topics), total)
-        if self.new.stored is not None and dispatches:
-            ranges = stored_ranges(self.changes.files, self.new.stored, self.new.stored_in, with_entries=False)
+        if self.new.stored is not None and self.stages & {Stage.DISPATCH, Stage.DELIVER}:
+            ranges = stored_ranges(self.changes.files, self.new.stored)
             total.add(self._read_stored(ranges, self._task((CONSUMEQUEUE, DELIVERY_BLOCKS), topics)))
-        if self.new.undelivered is not None and Stage.DELIVER in self.stages:
-            ranges = stored_ranges(self.changes.files, self.new.undelivered)
-            total.add(self._read_stored(ranges, self._task((DELIVERY_BLOCKS,), topics)))
         self._add_files(total)
         return total, settled
 
@@ -199,12 +195,12 @@ class Night:
         if self.hooks:
             files = self.changes.files(CONSUMEQUEUE)
             entry_files = [file for file in files if file.greatest.get("run", first_run) >= first_run]
-            return Part(windows, changes, self._filter_hooked(entry_files, WHOLE_LOG, windows, changes))
+            return Part(windows, changes, self._filter_hooked(entry_files, windows, changes))
         topics = {
             topic: TopicWork.build(self.broker, (), windows.get(topic, ()), changes.get(topic, ()))
             for topic in windows.keys() | changes.keys()
         }
-        ranges = stored_ranges(self.changes.files, WHOLE_LOG, first_run)
+        ranges = stored_ranges(self.changes.files, first_run=first_run)
         result = self._read_stored(ranges, self._task((DELIVERY_BLOCKS,), topics))
         self._add_files(result)
         return Part(windows, changes, result)
@@ -215,12 +211,10 @@ class Night:
     def _filter_hooked(
         self,
         entry_files: Sequence[StoredFile],
-        offsets: tuple[int, int],
         windows: Mapping[str, Sequence[PullWindow]],
         changes: Mapping[str, Sequence[UncertainChange]],
     ) -> Result:
-        """Filters the entries of some files, with physical offsets in a range, with hooks."""
-        entry_files = [file for file in entry_files if file.may_have("commitlog_offset", offsets[0], offsets[1] - 1)]
+        """Filters the entries of some files with hooks."""
         if not entry_files:
             return Result()
         hooks = hooks_by_group(self.hooks)
@@ -228,7 +222,7 @@ class Night:
             topic: TopicWork.build(self.broker, (), windows.get(topic, ()), changes.get(topic, ()), hooks=hooks)
             for topic in windows.keys() | changes.keys()
         }
-        entries = hooked_entries(self.session(), self.changes, entry_files, offsets, self.hooks)
+        entries = hooked_entries(self.session(), self.changes, entry_files, self.hooks)
         result = filter_hooked(entries, self._task((DELIVERY_BLOCKS,), topics))
         self._add_files(result)
         return result

@@ -182,6 +182,22 @@ def _offset_rows(topic: str, offsets: TopicOffsets, changed: NDArray[np.bool_], 
     return CONSUMER_OFFSETS.batch(values, count)
 
 
+def committed_rows(
+    before: Mapping[str, TopicOffsets], broker: BrokerOffsets, as_of: int, run: str
+) -> Sequence[pa.RecordBatch]:
+    """Rows of consumer_offsets with the committed offsets of a snapshot that differ from those known ``before``."""
+    rows = [
+        {
+            "consumer_group": group, "topic": topic, "queue_id": queue_id, "as_of": as_of, "committed": offset,
+            "run": run,
+        }
+        for (group, topic), offsets in broker.committed.items()
+        for queue_id, offset in offsets.items()
+        if topic not in before or before[topic].committed_by(group, queue_id) != offset
+    ]  # fmt: skip
+    return [CONSUMER_OFFSETS.rows_batch(rows)] if rows else []
+
+
 def _stat_rows(
     topic: str,
     offsets: TopicOffsets,

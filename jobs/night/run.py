@@ -22,10 +22,11 @@ from jobs.night.ledger import commit, next_run
 from jobs.night.ledger_entry import ledger_entry
 from jobs.night.log_plan import LogPlan, ReadSoFar, plan_log
 from jobs.night.message_log import ingest_message_log
-from jobs.night.new_messages import NewMessages, new_messages
+from jobs.night.new_messages import NewMessages, forget_undelivered, new_messages
 from jobs.night.night import Night, NightOutcome
 from jobs.night.night_inputs import NightInputs, NightOptions, is_nothing_new, redo_instant
-from jobs.night.redo import PastNight, forget_unsettled, plan_redo
+from jobs.night.past_nights import PastNight, PastOffsets
+from jobs.night.redo import forget_unsettled, plan_redo
 from jobs.night.rejected import replace_rejected
 from jobs.night.remarks import group_remarks, log_remarks
 from jobs.night.stages import Stage
@@ -34,7 +35,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
-from schemas.run_ledger import DAMAGED_BODIES, REPLAY, RUN_LEDGER, LedgerEntry
+from schemas.run_ledger import DAMAGED_BODIES, INPUTS_END, REPLAY, RUN_LEDGER, LedgerEntry
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, table_row
 from schemas.tables import APPENDED_TABLES
 
@@ -107,13 +108,17 @@ class Run:
         state_before = redo.state
         for past in redo.nights:
             state_before = self.redo_night(broker, past, state_before, events.events, changes, options.hooks)
+        if redo.prepared is not None:
+            state_before = replace(state_before, entries=[*state_before.entries, redo.prepared])
         forget_unsettled(state_before, plan, changes)
-        new = new_messages(inputs, plan, state_before, redo.rest, options.bodies)
+        if Stage.DELIVER in options.stages:
+            forget_undelivered(state_before, changes)
+        new = new_messages(inputs, plan, state_before, redo.rest, options.bodies, options.stages)
         if inputs.message_log is not None:
             stored = ingest_message_log(inputs.message_log, changes, self.session())
-            new = replace(new, stored=stored, stored_in=changes.run) if stored is not None else new
-        offsets = inputs.snapshot.offsets if inputs.snapshot is not None else BrokerOffsets()
-        as_of = max(_end_of_night(inputs, events, changes), state_before.as_of or 0)
+            new = new.with_stored(stored) if stored is not None else new
+        as_of = max(_end_of_night(inputs, events, changes, state_before.last), state_before.as_of or 0)
+        offsets = _offsets(inputs, state_before, options.stages, changes)
         night = Night(
             changes.run, broker.config, state_before, events_until(events.events, as_of), offsets, new, changes,
             self.expressions, self.session, as_of, options.stages, options.hooks,
@@ -127,7 +132,7 @@ class Run:
             _register(events, history, known, inputs, changes, is_other_broker or redo_from is not None)
         remarks = [*log_remarks(broker, plan), *group_remarks(outcome, history, offsets)]
         entry = ledger_entry(
-            changes, self.job, broker, fingerprints, state_before, plan, outcome, options.stages, as_of, remarks
+            changes, self.job, broker, fingerprints, state_before, plan, new, outcome, options.stages, as_of, remarks
         )
         for table in APPENDED_TABLES:
             compact(table, changes)
@@ -167,8 +172,7 @@ class Run:
         )  # fmt: skip
         rows = night.run().rows
         progress = pa.concat_tables([state.progress, pa.Table.from_batches([rows.progress])])
-        entry = replace(past.entry, delivered_to=past.entry.dispatched_to)
-        return BrokerState([*state.entries, entry], rows.topics, state.events, lambda: progress)
+        return BrokerState([*state.entries, past.entry], rows.topics, state.events, lambda: progress)
 
 
 def _read_so_far(state: BrokerState) -> ReadSoFar | None:
@@ -184,14 +188,26 @@ def _read_so_far(state: BrokerState) -> ReadSoFar | None:
     return ReadSoFar(last.broker_name, last.ingested_to, last.unsettled, ends, has_damaged_bodies)
 
 
-def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes) -> int:
-    """When the snapshot was taken (ms), or without a snapshot the time of the last message or event."""
+def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes, last: LedgerEntry | None) -> int:
+    """When the last snapshot was taken (ms), or without a snapshot the time of the last message or event."""
     if inputs.snapshot is not None:
         return inputs.snapshot.taken_at
+    reads_messages = inputs.message_log is not None or (last is not None and "messages" in last.inputs)
+    if not reads_messages and last is not None and INPUTS_END in last.inputs:
+        return int(last.inputs[INPUTS_END])
     last_stored = max((file.greatest["store_timestamp"] for file in changes.files(COMMITLOG)), default=0)
-    if inputs.message_log is None or not events.events:
+    if not reads_messages or not events.events:
         return last_stored
     return max(last_stored, events.events[-1].at)
+
+
+def _offsets(inputs: NightInputs, state: BrokerState, stages: frozenset[Stage], changes: Changes) -> BrokerOffsets:
+    """The offsets in the snapshot. For deliver without a store, those in the snapshot that ingest read."""
+    if inputs.snapshot is not None:
+        return inputs.snapshot.offsets
+    if stages != {Stage.DELIVER} or state.last is None:
+        return BrokerOffsets()
+    return PastOffsets(changes).of(replace(state.last, run=changes.run))
 
 
 def _register(

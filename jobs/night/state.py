@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +45,12 @@ class BrokerState:
         return self.entries[-1] if self.entries else None
 
     @property
+    def first_prepared(self) -> str | None:
+        """The first run after the last one that delivered messages; None if there is none."""
+        prepared = takewhile(lambda entry: not entry.delivers, reversed(self.entries))
+        return min((entry.run for entry in prepared), default=None)
+
+    @property
     def as_of(self) -> int | None:
         """The end of the last night, ms."""
         return self.last.as_of if self.last else None
@@ -58,7 +65,7 @@ class BrokerState:
         return sorted_by(self.read_progress(), "run")
 
     def first_run_with(self, topic: str, queue_id: int, offset: int) -> str | None:
-        """The run that read the entry at a queue offset; None if no run did."""
+        """The first run with an entry at or after a queue offset; None if no run has one."""
         ends, runs = self._runs.get((topic, queue_id), ([], []))
         at = bisect_right(ends, offset)
         return runs[at] if at < len(runs) else None
@@ -70,7 +77,7 @@ class BrokerState:
         columns = (self.progress[name].to_pylist() for name in ("topic", "queue_id", "to_offset", "run"))
         for topic, queue_id, end, run in zip(*columns, strict=True):
             ends, runs = found[topic, queue_id]
-            ends.append(end)
+            ends.append(max(end, ends[-1] if ends else 0))  # a message log may grow in the middle
             runs.append(run)
         return found
 
@@ -97,6 +104,7 @@ def read_state_before(warehouse: Warehouse, entries: Sequence[LedgerEntry], run:
     earlier = [within("run", below=run)]
     progress = _rows(warehouse, QUEUE_PROGRESS, name, earlier)
     offsets = _rows(warehouse, CONSUMER_OFFSETS, name, earlier)
+    offsets = offsets.filter(pc.is_valid(offsets["told_to"]))  # the others have only committed offsets
     return BrokerState(
         [entry for entry in entries if entry.run < run],
         _topic_offsets(offsets, _queue_ends(progress, "to_offset")),

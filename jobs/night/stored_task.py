@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import numpy as np
+
 from filtering.tags_code import DELAY_PROPERTY
 from jobs.night.work import Result, Work
 from jobs.night.writer import NightWriter
@@ -14,22 +16,27 @@ from schemas.delta.delta_log import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.stored_entries import StoredRange, read_entries
-from schemas.messages.stored_messages import read_messages
+from schemas.messages.stored_messages import StoredEntries, read_messages
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
 
 
 def read_stored(part: StoredRange, commitlog: Storage, consumequeue: Storage, work: Work) -> Result:
-    """Filters a range of stored messages, and writes files of the tables in ``work``."""
+    """Filters a range of stored messages, and writes files of the tables in ``work``.
+
+    If they include consumequeue, the messages are those without an entry, otherwise those with one.
+    """
     writer = NightWriter(work)
     wanted = work.wanted()
-    if part.entry_files is None:
+    if CONSUMEQUEUE.name in work.tables:
         names = {name for topic_names in wanted.values() for name in topic_names} | {DELAY_PROPERTY}
+        entries = StoredEntries.read(consumequeue, part.entry_files, part.offsets, bit_maps=False)
         for messages in read_messages(commitlog, part.message_files, part.offsets, None, names):
-            writer.add(messages)
+            _, has_entry = entries.find(messages.commitlog_offset)
+            writer.add(messages.take(np.flatnonzero(~has_entry)) if has_entry.any() else messages)
     else:
-        for entries in read_entries(part, commitlog, consumequeue, wanted):
-            writer.filter(entries)
+        for block in read_entries(part, commitlog, consumequeue, wanted):
+            writer.filter(block)
     return writer.close()
 
 

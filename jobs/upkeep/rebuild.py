@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from filtering.subscriptions.history import subscription_history
 from jobs.night.broker import Broker
 from jobs.night.changes import Changes
-from jobs.night.redo import past_nights
+from jobs.night.past_nights import past_nights
 from jobs.night.run import Run
 from jobs.night.state import BrokerState, read_events
 from schemas.delta.table import Table
@@ -82,7 +82,8 @@ def _check_repeatable(entry: LedgerEntry, messages_from: int) -> None:
 
 def _rebuild_broker(run: Run, entries: Sequence[LedgerEntry], broken: Sequence[Table], changes: Changes) -> None:
     events = read_events(run.warehouse, entries[0].broker_name)
-    nights = list(past_nights(entries, range(len(entries)), changes))
+    delivering = [entry for entry in entries if entry.delivers]
+    nights = list(past_nights(delivering, range(len(delivering)), changes))
     for table in DERIVED_TABLES:
         changes.replace_rows(table, [])
     state = BrokerState((), events=events)

@@ -7,6 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import pyarrow.compute as pc
+
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import Key
 from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY
@@ -107,6 +109,9 @@ class Explainer:
         received = [delivery for delivery in message.deliveries if delivery.consumer_group == consumer_group]
         if received:
             return self._received(message, rows, received)
+        if rows and message.commitlog_offset >= (self._facts.last.delivered_to or 0):
+            explanation = self._without_filters(message, consumer_group, Outcome.PENDING, "deliver has not run yet")
+            return self._previewed(explanation, rows[-1])
         place = Place(message.queue_offset, message.store_timestamp, message.run)
         queue = consumer_group, message.topic, message.queue_id
         pulls = pulls_of_message(rows, self._nights.get(queue, ()), self._resets.get(queue, ()), place)
@@ -162,8 +167,9 @@ class Explainer:
     @cached_property
     def _nights(self) -> dict[tuple[str, str, int], list[NightInQueue]]:
         """The nights in which a group moved on, by group, topic and queue id."""
-        ends = [BEGINNING, *(entry.as_of or 0 for entry in self._facts.entries)]
-        times = {entry.run: (ends[i], ends[i + 1]) for i, entry in enumerate(self._facts.entries)}
+        nights = [entry for entry in self._facts.entries if entry.delivers]
+        ends = [BEGINNING, *(night.as_of or 0 for night in nights)]
+        times = {night.run: (ends[i], ends[i + 1]) for i, night in enumerate(nights)}
         where = [one_of("consumer_group", self._groups)] if self._groups is not None else []
         names = ["run", "consumer_group", "topic", "queue_id", "lost", "skipped"]
         missed = {
@@ -172,12 +178,14 @@ class Explainer:
             if row["lost"] or row["skipped"]
         }
         by_queue: defaultdict[tuple[str, str, int], list[NightInQueue]] = defaultdict(list)
-        for row in sorted_by(self._facts.rows(CONSUMER_OFFSETS, where=where), "run").to_pylist():
+        offsets = self._facts.rows(CONSUMER_OFFSETS, where=where)
+        offsets = offsets.filter(pc.is_valid(offsets["told_to"]))  # the others have only committed offsets
+        for row in sorted_by(offsets, "run").to_pylist():
             queue = row["consumer_group"], row["topic"], row["queue_id"]
             before = by_queue[queue][-1].told_to if by_queue[queue] else 0
             lost, skipped = missed.get((row["run"], *queue), (0, 0))
             begin, as_of = times[row["run"]]
-            by_queue[queue].append(NightInQueue(row["run"], begin, as_of, before, row["told_to"] or 0, lost, skipped))
+            by_queue[queue].append(NightInQueue(row["run"], begin, as_of, before, row["told_to"], lost, skipped))
         return dict(by_queue)
 
     @cached_property

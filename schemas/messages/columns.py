@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -57,6 +57,18 @@ class Messages:
     def of_topic(self, topic: str) -> NDArray[np.bool_]:
         """A mask of the messages of a topic."""
         return np.isin(self.shape_of, [i for i, shape in enumerate(self.shapes) if shape.topic == topic])
+
+    def take(self, rows: Int64s) -> Messages:
+        """Some of the messages, by their row numbers."""
+        wanted = pa.array(rows)
+        return replace(
+            self,
+            shape_of=self.shape_of[rows],
+            **{name: getattr(self, name)[rows] for name in NUMBERS},
+            named={name: column.take(wanted) for name, column in self.named.items()},
+            slots=[None if slot is None else slot.take(wanted) for slot in self.slots],
+            others=None if self.others is None else self.others.take(wanted),
+        )
 
     def property(self, name: str, rows: Int64s) -> Column | None:
         """A property of some messages of one topic; None if no message has it."""

@@ -33,40 +33,42 @@ WHOLE_LOG = (0, FOREVER)
 class StoredRange:
     """Messages with physical offsets in ``offsets`` (the second exclusive), in files of commitlog.
 
-    ``entry_files`` are the files of consumequeue with their entries, None if the entries are not needed.
+    ``entry_files`` are the files of consumequeue with their entries.
     """
 
     offsets: tuple[int, int]
     message_files: tuple[str, ...]
-    entry_files: tuple[str, ...] | None
+    entry_files: tuple[str, ...]
 
 
 def stored_ranges(
     files_of: FilesOf,
     offsets: tuple[int, int] = WHOLE_LOG,
     first_run: str | None = None,
-    with_entries: bool = True,
     stored: tuple[int, int] = (BEGINNING, FOREVER),
 ) -> list[StoredRange]:
     """The stored messages with physical offsets in a range (the second exclusive), in tasks.
 
-    ``first_run``: leave out messages of earlier runs. ``stored``: leave out files without a message stored in this
-    time (ms, the second exclusive).
+    ``first_run``: leave out files without an entry of this or a later run. ``stored``: leave out files without a
+    message stored in this time (ms, the second exclusive).
     """
-    files = _files(files_of(COMMITLOG), offsets, first_run, stored)
+    entry_files = files_of(CONSUMEQUEUE)
+    if first_run is not None:
+        entry_files = [file for file in entry_files if file.greatest.get("run", first_run) >= first_run]
+        first = min((file.least["commitlog_offset"] for file in entry_files), default=FOREVER)
+        offsets = max(offsets[0], first), offsets[1]
+    files = _files(files_of(COMMITLOG), offsets, stored)
     ranges = []
     for at in range(0, len(files), FILES_IN_A_TASK):
         task_files = files[at : at + FILES_IN_A_TASK]
         low, high = max(offsets[0], task_files[0][0]), min(offsets[1], max(last for _, last, _ in task_files) + 1)
-        entries = None
-        if with_entries:
-            entries = tuple(path for _, _, path in _files(files_of(CONSUMEQUEUE), (low, high), first_run, stored))
+        entries = tuple(path for _, _, path in _files(entry_files, (low, high), stored))
         ranges.append(StoredRange((low, high), tuple(path for _, _, path in task_files), entries))
     return ranges
 
 
 def _files(
-    files: Sequence[StoredFile], offsets: tuple[int, int], first_run: str | None, stored: tuple[int, int]
+    files: Sequence[StoredFile], offsets: tuple[int, int], stored: tuple[int, int]
 ) -> Sequence[tuple[int, int, str]]:
     """The least and greatest physical offset, and the path, of the files that may hold the messages."""
     return sorted(
@@ -74,7 +76,6 @@ def _files(
         for file in files
         if file.may_have("commitlog_offset", offsets[0], offsets[1] - 1)
         and file.may_have("store_timestamp", stored[0], stored[1] - 1)
-        and (first_run is None or file.greatest.get("run", first_run) >= first_run)
     )
 
 
@@ -88,7 +89,7 @@ def read_entries(
     """The entries of some topics, in blocks. ``properties``: by topic, the message properties that are needed."""
     names = {name for topic_names in properties.values() for name in topic_names}
     messages = read_messages(commitlog, part.message_files, part.offsets, set(properties), names)
-    stored = StoredEntries.read(consumequeue, part.entry_files or (), part.offsets, bit_maps)
+    stored = StoredEntries.read(consumequeue, part.entry_files, part.offsets, bit_maps)
     for batch in together(messages, MESSAGES_AT_ONCE):
         yield from _entries_of(batch, stored, properties)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from jobs import deliver, dispatch, ingest, nightly, register
-from tests.nights.commands import Ended, differing, living, rows_of, without_runs
+from jobs import nightly
+from tests.nights.commands import Ended, differing, rows_of
 from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, sql
 
 Run = Callable[..., Ended]
@@ -160,21 +159,3 @@ def test_a_topic_that_no_message_has(broker: GrowingBroker) -> None:
     code, out, _ = broker.night(lines)
     assert (code, "Tt has no message; groups that subscribe to it: 1, such as cg_typo" in out) == (0, True)
     assert broker.night(lines, "--strict").code == 3
-
-
-def test_the_steps_one_by_one_give_the_tables_of_nightly(run: Run, tmp_path: Path) -> None:
-    given = living(1, tmp_path / "steps")
-    nightly.main(living(1, tmp_path / "nightly"))
-    options = {given[i]: given[i + 1] for i in range(0, len(given), 2)}
-    warehouse = ("--warehouse", options["--warehouse"])
-    config = ("--broker-config", options["--broker-config"])
-    assert run(register, *warehouse, *config, "--subscriptions", options["--subscriptions"]).code == 0
-    for job in (ingest,):
-        assert run(job, *warehouse, *config, "--store", options["--store"]).code == 0
-    for job in (dispatch, deliver):
-        assert run(job, *warehouse).code == 0
-        assert "There was nothing new" in run(job, *warehouse).out
-    found, expected = without_runs(tmp_path / "steps"), without_runs(tmp_path / "nightly")
-    for name in ("commitlog", "consumequeue", "subscriptions"):
-        assert found[name] == expected[name], name
-    shutil.rmtree(tmp_path / "steps")

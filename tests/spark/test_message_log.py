@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -12,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs import export, ingest, nightly
+from jobs import deliver, dispatch, export, ingest, nightly, register
 from schemas.commitlog import read as read_messages
 from schemas.delta.warehouse import Warehouse
 from schemas.messages import message_log
 from schemas.rocketmq_store.segments import CommitLogError
 from tests.captures import capture, rows
-from tests.nights.commands import arguments, differing, without_runs
+from tests.nights.commands import arguments, differing, rows_of, without_runs
 from tests.nights.test_captures import MESSAGE_FIELDS
 
 
@@ -73,6 +74,35 @@ def test_the_same_log_again_is_nothing_new_and_a_longer_one_adds_its_messages(
     nightly.main(given)
     delivered = without_runs(tmp_path / "w")["deliveries"]
     assert sorted(json.loads(text)["queue_offset"] for text in delivered) == [0, 1, 2, 3, 4]
+
+
+def steps_on(log: Path, warehouse: Path, *jobs: ModuleType) -> None:
+    """Runs steps of a night one by one."""
+    for job in jobs:
+        job.main([*(["--store", str(log)] if job is ingest else []), "--warehouse", str(warehouse)])
+
+
+@pytest.mark.parametrize("between", [(), (dispatch,), (dispatch, deliver)])
+def test_steps_find_messages_between_those_that_they_had(
+    spark: SparkSession, tmp_path: Path, between: Sequence[ModuleType]
+) -> None:
+    log, warehouse = tmp_path / "log.jsonl", tmp_path / "w"
+    subscriptions = tmp_path / "s.yaml"
+    subscriptions.write_text("- {group: cg, topic: OrderEvents, sql: price IS NULL, consume_from: first}\n")
+    register.main(["--subscriptions", str(subscriptions), "--warehouse", str(warehouse)])
+    nights: Sequence[tuple[list[int], Sequence[ModuleType]]] = (
+        ([0, 1, 8, 9], (ingest, dispatch, deliver)),
+        ([0, 1, 4, 5, 8, 9], (ingest, *between)),
+        ([0, 1, 2, 4, 5, 7, 8, 9, 10], (ingest, dispatch, deliver)),
+    )
+    for offsets, jobs in nights:
+        log.write_text("\n".join(json.dumps(GOOD | {"commitlog_offset": i, "queue_offset": i}) for i in offsets))
+        steps_on(log, warehouse, *jobs)
+    for table in ("consumequeue", "deliveries"):
+        found = [row["queue_offset"] for row in rows_of(warehouse, table, "queue_offset")]
+        assert sorted(found) == [0, 1, 2, 4, 5, 7, 8, 9, 10], table
+    steps_on(log, warehouse, dispatch, deliver)
+    assert len(list(rows_of(warehouse, "deliveries", "queue_offset"))) == 9
 
 
 GOOD: dict[str, Any] = {

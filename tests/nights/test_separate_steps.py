@@ -1,0 +1,136 @@
+"""The steps of a night as jobs of their own tell what nightly tells."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from jobs import audit, deliver, dispatch, explain, ingest, maintain, nightly, register
+from schemas.delta.warehouse import Warehouse
+from tests.captures import capture
+from tests.nights.commands import NIGHTS, differing, living, rows_of, without_runs
+from tests.nights.growing_broker import BEFORE, GrowingBroker, Run, after, event, sql
+
+EVERYTHING = "n IS NOT NULL"
+ORDERS: Sequence[Sequence[ModuleType]] = (
+    (ingest, register, dispatch, deliver),
+    (ingest, dispatch, register, deliver),
+)
+
+
+class Steps:
+    """Runs the steps of the running broker's nights on one warehouse."""
+
+    def __init__(self, run: Run, warehouse: Path) -> None:
+        self.run = run
+        self.warehouse = warehouse
+        self._broker = capture("nights_dev")
+        self._given = ("--warehouse", warehouse, "--broker-config", self._broker / "broker.conf")
+
+    def step(self, job: ModuleType, night: int, *more: object) -> None:
+        folder = self._broker / f"night_{night}"
+        if job is ingest:
+            more = ("--store", folder / "store", *more)
+        if job is register:
+            more = ("--subscriptions", folder / "subscription_events.jsonl", *more)
+        ended = self.run(job, *self._given, *more)
+        assert ended.code == 0, ended.error
+
+    def facts(self) -> dict[str, Counter[str]]:
+        return facts(self.warehouse)
+
+
+def facts(warehouse: Path) -> dict[str, Counter[str]]:
+    """The tables of nights. The committed offsets that ingest leaves for deliver are no progress of a group."""
+    found = without_runs(Warehouse.at(str(warehouse)))
+    offsets = found["consumer_offsets"].items()
+    progress = {row: count for row, count in offsets if json.loads(row)["told_to"] is not None}
+    return found | {"consumer_offsets": Counter(progress)}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_steps_tell_what_nightly_tells(run: Run, nights: Path, tmp_path: Path, order: Sequence[ModuleType]) -> None:
+    """deliver has no store: it uses the committed offsets that ingest read."""
+    steps = Steps(run, tmp_path / "w")
+    for night in NIGHTS:
+        for job in order:
+            steps.step(job, night)
+        assert differing(steps.facts(), facts(nights / str(night))) == []
+    assert run(audit, "--warehouse", steps.warehouse, "--all").code == 0
+
+
+def test_nights_of_steps_can_be_repeated(run: Run, nights: Path, tmp_path: Path) -> None:
+    steps = Steps(run, tmp_path / "w")
+    for night in NIGHTS:
+        for job in ORDERS[0]:
+            steps.step(job, night)
+    expected = facts(nights / str(NIGHTS[-1]))
+    steps.step(register, NIGHTS[-1], "--redo-from", 0)
+    assert differing(steps.facts(), expected) == []
+    next((steps.warehouse / "delivery_blocks").rglob("*.parquet")).unlink()
+    assert run(maintain, "--warehouse", steps.warehouse, "--rebuild").code == 0
+    assert differing(steps.facts(), expected) == []
+
+
+def test_a_redo_between_the_steps_keeps_what_is_prepared(run: Run, nights: Path, tmp_path: Path) -> None:
+    steps = Steps(run, tmp_path / "w")
+    assert run(nightly, *living(1, steps.warehouse)).code == 0
+    steps.step(ingest, 2)
+    steps.step(dispatch, 2)
+    steps.step(register, 2, "--redo-from", 0)
+    steps.step(dispatch, 2)
+    steps.step(deliver, 2)
+    assert differing(steps.facts(), facts(nights / "2")) == []
+
+
+def test_a_night_does_what_steps_have_left(run: Run, nights: Path, tmp_path: Path) -> None:
+    steps = Steps(run, tmp_path / "w")
+    steps.step(ingest, 1)
+    assert run(nightly, *living(1, steps.warehouse)).code == 0
+    steps.step(register, 2)
+    steps.step(ingest, 2)
+    steps.step(dispatch, 2)
+    assert run(nightly, *living(2, steps.warehouse)).code == 0
+    assert differing(steps.facts(), facts(nights / "2")) == []
+
+
+def test_a_group_that_returns_gets_what_was_stored_while_it_was_away(run: Run, tmp_path: Path) -> None:
+    """The messages have another run than their entries."""
+    broker = GrowingBroker(run, tmp_path)
+    given = ("--warehouse", tmp_path / "steps", "--broker-config", tmp_path / "broker.conf")
+    events = [sql(BEFORE, "cg", EVERYTHING), sql(BEFORE, "stays", EVERYTHING)]
+    for more in ([], [event(after(12), "unregister", "cg")], [], [sql(after(35), "cg", EVERYTHING)]):
+        events += more
+        broker.grow()
+        broker.night(events)
+        assert run(ingest, *given, "--store", tmp_path / "store").code == 0
+        assert run(register, *given, "--subscriptions", tmp_path / "events.jsonl").code == 0
+        assert run(dispatch, *given).code == 0
+        assert run(deliver, *given).code == 0
+    assert broker.received("cg") == broker.received("stays") == list(range(40))
+    assert broker.facts("steps")["deliveries"] == broker.facts()["deliveries"]
+
+
+def test_entries_that_no_night_has_filtered(run: Run, nights: Path, tmp_path: Path) -> None:
+    steps = Steps(run, tmp_path / "w")
+    assert run(nightly, *living(1, steps.warehouse)).code == 0
+    steps.step(ingest, 2)
+    steps.step(dispatch, 2)
+    first, found = facts(nights / "1"), steps.facts()
+    assert differing(found, {name: first[name] for name in ("deliveries", "current_offsets", "delivery_stats")}) == []
+    assert len(found["consumequeue"]) > len(first["consumequeue"])
+    assert run(audit, "--warehouse", steps.warehouse, "--all").code == 0
+    assert "There was nothing new" in run(dispatch, "--warehouse", steps.warehouse).out
+    columns = ("commitlog_offset", "topic", "queue_id", "queue_offset")
+    entries = [row for row in rows_of(steps.warehouse, "consumequeue", *columns) if row["topic"] == "OrderEvents"]
+    last = max(entries, key=lambda row: row["commitlog_offset"])
+    place = ("--topic", last["topic"], "--queue", last["queue_id"], "--offset", last["queue_offset"])
+    told = run(explain, "--warehouse", steps.warehouse, "--group", "cg_all_orders", *place).out
+    assert "deliver has not run yet" in told
+    steps.step(deliver, 2)
+    assert "There was nothing new" in run(deliver, "--warehouse", steps.warehouse).out
