@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jobs.cli import application, options
 from jobs.cli.application import Parser
 
 if TYPE_CHECKING:
-    from filtering.pulls.pull_simulation import Pull
+    from schemas.answers.pulls import PullTotals
 
-SHOWN = 20
 BATCH = 32
 """pullBatchSize of RocketMQ's client."""
 EXAMPLES = (
@@ -20,20 +18,22 @@ EXAMPLES = (
 )
 
 
-def _print_pulls(queue_id: int, with_bit_map: Sequence[Pull], without: Sequence[Pull]) -> None:
-    offsets = with_bit_map[0]
+def _print_pulls(queue_id: int, with_bit_map: PullTotals, without: PullTotals) -> None:
+    offsets = with_bit_map.first[0]
     print(f"\nqueue {queue_id}: MIN_OFFSET {offsets.min_offset:,}, MAX_OFFSET {offsets.max_offset:,}")
     print(f"  {'from':>12}{'next':>12}{'scanned':>10}{'read':>8}{'found':>8}  status")
-    for pull in with_bit_map[:SHOWN]:
+    for pull in with_bit_map.first:
         print(
             f"  {pull.begin_offset:>12,}{pull.next_begin_offset:>12,}{pull.scanned:>10,}{pull.read:>8,}"
             f"{pull.found:>8,}  {pull.status.value}"
         )
-    if len(with_bit_map) > SHOWN:
-        print(f"  … and {len(with_bit_map) - SHOWN:,} more")
-    for name, all_pulls in (("as configured", with_bit_map), ("without bit map", without)):
-        totals = [sum(getattr(pull, field) for pull in all_pulls) for field in ("scanned", "read", "found")]
-        print(f"  {name}: {len(all_pulls):,} pulls, {totals[0]:,} scanned, {totals[1]:,} read, {totals[2]:,} found")
+    if (more := with_bit_map.pulls - len(with_bit_map.first)) > 0:
+        print(f"  … and {more:,} more")
+    for name, totals in (("as configured", with_bit_map), ("without bit map", without)):
+        print(
+            f"  {name}: {totals.pulls:,} pulls, {totals.scanned:,} scanned, {totals.read:,} read, "
+            f"{totals.found:,} found"
+        )
 
 
 def parser() -> Parser:

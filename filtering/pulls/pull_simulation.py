@@ -46,11 +46,11 @@ class GetMessageStatus(Enum):
 class Queue:
     """The entries of one queue, oldest first, as one group's filter sees them; three arrays of one length.
 
-    ``sizes``: bytes of the messages (int64); ``stage1``: the entry passes by its tags code or bit map; ``stage2``: the
+    ``sizes``: bytes of the messages; ``stage1``: the entry passes by its tags code or bit map; ``stage2``: the
     message passes the expression (ignored if stage 1 fails). The first entry is at queue offset ``min_offset``.
     """
 
-    sizes: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int32 | np.int64]
     stage1: npt.NDArray[np.bool_]
     stage2: npt.NDArray[np.bool_]
     min_offset: int = 0

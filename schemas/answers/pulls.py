@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from schemas.errors import UsageError, did_you_mean
 from schemas.messages.stored_entries import scan_entries
 from schemas.spark_tasks import Session
 
+FIRST_PULLS = 20
 FLAGS = pa.schema(
     [
         ("queue_id", pa.int32()),
@@ -61,13 +62,32 @@ class StageFlags:
         return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=FLAGS)
 
 
+@dataclass
+class PullTotals:
+    """The ``first`` pulls of a queue, the number of all of them, and their sums."""
+
+    first: list[Pull] = field(default_factory=list)
+    pulls: int = 0
+    scanned: int = 0
+    read: int = 0
+    found: int = 0
+
+    def add(self, pull: Pull) -> None:
+        if self.pulls < FIRST_PULLS:
+            self.first.append(pull)
+        self.pulls += 1
+        self.scanned += pull.scanned
+        self.read += pull.read
+        self.found += pull.found
+
+
 @dataclass(frozen=True)
 class QueuePulls:
     """The pulls of one queue as the broker is configured, and as they would be without bit maps."""
 
     queue_id: int
-    as_configured: list[Pull]
-    without_bit_map: list[Pull]
+    as_configured: PullTotals
+    without_bit_map: PullTotals
 
 
 def pulls_of(
@@ -95,27 +115,32 @@ def pulls_of(
     filters = [f for f in message_filters(in_force, broker) if (f.consumer_group, f.topic) == (group, topic)]
     flags = StageFlags.of(PullWindow(filters[0], wanted[0].valid_from), broker.bloom_filter.m)
     parts = scan_entries(facts.warehouse, facts.name, {topic: flags.filters.properties}, flags, session)
-    rows = pa.concat_tables([FLAGS.empty_table(), *parts])
+    ids = sorted({queue_id for part in parts for queue_id in pc.unique(part["queue_id"]).to_pylist()})
     return [
-        QueuePulls(queue_id, *(_simulated(queue, begin_offset, broker, batch) for queue in _queues(rows, queue_id)))
-        for queue_id in sorted(set(rows["queue_id"].to_pylist()))
+        QueuePulls(queue_id, *(_totals(queue, begin_offset, broker, batch) for queue in _queues(parts, queue_id)))
+        for queue_id in ids
     ]
 
 
-def _simulated(queue: Queue, begin_offset: int | None, broker: BrokerConfig, batch: int) -> list[Pull]:
-    begin = queue.min_offset if begin_offset is None else begin_offset
-    return list(simulate_pulls(queue, begin, broker, batch))
+def _totals(queue: Queue, begin_offset: int | None, broker: BrokerConfig, batch: int) -> PullTotals:
+    totals = PullTotals()
+    for pull in simulate_pulls(queue, queue.min_offset if begin_offset is None else begin_offset, broker, batch):
+        totals.add(pull)
+    return totals
 
 
-def _queues(flags: pa.Table, queue_id: int) -> tuple[Queue, Queue]:
-    """One queue with the bit map and without it. Entries that are not in the table pass nothing."""
-    queue_rows = flags.filter(pc.equal(flags["queue_id"], queue_id))
-    offsets = queue_rows["queue_offset"].to_numpy()
-    first = int(offsets.min())
-    count = int(offsets.max()) + 1 - first
-    sizes = np.zeros(count, np.int64)
-    sizes[offsets - first] = queue_rows["size"].to_numpy()
-    stage1, tags, stage2 = np.zeros((3, count), np.bool_)
-    for flags_of_stage, name in ((stage1, "stage1"), (tags, "tags"), (stage2, "stage2")):
-        flags_of_stage[offsets - first] = queue_rows[name].to_numpy()
+def _queues(flags: Sequence[pa.Table], queue_id: int) -> tuple[Queue, Queue]:
+    """One queue with the bit map and without it. Entries that are not in the tables pass nothing."""
+
+    def parts() -> Iterator[pa.Table]:
+        return (part.filter(pc.equal(part["queue_id"], queue_id)) for part in flags)
+
+    bounds = [pc.min_max(part["queue_offset"]).as_py() for part in parts() if len(part)]
+    first = min(bound["min"] for bound in bounds)
+    count = max(bound["max"] for bound in bounds) + 1 - first
+    sizes, (stage1, tags, stage2) = np.zeros(count, np.int32), np.zeros((3, count), np.bool_)
+    for part in parts():
+        at = part["queue_offset"].to_numpy() - first
+        for array, name in ((sizes, "size"), (stage1, "stage1"), (tags, "tags"), (stage2, "stage2")):
+            array[at] = part[name].to_numpy()
     return Queue(sizes, stage1, stage2, first), Queue(sizes, tags, stage2, first)

@@ -121,8 +121,10 @@ def _what_if(
     total: ChangeResult,
     found: Sequence[Finding],
 ) -> WhatIf:
-    rows = total.rows.filter(pc.equal(total.rows["change"], number))
-    sides = {kind: rows.filter(pc.equal(rows["kind"], kind)) for kind in (GAINED, LOST)}
+    changes, kinds = total.rows["change"], total.rows["kind"]
+    sides = {
+        kind: total.rows.filter(pc.and_(pc.equal(changes, number), pc.equal(kinds, kind))) for kind in (GAINED, LOST)
+    }
     kept = {(day, queue): count for (change, day, queue), count in total.kept.items() if change == number}
     before, after = delivers(old) if old is not None else None, delivers(new)
     return WhatIf(
@@ -159,8 +161,10 @@ def _by_queue(kept: Mapping[tuple[int, int], int], gained: pa.Table, lost: pa.Ta
 def _counts(rows: pa.Table) -> Counter[tuple[int, int]]:
     """The rows by day and queue id."""
     days, queues = rows["store_timestamp"].to_numpy() // DAY, rows["queue_id"].to_numpy()
-    keys, counts = np.unique(np.stack([days, queues]), axis=1, return_counts=True)
-    return Counter(dict(zip(zip(*keys.tolist(), strict=True), counts.tolist(), strict=True)))
+    keys, counts = np.unique(days << 32 | queues, return_counts=True)
+    return Counter(
+        {(key >> 32, key & 0xFFFFFFFF): count for key, count in zip(keys.tolist(), counts.tolist(), strict=True)}
+    )
 
 
 class _History:

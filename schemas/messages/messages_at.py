@@ -33,25 +33,26 @@ def messages_at(warehouse: Warehouse, broker_name: str, topic: str, offsets: NDA
     others: Rows = []
     read = 0
     for file in files:
-        if not _between(offsets, file.least["commitlog_offset"], file.greatest["commitlog_offset"] + 1):
+        if not len(_between(offsets, (file.least["commitlog_offset"], file.greatest["commitlog_offset"] + 1))):
             continue
         for number, (bounds, _) in reversed(list(enumerate(row_groups(storage, file.path)))):
             if len(found) >= MOST or read >= MOST_ROW_GROUPS:
                 return found, others
-            if _between(offsets, *bounds):
+            if len(wanted := _between(offsets, bounds)):
                 with open_data_file(storage, file.path) as parquet:
                     columns = ["commitlog_offset", "topic", *COLUMNS]
                     rows = parquet.read_row_group(number, file_columns(columns), use_threads=False)
                 rows = filtered(rows, [one_of("topic", [topic])])
-                is_wanted = pc.is_in(rows["commitlog_offset"], value_set=pa.array(offsets))
+                is_wanted = pc.is_in(rows["commitlog_offset"], value_set=pa.array(wanted))
                 found += _newest(rows.filter(is_wanted), MOST - len(found))
                 others += _newest(rows.filter(pc.invert(is_wanted)), MOST - len(others))
                 read += 1
     return found, others
 
 
-def _between(offsets: NDArray[np.int64], low: int, below: int) -> bool:
-    return bool(np.searchsorted(offsets, low) < np.searchsorted(offsets, below))
+def _between(offsets: NDArray[np.int64], bounds: tuple[int, int]) -> NDArray[np.int64]:
+    low, below = np.searchsorted(offsets, bounds)
+    return offsets[low:below]
 
 
 def _newest(rows: pa.Table, most: int) -> Rows:
