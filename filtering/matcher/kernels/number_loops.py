@@ -9,6 +9,7 @@ from filtering.matcher.kernels.words import load_word, trailing_zeros
 
 _DIGITS = 18
 _EXACT = 2**53
+_FEW_CUTS = 16
 _TENS = 10.0 ** np.arange(_DIGITS + 1)
 _ZERO, _POINT, _PLUS, _MINUS = np.uint8(48), np.uint8(46), np.uint8(43), np.uint8(45)
 _VALUE_BITS = np.int64(2**63 - 1)
@@ -121,9 +122,13 @@ def fill_grid(cuts: Array, shift: Int, grid: Array) -> None:
 def classify(numbers: Array, is_number: Array, cuts: Array, shift: Int, grid: Array, classes: Array) -> None:
     """The number of cuts that are not greater than each number; one more than all cuts if it is not a number."""
     count = len(cuts)
-    if count == 0:
+    if count <= _FEW_CUTS:
+        # The processor compares several numbers at once.
         for row in range(len(numbers)):
-            classes[row] = 0 if is_number[row] else 1
+            after = np.int32(0)
+            for cut in range(count):
+                after += np.int32(cuts[cut] <= numbers[row])
+            classes[row] = after if is_number[row] else np.int32(count + 1)
         return
     for row in range(len(numbers)):
         number = numbers[row]
