@@ -32,6 +32,8 @@ Empty if it did not differ, 0 if it was another log (a new epoch).
 """
 PREPARING = frozenset({"ingest", "register", "dispatch"})
 """The jobs that prepare a night. Their entries repeat ``as_of`` of the night before."""
+QUEUES = "queues"
+"""Among the inputs of nights: the number of queues of which the last snapshot had consume queue files."""
 INPUTS_END = "inputs_end"
 """Among the inputs of nights: the time (ms) up to which the inputs so far reach."""
 HOOKS = "hooks"

@@ -36,8 +36,8 @@ def ledger_entry(
     if Stage.DISPATCH in stages:
         dispatched_to = ingested_to
     elif Stage.DELIVER not in stages:
-        dispatched_to = _not_beyond(new.stored, dispatched_to)
-    delivered_to = dispatched_to if Stage.DELIVER in stages else _not_beyond(new.stored, delivered_to)
+        dispatched_to = _not_beyond(new, dispatched_to)
+    delivered_to = dispatched_to if Stage.DELIVER in stages else _not_beyond(new, delivered_to)
     cut = "" if plan is None or plan.cut is None else str(plan.cut)
     inputs = {**(last.inputs if last else {}), **fingerprints, CUT: cut, INPUTS_END: str(as_of)}
     if plan is None:
@@ -62,9 +62,11 @@ def ledger_entry(
     )
 
 
-def _not_beyond(stored: tuple[int, int] | None, offset: int | None) -> int | None:
-    """A physical offset up to which a step is done. Stored messages before it are not: a message log may grow there."""
-    return offset if stored is None or offset is None else min(offset, stored[0])
+def _not_beyond(new: NewMessages, offset: int | None) -> int | None:
+    """A physical offset up to which a step is done; it may have new messages before it, which later steps must find."""
+    repaired = [part.start for part in new.log.repaired] if new.log is not None else []
+    stored = [new.stored[0]] if new.stored is not None else []
+    return None if offset is None else min([offset, *repaired, *stored])
 
 
 def _damaged_bodies(state: BrokerState, plan: LogPlan, outcome: NightOutcome, changes: Changes) -> int:

@@ -19,7 +19,7 @@ from jobs.night.subscription_file import SubscriptionFile
 from schemas.errors import UsageError
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import files as message_log_files
-from schemas.run_ledger import HOOKS
+from schemas.run_ledger import HOOKS, QUEUES
 
 _COMPARED_INPUTS = ("offsets", "subscriptions", "messages", "mqsieve")
 
@@ -54,7 +54,8 @@ class NightInputs:
             listed = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
             found["messages"] = hashlib.sha256(repr(listed).encode()).hexdigest()
         if self.snapshot is not None:
-            found |= {"store": self.snapshot.storage.root, "offsets": self.snapshot.fingerprint}
+            queues = sum(map(len, self.snapshot.offsets.min_offsets.values()))
+            found |= {"store": self.snapshot.storage.root, "offsets": self.snapshot.fingerprint, QUEUES: str(queues)}
             if self.snapshot.offsets.committed_at is not None:
                 found["committed_at"] = str(self.snapshot.offsets.committed_at)
         if self.subscriptions is not None:

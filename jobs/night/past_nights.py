@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +16,7 @@ from jobs.night.changes import Changes
 from schemas.commitlog import COMMITLOG
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table_rows import sorted_by
-from schemas.run_ledger import HOOKS, LedgerEntry
+from schemas.run_ledger import HOOKS, QUEUES, LedgerEntry
 
 PhysicalRange = tuple[int, int]
 """Physical offsets, the second exclusive."""
@@ -60,15 +60,18 @@ class PastOffsets:
         if entry.log_start is None:
             return BrokerOffsets()  # it read a message log
         at = entry.inputs.get("committed_at")
+        committed = BrokerOffsets(
+            self._committed.up_to(entry.run), int(at) if at else None, is_whole=not entry.log_start
+        )
+        if entry.inputs.get(QUEUES) == "0":
+            return committed
         end = entry.dispatched_to or 0
         min_offsets = self._queues.min_offsets(entry.log_start, end)
-        return BrokerOffsets(
-            self._committed.up_to(entry.run),
-            int(at) if at else None,
-            min_offsets,
-            {topic: frozenset(queues) for topic, queues in min_offsets.items()},
-            self._queues.stored_at_before(end),
-            is_whole=not entry.log_start,
+        return replace(
+            committed,
+            min_offsets=min_offsets,
+            queue_ids={topic: frozenset(queues) for topic, queues in min_offsets.items()},
+            stored_at=self._queues.stored_at_before(end),
         )
 
     @cached_property
@@ -107,6 +110,8 @@ class _StoredQueues:
         rows = rows.filter(~np.isin(rows["sys_flag"].fill_null(0).to_numpy() & TRANSACTION_FLAGS, WITHOUT_ENTRY))
         self._queues: dict[tuple[str, int], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         grouped = sorted_by(rows, *names[:3])
+        if not len(grouped):
+            return
         topics, queue_ids = grouped["topic"].to_pylist(), grouped["queue_id"].to_numpy()
         arrays = [grouped[name].to_numpy() for name in names[2:]]
         changed = [

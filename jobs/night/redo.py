@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from filtering.delivery.pull_window import FOREVER
 from jobs.night.changes import Changes
 from jobs.night.log_comparison import is_segment_name
 from jobs.night.log_plan import LogPlan
 from jobs.night.past_nights import PastNight, PhysicalRange, filtered_to, past_nights
 from jobs.night.state import BrokerState, read_state_before
 from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table_rows import one_of, within
 from schemas.errors import UsageError
@@ -63,6 +65,7 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
     first_run = next(entry.run for entry in entries if not first or entry.run > nights[first - 1].run)
     before = read_state_before(changes.warehouse, entries, first_run)
     past = list(past_nights(nights, range(first, cut_at), changes))
+    begin = _first_entry(first_run, changes)
     rest = prepared = None
     if cut is not None:
         _cut_log(cut, changes)
@@ -73,7 +76,19 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
         # The committed offsets of a snapshot that only ingest has read are still needed.
         last_run = state.first_prepared if prepared is not None and table is CONSUMER_OFFSETS else None
         changes.delete_rows(table, [within("run", first_run, last_run)], changes.files(table))
+    # Among the removed entries may be those of older messages, which these nights could read again.
+    if past:
+        past[0] = replace(past[0], stored=(min(begin, past[0].stored[0]), past[0].stored[1]))
+    elif rest is not None:
+        rest = min(begin, rest[0]), rest[1]
     return Redo(before, past, rest, prepared)
+
+
+def _first_entry(first_run: str, changes: Changes) -> int:
+    """The least physical offset of the entries of a run and of later runs."""
+    files = [file for file in changes.files(CONSUMEQUEUE) if file.greatest["run"] >= first_run]
+    rows = changes.warehouse.rows(CONSUMEQUEUE, ["commitlog_offset"], [within("run", first_run)], files)
+    return int(rows["commitlog_offset"].to_numpy().min(initial=FOREVER))
 
 
 def _check_messages(nights: Sequence[LedgerEntry], messages_from: int) -> None:

@@ -51,6 +51,11 @@ class BrokerState:
         return min((entry.run for entry in prepared), default=None)
 
     @property
+    def filtered_to(self) -> int:
+        """The physical offset up to which the last night filtered messages."""
+        return next((entry.delivered_to or 0 for entry in reversed(self.entries) if entry.delivers), 0)
+
+    @property
     def as_of(self) -> int | None:
         """The end of the last night, ms."""
         return self.last.as_of if self.last else None

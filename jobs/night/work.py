@@ -129,13 +129,17 @@ class Result:
         self.add_totals(other)
         for name, files in other.files.items():
             self.files[name] += files
+        self.add_queues(other)
+        for topic, counts in other.counts.items():
+            for queue_id, arrays in counts.by_queue.items():
+                self.counts[topic].add(queue_id, *arrays)
+
+    def add_queues(self, other: Result) -> None:
+        """Adds the new entries of the queues."""
         for queue, progress in other.queues.items():
             known = self.queues.setdefault(queue, progress)
             if known is not progress:
                 known.add(progress)
-        for topic, counts in other.counts.items():
-            for queue_id, arrays in counts.by_queue.items():
-                self.counts[topic].add(queue_id, *arrays)
 
     def add_totals(self, other: Result) -> None:
         """Adds the numbers that do not depend on windows."""

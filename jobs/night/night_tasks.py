@@ -1,0 +1,117 @@
+"""Runs the tasks of a night: they filter messages and write files, which become part of the night's changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from filtering.broker_config import BrokerConfig
+from filtering.delivery.entries import Int64s
+from filtering.delivery.filter_data_in_force import FilterDataInForce
+from filtering.delivery.pull_window import PullWindow, UncertainChange
+from jobs.night.changes import Changes
+from jobs.night.hooked_task import filter_hooked, hooked_entries
+from jobs.night.hooks import FilterHook, hooks_by_group
+from jobs.night.log_task import LogRange, read_range
+from jobs.night.progress_rows import Part
+from jobs.night.stored_task import filter_stored
+from jobs.night.work import NO_INSTANTS, Result, TopicWork, Work
+from jobs.night.writer import WRITTEN_BY_TASKS
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.delta.delta_log import StoredFile
+from schemas.delta.table import Table
+from schemas.messages.bodies import Bodies
+from schemas.messages.stored_entries import StoredRange
+from schemas.spark_tasks import Session
+from schemas.storage import Storage
+
+Windows = Mapping[str, Sequence[PullWindow]]
+UncertainChanges = Mapping[str, Sequence[UncertainChange]]
+
+
+@dataclass(frozen=True)
+class NightTasks:
+    """Runs the tasks of one night. Windows, changes, filter data and instants are by topic."""
+
+    run_id: str
+    broker: BrokerConfig
+    changes: Changes
+    session: Session
+    hooks: Sequence[FilterHook]
+
+    def make_entries(
+        self,
+        read: Callable[[Mapping[str, TopicWork]], Result],
+        windows: Windows,
+        changes: UncertainChanges,
+        filter_data: Mapping[str, Sequence[FilterDataInForce]],
+        instants: Mapping[str, Int64s],
+    ) -> Part:
+        """Makes the entries of the messages that ``read`` reads, and filters them: with hooks later, else at once."""
+        at_once: tuple[Windows, UncertainChanges] = ({}, {}) if self.hooks else (windows, changes)
+        topics = {
+            topic: TopicWork.build(
+                self.broker,
+                filter_data.get(topic, ()),
+                at_once[0].get(topic, ()),
+                at_once[1].get(topic, ()),
+                instants.get(topic, NO_INSTANTS),
+            )
+            for topic in at_once[0].keys() | filter_data.keys() | instants.keys()
+        }
+        paths = {file.path for file in self.changes.files(CONSUMEQUEUE)}
+        result = read(topics)
+        self.add_files(result)
+        if self.hooks:
+            new = [file for file in self.changes.files(CONSUMEQUEUE) if file.path not in paths]
+            delivered = self.filter_hooked(new, windows, changes)
+            delivered.queues = result.queues
+            delivered.messages, delivered.damaged_bodies = result.messages, result.damaged_bodies
+            result = delivered
+        return Part(windows, changes, result)
+
+    def filter_hooked(self, files: Sequence[StoredFile], windows: Windows, changes: UncertainChanges) -> Result:
+        """Filters the entries of some files of consumequeue with hooks."""
+        if not files:
+            return Result()
+        hooks = hooks_by_group(self.hooks)
+        topics = {
+            topic: TopicWork.build(self.broker, (), windows.get(topic, ()), changes.get(topic, ()), hooks=hooks)
+            for topic in windows.keys() | changes.keys()
+        }
+        entries = hooked_entries(self.session(), self.changes, files, self.hooks)
+        result = filter_hooked(entries, self.work((DELIVERY_BLOCKS,), topics))
+        self.add_files(result)
+        return result
+
+    def filter_stored(
+        self, ranges: Sequence[StoredRange], tables: Iterable[Table], topics: Mapping[str, TopicWork]
+    ) -> Result:
+        """Filters stored messages, and writes files of ``tables``."""
+        return filter_stored(
+            ranges, self.changes.files, self.changes.warehouse, self.work(tables, topics), self.session
+        )
+
+    def read_parts(
+        self,
+        parts: Iterable[LogRange],
+        store: Storage,
+        bodies: Bodies,
+        tables: Iterable[Table],
+        topics: Mapping[str, TopicWork],
+    ) -> Result:
+        """Reads parts of the log in this process: few messages that an earlier night could not read."""
+        work, total = self.work(tables, topics), Result()
+        for part in parts:
+            total.add(read_range(part, store, work, bodies).result)
+        return total
+
+    def work(self, tables: Iterable[Table], topics: Mapping[str, TopicWork]) -> Work:
+        folders = {table.name: self.changes.warehouse.log(table).storage for table in tables}
+        return Work(self.run_id, folders, topics, self.broker.delay_levels)
+
+    def add_files(self, result: Result) -> None:
+        """Adds the files that tasks wrote to the night's changes."""
+        for table in WRITTEN_BY_TASKS:
+            self.changes.add_files(table, result.files[table.name])
