@@ -71,9 +71,11 @@ def plan_log(segments: Sequence[Segment], so_far: ReadSoFar | None, warehouse: W
         return LogPlan(log, _ranges(log, log.start, None))
     comparison = LogComparison(log, so_far.broker_name, so_far.end, warehouse)
     cut = comparison.first_difference()
+    mended: Sequence[LogRange] = comparison.mended() if so_far.has_damaged_bodies else ()
     if cut is not None:
         if cut > max(log.start, comparison.first_stored):
-            return LogPlan(log, _ranges(log, cut, None), cut=cut)
+            repaired, mended = _before(cut, comparison.repaired()), _before(cut, mended)
+            return LogPlan(log, _ranges(log, cut, None), repaired, mended, cut=cut)
         if new_epoch:
             return LogPlan(log, _ranges(log, log.start, None), cut=0)
         raise _another_log(so_far.broker_name)
@@ -86,8 +88,11 @@ def plan_log(segments: Sequence[Segment], so_far: ReadSoFar | None, warehouse: W
     is_unchanged = so_far.unsettled is not None and unsettled(log, so_far.end) == so_far.unsettled
     if is_unchanged and log.record(so_far.end) is None:
         ranges = []  # the same damage as in the night before, and no new bytes
-    mended = comparison.mended() if so_far.has_damaged_bodies else ()
     return LogPlan(log, ranges, comparison.repaired(), mended, deleted=deleted)
+
+
+def _before(offset: int, parts: Sequence[LogRange]) -> Sequence[LogRange]:
+    return [part for part in parts if part.stop <= offset]
 
 
 def _another_log(broker_name: str) -> UsageError:

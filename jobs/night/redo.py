@@ -139,9 +139,9 @@ def delete_log_damage(start: int, stop: int | None, changes: Changes) -> None:
 def forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes) -> None:
     """Removes quarantined bytes and damaged messages that this night reads again."""
     last = state.last
-    if plan is None or last is None or not changes.warehouse.exists(QUARANTINE):
+    if plan is None or not changes.warehouse.exists(QUARANTINE):
         return
-    if plan.ranges and plan.cut is None:
+    if last is not None and plan.ranges and plan.cut is None:
         delete_log_damage(last.ingested_to or 0, None, changes)
     for part in plan.repaired:
         delete_log_damage(part.start, part.stop, changes)

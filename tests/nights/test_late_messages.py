@@ -1,0 +1,104 @@
+"""Messages that a later night reads, since they were damaged before: every group gets them, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs import audit, deliver, dispatch, ingest, register
+from tests.nights.commands import rows_of
+from tests.nights.growing_broker import BEFORE, GrowingBroker, Run, after, event, sql
+
+EVERYTHING = "n IS NOT NULL"
+DAMAGED = 5
+"""The number of the damaged message among the ten of the first night."""
+
+
+@pytest.fixture
+def broker(run: Run, tmp_path: Path) -> GrowingBroker:
+    """A broker with ten messages."""
+    made = GrowingBroker(run, tmp_path)
+    made.grow()
+    return made
+
+
+def damage(broker: GrowingBroker, at: int, octets: bytes) -> None:
+    """Writes other octets to the store, at a place in the record of the damaged message."""
+    start = DAMAGED * (len(broker.log.data) // 10) + at
+    whole = broker.log.data
+    broker.log.data = whole[:start] + octets + whole[start + len(octets) :]
+    broker.log.write(broker.folder / "store")
+    broker.log.data = whole
+
+
+def damage_magic(broker: GrowingBroker) -> None:
+    damage(broker, 4, b"\0\0\0\0")
+
+
+def damage_body(broker: GrowingBroker) -> None:
+    size = len(broker.log.data) // 10
+    damage(broker, broker.log.data[:size].index(b"body"), b"x")
+
+
+def check(broker: GrowingBroker, messages: int) -> None:
+    """Each message has one entry, and the group received it once; the audits pass."""
+    warehouse = broker.folder / "w"
+    entries = rows_of(warehouse, "consumequeue", "queue_offset")
+    assert sorted(row["queue_offset"] for row in entries) == list(range(messages))
+    assert broker.received("cg") == list(range(messages))
+    assert broker.run(audit, "--warehouse", warehouse, "--all").code == 0
+
+
+def test_a_mended_message_reaches_a_group_that_returns_in_the_same_night(broker: GrowingBroker) -> None:
+    events = [sql(BEFORE, "cg", EVERYTHING), event(after(2), "unregister", "cg")]
+    damage_body(broker)
+    broker.night(events)
+    broker.grow()
+    broker.night([*events, sql(after(12), "cg", EVERYTHING)])
+    check(broker, 20)
+
+
+def test_a_repaired_message_reaches_a_group_that_was_away(broker: GrowingBroker) -> None:
+    events = [sql(BEFORE, "cg", EVERYTHING), event(after(2), "unregister", "cg"), sql(after(12), "cg", EVERYTHING)]
+    damage_magic(broker)
+    for _ in range(2):
+        broker.night(events)
+        broker.grow()
+    broker.night(events)
+    check(broker, 30)
+
+
+def test_a_repaired_message_that_ingest_has_read(broker: GrowingBroker, run: Run) -> None:
+    damage_magic(broker)
+    broker.night([sql(BEFORE, "cg", EVERYTHING)])
+    broker.grow()
+    given = ("--warehouse", broker.folder / "w", "--broker-config", broker.folder / "broker.conf")
+    assert run(ingest, *given, "--store", broker.folder / "store").code == 0
+    assert run(register, *given, "--subscriptions", broker.folder / "events.jsonl").code == 0
+    assert run(dispatch, *given).code == 0
+    assert run(deliver, *given).code == 0
+    check(broker, 20)
+
+
+@pytest.mark.parametrize("more", [(), ("--redo-from", after(15))])
+def test_a_repaired_message_stays_when_the_night_that_read_it_is_repeated(
+    broker: GrowingBroker, more: tuple[object, ...]
+) -> None:
+    """Without --redo-from, the log was cut."""
+    events = [sql(BEFORE, "cg", EVERYTHING)]
+    damage_magic(broker)
+    broker.night(events)
+    broker.grow()
+    broker.night(events)
+    if not more:
+        broker.log.data = broker.log.data[: len(broker.log.data) * 3 // 4]
+        broker.log.time -= 5000
+        broker.log.append(5, queue_id=1)
+        broker.log.write(broker.folder / "store")
+    assert broker.night(events, *more).code == 0
+    warehouse = broker.folder / "w"
+    entries = [row["queue_offset"] for row in rows_of(warehouse, "consumequeue") if row["queue_id"] == 0]
+    assert sorted(entries) == list(range(15 if not more else 20))
+    assert len(broker.received("cg")) == 20
+    assert broker.run(audit, "--warehouse", warehouse, "--all").code == 0

@@ -1,0 +1,98 @@
+"""However the runs of random nights are divided and repeated, the tables are those of one nightly run a night."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from jobs import audit, deliver, dispatch, ingest, maintain, nightly, register
+from tests.broker_log import EVERY, FIRST_TIME
+from tests.depth import examples
+from tests.nights.commands import differing, without_runs
+from tests.nights.growing_broker import Run
+from tests.nights.random_broker import RandomBroker
+
+NIGHTS = 4
+COUNTED = ("delivery_stats", "queue_progress")
+"""A redo counts a repaired message in the night that had found it damaged."""
+
+
+class Warehouse:
+    """A warehouse, and several ways to run a night on it."""
+
+    def __init__(self, run: Run, broker: RandomBroker, folder: Path) -> None:
+        self._run, self._broker, self.folder = run, broker, folder
+        self._given = ("--warehouse", folder, "--broker-config", broker.config)
+        self.was_redone = False
+
+    def nightly(self, *more: object) -> None:
+        inputs = ("--store", self._broker.store, "--subscriptions", self._broker.events)
+        self._check(nightly, *self._given, *inputs, *more)
+
+    def prepare(self, step: str) -> None:
+        if step == "ingest":
+            self._check(ingest, *self._given, "--store", self._broker.store)
+        elif step == "register":
+            self._check(register, *self._given, "--subscriptions", self._broker.events)
+        else:
+            self._check(dispatch, *self._given)
+
+    def in_steps(self, chosen: random.Random) -> None:
+        order = chosen.choice(
+            (("ingest", "register", "dispatch"), ("register", "ingest", "dispatch"), ("ingest", "dispatch", "register"))
+        )
+        for step in order:
+            self.prepare(step)
+        self._check(deliver, *self._given)
+
+    def prepared(self, chosen: random.Random) -> None:
+        for step in ("ingest", "dispatch", "register")[: chosen.randint(1, 3)]:
+            self.prepare(step)
+        self.nightly()
+
+    def repeated(self, chosen: random.Random) -> None:
+        self.nightly()
+        self.nightly("--redo-from", chosen.choice((0, FIRST_TIME + chosen.randint(0, 60) * EVERY)))
+        self.was_redone = True
+
+    def rebuilt(self, chosen: random.Random) -> None:
+        self.nightly()
+        file = next((self.folder / "consumequeue").rglob("*.parquet"), None)
+        if file is not None:
+            file.unlink()
+            self._check(maintain, "--warehouse", self.folder, "--rebuild")
+            self.was_redone = True
+
+    def facts(self) -> dict[str, Counter[str]]:
+        found = without_runs(self.folder)
+        offsets = found.get("consumer_offsets", Counter())
+        told = Counter({row: count for row, count in offsets.items() if json.loads(row)["told_to"] is not None})
+        return found | {"consumer_offsets": told}
+
+    def audit(self) -> None:
+        self._check(audit, "--warehouse", self.folder, "--all")
+
+    def _check(self, *arguments: object) -> None:
+        ended = self._run(*arguments)
+        assert ended.code == 0, ended
+
+
+@pytest.mark.parametrize("damages", [False, True])
+@pytest.mark.parametrize("seed", range(examples(2, 5)))
+def test_every_way_to_run_nights_leaves_the_same_tables(run: Run, tmp_path: Path, seed: int, damages: bool) -> None:
+    chosen = random.Random(seed)
+    broker = RandomBroker(seed, tmp_path)
+    plain, other = (Warehouse(run, broker, tmp_path / name) for name in ("plain", "other"))
+    for _ in range(NIGHTS):
+        broker.next_night(cuts=not damages, damages=damages)
+        plain.nightly()
+        chosen.choice((other.in_steps, other.prepared, other.repeated, other.rebuilt))(chosen)
+        found, expected = other.facts(), plain.facts()
+        counted = COUNTED if other.was_redone else ()
+        assert differing(found, {name: rows for name, rows in expected.items() if name not in counted}) == []
+    if not damages:
+        other.audit()
