@@ -130,7 +130,7 @@ def test_claims_about_500_random_pairs_hold() -> None:
     assert kinds.count(Kind.UNKNOWN) < 50
 
 
-@settings(max_examples=examples(30, deep=500), deadline=None, suppress_health_check=[HealthCheck.large_base_example])
+@settings(max_examples=examples(30, deep=200), deadline=None, suppress_health_check=[HealthCheck.large_base_example])
 @given(st.randoms(use_true_random=False))
 def test_no_claim_is_wrong(random: Random) -> None:
     old, new = pair_of(random)
@@ -140,7 +140,7 @@ def test_no_claim_is_wrong(random: Random) -> None:
         check_claim(found, old, new, message)
 
 
-@settings(max_examples=examples(30, deep=2_000), deadline=None, suppress_health_check=[HealthCheck.large_base_example])
+@settings(max_examples=examples(30, deep=1_000), deadline=None, suppress_health_check=[HealthCheck.large_base_example])
 @given(st.randoms(use_true_random=False))
 def test_a_message_satisfies_and_nothing_else_is_ruled_out(random: Random) -> None:
     predicate = random_work.predicate(random, 2)
