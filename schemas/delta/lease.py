@@ -108,16 +108,17 @@ def leased(
     def keep() -> None:
         while not ended.wait(renewed_every.total_seconds()):
             with suppress(DeltaError, OSError):  # the next renewal may succeed
-                if not lease.renew(clock):
+                if not lost.is_set() and not lease.renew(clock):
                     lost.set()
-                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-                    return
+            if lost.is_set():  # and again: a library may have swallowed the interrupt
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     thread = threading.Thread(target=keep, daemon=True)
     thread.start()
     try:
         yield
     except KeyboardInterrupt:
+        ended.set()
         if not lost.is_set():
             raise
         raise WarehouseBusy(

@@ -75,7 +75,7 @@ def test_a_run_that_lost_its_lease_ends(lock: Storage) -> None:
     """A machine that was suspended wakes up, and another run works on its tables."""
 
     def night() -> None:
-        with leased(lock, "s3://bucket/tables", renewed_every=timedelta(milliseconds=5)):
+        with leased(lock, "s3://bucket/tables", renewed_every=timedelta(milliseconds=50)):
             assert isinstance(take(lock, 11), Lease)
             threading.Event().wait(20)
 
