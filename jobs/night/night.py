@@ -33,6 +33,7 @@ from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
+from schemas.delta.delta_log import files_since
 from schemas.delta.table import Table
 from schemas.messages.stored_entries import stored_ranges
 from schemas.quarantine import QUARANTINE
@@ -188,9 +189,8 @@ class Night:
             for topic, items in by_topic(plan.changes).items()
         }
         if self.hooks:
-            files = self.changes.files(CONSUMEQUEUE)
-            entry_files = [file for file in files if file.greatest.get("run", first_run) >= first_run]
-            return Part(windows, changes, self._tasks.filter_hooked(entry_files, windows, changes))
+            files = files_since(self.changes.files(CONSUMEQUEUE), first_run)
+            return Part(windows, changes, self._tasks.filter_hooked(files, windows, changes))
         topics = {
             topic: TopicWork.build(self.broker, (), windows.get(topic, ()), changes.get(topic, ()))
             for topic in windows.keys() | changes.keys()

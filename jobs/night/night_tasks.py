@@ -48,7 +48,7 @@ class NightTasks:
         filter_data: Mapping[str, Sequence[FilterDataInForce]],
         instants: Mapping[str, Int64s],
     ) -> Part:
-        """Makes the entries of the messages that ``read`` reads, and filters them: with hooks later, else at once."""
+        """Makes the entries of the messages that ``read`` reads, and filters them. Hooks are asked after that."""
         at_once: tuple[Windows, UncertainChanges] = ({}, {}) if self.hooks else (windows, changes)
         topics = {
             topic: TopicWork.build(
@@ -60,11 +60,11 @@ class NightTasks:
             )
             for topic in at_once[0].keys() | filter_data.keys() | instants.keys()
         }
-        paths = {file.path for file in self.changes.files(CONSUMEQUEUE)}
         result = read(topics)
         self.add_files(result)
         if self.hooks:
-            new = [file for file in self.changes.files(CONSUMEQUEUE) if file.path not in paths]
+            paths = {file.path for file in result.files[CONSUMEQUEUE.name]}
+            new = [file for file in self.changes.files(CONSUMEQUEUE) if file.path in paths]
             delivered = self.filter_hooked(new, windows, changes)
             delivered.queues = result.queues
             delivered.messages, delivered.damaged_bodies = result.messages, result.damaged_bodies

@@ -14,6 +14,7 @@ from jobs.night.state import BrokerState, read_state_before
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.delta.delta_log import files_since
 from schemas.delta.table_rows import one_of, within
 from schemas.errors import UsageError
 from schemas.quarantine import QUARANTINE
@@ -86,7 +87,7 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
 
 def _first_entry(first_run: str, changes: Changes) -> int:
     """The least physical offset of the entries of a run and of later runs."""
-    files = [file for file in changes.files(CONSUMEQUEUE) if file.greatest["run"] >= first_run]
+    files = files_since(changes.files(CONSUMEQUEUE), first_run)
     rows = changes.warehouse.rows(CONSUMEQUEUE, ["commitlog_offset"], [within("run", first_run)], files)
     return int(rows["commitlog_offset"].to_numpy().min(initial=FOREVER))
 

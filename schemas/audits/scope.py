@@ -8,7 +8,7 @@ from functools import cached_property
 
 from filtering.sql92 import Expressions
 from schemas.answers.facts import BrokerFacts
-from schemas.delta.delta_log import StoredFile
+from schemas.delta.delta_log import StoredFile, files_since
 from schemas.delta.open_data_file import DataFileDamaged
 from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
@@ -61,8 +61,7 @@ class Scope:
 
     def new_files(self, table: Table) -> list[StoredFile]:
         """The files that may have rows of the nights in scope."""
-        files = self.warehouse.log(table).files
-        return [file for file in files if file.greatest.get("run", self.first_run) >= self.first_run]
+        return files_since(self.warehouse.log(table).files, self.first_run)
 
     @property
     def tables(self) -> list[Table]:

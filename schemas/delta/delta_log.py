@@ -48,6 +48,11 @@ class StoredFile:
         return bool(self.least[column] <= high and low <= self.greatest[column])
 
 
+def files_since(files: Sequence[StoredFile], run: str) -> list[StoredFile]:
+    """The files that may have rows of a run or of a later one."""
+    return [file for file in files if file.greatest.get("run", run) >= run]
+
+
 @dataclass(frozen=True)
 class TableState:
     """A table after a run: its version, its number of rows, and a digest of its list of files."""

@@ -13,7 +13,7 @@ from filtering.delivery.entries import Entries
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delta.delta_log import StoredFile
+from schemas.delta.delta_log import StoredFile, files_since
 from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.columns import Messages, together
@@ -54,7 +54,7 @@ def stored_ranges(
     """
     entry_files = files_of(CONSUMEQUEUE)
     if first_run is not None:
-        entry_files = [file for file in entry_files if file.greatest.get("run", first_run) >= first_run]
+        entry_files = files_since(entry_files, first_run)
         first = min((file.least["commitlog_offset"] for file in entry_files), default=FOREVER)
         offsets = max(offsets[0], first), offsets[1]
     files = _files(files_of(COMMITLOG), offsets, stored)
