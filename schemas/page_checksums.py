@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from schemas.delta.delta_log import StoredFile
 from schemas.delta.open_data_file import DataFileDamaged, verify_pages
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
 from schemas.spark_tasks import Session, run_tasks

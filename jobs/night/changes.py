@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from schemas.delta.data_files import DataFile, DataFileWriter
-from schemas.delta.delta_log import StoredFile, as_stored_file
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, without
 from schemas.delta.warehouse import Warehouse
@@ -34,7 +34,7 @@ class Changes:
         """The broker's files of a table, with added files and without removed files."""
         removed = {file.path for file in self._removed[table.name]}
         committed = [file for file in self._committed(table) if file.path not in removed]
-        return committed + [as_stored_file(file, self._broker_of(table)) for file in self._added[table.name]]
+        return committed + [StoredFile.from_data_file(file, self._broker_of(table)) for file in self._added[table.name]]
 
     def add_files(self, table: Table, files: Iterable[DataFile]) -> None:
         added = list(files)

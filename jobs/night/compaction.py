@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from jobs.night.changes import Changes
 from schemas.delta.data_files import DataFileWriter
-from schemas.delta.delta_log import StoredFile
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 
 FILES_IN_A_TIER = 16

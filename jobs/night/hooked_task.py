@@ -20,7 +20,7 @@ from jobs.night.writer import NightWriter
 from schemas.arrow_batches import gathered
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delta.delta_log import StoredFile
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.spark_tasks import run_on_rows
 from schemas.spark_views import with_properties

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from jobs.night.log_task import LogRange
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
-from schemas.delta.delta_log import StoredFile
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table_rows import one_of, sorted_by, within
 from schemas.delta.warehouse import Warehouse
 from schemas.quarantine import QUARANTINE

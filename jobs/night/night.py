@@ -33,7 +33,7 @@ from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
-from schemas.delta.delta_log import files_since
+from schemas.delta.stored_files import files_since
 from schemas.delta.table import Table
 from schemas.messages.stored_entries import stored_ranges
 from schemas.quarantine import QUARANTINE

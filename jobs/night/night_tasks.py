@@ -19,7 +19,7 @@ from jobs.night.work import NO_INSTANTS, Result, TopicWork, Work
 from jobs.night.writer import WRITTEN_BY_TASKS
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.delta.delta_log import StoredFile
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.messages.bodies import Bodies
 from schemas.messages.stored_entries import StoredRange

@@ -14,7 +14,7 @@ from jobs.night.state import BrokerState, read_state_before
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS
-from schemas.delta.delta_log import files_since
+from schemas.delta.stored_files import files_since
 from schemas.delta.table_rows import one_of, within
 from schemas.errors import UsageError
 from schemas.quarantine import QUARANTINE

@@ -12,7 +12,7 @@ from jobs.night.work import Result, Work
 from jobs.night.writer import NightWriter
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delta.delta_log import StoredFile
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.stored_entries import StoredRange, read_entries

@@ -14,7 +14,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.data_files import DataFileWriter
-from schemas.delta.delta_log import StoredFile
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import one_of, row_groups, within
 from schemas.quarantine import QUARANTINE

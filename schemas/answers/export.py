@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from schemas.commitlog import COMMITLOG, VIEW
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_pairs import PAIRS, pairs_of
-from schemas.delta.delta_log import StoredFile
 from schemas.delta.open_data_file import open_data_file
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import filtered, one_of
 from schemas.delta.warehouse import Warehouse

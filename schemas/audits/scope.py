@@ -8,8 +8,8 @@ from functools import cached_property
 
 from filtering.sql92 import Expressions
 from schemas.answers.facts import BrokerFacts
-from schemas.delta.delta_log import StoredFile, files_since
 from schemas.delta.open_data_file import DataFileDamaged
+from schemas.delta.stored_files import StoredFile, files_since
 from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError

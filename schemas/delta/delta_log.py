@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +16,7 @@ from deltalake.exceptions import TableNotFoundError as NotFound
 from deltalake.transaction import AddAction, RemoveAction
 
 from schemas.delta.data_files import DataFile
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table, layout_of
 from schemas.errors import UsageError, WarehouseBusy
 from schemas.storage import Storage
@@ -28,29 +28,6 @@ MAINTENANCE = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "VACUUM", "SE
 
 class TableDamaged(UsageError):
     """A table differs from what the last run left. The message says how."""
-
-
-@dataclass(frozen=True)
-class StoredFile:
-    """A file of a table's snapshot. ``least`` and ``greatest`` are statistics of the Delta log, by column."""
-
-    path: str
-    size: int
-    rows: int
-    broker_name: str | None
-    least: dict[str, Any] = field(repr=False)
-    greatest: dict[str, Any] = field(repr=False)
-
-    def may_have(self, column: str, low: Any, high: Any) -> bool:
-        """Whether a value from ``low`` to ``high``, both inclusive, may be in the file."""
-        if column not in self.least or column not in self.greatest:
-            return True
-        return bool(self.least[column] <= high and low <= self.greatest[column])
-
-
-def files_since(files: Sequence[StoredFile], run: str) -> list[StoredFile]:
-    """The files that may have rows of a run or of a later one."""
-    return [file for file in files if file.greatest.get("run", run) >= run]
 
 
 @dataclass(frozen=True)
@@ -140,12 +117,12 @@ class DeltaLog:
         if not self.exists:
             return []
         rows = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
-        return [_stored_file(row) for row in rows]
+        return [StoredFile.from_add_action(row) for row in rows]
 
     def files_at(self, version: int) -> list[StoredFile]:
         """The files that the table had at a version. Raises DeltaError if its log does not go back that far."""
         rows = pa.table(DeltaTable(self.storage.root, version=version).get_add_actions(flatten=True)).to_pylist()
-        return [_stored_file(row) for row in rows]
+        return [StoredFile.from_add_action(row) for row in rows]
 
     def state(self) -> TableState:
         paths = sorted(f"{file.path}:{file.size}" for file in self.files)
@@ -227,26 +204,7 @@ class DeltaLog:
         self.__dict__.pop("files", None)
 
 
-def _stored_file(row: dict[str, Any]) -> StoredFile:
-    least = {key.removeprefix("min."): value for key, value in row.items() if key.startswith("min.")}
-    greatest = {key.removeprefix("max."): value for key, value in row.items() if key.startswith("max.")}
-    return StoredFile(
-        row["path"],
-        row["size_bytes"],
-        row["num_records"],
-        row.get("partition.broker_name"),
-        {key: value for key, value in least.items() if value is not None},
-        {key: value for key, value in greatest.items() if value is not None},
-    )
-
-
 def run_of(operation: dict[str, Any]) -> str | None:
     """The mqsieve run that made a commit; None if another program did."""
     run = operation.get(RUN_KEY)
     return None if run is None else str(run)
-
-
-def as_stored_file(file: DataFile, broker_name: str | None) -> StoredFile:
-    """A file that was written, as readers will see it after the commit."""
-    stats = json.loads(file.stats)
-    return StoredFile(file.path, file.size, file.rows, broker_name, stats["minValues"], stats["maxValues"])

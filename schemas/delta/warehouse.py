@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from schemas.delta.delta_log import DeltaLog, StoredFile
+from schemas.delta.delta_log import DeltaLog
 from schemas.delta.one_writer import one_writer
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, read_rows
 from schemas.shell_command import PROGRAM, option

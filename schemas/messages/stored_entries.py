@@ -13,7 +13,7 @@ from filtering.delivery.entries import Entries
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delta.delta_log import StoredFile, files_since
+from schemas.delta.stored_files import StoredFile, files_since
 from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.columns import Messages, together
