@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from types import FrameType
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
@@ -116,7 +117,8 @@ def leased(
     thread = threading.Thread(target=keep, daemon=True)
     thread.start()
     try:
-        yield
+        with _interruptible(lost):
+            yield
     except KeyboardInterrupt:
         ended.set()
         if not lost.is_set():
@@ -130,6 +132,25 @@ def leased(
         thread.join()
         with suppress(DeltaError, OSError):  # a lease that cannot be released ends by itself
             lease.release()
+
+
+@contextmanager
+def _interruptible(lost: threading.Event) -> Iterator[None]:
+    """SIGINT interrupts a run that lost its lease, even if it ignores SIGINT: shells start background commands so."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if lost.is_set():
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _create(lock: Storage, clock: Clock) -> Exception | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -71,17 +72,37 @@ def test_a_run_that_lost_its_lease_leaves_the_other_ones(lock: Storage) -> None:
     assert lock.files(recursive=True) == []
 
 
+@pytest.fixture(params=[signal.default_int_handler, signal.SIG_IGN], ids=["foreground", "background"])
+def _started(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A shell that runs a script starts background commands with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, request.param)
+    yield
+    after = signal.signal(signal.SIGINT, before)
+    assert after is request.param
+
+
+@pytest.mark.usefixtures("_started")
 def test_a_run_that_lost_its_lease_ends(lock: Storage) -> None:
     """A machine that was suspended wakes up, and another run works on its tables."""
 
     def night() -> None:
-        with leased(lock, "s3://bucket/tables", renewed_every=timedelta(milliseconds=50)):
+        with leased(lock, "s3://bucket/tables", renewed_every=timedelta(milliseconds=200)):
             assert isinstance(take(lock, 11), Lease)
             threading.Event().wait(20)
 
     with pytest.raises(WarehouseBusy, match=r"^another run took over s3://bucket/tables, since "):
         night()
     assert isinstance(take(lock, 0), str)
+
+
+def test_ctrl_c_does_not_end_a_run_in_the_background(lock: Storage) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with leased(lock, "s3://bucket/tables"):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert lock.files(recursive=True) == []
 
 
 def test_it_is_renewed_while_the_run_works(lock: Storage) -> None:
