@@ -28,7 +28,7 @@ SUBSCRIPTIONS = Table(
             column("tags_set", pa.list_(pa.string())),
             column("code_set", pa.list_(pa.int32())),
             column("registered", pa.bool_(), "false after the group left: its last subscription stays visible"),
-            column("is_consuming", pa.bool_(), "the group is online and pulls"),
+            column("is_consuming", pa.bool_(), "the group is online"),
             column("sent_with_pull", pa.bool_(), "every pull brings this subscription, which uses no bit map"),
             column("class_filter_mode", pa.bool_(), "subscribes by filter class, and receives every message"),
             column(

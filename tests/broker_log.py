@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
+from typing import NamedTuple
 
-from tests.records import filler, record
+from tests.records import entry, filler, record
 
 SEGMENT = 1 << 14
 FIRST_TIME = 1_795_000_000_000
@@ -13,21 +14,34 @@ EVERY = 1000
 """Milliseconds between two messages."""
 
 
+class Message(NamedTuple):
+    """A message, stored at ``stored_at`` (ms)."""
+
+    stored_at: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    properties: dict[str, str]
+
+
 class BrokerLog:
-    """A log to which tests append messages; :meth:`write` writes it as a store folder."""
+    """A log to which tests append messages; :meth:`write` writes it as a store folder.
+
+    ``messages`` are all messages; ``queues`` are the consume queue entries of each topic and queue id.
+    """
 
     def __init__(self, first_time: int = FIRST_TIME) -> None:
         self.data = b""
         self.time = first_time
-        self._ends: Counter[tuple[str, int]] = Counter()
+        self.messages: list[Message] = []
+        self.queues: defaultdict[tuple[str, int], list[bytes]] = defaultdict(list)
 
     def append(
         self, count: int = 1, topic: str = "T", queue_id: int = 0, body: bytes = b"body", **properties: str
     ) -> BrokerLog:
         """Appends messages with the same properties, and their number in the property ``n``."""
         for _ in range(count):
-            number = self._ends[topic, queue_id]
-            self._ends[topic, queue_id] += 1
+            number = len(self.queues[topic, queue_id])
             pairs = {"n": str(number), **properties}
             text = "".join(f"{name}\x01{value}\x02" for name, value in pairs.items()).encode()
             made = self._record(len(self.data), topic, queue_id, number, body, text)
@@ -35,6 +49,8 @@ class BrokerLog:
             if len(made) + 8 > room:
                 self.data += filler(room)
                 made = self._record(len(self.data), topic, queue_id, number, body, text)
+            self.messages.append(Message(self.time, topic, queue_id, number, pairs))
+            self.queues[topic, queue_id].append(entry(len(self.data), len(made), pairs.get("TAGS")))
             self.data += made
             self.time += EVERY
         return self
@@ -54,3 +70,10 @@ class BrokerLog:
         for at in range(start, max(len(self.data), 1), SEGMENT):
             (commitlog / f"{at:020d}").write_bytes(self.data[at : at + SEGMENT].ljust(SEGMENT, b"\0"))
         return folder
+
+    def write_queues(self, folder: Path) -> None:
+        """Writes the consume queue files of the store, each with room for more entries."""
+        for (topic, queue_id), entries in self.queues.items():
+            queue = folder / "consumequeue" / topic / str(queue_id)
+            queue.mkdir(parents=True, exist_ok=True)
+            (queue / f"{0:020d}").write_bytes(b"".join(entries).ljust(len(entries) * 20 + 200, b"\0"))

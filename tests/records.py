@@ -3,6 +3,8 @@
 import struct
 import zlib
 
+from filtering.tags_code import java_hash
+
 V1, V2, BLANK = -626843481, -626843477, -875286124
 
 
@@ -47,3 +49,8 @@ def log_of(*options: dict[str, object]) -> bytes:
     for chosen in options:
         log += record(len(log), **chosen)  # type: ignore[arg-type]
     return log
+
+
+def entry(at: int, size: int, tag: str | None) -> bytes:
+    """The consume queue entry of a record."""
+    return struct.pack(">qiq", at, size, 0 if tag is None else java_hash(tag))

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.message_filter import MessageFilter, message_filter, reads_others
+from filtering.pulls.pull import is_pulling
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.in_force import in_force_at
 
@@ -18,12 +19,18 @@ class FiltersInForce:
         self._rows = rows
         self._config = config
 
-    def at(self, row: SubscriptionRow, instant: int) -> MessageFilter | None:
-        """The filter of a subscription at an instant (ms); None if the broker refuses its pulls."""
-        others = in_force_at(self._rows, instant) if reads_others(row, self._config) else ()
-        return message_filter(row, others, self._config)
+    def is_pulling(self, row: SubscriptionRow) -> bool:
+        """Whether the group is online with this subscription, and the broker accepts its pulls."""
+        return is_pulling(row, self._config)
 
-    def during(self, row: SubscriptionRow, begin: int, end: int) -> Iterable[tuple[int, int, MessageFilter | None]]:
+    def at(self, row: SubscriptionRow, instant: int) -> MessageFilter:
+        """The filter of a subscription that is pulling at an instant (ms)."""
+        others = in_force_at(self._rows, instant) if reads_others(row, self._config) else ()
+        found = message_filter(row, others, self._config)
+        assert found is not None
+        return found
+
+    def during(self, row: SubscriptionRow, begin: int, end: int) -> Iterable[tuple[int, int, MessageFilter]]:
         """The filters of a subscription in [``begin``, ``end``) (ms), each with its part of that interval."""
         cuts = [begin, end]
         if reads_others(row, self._config):

@@ -5,17 +5,18 @@ Sources: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from filtering.consumption.allocation import ClientTags
 from filtering.consumption.client_windows import by_client
 from filtering.consumption.filters_in_force import FiltersInForce
 from filtering.consumption.offsets import BrokerOffsets, Key, Offsets, OffsetsSoFar
+from filtering.consumption.position import Position, first_position, known_offsets
 from filtering.consumption.timeline import Moment, Step, Timeline
-from filtering.delivery.pull_window import BEGINNING, FOREVER, PullWindow, UncertainChange
+from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
 from filtering.subscription_data import is_tag_type
-from filtering.subscriptions.events import ConsumeFrom
+from filtering.subscriptions.events import ConsumeFrom, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow
 
 COMMIT_DELAY = 30_000
@@ -30,20 +31,18 @@ class GroupNight:
     """The progress of one group on one topic in a night.
 
     ``told_to``: by queue id, the offset up to which deliveries are decided. Other queues are decided to their end, or
-    if the group left at ``left_at`` (ms), up to what was stored before. ``lost``: by queue id, the number of entries
-    that the broker deleted before the group could pull them. ``behind``: the group consumes but does not keep up.
-    ``repeated_from``: by queue id, the least offset that the group pulled again. ``starts_at_end``: the time (ms) at
-    which the group began at the end of its queues, or None.
+    if the group stopped at ``stopped_at`` (ms), up to what was stored before. ``lost``: by queue id, the number of
+    entries that the broker deleted before the group could pull them. ``behind``: the group pulls but does not keep up.
+    ``repeated_from``: by queue id, the least offset that the group pulled again.
     """
 
     key: Key
     is_consuming: bool = False
-    left_at: int | None = None
+    stopped_at: int | None = None
     told_to: dict[int, int] = field(default_factory=dict)
     lost: dict[int, int] = field(default_factory=dict)
     repeated_from: dict[int, int] = field(default_factory=dict)
     behind: bool = False
-    starts_at_end: int | None = None
 
 
 class GroupNightPlan:
@@ -66,141 +65,120 @@ class GroupNightPlan:
         self._filters = filters
         self._consume_from = consume_from
         self.clients: Sequence[ClientTags] = ()
-        self._away_since: int | None = None
+        self._position = Position(offsets_so_far.of(key))
         self._stint = 0
-        """The time (ms) since which the group consumes without a break or a reset."""
+        """The time (ms) since which the group pulls without a break or a reset."""
+        self._behind: set[int] = set()
+        """The queues in which the group was behind when the night began, and has not begun again."""
         self._stint_windows: list[tuple[list[PullWindow], int]] = []
         """The windows since the last start: each as a list and an index into it."""
         self._reset_windows: dict[int, int] = {}
         """By queue id, the number of windows in ``_stint_windows`` before its last reset."""
-        self._moved: dict[int, int] = {}
-        """By queue id, the offset that an operator set while the group was away."""
 
     def run(self, line: Timeline) -> None:
         if line.first is None and not line.steps:
             return
-        consumes = line.consumes_at_first
-        if consumes:
+        is_pulling = line.pulls_at_first
+        if is_pulling:
             assert line.first is not None
             self._stint = self._offsets_so_far.as_of or 0
             self._catch_up(line.first)
             self._go_on(line.first, BEGINNING, line.steps)
         for i, step in enumerate(line.steps):
-            later = line.steps[i + 1 :]
-            if step.moment is Moment.START:
-                self._start(step, is_first=line.first is None and i == 0)
-            elif step.moment is Moment.LEAVE:
-                self._away_since = step.at
+            if step.moment is Moment.BEGIN:
+                self._begin(step.at, line.resets)
+            elif step.moment is Moment.START:
+                self._start(step)
+            elif step.moment is Moment.STOP:
+                self._position = Position(stored_from=step.at)
             elif step.moment is Moment.RESET:
-                self._reset(step)
+                self._reset(step, is_pulling)
             elif step.before is not None:
                 self._note_uncertain(step.before, step.row, step.at)
-            if step.row.is_consuming:
-                self._go_on(step.row, step.at, later)
-        last = line.last
-        self.group.is_consuming = last is not None and last.is_consuming
-        if self.group.is_consuming:
+            is_pulling = step.moment in (Moment.START, Moment.CHANGE) or (is_pulling and step.moment is Moment.RESET)
+            if is_pulling:
+                self._go_on(step.row, step.at, line.steps[i + 1 :])
+        self.group.is_consuming = is_pulling
+        if is_pulling:
             self._check_committed()
         else:
-            self._stay_away(was_away=not consumes and not any(step.moment is Moment.START for step in line.steps))
+            self._wait()
 
     def _go_on(self, row: SubscriptionRow, begin: int, later: Sequence[Step]) -> None:
         """The group pulls messages stored from ``begin`` (ms) until its next step."""
         end = later[0].at if later else FOREVER
         for start, stop, message_filter in self._filters.during(row, begin, end):
-            if message_filter is not None:
-                self._add(self.online, PullWindow(message_filter, row.valid_from, start, stop))
+            self._add(self.online, PullWindow(message_filter, row.valid_from, start, stop))
 
-    def _start(self, step: Step, is_first: bool) -> None:
-        """The group starts, or starts again: it pulls from its offset, or from where a first start begins."""
-        topic = self.group.key[1]
-        self._stint, self._stint_windows, self._reset_windows = step.at, [], {}
-        message_filter = self._filters.at(step.row, step.at)
-        moved, self._moved = self._moved, {}
-        skipped = dict.fromkeys(moved, (0, 0))
-        for queue_id, offset in moved.items():
-            self._pull_again(queue_id, offset, step)
-        if is_first:
-            offsets = self._first_offsets(step.at)
-        elif self._away_since is not None:
-            # It left in this night and no snapshot has its offsets: messages stored before count as consumed.
-            if message_filter is not None:
-                window = PullWindow(message_filter, step.row.valid_from, self._away_since, step.at, step.at, skipped)
-                self._add(self.backlog, window)
-            self._away_since = None
-            return
-        else:
-            offsets = self._offsets_so_far.of(self.group.key)
-        offsets = {queue_id: offset for queue_id, offset in offsets.items() if queue_id not in moved}
-        for queue_id, offset in offsets.items():
-            deleted = self._broker.min_offset(topic, queue_id) - offset
-            if deleted > 0:
-                self.group.lost[queue_id] = self.group.lost.get(queue_id, 0) + deleted
-                offsets[queue_id] += deleted
-        self._away_since = None
-        if message_filter is not None and self.group.starts_at_end is None:
-            ranges = skipped | {queue_id: (offset, FOREVER) for queue_id, offset in offsets.items()}
-            window = PullWindow(message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges)
+    def _begin(self, at: int, resets: Iterable[SubscriptionEvent]) -> None:
+        """The group is online for the first time: it goes on at an offset that the broker has, or takes its first."""
+        self._position = first_position(self.group.key[1], at, self._consume_from, self._broker)
+        self._position.offsets.update(known_offsets(self.group.key, at, self._offsets_so_far, resets))
+
+    def _start(self, step: Step) -> None:
+        """The group pulls what waits for it. What the broker deleted is lost to it."""
+        topic, position = self.group.key[1], self._position
+        self._stint, self._stint_windows, self._reset_windows, self._behind = step.at, [], {}, set()
+        ranges: dict[int, OffsetRange] = {}
+        for queue_id, offset in position.offsets.items():
+            first = max(offset, self._broker.min_offset(topic, queue_id))
+            ranges[queue_id] = first, FOREVER
+            if queue_id in position.reset:
+                self._repeat_from(queue_id, first)
+            elif first > offset:
+                self.group.lost[queue_id] = self.group.lost.get(queue_id, 0) + first - offset
+        window = PullWindow(
+            self._filters.at(step.row, step.at), step.row.valid_from, BEGINNING, step.at, step.at, ranges,
+            only_listed=position.stored_from is not None,
+        )  # fmt: skip
+        if position.stored_from is None or ranges:
             self._add(self.backlog, window)
+        if position.stored_from is not None:
+            others = dict.fromkeys(ranges, (0, 0))
+            rest = replace(window, stored_from=position.stored_from, offsets=others, only_listed=False)
+            self._add(self.backlog, rest)
 
-    def _first_offsets(self, at: int) -> dict[int, int]:
-        """Where a group without offsets begins (CONSUME_FROM_FIRST_OFFSET, CONSUME_FROM_LAST_OFFSET)."""
-        topic = self.group.key[1]
-        known = self._broker.min_offsets.get(topic, {})
-        if self._consume_from is ConsumeFrom.LAST and not known and not self._broker.is_whole:
-            self.group.starts_at_end = at
-            return {}
-        if self._consume_from is ConsumeFrom.LAST and any(offset > 0 for offset in known.values()):
-            # The broker answers 0 instead of the end while a queue still has its first entry.
-            if all(offset > 0 for offset in known.values()):
-                self.group.starts_at_end = at
-                return {}
-            return {queue_id: 0 if offset == 0 else FOREVER for queue_id, offset in known.items()}
-        return {queue_id: offset for queue_id, offset in known.items() if offset > 0}
-
-    def _reset(self, step: Step) -> None:
-        """An operator set the offset of one queue: the group pulls the messages from there, now or when it returns."""
+    def _reset(self, step: Step, is_pulling: bool) -> None:
+        """An operator set the offset of one queue: the group pulls the messages from there, now or when it can."""
         assert step.reset is not None
         queue_id, offset = step.reset.queue_id or 0, step.reset.queue_offset or 0
         offset = max(offset, self._broker.min_offset(self.group.key[1], queue_id))
-        if not step.row.is_consuming:
-            self._moved[queue_id] = offset
+        if not is_pulling:
+            self._position.offsets[queue_id] = offset
+            self._position.reset.add(queue_id)
             return
         self._stint = step.at
+        self._behind.discard(queue_id)
         self._reset_windows[queue_id] = len(self._stint_windows)
-        self._pull_again(queue_id, offset, step)
-
-    def _pull_again(self, queue_id: int, offset: int, step: Step) -> None:
-        """The group pulls the messages of a queue from an offset that an operator set."""
-        self.group.repeated_from[queue_id] = min(offset, self.group.repeated_from.get(queue_id, offset))
+        self._repeat_from(queue_id, offset)
         message_filter = self._filters.at(step.row, step.at)
-        if message_filter is not None:
-            ranges = {queue_id: (offset, FOREVER)}
-            window = PullWindow(
-                message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges, only_listed=True
-            )
-            self._add(self.backlog, window)
+        ranges = {queue_id: (offset, FOREVER)}
+        window = PullWindow(message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges, only_listed=True)
+        self._add(self.backlog, window)
+
+    def _repeat_from(self, queue_id: int, offset: int) -> None:
+        self.group.repeated_from[queue_id] = min(offset, self.group.repeated_from.get(queue_id, offset))
 
     def _catch_up(self, row: SubscriptionRow) -> None:
         """A group that was behind continues at its offset of the night before, with its subscription of that time."""
         ranges = self._offsets_so_far.behind(self.group.key)
-        message_filter = self._filters.at(row, self._offsets_so_far.as_of or row.valid_from)
-        if ranges and message_filter is not None:
+        self._behind = set(ranges)
+        if ranges:
+            message_filter = self._filters.at(row, self._offsets_so_far.as_of or row.valid_from)
             self._add(self.backlog, PullWindow(message_filter, row.valid_from, offsets=ranges, only_listed=True))
 
-    def _stay_away(self, was_away: bool) -> None:
-        """The group is away when the night ends.
+    def _wait(self) -> None:
+        """The group does not pull when the night ends: it left, or the broker refuses its pulls.
 
         Its deliveries are decided up to its committed offset, or up to the offset that an operator set; without
-        either, up to what was stored before it left.
+        either, up to where it stopped.
         """
         committed = self._broker.committed.get(self.group.key, {})
-        decided = self._offsets_so_far.of(self.group.key) if was_away else {}
-        self.group.told_to = {**decided, **self._moved, **committed}
-        if not was_away:
-            self.group.left_at = self._away_since
-            # A committed offset that an operator set does not say how far the group had come.
-            self._limit({queue_id: offset for queue_id, offset in committed.items() if queue_id not in self._moved})
+        self.group.told_to = {**self._position.offsets, **committed}
+        self.group.stopped_at = self._position.stored_from
+        # A committed offset that an operator set does not say how far the group had come.
+        reset = self._position.reset
+        self._limit({queue_id: offset for queue_id, offset in committed.items() if queue_id not in reset})
 
     def _check_committed(self) -> None:
         """If a committed offset contradicts the assumption that the group keeps up, the offset counts."""
@@ -211,7 +189,8 @@ class GroupNightPlan:
         limits: dict[int, int] = {}
         for queue_id, offset in broker.committed.get(key, {}).items():
             stored_at = broker.stored_at(key[1], queue_id, offset)
-            if stored_at is not None and max(stored_at, self._stint) < broker.committed_at - COMMIT_DELAY:
+            since = 0 if queue_id in self._behind else self._stint
+            if stored_at is not None and max(stored_at, since) < broker.committed_at - COMMIT_DELAY:
                 decided = before.get(queue_id, 0)
                 limits[queue_id] = max(offset, decided) if queue_id not in self.group.repeated_from else offset
         if limits:
@@ -240,6 +219,6 @@ class GroupNightPlan:
         if is_tag_type(before.expression_type) or is_tag_type(after.expression_type):
             return
         old, new = self._filters.at(before, at - 1), self._filters.at(after, at)
-        if old is not None and new is not None and old.expression != new.expression:
+        if old.expression != new.expression:
             group, topic = self.group.key
             self.changes.append(UncertainChange(group, topic, old.expression, new.expression, at - HELD_PULL, at))

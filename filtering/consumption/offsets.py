@@ -99,6 +99,15 @@ class OffsetsSoFar:
         decided = offsets.told_to[offsets.groups[group]].tolist()
         return {queue_id: offset for queue_id, offset in zip(offsets.queue_ids, decided, strict=True) if offset >= 0}
 
+    def committed(self, key: Key) -> dict[int, int]:
+        """By queue id, the offset that the broker has for a group."""
+        group, topic = key
+        offsets = self.topics.get(topic)
+        if offsets is None:
+            return {}
+        found = {queue_id: offsets.committed_by(group, queue_id) for queue_id in offsets.queue_ids}
+        return {queue_id: offset for queue_id, offset in found.items() if offset != UNKNOWN}
+
     def behind(self, key: Key) -> dict[int, OffsetRange]:
         """By queue id, the range of entries that the group has not pulled yet."""
         group, topic = key

@@ -63,7 +63,7 @@ def plan_night(
                 key, offsets_so_far, broker_offsets, filters, consume_from.get(key, ConsumeFrom.LAST)
             )
             night.clients = tags_of_clients.get(key, ())
-            night.run(timeline(rows, resets.get(key, ()), offsets_so_far.as_of))
+            night.run(timeline(rows, resets.get(key, ()), offsets_so_far.as_of, filters.is_pulling))
             online += night.online
             backlog += night.backlog
             changes += night.changes

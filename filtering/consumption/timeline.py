@@ -1,8 +1,8 @@
-"""The timeline of one group on one topic in one night: when it consumed, and under which subscription."""
+"""The timeline of one group on one topic in one night: when it pulled, and under which subscription."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -13,11 +13,14 @@ from filtering.subscriptions.history import SubscriptionRow
 class Moment(Enum):
     """What happens to a group on a topic."""
 
+    BEGIN = "begin"
+    """The group is online for the first time."""
     START = "start"
-    """The group begins to consume: for the first time, or again."""
+    """The group begins to pull: for the first time, or again."""
     CHANGE = "change"
-    """The group continues to consume under another subscription."""
-    LEAVE = "leave"
+    """The group continues to pull under another subscription."""
+    STOP = "stop"
+    """The group leaves, or the broker refuses its pulls."""
     RESET = "reset"
     """An operator sets the group's offset in one queue."""
 
@@ -39,49 +42,59 @@ class Step:
 
 @dataclass(frozen=True)
 class Timeline:
-    """``first`` is the subscription in force when the night begins, or None; ``steps`` are in order of time."""
+    """``first`` is the subscription in force when the night begins, or None; ``steps`` are in order of time.
+
+    ``pulls_at_first``: whether the group pulls when the night begins. ``resets``: all offset resets, earlier ones too.
+    """
 
     first: SubscriptionRow | None
+    pulls_at_first: bool
     steps: Sequence[Step]
-
-    @property
-    def consumes_at_first(self) -> bool:
-        return self.first is not None and self.first.is_consuming
-
-    @property
-    def last(self) -> SubscriptionRow | None:
-        """The subscription in force when the night ends."""
-        return self.steps[-1].row if self.steps else self.first
+    resets: Sequence[SubscriptionEvent]
 
 
-def timeline(rows: Sequence[SubscriptionRow], resets: Iterable[SubscriptionEvent], as_of: int | None) -> Timeline:
+def timeline(
+    rows: Sequence[SubscriptionRow],
+    resets: Iterable[SubscriptionEvent],
+    as_of: int | None,
+    is_pulling: Callable[[SubscriptionRow], bool],
+) -> Timeline:
     """The steps after ``as_of`` (ms; None: all of them).
 
-    ``rows`` are all states of one group and topic, in order; ``resets`` are its reset_offset events.
+    ``rows`` are all states of one group and topic, in order; ``resets`` are its reset_offset events. ``is_pulling``
+    tells whether the group pulls under a subscription.
     """
     begins = [row for row in rows if as_of is not None and row.valid_from <= as_of]
     first = begins[-1] if begins else None
-    return Timeline(first, list(_steps(first, rows[len(begins) :], resets, as_of)))
+    ordered = sorted(resets, key=lambda reset: reset.at)
+    waiting = [reset for reset in ordered if as_of is None or reset.at > as_of]
+    is_known = any(row.is_consuming for row in begins)
+    steps = list(_steps(first, is_known, rows[len(begins) :], waiting, is_pulling))
+    return Timeline(first, first is not None and is_pulling(first), steps, ordered)
 
 
 def _steps(
     first: SubscriptionRow | None,
+    is_known: bool,
     rows: Iterable[SubscriptionRow],
-    resets: Iterable[SubscriptionEvent],
-    as_of: int | None,
+    waiting: list[SubscriptionEvent],
+    is_pulling: Callable[[SubscriptionRow], bool],
 ) -> Iterator[Step]:
+    """``is_known``: whether the group was online before. ``waiting``: the offset resets of the night, in order."""
     current = first
-    waiting = sorted((reset for reset in resets if as_of is None or reset.at > as_of), key=lambda reset: reset.at)
     for row in rows:
         while waiting and waiting[0].at < row.valid_from:
             reset = waiting.pop(0)
             if current is not None:
                 yield Step(reset.at, Moment.RESET, current, current, reset)
-        consumed = current is not None and current.is_consuming
-        if row.is_consuming:
-            yield Step(row.valid_from, Moment.CHANGE if consumed else Moment.START, row, current)
-        elif consumed:
-            yield Step(row.valid_from, Moment.LEAVE, row, current)
+        if row.is_consuming and not is_known:
+            is_known = True
+            yield Step(row.valid_from, Moment.BEGIN, row, current)
+        pulled = current is not None and is_pulling(current)
+        if is_pulling(row):
+            yield Step(row.valid_from, Moment.CHANGE if pulled else Moment.START, row, current)
+        elif pulled:
+            yield Step(row.valid_from, Moment.STOP, row, current)
         current = row
     for reset in waiting:
         if current is not None:

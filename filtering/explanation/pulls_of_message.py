@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from filtering.broker_config import BrokerConfig
 from filtering.consumption.group_night import HELD_PULL
+from filtering.pulls.pull import is_pulling, refusal
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.in_force import in_force_at
@@ -57,7 +59,11 @@ class NotPulled:
 
 
 def pulls_of_message(
-    rows: Sequence[SubscriptionRow], nights: Sequence[NightInQueue], resets: Iterable[tuple[int, int]], place: Place
+    rows: Sequence[SubscriptionRow],
+    nights: Sequence[NightInQueue],
+    resets: Iterable[tuple[int, int]],
+    place: Place,
+    config: BrokerConfig,
 ) -> list[Pulled] | NotPulled:
     """The pulls of a message by the group: one, and another one after each offset reset.
 
@@ -68,28 +74,34 @@ def pulls_of_message(
         return NotPulled("the group never subscribed to the topic")
     night = next((night for night in nights if night.told_to > place.queue_offset), None)
     if night is None:
-        last = rows[-1]
-        why = "the group is away" if not last.is_consuming else "the group does not keep up"
-        return NotPulled(f"{why}, and has not pulled it yet", is_pending=True)
-    first = _first_pull(rows, night, place)
+        return NotPulled(f"{_why_pending(rows[-1], config)}, and has not pulled it yet", is_pending=True)
+    pulling = [row for row in rows if is_pulling(row, config)]
+    first = _first_pull(pulling, night, place)
     if isinstance(first, NotPulled):
         return first
-    again = _pulls_after_resets(rows, resets, nights[-1].as_of)
+    again = _pulls_after_resets(pulling, resets, nights[-1].as_of)
     return [first, *(pull for pull, offset in again if pull.at > first.at and offset <= place.queue_offset)]
+
+
+def _why_pending(row: SubscriptionRow, config: BrokerConfig) -> str:
+    if not row.is_consuming:
+        return "the group is away"
+    code = refusal(row, config)
+    return "the group does not keep up" if code is None else f"the broker refuses the group's pulls ({code.name})"
 
 
 def _pulls_after_resets(
     rows: Sequence[SubscriptionRow], resets: Iterable[tuple[int, int]], as_of: int
 ) -> list[tuple[Pulled, int]]:
-    """The first pull after each reset, and the offset that it starts from.
+    """The first pull after each reset, and the offset that it starts from. The group pulls under each of ``rows``.
 
     A group that is away starts from the last of its resets when it returns. Pulls after ``as_of`` (ms) do not count.
     """
     pulls: dict[int, tuple[Pulled, int]] = {}
     for at, offset in resets:
         row = _in_force(rows, at)
-        if row is None or not row.is_consuming:
-            row = next((row for row in rows if row.is_consuming and at < row.valid_from <= as_of), None)
+        if row is None:
+            row = next((row for row in rows if at < row.valid_from <= as_of), None)
             at = row.valid_from if row is not None else at
         if row is not None:
             pulls[at] = Pulled(row, at), offset
@@ -97,24 +109,24 @@ def _pulls_after_resets(
 
 
 def _first_pull(rows: Sequence[SubscriptionRow], night: NightInQueue, place: Place) -> Pulled | NotPulled:
+    """The first pull of the message. The group pulls under each of ``rows``."""
     at = place.store_timestamp
     is_new = place.run == night.run
     row = _in_force(rows, at)
-    if is_new and row is not None and row.is_consuming:
+    if is_new and row is not None:
         return Pulled(row, at)
     if place.queue_offset < night.told_before + night.lost:
         return NotPulled("the broker deleted it before the group pulled it")
     if not is_new:
         row = _in_force(rows, night.begin)
-        if row is not None and row.is_consuming:
+        if row is not None:
             return Pulled(row, night.begin)
         at = night.begin
-    start = next((row for row in rows if row.is_consuming and at < row.valid_from <= night.as_of), None)
+    start = next((row for row in rows if at < row.valid_from <= night.as_of), None)
     if start is None:
         return NotPulled("the group's offset was moved past it while the group was away")
-    is_first = not any(row.is_consuming and row.valid_from < start.valid_from for row in rows)
-    if night.skipped and is_first:
-        return NotPulled("the group first came later, and began at the end of the queue")
+    if start is rows[0] and place.queue_offset < night.told_before + night.lost + night.skipped:
+        return NotPulled("the group first came later, and began at a later message")
     return Pulled(start, start.valid_from)
 
 
@@ -122,10 +134,10 @@ def _in_force(rows: Sequence[SubscriptionRow], at: int) -> SubscriptionRow | Non
     return next(iter(in_force_at(rows, at)), None)
 
 
-def uncertain_change(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
+def uncertain_change(rows: Sequence[SubscriptionRow], pull: Pulled, config: BrokerConfig) -> SubscriptionRow | None:
     """The later subscription that may have filtered the message: a pull held at the broker keeps it up to 5 s."""
     after = _in_force(rows, pull.at + HELD_PULL)
-    if after is None or after is pull.row or not after.is_consuming:
+    if after is None or after is pull.row or not is_pulling(after, config):
         return None
     if is_tag_type(after.expression_type) or is_tag_type(pull.row.expression_type):
         return None

@@ -45,6 +45,11 @@ def refusal(row: SubscriptionRow, config: BrokerConfig) -> ResponseCode | None:
     return _refusal(row, row.sub_version, filter_version, config)
 
 
+def is_pulling(row: SubscriptionRow, config: BrokerConfig) -> bool:
+    """Whether the group is online and the broker accepts its pulls. A client whose pulls are refused tries again."""
+    return row.is_consuming and refusal(row, config) is None
+
+
 def _refusal(
     row: SubscriptionRow, sub_version: int, filter_version: int | None, config: BrokerConfig
 ) -> ResponseCode | None:

@@ -27,7 +27,8 @@ class SubscriptionRow:
     Times are in milliseconds; ``valid_to`` None means still in force. ``expression`` is the one that the broker uses
     for pulls: the one sent with the pull (``sent_with_pull``; it uses no bit map), the registered one, or the last
     one if the group has left (not ``registered``). A TAG subscription in ``class_filter_mode`` has the name of a
-    class as its expression, and no tags. ``is_consuming``: the group is connected and pulls.
+    class as its expression, and no tags. ``is_consuming``: the group is online, whether the broker accepts its pulls
+    or not.
 
     ``filter_data`` is the ConsumerFilterData in the broker's registry, or None. It sets bits in the bit maps. It
     remains if the subscription changes to TAG, and after its death until it is cleaned.

@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
+from filtering.consumption.offsets import BrokerOffsets
 from filtering.consumption.plan import NightPlan, plan_night
 from filtering.delivery.entries import Int64s
 from filtering.delivery.filter_data_in_force import filter_data_in_force
-from filtering.delivery.pull_window import FOREVER
+from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
 from jobs.night.changes import Changes
 from jobs.night.hooks import FilterHook, check_groups
+from jobs.night.late_windows import late_windows
 from jobs.night.log_plan import read_ranges
 from jobs.night.log_task import read_range
 from jobs.night.new_messages import NewMessages
@@ -85,7 +86,7 @@ class Night:
         mended = self._mend()
         backlog = self._backlog(plan)  # before the files of new messages are added: it would filter them, too
         new = self._new(plan, instants)
-        late = self._late(instants)
+        late = self._late(plan, instants)
         parts = [part for part in (new, backlog, late) if part is not None]
         names = self.run_id, self.broker.broker_name
         if late is not None:
@@ -136,20 +137,20 @@ class Night:
             self._settled = results[-1].settled if results else None
         return total
 
-    def _late(self, instants: Mapping[str, Int64s]) -> Part | None:
-        """Filters messages that earlier nights could not read, as those nights would have filtered them.
-
-        They were damaged, or a message log has grown in the middle.
-        """
+    def _late(self, plan: NightPlan, instants: Mapping[str, Int64s]) -> Part | None:
+        """Filters messages that earlier nights could not read, as those nights would have filtered them."""
         repaired = self.new.log.repaired if self.new.log is not None else ()
-        if not repaired and self._stored(end=self.state.filtered_to) is None:
+        stored = self._stored(end=self.state.filtered_to)
+        if not repaired and stored is None:
             return None
-        always = NightPlan((), (), (), ())
+        windows: list[PullWindow] = []
         if Stage.DELIVER in self.stages:
-            always = plan_night(self.history, self.events, OffsetsSoFar(), self.offsets, self.broker)
-        windows = by_topic([*always.online, *always.backlog])
+            first = min([*(part.start for part in repaired), *(stored or ())])
+            windows += late_windows(
+                first, self.state, self.events, plan, self.offsets, self.expressions, self.changes.warehouse
+            )
         filter_data = filter_data_in_force(self.history, self.broker)
-        return self._tasks.make_entries(self._read_late, windows, {}, filter_data, instants)
+        return self._tasks.make_entries(self._read_late, by_topic(windows), {}, filter_data, instants)
 
     def _read_late(self, topics: Mapping[str, TopicWork]) -> Result:
         total = self._read_stored(topics, end=self.state.filtered_to)

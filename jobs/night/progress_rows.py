@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from filtering.consumption.group_night import GroupNight
-from filtering.consumption.offsets import UNKNOWN, BrokerOffsets, TopicOffsets
+from filtering.consumption.offsets import UNKNOWN, BrokerOffsets, Offsets, TopicOffsets
 from filtering.delivery import window_loops
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import PullWindow, UncertainChange
@@ -65,19 +65,25 @@ def progress_rows(
     queues_by_topic: defaultdict[str, dict[int, QueueProgress]] = defaultdict(dict)
     for (topic, queue_id), progress in queues.items():
         queues_by_topic[topic][queue_id] = progress
+    committed: defaultdict[str, dict[str, Offsets]] = defaultdict(dict)
+    for (consumer_group, topic), queue_offsets in broker.committed.items():
+        committed[topic][consumer_group] = queue_offsets
     topics: dict[str, TopicOffsets] = dict(before)
     offsets, stats = [], []
-    for topic in sorted(by_topic.keys() | queues_by_topic.keys()):
+    for topic in sorted(by_topic.keys() | queues_by_topic.keys() | (before.keys() & committed.keys())):
         old = before.get(topic) or TopicOffsets.empty({}, ())
         seen = queues_by_topic[topic]
         ends = dict(zip(old.queue_ids, old.ends.tolist(), strict=True))
         ends |= {queue_id: max(progress.end, ends.get(queue_id, 0)) for queue_id, progress in seen.items()}
-        new = old.extended(ends, [group.key[0] for group in by_topic[topic]])
+        # A group without a subscription may begin at its committed offset in a later night.
+        others = [group for group, queue_offsets in committed[topic].items() if queue_offsets.keys() & ends.keys()]
+        new = old.extended(ends, [group.key[0] for group in by_topic[topic]] + others)
         told_before, committed_before = new.told_to.copy(), new.committed.copy()
         counts = _counts(topic, new, parts)
         for group in by_topic[topic]:
-            _advance(group, old, new, broker, seen, instants.get(topic, np.empty(0, np.int64)))
+            _advance(group, old, new, seen, instants.get(topic, np.empty(0, np.int64)))
             _count_lost(group, new, counts)
+        _note_committed(new, committed[topic])
         topics[topic] = new
         changed = (new.told_to != told_before) | (new.committed != committed_before)
         offsets.append(_offset_rows(topic, new, changed, as_of, run))
@@ -102,28 +108,32 @@ def _advance(
     group: GroupNight,
     old: TopicOffsets,
     new: TopicOffsets,
-    broker: BrokerOffsets,
     seen: Mapping[int, QueueProgress],
     instants: Int64s,
 ) -> None:
-    """Writes to ``new`` the offset up to which the group's deliveries are decided, and its committed offset."""
+    """Writes to ``new`` the offset up to which the group's deliveries are decided."""
     row = new.groups[group.key[0]]
     if group.is_consuming:
         new.told_to[row] = new.ends
-    elif group.left_at is not None:
-        at = int(np.searchsorted(instants, group.left_at))
-        before_it_left = np.array(
+    elif group.stopped_at is not None:
+        at = int(np.searchsorted(instants, group.stopped_at))
+        before_it_stopped = np.array(
             [seen[queue_id].ends[at] if queue_id in seen else 0 for queue_id in new.queue_ids], np.int64
         )
-        new.told_to[row] = np.maximum(before_it_left, _old_ends(old, new))
+        new.told_to[row] = np.maximum(before_it_stopped, _old_ends(old, new))
     else:
         new.told_to[row] = np.where(new.told_to[row] == UNKNOWN, 0, new.told_to[row])
     for queue_id, offset in group.told_to.items():
         if (column := new.columns.get(queue_id)) is not None:
             new.told_to[row, column] = min(offset, new.ends[column])
-    for queue_id, offset in broker.committed.get(group.key, {}).items():
-        if (column := new.columns.get(queue_id)) is not None:
-            new.committed[row, column] = offset
+
+
+def _note_committed(offsets: TopicOffsets, committed: Mapping[str, Offsets]) -> None:
+    """Writes the committed offsets of groups to ``offsets``."""
+    for group, row in offsets.groups.items():
+        for queue_id, offset in committed.get(group, {}).items():
+            if (column := offsets.columns.get(queue_id)) is not None:
+                offsets.committed[row, column] = offset
 
 
 def _old_ends(old: TopicOffsets, new: TopicOffsets) -> Int64s:
@@ -207,8 +217,9 @@ def _stat_rows(
     names: tuple[str, str],
 ) -> pa.Table:
     """The rows of delivery_stats. Entries up to ``told_to`` were filtered (if again: repeated), lost or skipped."""
-    counts["stored"][:] = stored
-    counts["pending"] = offsets.ends - np.maximum(offsets.told_to, 0)
+    is_told = offsets.told_to != UNKNOWN  # the other groups have no subscription
+    counts["stored"][:] = stored * is_told
+    counts["pending"] = (offsets.ends - np.maximum(offsets.told_to, 0)) * is_told
     advanced = np.maximum(offsets.told_to, 0) - np.maximum(told_before, 0)
     rest = advanced - counts["scanned"] - counts["lost"]
     counts["skipped"], counts["repeated"] = np.maximum(rest, 0), np.maximum(-rest, 0)

@@ -23,7 +23,7 @@ from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, sorted_by, within
 from schemas.delta.warehouse import Warehouse
 from schemas.queue_progress import QUEUE_PROGRESS
-from schemas.run_ledger import LedgerEntry
+from schemas.run_ledger import LedgerEntry, unreplaced_nights
 from schemas.subscriptions import SUBSCRIPTION_EVENTS
 
 
@@ -50,10 +50,15 @@ class BrokerState:
         prepared = takewhile(lambda entry: not entry.delivers, reversed(self.entries))
         return min((entry.run for entry in prepared), default=None)
 
+    @cached_property
+    def nights(self) -> Sequence[LedgerEntry]:
+        """The entries of runs whose deliveries are in the tables."""
+        return [entry for entry in unreplaced_nights(self.entries) if entry.delivers]
+
     @property
     def filtered_to(self) -> int:
         """The physical offset up to which the last night filtered messages."""
-        return next((entry.delivered_to or 0 for entry in reversed(self.entries) if entry.delivers), 0)
+        return self.nights[-1].delivered_to or 0 if self.nights else 0
 
     @property
     def as_of(self) -> int | None:
@@ -109,7 +114,6 @@ def read_state_before(warehouse: Warehouse, entries: Sequence[LedgerEntry], run:
     earlier = [within("run", below=run)]
     progress = _rows(warehouse, QUEUE_PROGRESS, name, earlier)
     offsets = _rows(warehouse, CONSUMER_OFFSETS, name, earlier)
-    offsets = offsets.filter(pc.is_valid(offsets["told_to"]))  # the others have only committed offsets
     return BrokerState(
         [entry for entry in entries if entry.run < run],
         _topic_offsets(offsets, _queue_ends(progress, "to_offset")),
@@ -162,18 +166,21 @@ def _rows(warehouse: Warehouse, table: Table, broker_name: str, where: Where = (
 
 
 def _topic_offsets(rows: pa.Table, ends: dict[str, dict[int, int]]) -> dict[str, TopicOffsets]:
-    """The last row of each group and queue."""
+    """The last offsets of each group and queue. Of both kinds, a row may have only one."""
     rows = sorted_by(rows, "run").combine_chunks()
     topics = rows["topic"].combine_chunks().dictionary_encode()
     offsets = {topic: TopicOffsets.empty(queue_ends, ()) for topic, queue_ends in ends.items()}
     for code, topic in enumerate(topics.dictionary.to_pylist()):
         topic_rows = rows.filter(pa.array(topics.indices.to_numpy() == code))
+        # Consumers may commit an offset in a queue without messages.
+        topic_rows = topic_rows.filter(pa.array(np.isin(topic_rows["queue_id"].to_numpy(), list(ends.get(topic, ())))))
         groups = topic_rows["consumer_group"].combine_chunks().dictionary_encode()
         known = TopicOffsets.empty(ends.get(topic, {}), groups.dictionary.to_pylist())
         columns = np.searchsorted(known.queue_ids, topic_rows["queue_id"].to_numpy())
-        # NumPy keeps the last of several values for one index.
-        places = groups.indices.to_numpy(), columns
-        known.told_to[places] = topic_rows["told_to"].fill_null(UNKNOWN).to_numpy()
-        known.committed[places] = topic_rows["committed"].fill_null(UNKNOWN).to_numpy()
+        rows_of_groups = groups.indices.to_numpy()
+        for name, last in (("told_to", known.told_to), ("committed", known.committed)):
+            is_valid = topic_rows[name].is_valid().to_numpy()
+            # NumPy keeps the last of several values for one index.
+            last[rows_of_groups[is_valid], columns[is_valid]] = topic_rows[name].drop_null().to_numpy()
         offsets[topic] = known
     return offsets

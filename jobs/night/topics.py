@@ -53,8 +53,8 @@ def times_of_leaving(groups: Iterable[GroupNight]) -> dict[str, NDArray[np.int64
     """The times (ms) at which groups left, by topic, ascending."""
     found: defaultdict[str, set[int]] = defaultdict(set)
     for group in groups:
-        if group.left_at is not None:
-            found[group.key[1]].add(group.left_at)
+        if group.stopped_at is not None:
+            found[group.key[1]].add(group.stopped_at)
     return {topic: np.array(sorted(times), np.int64) for topic, times in found.items()}
 
 

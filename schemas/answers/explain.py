@@ -114,7 +114,9 @@ class Explainer:
             return self._previewed(explanation, rows[-1])
         place = Place(message.queue_offset, message.store_timestamp, message.run)
         queue = consumer_group, message.topic, message.queue_id
-        pulls = pulls_of_message(rows, self._nights.get(queue, ()), self._resets.get(queue, ()), place)
+        pulls = pulls_of_message(
+            rows, self._nights.get(queue, ()), self._resets.get(queue, ()), place, self._facts.broker
+        )
         if isinstance(pulls, NotPulled):
             outcome = Outcome.PENDING if pulls.is_pending else Outcome.NOT_SUBSCRIBED
             explanation = self._without_filters(message, consumer_group, outcome, pulls.why)
@@ -154,7 +156,7 @@ class Explainer:
         return replace(explanation, subscription=row, others=forecast.others, preview=forecast.decision)
 
     def _with_uncertainty(self, explanation: Explanation, rows: Sequence[SubscriptionRow], pull: Pulled) -> Explanation:
-        other = uncertain_change(rows, pull)
+        other = uncertain_change(rows, pull, self._facts.broker)
         if (
             other is None
             or self._filtered(explanation.message, Pulled(other, other.valid_from)).outcome is explanation.outcome

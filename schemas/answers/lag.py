@@ -119,7 +119,7 @@ class _Standing:
 def _standings(
     facts: BrokerFacts, newer: CommittedOffsets | None, groups: Collection[str] | None, topics: Collection[str] | None
 ) -> Iterator[_Standing]:
-    rows = facts.offsets.filter(pc.is_valid(facts.offsets["consumer_group"]))
+    rows = facts.offsets.filter(pc.is_valid(facts.offsets["told_to"]))  # the others have no subscription
     chosen = (("consumer_group", groups), ("topic", topics))
     rows = filtered(rows, [one_of(column, values) for column, values in chosen if values is not None])
     names = ("consumer_group", "topic", "queue_id", "committed", "told_to", "queue_end")

@@ -73,16 +73,14 @@ def test_a_run_that_lost_its_lease_leaves_the_other_ones(lock: Storage) -> None:
 
 
 @pytest.fixture(params=[signal.default_int_handler, signal.SIG_IGN], ids=["foreground", "background"])
-def _started(request: pytest.FixtureRequest) -> Iterator[None]:
+def sigint(request: pytest.FixtureRequest) -> Iterator[object]:
     """A shell that runs a script starts background commands with SIGINT ignored."""
     before = signal.signal(signal.SIGINT, request.param)
-    yield
-    after = signal.signal(signal.SIGINT, before)
-    assert after is request.param
+    yield request.param
+    signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("_started")
-def test_a_run_that_lost_its_lease_ends(lock: Storage) -> None:
+def test_a_run_that_lost_its_lease_ends(lock: Storage, sigint: object) -> None:
     """A machine that was suspended wakes up, and another run works on its tables."""
 
     def night() -> None:
@@ -93,6 +91,7 @@ def test_a_run_that_lost_its_lease_ends(lock: Storage) -> None:
     with pytest.raises(WarehouseBusy, match=r"^another run took over s3://bucket/tables, since "):
         night()
     assert isinstance(take(lock, 0), str)
+    assert signal.getsignal(signal.SIGINT) is sigint
 
 
 def test_ctrl_c_does_not_end_a_run_in_the_background(lock: Storage) -> None:

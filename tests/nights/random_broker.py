@@ -5,17 +5,26 @@ from __future__ import annotations
 import copy
 import json
 import random
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from tests.broker_log import EVERY, FIRST_TIME, SEGMENT, BrokerLog
+from tests.broker_log import EVERY, FIRST_TIME, SEGMENT, BrokerLog, Message
 
 GROUPS, TOPICS, QUEUES = ("a", "b", "c", "d"), ("T", "U"), (0, 1)
-EXPRESSIONS = ("n > '3'", "n IS NOT NULL", "n IN ('1', '2', '5', '8', '13')", "k = 'x'", "NOT (k = 'y')")
+REFUSED = "n > '3'"
+EXPRESSIONS = (REFUSED, "n > 3", "n IS NOT NULL", "n IN ('1', '2', '5', '8', '13')", "k = 'x'", "NOT (k = 'y')")
 TAGS = ("*", "p", "q || p", "z")
 LAST = 4
+
+
+class Night(NamedTuple):
+    """What happened in a night. ``committed``: by group and topic, then by queue id, saved at ``committed_at`` (ms)."""
+
+    messages: Sequence[Message]
+    events: Sequence[dict[str, Any]]
+    committed: dict[tuple[str, str], dict[int, int]]
+    committed_at: int
 
 
 class RandomBroker:
@@ -24,32 +33,45 @@ class RandomBroker:
     def __init__(self, seed: int, folder: Path) -> None:
         self._random = random.Random(seed)
         self._log = BrokerLog()
-        self._ends_of_nights: list[tuple[bytes, Counter[tuple[str, int]]]] = []
+        self._ends_of_nights: list[BrokerLog] = []
         self._events: list[dict[str, Any]] = []
         self._last = FIRST_TIME - 5 * EVERY
         self._offsets: dict[str, dict[str, int]] = {}
         self.store, self.events, self.config = folder / "store", folder / "events.jsonl", folder / "broker.conf"
         bit_map = "enableCalcFilterBitMap=true\nenableConsumeQueueExt=true\n" if self._random.random() < 0.7 else ""
         self.config.write_text("brokerName=b\nenablePropertyFilter=true\n" + bit_map)
+        self.has_queues = self._random.random() < 0.6
 
-    def next_night(self, cuts: bool, damages: bool) -> None:
+    def next_night(self, cuts: bool = False, damages: bool = False) -> Night:
         """``cuts``: the broker may lose messages; ``damages``: one record may be damaged until the next night."""
+        messages, events = len(self._log.messages), len(self._events)
         if cuts and self._ends_of_nights and self._random.random() < 0.3:
-            data, ends = self._random.choice(self._ends_of_nights)
-            self._log.data, self._log._ends = data, copy.copy(ends)
+            time = self._log.time
+            self._log = copy.deepcopy(self._random.choice(self._ends_of_nights))
+            self._log.time = time
         for _ in range(self._random.randint(1, 12)):
             self._random.choice(
                 (self._append, self._append, self._subscribe, self._subscribe, self._leave, self._reset)
             )()
         self._append()
-        self._ends_of_nights.append((self._log.data, copy.copy(self._log._ends)))
+        self._ends_of_nights.append(copy.deepcopy(self._log))
         self._commit_offsets()
+        committed_at = self._log.time + self._random.choice((0, 5_000, 40_000))
         self._log.write(self.store)
+        if self.has_queues:
+            self._log.write_queues(self.store)
+        self._log.time = committed_at + EVERY
         if damages and self._random.random() < 0.6:
             self._damage()
         self.events.write_text("\n".join(map(json.dumps, sorted(self._events, key=lambda event: event["at"]))))
         (self.store / "config").mkdir(exist_ok=True)
-        (self.store / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": self._offsets}))
+        offsets = {"offsetTable": self._offsets, "dataVersion": {"timestamp": committed_at}}
+        (self.store / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+        committed = {
+            (group, topic): {int(queue_id): offset for queue_id, offset in queues.items()}
+            for (topic, group), queues in ((name.split("@"), queues) for name, queues in self._offsets.items())
+        }
+        return Night(self._log.messages[messages:], self._events[events:], committed, committed_at)
 
     def _append(self) -> None:
         tags = {"TAGS": self._random.choice("pq")} if self._random.random() < 0.7 else {}
@@ -74,11 +96,12 @@ class RandomBroker:
 
     def _reset(self) -> None:
         queue = self._random.choice(TOPICS), self._random.choice(QUEUES)
-        offset = self._random.randint(0, self._log._ends[queue])
+        offset = self._random.randint(0, len(self._log.queues[queue]))
         self._event("reset_offset", topic=queue[0], queue_id=queue[1], offset=offset)
 
     def _commit_offsets(self) -> None:
-        for queue, end in self._log._ends.items():
+        for queue, entries in self._log.queues.items():
+            end = len(entries)
             for group in GROUPS:
                 known = self._offsets.setdefault(f"{queue[0]}@{group}", {})
                 if self._random.random() < 0.2:

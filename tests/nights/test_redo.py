@@ -33,7 +33,9 @@ class Nights:
         self.folder = folder
         self.warehouse = folder / "w"
         (folder / "events.jsonl").write_text(EVENTS)
-        (folder / "broker.conf").write_text("brokerName=b\nenableCalcFilterBitMap=true\nenableConsumeQueueExt=true\n")
+        (folder / "broker.conf").write_text(
+            "brokerName=b\nenablePropertyFilter=true\nenableCalcFilterBitMap=true\nenableConsumeQueueExt=true\n"
+        )
 
     def read(self, log: BrokerLog, *more: object) -> Ended:
         """A night on a log."""

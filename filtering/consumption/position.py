@@ -1,0 +1,57 @@
+"""Where a group goes on in its queues when it pulls for the first time, or again.
+
+Source: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProcessor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from filtering.consumption.offsets import BrokerOffsets, Key, OffsetsSoFar
+from filtering.delivery.pull_window import FOREVER
+from filtering.subscriptions.events import ConsumeFrom, SubscriptionEvent
+
+
+@dataclass
+class Position:
+    """Where a group that does not pull will go on: at ``offsets``, by queue id.
+
+    In other queues it goes on at their first entry, or with ``stored_from`` at what was stored since then (ms). An
+    operator set the offsets of the queues in ``reset``.
+    """
+
+    offsets: dict[int, int] = field(default_factory=dict)
+    stored_from: int | None = None
+    reset: set[int] = field(default_factory=set)
+
+
+def first_position(topic: str, at: int, consume_from: ConsumeFrom, broker: BrokerOffsets) -> Position:
+    """Where a group without offsets begins at ``at`` (ms)."""
+    known = broker.min_offsets.get(topic, {})
+    if consume_from is ConsumeFrom.LAST and not known and not broker.is_whole:
+        return Position(stored_from=at)
+    if consume_from is ConsumeFrom.LAST and any(offset > 0 for offset in known.values()):
+        # The broker answers 0 instead of the end while a queue still has its first entry.
+        if all(offset > 0 for offset in known.values()):
+            return Position(stored_from=at)
+        return Position({queue_id: 0 if offset == 0 else FOREVER for queue_id, offset in known.items()})
+    return Position({queue_id: offset for queue_id, offset in known.items() if offset > 0})
+
+
+def known_offsets(
+    key: Key, at: int, offsets_so_far: OffsetsSoFar, resets: Iterable[SubscriptionEvent]
+) -> dict[int, int]:
+    """By queue id, the offsets that the broker has at ``at`` (ms) for a group that was never online.
+
+    It has those of the last snapshot, or those that an operator set; the later ones count. ``resets`` are in order.
+    """
+    night = offsets_so_far.as_of
+    found = offsets_so_far.committed(key)
+    of_snapshot = set(found)
+    for reset in resets:
+        queue_id, offset = reset.queue_id or 0, reset.queue_offset or 0
+        is_later = night is None or reset.at > night
+        if reset.at < at and (is_later or queue_id not in of_snapshot):
+            found[queue_id] = offset
+    return found

@@ -1,0 +1,187 @@
+"""The rules of docs/CONSUMPTION.md, one message at a time: a slow model of what groups receive in a broker's nights.
+
+It knows one client a group, a log that keeps all of its messages, and no filter bit map.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NamedTuple
+
+from filtering.sql92 import compile
+from tests.broker_log import Message
+from tests.nights.random_broker import QUEUES, REFUSED
+
+COMMIT_DELAY = 30_000
+Key = tuple[str, str]
+"""A consumer group and a topic."""
+
+
+class Received(NamedTuple):
+    """A message that a group received. ``part`` numbers the times between two starts or resets of its queue."""
+
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    available_at: int
+    part: int
+
+
+@dataclass
+class Group:
+    """``offsets``: where the group goes on, by queue id. ``reset``: queues that were reset while it did not pull."""
+
+    subscription: dict[str, Any] | None = None
+    offsets: dict[int, int] = field(default_factory=dict)
+    reset: set[int] = field(default_factory=set)
+    repeated: set[int] = field(default_factory=set)
+    parts: Counter[int] = field(default_factory=Counter)
+    is_online: bool = False
+    was_online: bool = False
+    behind: set[int] = field(default_factory=set)
+    since: int = 0
+
+    @property
+    def pulls(self) -> bool:
+        return self.is_online and self.subscription is not None and not _is_refused(self.subscription)
+
+
+class Model:
+    """A broker with its consumers. :meth:`night` adds what happened in a night; ``received`` is all that it knows."""
+
+    def __init__(self) -> None:
+        self.received: list[Received] = []
+        self._queues: defaultdict[str, defaultdict[int, list[Message]]] = defaultdict(lambda: defaultdict(list))
+        self._groups: defaultdict[Key, Group] = defaultdict(Group)
+        self._tonight: list[Received] = []
+        self._as_of = 0
+
+    def night(
+        self,
+        messages: Sequence[Message],
+        events: Sequence[dict[str, Any]],
+        committed: Mapping[Key, Mapping[int, int]],
+        committed_at: int,
+    ) -> None:
+        """Like ``Night``."""
+        decided = {key: dict(group.offsets) for key, group in self._groups.items()}
+        self._tonight = []
+        for key, group in self._groups.items():
+            group.repeated, group.since, group.parts = set(), self._as_of, Counter()
+            ends = {queue_id: len(queue) for queue_id, queue in self._queues[key[1]].items()}
+            group.behind = {queue_id for queue_id, end in ends.items() if group.offsets.get(queue_id, 0) < end}
+            self._pull(key)
+        happens = {"register": self._register, "unregister": self._unregister, "reset_offset": self._reset}
+        happened = [(event["at"], 0, event) for event in events] + [(each.stored_at, 1, each) for each in messages]
+        for at, _, each in sorted(happened, key=lambda item: item[:2]):
+            if isinstance(each, Message):
+                self._store(each)
+            else:
+                happens[each["op"]](at, each)
+        for key, offsets in committed.items():
+            self._believe(key, offsets, committed_at, decided.get(key, {}))
+        for group in self._groups.values():
+            if not group.pulls:
+                group.reset = set()
+        self.received += self._tonight
+        self._as_of = max(messages[-1].stored_at, committed_at)
+
+    def _store(self, message: Message) -> None:
+        self._queues[message.topic][message.queue_id].append(message)
+        for key in self._groups:
+            if key[1] == message.topic:
+                self._pull(key)
+
+    def _register(self, at: int, event: dict[str, Any]) -> None:
+        key = event["group"], event["topic"]
+        group = self._groups[key]
+        pulled = group.pulls
+        group.subscription, group.is_online, group.was_online = event, True, True
+        if group.pulls and not pulled:
+            self._start(group, at)
+            self._pull(key, at)
+
+    def _unregister(self, at: int, event: dict[str, Any]) -> None:
+        for key, group in self._groups.items():
+            if key[0] == event["group"]:
+                group.is_online = False
+
+    def _reset(self, at: int, event: dict[str, Any]) -> None:
+        key, queue_id = (event["group"], event["topic"]), event["queue_id"]
+        group = self._groups[key]
+        group.offsets[queue_id] = event["offset"]
+        if group.pulls:
+            group.since = at
+            group.behind.discard(queue_id)
+            group.repeated.add(queue_id)
+            group.parts[queue_id] += 1
+            self._pull(key, at)
+        else:
+            group.reset.add(queue_id)
+
+    def _start(self, group: Group, at: int) -> None:
+        group.since = at
+        group.repeated |= group.reset
+        group.reset, group.behind = set(), set()
+        for queue_id in QUEUES:
+            group.parts[queue_id] += 1
+
+    def _pull(self, key: Key, at: int | None = None) -> None:
+        """The group pulls all that it has not pulled yet, at ``at`` or when each was stored."""
+        group = self._groups[key]
+        if not group.pulls:
+            return
+        assert group.subscription is not None
+        for queue_id, queue in self._queues[key[1]].items():
+            for message in queue[group.offsets.get(queue_id, 0) :]:
+                if _matches(group.subscription, message.properties):
+                    available_at = message.stored_at if at is None else at
+                    self._tonight.append(
+                        Received(*key, queue_id, message.queue_offset, available_at, group.parts[queue_id])
+                    )
+            group.offsets[queue_id] = max(len(queue), group.offsets.get(queue_id, 0))
+
+    def _believe(self, key: Key, committed: Mapping[int, int], committed_at: int, decided: Mapping[int, int]) -> None:
+        """Corrects where the group stands by its committed offsets. A group that pulls may not have committed yet."""
+        group = self._groups[key]
+        for queue_id, offset in committed.items():
+            queue = self._queues[key[1]][queue_id]
+            if group.pulls:
+                stored_at = queue[offset].stored_at if offset < len(queue) else committed_at
+                since = 0 if queue_id in group.behind else group.since
+                if max(stored_at, since) < committed_at - COMMIT_DELAY:
+                    told = 0 if queue_id in group.repeated else decided.get(queue_id, 0)
+                    group.offsets[queue_id] = max(offset, told)
+                    self._take_back(key, queue_id)
+            else:
+                group.offsets[queue_id] = offset
+                if queue_id not in group.reset and group.was_online:
+                    self._take_back(key, queue_id)
+
+    def _take_back(self, key: Key, queue_id: int) -> None:
+        """What the group received since its last start, or reset of the queue, it only received up to its offset."""
+        group = self._groups[key]
+        self._tonight = [
+            each
+            for each in self._tonight
+            if (each.group, each.topic, each.queue_id, each.part) != (*key, queue_id, group.parts[queue_id])
+            or each.queue_offset < group.offsets[queue_id]
+        ]
+
+
+_compiled = cache(compile)
+
+
+def _is_refused(subscription: dict[str, Any]) -> bool:
+    return subscription["type"] == "SQL92" and subscription["expression"] == REFUSED
+
+
+def _matches(subscription: dict[str, Any], properties: dict[str, str]) -> bool:
+    if subscription["type"] == "SQL92":
+        return _compiled(subscription["expression"]).evaluate(properties) is True
+    tags = subscription["expression"].split("||")
+    return tags == ["*"] or properties.get("TAGS") in [tag.strip() for tag in tags]

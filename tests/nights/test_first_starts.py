@@ -1,0 +1,86 @@
+"""Where a group begins that mqsieve has not seen before: at an offset that the broker already has, if there is one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs import audit, explain, maintain
+from tests.nights.commands import Ended, rows_of
+from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
+
+Run = Callable[..., Ended]
+EVERYTHING = "n IS NOT NULL"
+
+
+@pytest.fixture
+def broker(run: Run, tmp_path: Path) -> GrowingBroker:
+    """A broker with ten messages."""
+    made = GrowingBroker(run, tmp_path)
+    made.grow()
+    return made
+
+
+def commit(broker: GrowingBroker, **offsets: int) -> None:
+    """Saves the committed offset of each group."""
+    config = broker.folder / "store" / "config"
+    config.mkdir(exist_ok=True)
+    table = {f"T@{group}": {"0": offset} for group, offset in offsets.items()}
+    (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
+
+
+def check(broker: GrowingBroker, expected: list[int]) -> None:
+    assert broker.received("cg") == expected
+    assert broker.run(audit, "--warehouse", broker.folder / "w", "--all").code == 0
+
+
+@pytest.mark.parametrize("consume_from", ["first", "last"])
+def test_a_group_that_was_away_in_the_first_night(broker: GrowingBroker, consume_from: str) -> None:
+    """No event of the first night names it, but the broker has its committed offset."""
+    other = sql(BEFORE, "cg_other", EVERYTHING)
+    commit(broker, cg=7, cg_other=10)
+    broker.night([other])
+    broker.grow()
+    commit(broker, cg=20, cg_other=20)
+    start = event(after(15), "register", "cg", type="SQL92", expression=EVERYTHING, consume_from=consume_from)
+    broker.night([other, start])
+    check(broker, list(range(7, 20)))
+    for again in (("--redo-from", 0), ("--redo-from", after(12))):
+        assert broker.night([other, start], *again).code == 0
+        check(broker, list(range(7, 20)))
+    next((broker.folder / "w" / "delivery_blocks").rglob("*.parquet")).unlink()
+    assert broker.run(maintain, "--rebuild", "--warehouse", broker.folder / "w").code == 0
+    check(broker, list(range(7, 20)))
+
+
+def test_its_committed_offset_alone_is_no_subscription(broker: GrowingBroker) -> None:
+    commit(broker, cg=7)
+    broker.night([sql(BEFORE, "cg_other", EVERYTHING)])
+    rows = {row["consumer_group"]: row for row in rows_of(broker.folder / "w", "current_offsets")}
+    assert (rows["cg"]["told_to"], rows["cg"]["committed"]) == (None, 7)
+    assert {row["consumer_group"] for row in rows_of(broker.folder / "w", "delivery_stats")} == {"cg_other"}
+
+
+def test_the_messages_before_its_offset_are_explained(broker: GrowingBroker) -> None:
+    other = sql(BEFORE, "cg_other", EVERYTHING)
+    commit(broker, cg=7)
+    broker.night([other])
+    broker.grow()
+    broker.night([other, sql(after(15), "cg", EVERYTHING)])
+    given = ("--warehouse", broker.folder / "w", "--group", "cg", "--topic", "T", "--queue", "0")
+    assert "began at a later message" in broker.run(explain, *given, "--offset", "6").out
+    assert "DELIVERED" in broker.run(explain, *given, "--offset", "7", "--json").out
+
+
+@pytest.mark.parametrize("nights", [1, 2])
+def test_an_operator_set_the_offset_before_the_group_first_came(broker: GrowingBroker, nights: int) -> None:
+    events = [event(after(3), "reset_offset", "cg", queue_id=0, offset=6), sql(after(8), "cg", EVERYTHING)]
+    if nights == 2:
+        broker.night([events[0], sql(BEFORE, "cg_other", EVERYTHING)])
+        broker.grow()
+        events = [events[0], sql(BEFORE, "cg_other", EVERYTHING), sql(after(18), "cg", EVERYTHING)]
+    broker.night(events)
+    check(broker, list(range(6, 10 * nights)))

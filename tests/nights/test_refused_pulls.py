@@ -1,0 +1,78 @@
+"""A subscription that the broker refuses: its messages wait until it is corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs import audit, explain, lag
+from tests.nights.commands import Ended, rows_of
+from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
+
+Run = Callable[..., Ended]
+REFUSED, EVERYTHING, EVEN = "n > 'x'", "n IS NOT NULL", "n IN ('0','2','4','6','8','10','12','14','16','18')"
+
+
+@pytest.fixture
+def broker(run: Run, tmp_path: Path) -> GrowingBroker:
+    """A broker with ten messages."""
+    made = GrowingBroker(run, tmp_path)
+    made.grow()
+    return made
+
+
+def available_at(broker: GrowingBroker) -> dict[int, int]:
+    return {row["queue_offset"]: row["available_at"] for row in rows_of(broker.folder / "w", "deliveries")}
+
+
+def check(broker: GrowingBroker, expected: list[int]) -> None:
+    assert broker.received("cg") == expected
+    assert broker.run(audit, "--warehouse", broker.folder / "w", "--all").code == 0
+
+
+def test_the_corrected_subscription_filters_what_waited(broker: GrowingBroker) -> None:
+    broker.night([sql(BEFORE, "cg", EVERYTHING), sql(after(4), "cg", REFUSED), sql(after(8), "cg", EVEN)])
+    check(broker, [0, 1, 2, 3, 4, 6, 8])
+    assert available_at(broker)[4] == available_at(broker)[6] == after(8)
+    assert available_at(broker)[8] > after(8)
+
+
+def test_it_is_corrected_nights_later(broker: GrowingBroker) -> None:
+    events = [sql(BEFORE, "cg", EVERYTHING), sql(after(4), "cg", REFUSED)]
+    broker.night(events)
+    check(broker, [0, 1, 2, 3])
+    broker.grow()
+    broker.night(events)
+    check(broker, [0, 1, 2, 3])
+    broker.grow()
+    broker.night([*events, sql(after(25), "cg", EVEN)])
+    check(broker, [0, 1, 2, 3, *range(4, 20, 2)])
+
+
+def test_a_group_that_was_refused_from_the_start_begins_at_the_first_message(broker: GrowingBroker) -> None:
+    broker.night([sql(BEFORE, "cg", REFUSED), sql(after(8), "cg", EVEN)])
+    check(broker, [0, 2, 4, 6, 8])
+
+
+def test_a_refused_group_that_leaves_and_comes_back(broker: GrowingBroker) -> None:
+    leave = event(after(6), "unregister", "cg")
+    broker.night([sql(BEFORE, "cg", EVERYTHING), sql(after(4), "cg", REFUSED), leave, sql(after(8), "cg", EVEN)])
+    check(broker, [0, 1, 2, 3, 4, 6, 8])
+
+
+def test_a_reset_while_it_is_refused(broker: GrowingBroker) -> None:
+    reset = event(after(6), "reset_offset", "cg", queue_id=0, offset=2)
+    broker.night([sql(BEFORE, "cg", EVERYTHING), sql(after(4), "cg", REFUSED), reset, sql(after(8), "cg", EVEN)])
+    check(broker, [0, 1, 2, 2, 3, 4, 6, 8])
+
+
+def test_explain_and_lag_say_that_it_is_refused(broker: GrowingBroker) -> None:
+    broker.night([sql(BEFORE, "cg", EVERYTHING), sql(after(4), "cg", REFUSED)])
+    given = ("--warehouse", broker.folder / "w", "--group", "cg")
+    message = broker.run(explain, *given, "--topic", "T", "--queue", "0", "--offset", "5").out
+    assert "the broker refuses the group's pulls (FILTER_DATA_NOT_EXIST), and has not pulled it yet" in message
+    assert "refused: FILTER_DATA_NOT_EXIST" in broker.run(lag, *given).out
+    [row] = rows_of(broker.folder / "w", "current_offsets", "told_to", "queue_end")
+    assert row == {"told_to": 4, "queue_end": 10}
