@@ -30,9 +30,10 @@ class BrokerLog:
     ``messages`` are all messages; ``queues`` are the consume queue entries of each topic and queue id.
     """
 
-    def __init__(self, first_time: int = FIRST_TIME) -> None:
+    def __init__(self, first_time: int = FIRST_TIME, segment: int = SEGMENT) -> None:
         self.data = b""
         self.time = first_time
+        self.segment = segment
         self.messages: list[Message] = []
         self.queues: defaultdict[tuple[str, int], list[bytes]] = defaultdict(list)
 
@@ -45,7 +46,7 @@ class BrokerLog:
             pairs = {"n": str(number), **properties}
             text = "".join(f"{name}\x01{value}\x02" for name, value in pairs.items()).encode()
             made = self._record(len(self.data), topic, queue_id, number, body, text)
-            room = SEGMENT - len(self.data) % SEGMENT
+            room = self.segment - len(self.data) % self.segment
             if len(made) + 8 > room:
                 self.data += filler(room)
                 made = self._record(len(self.data), topic, queue_id, number, body, text)
@@ -67,8 +68,8 @@ class BrokerLog:
         commitlog.mkdir(parents=True, exist_ok=True)
         for file in commitlog.iterdir():
             file.unlink()
-        for at in range(start, max(len(self.data), 1), SEGMENT):
-            (commitlog / f"{at:020d}").write_bytes(self.data[at : at + SEGMENT].ljust(SEGMENT, b"\0"))
+        for at in range(start, max(len(self.data), 1), self.segment):
+            (commitlog / f"{at:020d}").write_bytes(self.data[at : at + self.segment].ljust(self.segment, b"\0"))
         return folder
 
     def write_queues(self, folder: Path) -> None:
@@ -77,3 +78,8 @@ class BrokerLog:
             queue = folder / "consumequeue" / topic / str(queue_id)
             queue.mkdir(parents=True, exist_ok=True)
             (queue / f"{0:020d}").write_bytes(b"".join(entries).ljust(len(entries) * 20 + 200, b"\0"))
+
+    def min_offsets(self, start: int) -> dict[tuple[str, int], int]:
+        """The first offset of each queue, by topic and queue id, if the log begins at the physical offset ``start``."""
+        places = {queue: [int.from_bytes(each[:8], "big") for each in self.queues[queue]] for queue in self.queues}
+        return {queue: sum(place < start for place in each) for queue, each in places.items()}

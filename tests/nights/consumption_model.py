@@ -1,6 +1,6 @@
 """The rules of docs/CONSUMPTION.md, one message at a time: a slow model of what groups receive in a broker's nights.
 
-It knows one client a group, a log that keeps all of its messages, and no filter bit map.
+It knows one client a group, and no filter bit map.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class Model:
         self._groups: defaultdict[Key, Group] = defaultdict(Group)
         self._tonight: list[Received] = []
         self._as_of = 0
+        self._min_offsets: Mapping[tuple[str, int], int] = {}
 
     def night(
         self,
@@ -66,8 +67,10 @@ class Model:
         events: Sequence[dict[str, Any]],
         committed: Mapping[Key, Mapping[int, int]],
         committed_at: int,
+        min_offsets: Mapping[tuple[str, int], int],
     ) -> None:
         """Like ``Night``."""
+        self._min_offsets = min_offsets
         decided = {key: dict(group.offsets) for key, group in self._groups.items()}
         self._tonight = []
         for key, group in self._groups.items():
@@ -100,8 +103,12 @@ class Model:
         key = event["group"], event["topic"]
         group = self._groups[key]
         pulled = group.pulls
+        if not group.was_online:
+            self._take_first_offsets(key, event["consume_from"])
         group.subscription, group.is_online, group.was_online = event, True, True
         if group.pulls and not pulled:
+            for queue_id in group.offsets:
+                group.offsets[queue_id] = max(group.offsets[queue_id], self._min_offsets.get((key[1], queue_id), 0))
             self._start(group, at)
             self._pull(key, at)
 
@@ -113,7 +120,7 @@ class Model:
     def _reset(self, at: int, event: dict[str, Any]) -> None:
         key, queue_id = (event["group"], event["topic"]), event["queue_id"]
         group = self._groups[key]
-        group.offsets[queue_id] = event["offset"]
+        group.offsets[queue_id] = max(event["offset"], self._min_offsets.get((event["topic"], queue_id), 0))
         if group.pulls:
             group.since = at
             group.behind.discard(queue_id)
@@ -122,6 +129,15 @@ class Model:
             self._pull(key, at)
         else:
             group.reset.add(queue_id)
+
+    def _take_first_offsets(self, key: Key, consume_from: str) -> None:
+        """A group without an offset begins at the first message, or at the end of a queue that lost its first one."""
+        topic, group = key[1], self._groups[key]
+        known = {queue_id: offset for (name, queue_id), offset in self._min_offsets.items() if name == topic}
+        for queue_id, offset in known.items():
+            if consume_from == "last" and offset > 0:
+                offset = len(self._queues[topic][queue_id])
+            group.offsets.setdefault(queue_id, offset)
 
     def _start(self, group: Group, at: int) -> None:
         group.since = at

@@ -6,25 +6,43 @@ import copy
 import json
 import random
 from collections.abc import Callable, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.broker_log import EVERY, FIRST_TIME, SEGMENT, BrokerLog, Message
+from tests.broker_log import EVERY, FIRST_TIME, BrokerLog, Message
 
 GROUPS, TOPICS, QUEUES = ("a", "b", "c", "d"), ("T", "U"), (0, 1)
 REFUSED = "n > '3'"
 EXPRESSIONS = (REFUSED, "n > 3", "n IS NOT NULL", "n IN ('1', '2', '5', '8', '13')", "k = 'x'", "NOT (k = 'y')")
 TAGS = ("*", "p", "q || p", "z")
 LAST = 4
+SEGMENT = 1 << 10
 
 
 class Night(NamedTuple):
-    """What happened in a night. ``committed``: by group and topic, then by queue id, saved at ``committed_at`` (ms)."""
+    """What happened in a night. ``committed``: by group and topic, then by queue id, saved at ``committed_at`` (ms).
+
+    ``min_offsets``: the first offset of each queue, by topic and queue id.
+    """
 
     messages: Sequence[Message]
     events: Sequence[dict[str, Any]]
     committed: dict[tuple[str, str], dict[int, int]]
     committed_at: int
+    min_offsets: dict[tuple[str, int], int]
+
+
+class Trouble(Enum):
+    """What happens to the log of a random broker."""
+
+    NONE = "none"
+    CUTS = "cuts"
+    """The broker may lose its last messages."""
+    DAMAGES = "damages"
+    """In each night, one record may be damaged until the next night."""
+    DELETES = "deletes"
+    """The broker may delete its oldest segments."""
 
 
 class RandomBroker:
@@ -32,7 +50,8 @@ class RandomBroker:
 
     def __init__(self, seed: int, folder: Path) -> None:
         self._random = random.Random(seed)
-        self._log = BrokerLog()
+        self._log = BrokerLog(segment=SEGMENT)
+        self._start = 0
         self._ends_of_nights: list[BrokerLog] = []
         self._events: list[dict[str, Any]] = []
         self._last = FIRST_TIME - 5 * EVERY
@@ -42,10 +61,11 @@ class RandomBroker:
         self.config.write_text("brokerName=b\nenablePropertyFilter=true\n" + bit_map)
         self.has_queues = self._random.random() < 0.6
 
-    def next_night(self, cuts: bool = False, damages: bool = False) -> Night:
-        """``cuts``: the broker may lose messages; ``damages``: one record may be damaged until the next night."""
+    def next_night(self, trouble: Trouble) -> Night:
         messages, events = len(self._log.messages), len(self._events)
-        if cuts and self._ends_of_nights and self._random.random() < 0.3:
+        if trouble is Trouble.DELETES and self._random.random() < 0.5:
+            self._start = self._random.randint(self._start // SEGMENT, len(self._log.data) // SEGMENT) * SEGMENT
+        if trouble is Trouble.CUTS and self._ends_of_nights and self._random.random() < 0.3:
             time = self._log.time
             self._log = copy.deepcopy(self._random.choice(self._ends_of_nights))
             self._log.time = time
@@ -57,11 +77,11 @@ class RandomBroker:
         self._ends_of_nights.append(copy.deepcopy(self._log))
         self._commit_offsets()
         committed_at = self._log.time + self._random.choice((0, 5_000, 40_000))
-        self._log.write(self.store)
+        self._log.write(self.store, self._start)
         if self.has_queues:
             self._log.write_queues(self.store)
         self._log.time = committed_at + EVERY
-        if damages and self._random.random() < 0.6:
+        if trouble is Trouble.DAMAGES and self._random.random() < 0.6:
             self._damage()
         self.events.write_text("\n".join(map(json.dumps, sorted(self._events, key=lambda event: event["at"]))))
         (self.store / "config").mkdir(exist_ok=True)
@@ -71,7 +91,8 @@ class RandomBroker:
             (group, topic): {int(queue_id): offset for queue_id, offset in queues.items()}
             for (topic, group), queues in ((name.split("@"), queues) for name, queues in self._offsets.items())
         }
-        return Night(self._log.messages[messages:], self._events[events:], committed, committed_at)
+        min_offsets = self._log.min_offsets(self._start)
+        return Night(self._log.messages[messages:], self._events[events:], committed, committed_at, min_offsets)
 
     def _append(self) -> None:
         tags = {"TAGS": self._random.choice("pq")} if self._random.random() < 0.7 else {}
