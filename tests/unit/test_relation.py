@@ -115,11 +115,11 @@ def messages_of(random: Random, count: int) -> list[dict[str, str]]:
     return [{name: random.choice(VALUES) for name in NAMES if random.random() < 0.75} for _ in range(count)]
 
 
-def test_claims_about_500_random_pairs_hold() -> None:
+def test_claims_about_random_pairs_hold() -> None:
     random = Random(15)
     messages = messages_of(random, 60)
     kinds = []
-    for _ in range(500):
+    for _ in range(examples(100, deep=500)):
         old, new = pair_of(random)
         found = relation(old, new)
         kinds.append(found.kind)
@@ -127,7 +127,7 @@ def test_claims_about_500_random_pairs_hold() -> None:
         for message in messages:
             check_claim(found, old, new, message)
     assert set(kinds) == set(Kind)
-    assert kinds.count(Kind.UNKNOWN) < 50
+    assert kinds.count(Kind.UNKNOWN) < len(kinds) / 10
 
 
 @settings(max_examples=examples(30, deep=200), deadline=None, suppress_health_check=[HealthCheck.large_base_example])
