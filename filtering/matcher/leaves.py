@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filtering.matcher import numbers
 from filtering.matcher.axes import NumberAxis, TextAxis
 from filtering.matcher.column import Column
 from filtering.matcher.kernels import kernels
-from filtering.matcher.numbers import numbers
 from filtering.predicate import (
     Comparison,
     DoublesCompare,
@@ -51,7 +51,7 @@ def number_classes(axis: NumberAxis, column: Column | None, index: Any, rows: in
     """The class of each message on ``axis``. ``index``: kernels.index_cuts of the axis."""
     if column is None:
         return np.full(rows, axis.registers, np.int32)
-    return kernels.number_classes(*numbers(column, axis.type), index)
+    return column.answer(lambda texts: numbers.number_classes(texts, axis.type, index), axis.registers)
 
 
 def tags_code_classes(
@@ -76,7 +76,7 @@ def single(leaf: Predicate, columns: Mapping[str, Column]) -> Bools | None:
         case TextsEqual():
             return _true(pc.equal(read[0].text_of_each(), read[1].text_of_each()))
         case DoublesCompare(comparison=comparison):
-            (left, is_left), (right, is_right) = (numbers(column, NumberType.DOUBLE) for column in read)
+            (left, is_left), (right, is_right) = (numbers.numbers(column, NumberType.DOUBLE) for column in read)
             result: Bools = _COMPARE[comparison](left, right) & is_left & is_right
             return result
     raise TypeError(f"There is no leaf {type(leaf).__name__} in a predicate.")

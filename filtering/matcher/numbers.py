@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -25,17 +27,31 @@ def numbers(column: Column, type: NumberType) -> tuple[npt.NDArray[np.int64], np
         values, is_number = numbers(Column(column.texts), type)
         return np.append(values, 0)[column.positions], np.append(is_number, False)[column.positions]
     values, is_number, odd = kernels.plain_numbers(column, type)
-    if odd.any():
-        rows = np.flatnonzero(odd)
-        distinct = column.text_of_each().take(pa.array(rows)).dictionary_encode()
-        odd_values, odd_is_number = _odd_numbers(distinct.dictionary, type)
-        indices = distinct.indices.to_numpy()
-        values[rows], is_number[rows] = odd_values[indices], odd_is_number[indices]
+    if len(odd):
+        values[odd], is_number[odd] = _odd_numbers(column, odd, type)
     return values, is_number
 
 
-def _odd_numbers(texts: pa.StringArray, type: NumberType) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Parse texts that the kernels do not: Arrow casts those that it parses like Java; others are parsed one by one."""
+def number_classes(column: Column, type: NumberType, index: Any) -> npt.NDArray[np.int32]:
+    """The class of each message's number. ``index``: kernels.index_cuts."""
+    classes, odd = kernels.plain_number_classes(column, type, index)
+    if len(odd):
+        classes[odd] = kernels.number_classes(*_odd_numbers(column, odd, type), index)
+    return classes
+
+
+def _odd_numbers(
+    column: Column, rows: npt.NDArray[np.int64], type: NumberType
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """The numbers of some rows whose texts the kernels do not parse."""
+    distinct = column.text_of_each().take(pa.array(rows)).dictionary_encode()
+    values, is_number = _numbers_of_texts(distinct.dictionary, type)
+    indices = distinct.indices.to_numpy()
+    return values[indices], is_number[indices]
+
+
+def _numbers_of_texts(texts: pa.StringArray, type: NumberType) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Arrow casts those that it parses like Java; others are parsed one by one."""
     alike = pc.match_substring_regex(texts, _ALIKE[type]).to_numpy(zero_copy_only=False)
     cast = texts.filter(pa.array(alike)).cast(pa.float64() if type is NumberType.DOUBLE else pa.int64()).to_numpy()
     values, is_number = np.zeros(len(texts), np.int64), alike.copy()

@@ -23,6 +23,7 @@ FEWEST_SLOTS = 1024
 _GREATEST = {NumberType.INT: 2**31 - 1, NumberType.LONG: 2**63 - 1, NumberType.DOUBLE: 0}
 _NO_POSITIONS = np.zeros(0, np.int32)
 _NO_TEXTS = np.zeros(1, np.int32)
+_NO_ROWS = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,7 @@ def index_texts(texts: tuple[str, ...], answers: npt.NDArray[np.int32]) -> TextI
 
 def find_texts(column: Column, index: TextIndex) -> npt.NDArray[np.int32]:
     """The answer for each message of a column."""
-    found = np.empty(len(column), np.int32)
+    found = allocate(len(column), np.int32)
     text_loops.find(
         *_texts(column), index.octets, index.offsets, index.table, index.answers, index.unknown, index.missing, found
     )
@@ -69,15 +70,15 @@ def pivot(name_of: npt.NDArray[np.int32], offsets: npt.NDArray[np.int32], names:
 
 def plain_numbers(
     column: Column, type: NumberType
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Parses plain decimals: the number of each message, whether it has one, and whether its text is ``odd``.
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """Parses plain decimals: the number of each message, whether it has one, and the messages with ``odd`` texts.
 
     Odd texts may be numbers but are not parsed here. A number is an integer, or the double_order of a double.
     """
-    numbers = np.empty(len(column), np.int64)
-    is_number, odd = np.empty(len(column), bool), np.empty(len(column), bool)
-    number_loops.parse(*_texts(column), _GREATEST[type], numbers, numbers.view(np.float64), is_number, odd)
-    return numbers, is_number, odd
+    numbers = allocate(len(column), np.int64)
+    is_number, odd = allocate(len(column), np.bool_), allocate(len(column), np.bool_)
+    count = number_loops.parse(*_texts(column), _GREATEST[type], numbers, is_number, odd)
+    return numbers, is_number, np.flatnonzero(odd) if count else _NO_ROWS
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,11 +99,22 @@ def index_cuts(cuts: npt.NDArray[np.int64]) -> CutIndex:
     return CutIndex(cuts, shift, grid)
 
 
+def plain_number_classes(
+    column: Column, type: NumberType, index: CutIndex
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """The number_classes of plain decimals, and the messages with ``odd`` texts, whose classes are wrong."""
+    classes, odd = allocate(len(column), np.int32), allocate(len(column), np.bool_)
+    count = number_loops.parse_and_classify(
+        *_texts(column), _GREATEST[type], _read_only(index.cuts), index.shift, _read_only(index.grid), classes, odd
+    )
+    return classes, np.flatnonzero(odd) if count else _NO_ROWS
+
+
 def number_classes(
     numbers: npt.NDArray[np.int64], is_number: npt.NDArray[np.bool_], index: CutIndex
 ) -> npt.NDArray[np.int32]:
     """The class of each number: how many cuts are not greater. One more than all cuts if it is no number."""
-    classes = np.empty(len(numbers), np.int32)
+    classes = allocate(len(numbers), np.int32)
     number_loops.classify(
         _read_only(numbers), _read_only(is_number), _read_only(index.cuts), index.shift, _read_only(index.grid), classes
     )

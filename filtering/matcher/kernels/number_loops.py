@@ -5,43 +5,59 @@ from __future__ import annotations
 import numpy as np
 
 from filtering.matcher.kernels.numba_compile import Array, Int, compiled
-from filtering.matcher.kernels.words import load_word, trailing_zeros
+from filtering.matcher.kernels.short_texts import BLOCK, MISSING, load_texts
+from filtering.matcher.kernels.words import count_ones
 
 _DIGITS = 18
 _EXACT = 2**53
-_FEW_CUTS = 16
+_FEW_CUTS = 32
 _TENS = 10.0 ** np.arange(_DIGITS + 1)
 _ZERO, _POINT, _PLUS, _MINUS = np.uint8(48), np.uint8(46), np.uint8(43), np.uint8(45)
 _VALUE_BITS = np.int64(2**63 - 1)
+_NO_POINT, _NOT_PLAIN, _MISSING = np.int64(-1), np.int64(-2), np.int64(-3)
 
 # Eight octets at once: Mula and Lemire, "Quickly parsing eight digits", 2018.
-_KEPT = np.array([2 ** (8 * length) - 1 for length in range(9)], np.uint64)
 _ZEROS, _POINTS = np.uint64(0x3030303030303030), np.uint64(0x2E2E2E2E2E2E2E2E)
 _ONES, _HIGH, _ABOVE_NINE = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080), np.uint64(0x7676767676767676)
 _PAIRS, _FOURS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
 _TO_PAIRS, _TO_FOURS, _TO_EIGHT = np.uint64(2561), np.uint64(6553601), np.uint64(42949672960001)
-_8, _16, _32 = np.uint64(8), np.uint64(16), np.uint64(32)
+_ALL = np.uint64(2**64 - 1)
+_NONE, _1, _3, _7, _8, _16, _32 = (np.uint64(number) for number in (0, 1, 3, 7, 8, 16, 32))
 
 
 @compiled
-def short_decimal(word: Int, length: Int) -> tuple[Int, Int, Int]:
-    """Like long_decimal, for the first ``length`` octets of a word."""
-    points = word ^ _POINTS
-    points = (points - _ONES) & ~points & _HIGH & _KEPT[length]
-    decimals = -1
-    if points:
-        before = trailing_zeros(points) >> 3
-        word = (word & _KEPT[before]) | ((word >> _8) & ~_KEPT[before])
-        length -= 1
-        decimals = length - before
-    if length == 0:
-        return 0, 0, -1
-    digits = ((word ^ _ZEROS) & _KEPT[length]) << np.uint64(64 - 8 * length)
-    if ((digits + _ABOVE_NINE) | digits) & _HIGH:
-        return 0, 0, -1
-    digits = ((digits * _TO_PAIRS) >> _8) & _PAIRS
-    digits = ((digits * _TO_FOURS) >> _16) & _FOURS
-    return np.int64((digits * _TO_EIGHT) >> _32), length, decimals
+def is_minus(word: Int) -> Int:
+    return np.uint8(word) == _MINUS
+
+
+@compiled
+def short_decimals(words: Array, lengths: Array, values: Array, decimals: Array) -> None:
+    """Parse texts of up to 8 octets after their sign: the digits as one number, and how many of them follow a point.
+
+    ``decimals`` is -1 without a point, -2 if the text is longer or no plain decimal, -3 if it is missing.
+    """
+    for i in range(len(words)):
+        word = words[i]
+        has_sign = np.uint64((np.uint8(word) == _MINUS) | (np.uint8(word) == _PLUS))
+        word >>= has_sign << _3
+        length = np.uint64(lengths[i]) - has_sign
+        is_plain = length - _1 < _8
+        length = length if is_plain else _1
+        points = word ^ _POINTS
+        points = (points - _ONES) & ~points & _HIGH & (_ALL >> ((_8 - length) << _3))
+        before = ((points & (~points + _1)) - _1) >> _7 if points else _ALL
+        word = (word & before) | ((word >> _8) & ~before)
+        digits = length - _1 if points else length
+        is_plain &= digits > _NONE
+        after = np.int64(digits) - (count_ones(before) >> 3) if points else _NO_POINT
+        digits = digits if is_plain else _1
+        word = (word ^ _ZEROS) << ((_8 - digits) << _3)
+        is_plain &= not ((word + _ABOVE_NINE) | word) & _HIGH
+        word = ((word * _TO_PAIRS) >> _8) & _PAIRS
+        word = ((word * _TO_FOURS) >> _16) & _FOURS
+        values[i] = np.int64((word * _TO_EIGHT) >> _32)
+        after = after if is_plain else _NOT_PLAIN
+        decimals[i] = after if lengths[i] != MISSING else _MISSING
 
 
 @compiled
@@ -60,6 +76,104 @@ def long_decimal(octets: Array, start: Int, end: Int) -> tuple[Int, Int, Int]:
 
 
 @compiled
+def put_integers(words: Array, values: Array, numbers: Array) -> None:
+    for i in range(len(words)):
+        sign = np.int64(is_minus(words[i]))
+        numbers[i] = (values[i] ^ -sign) + sign
+
+
+@compiled
+def put_doubles(words: Array, values: Array, decimals: Array, doubles: Array) -> None:
+    for i in range(len(words)):
+        double = np.float64(values[i]) / _TENS[max(0, decimals[i])]
+        doubles[i] = -double if is_minus(words[i]) else double
+
+
+@compiled
+def mark(decimals: Array, is_integer: bool, is_number: Array, odd: Array) -> bool:
+    """Marks the numbers, and the texts that short_decimals does not parse. Returns whether there are such texts."""
+    most = _NO_POINT if is_integer else _DIGITS
+    some = False
+    for i in range(len(decimals)):
+        is_number[i] = (decimals[i] > _NOT_PLAIN) & (decimals[i] <= most)
+    for i in range(len(decimals)):
+        odd[i] = decimals[i] == _NOT_PLAIN
+    for i in range(len(decimals)):
+        some |= odd[i]
+    return some
+
+
+@compiled
+def order_of_doubles(numbers: Array) -> None:
+    for i in range(len(numbers)):
+        numbers[i] ^= (numbers[i] >> 63) & _VALUE_BITS
+
+
+@compiled
+def parse_long(
+    octets: Array, start: Int, end: Int, greatest: Int, at: Int, numbers: Array, doubles: Array, is_number: Array
+) -> bool:
+    """Parse a text that short_decimals does not. Returns whether it is a plain decimal."""
+    negative = start < end and octets[start] == _MINUS
+    if negative or (start < end and octets[start] == _PLUS):
+        start += 1
+    if end - start > _DIGITS + 1:
+        return False
+    value, digits, decimals = long_decimal(octets, start, end)
+    if digits == 0 or digits > _DIGITS or (greatest == 0 and value > _EXACT):
+        return False
+    if greatest:
+        numbers[at] = -value if negative else value
+        is_number[at] = decimals < 0 and -greatest - 1 <= numbers[at] <= greatest
+    else:
+        double = np.float64(value) / _TENS[max(0, decimals)]
+        doubles[at] = -double if negative else double
+        is_number[at] = True
+    return True
+
+
+@compiled
+def parse_block(
+    octets: Array,
+    offsets: Array,
+    validity: Array,
+    first_bit: Int,
+    positions: Array,
+    first: Int,
+    greatest: Int,
+    numbers: Array,
+    doubles: Array,
+    is_number: Array,
+    odd: Array,
+    scratch: Array,
+) -> int:
+    """Parse the plain decimals of up to BLOCK rows. Returns the number of other texts; they are marked in ``odd``.
+
+    ``scratch``: int64, shape (4, BLOCK).
+    """
+    used = len(numbers)
+    words, lengths = scratch[0, :used].view(np.uint64), scratch[1, :used]
+    values, decimals = scratch[2, :used], scratch[3, :used]
+    load_texts(octets, offsets, validity, first_bit, positions, first, lengths, words)
+    short_decimals(words, lengths, values, decimals)
+    if greatest:
+        put_integers(words, values, numbers)
+    else:
+        put_doubles(words, values, decimals, doubles)
+    count = 0
+    if mark(decimals, greatest > 0, is_number, odd):
+        for i in range(used):
+            if odd[i]:
+                start = np.int64(offsets[positions[first + i] if len(positions) > 0 else first + i])
+                stop = start + lengths[i]
+                odd[i] = not parse_long(octets, start, stop, greatest, i, numbers, doubles, is_number)
+                count += odd[i]
+    if not greatest:
+        order_of_doubles(numbers)
+    return count
+
+
+@compiled
 def parse(
     octets: Array,
     offsets: Array,
@@ -68,44 +182,50 @@ def parse(
     positions: Array,
     greatest: Int,
     numbers: Array,
-    doubles: Array,
     is_number: Array,
     odd: Array,
-) -> None:
-    """Parse plain decimals. Other texts are marked in ``odd``.
+) -> int:
+    """Parse plain decimals. Returns the number of other texts; they are marked in ``odd``.
 
-    ``greatest``: the greatest number of the integer type, or 0 for doubles. ``doubles`` shares the memory of
-    ``numbers``.
+    ``greatest``: the greatest number of the integer type, or 0 for doubles.
     """
-    has_positions, has_nulls = len(positions) > 0, len(validity) > 0
-    for row in range(len(numbers)):
-        is_number[row] = odd[row] = False
-        numbers[row] = 0
-        at = np.int64(positions[row]) if has_positions else row
-        if at < 0 or (has_nulls and not (validity[(at + first_bit) >> 3] >> ((at + first_bit) & 7)) & 1):
-            continue
-        start, end = np.int64(offsets[at]), np.int64(offsets[at + 1])
-        negative = start < end and octets[start] == _MINUS
-        if negative or (start < end and octets[start] == _PLUS):
-            start += 1
-        if end - start <= 8 and start + 8 <= len(octets):
-            value, digits, decimals = short_decimal(load_word(octets, start), end - start)
-        elif end - start <= _DIGITS + 1:
-            value, digits, decimals = long_decimal(octets, start, end)
-        else:
-            value, digits, decimals = 0, 0, -1
-        if digits == 0 or digits > _DIGITS or (greatest == 0 and value > _EXACT):
-            odd[row] = True
-        elif greatest:
-            number = -value if negative else value
-            numbers[row] = number
-            is_number[row] = decimals < 0 and -greatest - 1 <= number <= greatest
-        else:
-            double = np.float64(value) / _TENS[max(0, decimals)]
-            doubles[row] = -double if negative else double
-            if negative:
-                numbers[row] ^= _VALUE_BITS
-            is_number[row] = True
+    count, scratch = 0, np.empty((4, BLOCK), np.int64)
+    for first in range(0, len(numbers), BLOCK):
+        end = min(first + BLOCK, len(numbers))
+        block, doubles = numbers[first:end], numbers[first:end].view(np.float64)
+        count += parse_block(
+            octets, offsets, validity, first_bit, positions, first, greatest, block, doubles, is_number[first:end],
+            odd[first:end], scratch,
+        )  # fmt: skip
+    return count
+
+
+@compiled
+def parse_and_classify(
+    octets: Array,
+    offsets: Array,
+    validity: Array,
+    first_bit: Int,
+    positions: Array,
+    greatest: Int,
+    cuts: Array,
+    shift: Int,
+    grid: Array,
+    classes: Array,
+    odd: Array,
+) -> int:
+    """Like parse, with the class of each number instead of the number: see classify. Classes of ``odd`` are wrong."""
+    numbers, is_number = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.bool_)
+    count, scratch = 0, np.empty((4, BLOCK), np.int64)
+    for first in range(0, len(classes), BLOCK):
+        end = min(first + BLOCK, len(classes))
+        block, found = numbers[: end - first], is_number[: end - first]
+        count += parse_block(
+            octets, offsets, validity, first_bit, positions, first, greatest, block, block.view(np.float64), found,
+            odd[first:end], scratch,
+        )  # fmt: skip
+        classify(block, found, cuts, shift, grid, classes[first:end])
+    return count
 
 
 @compiled
@@ -125,10 +245,12 @@ def classify(numbers: Array, is_number: Array, cuts: Array, shift: Int, grid: Ar
     if count <= _FEW_CUTS:
         # The processor compares several numbers at once.
         for row in range(len(numbers)):
-            after = np.int32(0)
-            for cut in range(count):
-                after += np.int32(cuts[cut] <= numbers[row])
-            classes[row] = after if is_number[row] else np.int32(count + 1)
+            classes[row] = 0
+        for cut in range(count):
+            for row in range(len(numbers)):
+                classes[row] += np.int32(cuts[cut] <= numbers[row])
+        for row in range(len(numbers)):
+            classes[row] = classes[row] if is_number[row] else np.int32(count + 1)
         return
     for row in range(len(numbers)):
         number = numbers[row]
