@@ -11,8 +11,6 @@ from filtering.matcher.kernels.words import count_ones, equal_bits
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 POSITIONS_IN_OCTET = np.ascontiguousarray(np.argsort(1 - _BITS, axis=1, kind="stable").astype(np.uint8))
 
-STORED_AT_ONCE = 8
-
 # Up to this number of classes, comparing all messages with each class is cheaper than setting each message's bit.
 COMPARED = 24
 

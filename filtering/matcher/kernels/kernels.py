@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from filtering.matcher.axes import NumberAxis
 from filtering.matcher.column import Column
-from filtering.matcher.kernels import bit_loops, number_loops, text_loops
+from filtering.matcher.kernels import bit_loops, cut_loops, decimal_loops, text_loops
 from filtering.matcher.kernels.numba_compile import Array
+from filtering.matcher.kernels.store_positions import STORED_AT_ONCE
 from filtering.matcher.packed_bits import words
 from filtering.matcher.program import Program
 from filtering.predicate import NumberType
@@ -77,7 +78,7 @@ def plain_numbers(
     """
     numbers = allocate(len(column), np.int64)
     is_number, odd = allocate(len(column), np.bool_), allocate(len(column), np.bool_)
-    count = number_loops.parse(*_texts(column), _GREATEST[type], numbers, is_number, odd)
+    count = decimal_loops.parse(*_texts(column), _GREATEST[type], numbers, is_number, odd)
     return numbers, is_number, np.flatnonzero(odd) if count else _NO_ROWS
 
 
@@ -95,7 +96,7 @@ def index_cuts(cuts: npt.NDArray[np.int64]) -> CutIndex:
     span = int(cuts[-1]) - int(cuts[0]) if len(cuts) else 0
     shift = max(0, span.bit_length() - (CELLS_PER_CUT * len(cuts)).bit_length())
     grid = np.empty((span >> shift) + 2, np.int32)
-    number_loops.fill_grid(_read_only(cuts), shift, grid)
+    cut_loops.fill_grid(_read_only(cuts), shift, grid)
     return CutIndex(cuts, shift, grid)
 
 
@@ -104,7 +105,7 @@ def plain_number_classes(
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """The number_classes of plain decimals, and the messages with ``odd`` texts, whose classes are wrong."""
     classes, odd = allocate(len(column), np.int32), allocate(len(column), np.bool_)
-    count = number_loops.parse_and_classify(
+    count = cut_loops.parse_and_classify(
         *_texts(column), _GREATEST[type], _read_only(index.cuts), index.shift, _read_only(index.grid), classes, odd
     )
     return classes, np.flatnonzero(odd) if count else _NO_ROWS
@@ -115,7 +116,7 @@ def number_classes(
 ) -> npt.NDArray[np.int32]:
     """The class of each number: how many cuts are not greater. One more than all cuts if it is no number."""
     classes = allocate(len(numbers), np.int32)
-    number_loops.classify(
+    cut_loops.classify(
         _read_only(numbers), _read_only(is_number), _read_only(index.cuts), index.shift, _read_only(index.grid), classes
     )
     return classes
@@ -159,7 +160,7 @@ def expand(
 
     ``starts``: where the positions of each row begin, and the end of the last.
     """
-    positions = allocate(int(starts[-1]) + bit_loops.STORED_AT_ONCE, np.int32)
+    positions = allocate(int(starts[-1]) + STORED_AT_ONCE, np.int32)
     bit_loops.expand(_read_only(bits), _read_only(chosen), _read_only(starts), positions)
     return positions[: starts[-1]]
 

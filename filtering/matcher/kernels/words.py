@@ -45,9 +45,3 @@ def count_ones(word: Int) -> Int:
     word -= (word >> _ONE) & _HALF_OF_TWO
     word = (word & _HALF_OF_FOUR) + ((word >> _TWO) & _HALF_OF_FOUR)
     return np.int64((((word + (word >> _FOUR)) & _HALF_OF_EIGHT) * _EACH_OCTET) >> _TOP_OCTET)
-
-
-@compiled
-def trailing_zeros(word: Int) -> Int:
-    """The number of zero bits below the lowest set bit of a uint64."""
-    return count_ones(~word & (word - _ONE))
