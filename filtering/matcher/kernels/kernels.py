@@ -19,12 +19,25 @@ from filtering.predicate import NumberType
 
 REGISTER_WORDS = 64
 CELLS_PER_CUT = 8
+FEW_TEXTS = 16
+"""Up to this number of short texts, comparing each text with all of them is cheaper than a hash table."""
 FEWEST_SLOTS = 1024
 """Of a table of texts: a text that has to go on from another text's slot costs twice as much."""
 _GREATEST = {NumberType.INT: 2**31 - 1, NumberType.LONG: 2**63 - 1, NumberType.DOUBLE: 0}
 _NO_POSITIONS = np.zeros(0, np.int32)
 _NO_TEXTS = np.zeros(1, np.int32)
 _NO_ROWS = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class FewTexts:
+    """Few known texts of up to 8 octets, each as a word, and their answers."""
+
+    words: npt.NDArray[np.uint64]
+    lengths: npt.NDArray[np.int64]
+    answers: npt.NDArray[np.int32]
+    unknown: np.int32
+    missing: np.int32
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +52,13 @@ class TextIndex:
     missing: np.int32
 
 
-def index_texts(texts: tuple[str, ...], answers: npt.NDArray[np.int32]) -> TextIndex:
+def index_texts(texts: tuple[str, ...], answers: npt.NDArray[np.int32]) -> TextIndex | FewTexts:
     """An index of texts. ``answers``: one for each of ``texts``, then for any other text, then for a missing text."""
+    encoded = [text.encode() for text in texts]
+    if 0 < len(texts) <= FEW_TEXTS and max(map(len, encoded)) <= 8:
+        words_of_texts = np.frombuffer(b"".join(text.ljust(8, b"\0") for text in encoded), np.uint64)
+        lengths = np.array([len(text) for text in encoded], np.int64)
+        return FewTexts(words_of_texts, _read_only(lengths), _read_only(answers[:-2]), answers[-2], answers[-1])
     octets, offsets, _, _ = _buffers(pa.array(texts, pa.string()))
     table: Array = np.zeros(max(FEWEST_SLOTS, 4 << len(texts).bit_length()), text_loops.SLOT)
     table["length"] = text_loops.EMPTY
@@ -49,9 +67,14 @@ def index_texts(texts: tuple[str, ...], answers: npt.NDArray[np.int32]) -> TextI
     return TextIndex(octets, offsets, table, _read_only(of_slots), answers[-2], answers[-1])
 
 
-def find_texts(column: Column, index: TextIndex) -> npt.NDArray[np.int32]:
+def find_texts(column: Column, index: TextIndex | FewTexts) -> npt.NDArray[np.int32]:
     """The answer for each message of a column."""
     found = allocate(len(column), np.int32)
+    if isinstance(index, FewTexts):
+        text_loops.find_few(
+            *_texts(column), index.words, index.lengths, index.answers, index.unknown, index.missing, found
+        )
+        return found
     text_loops.find(
         *_texts(column), index.octets, index.offsets, index.table, index.answers, index.unknown, index.missing, found
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from filtering.matcher.kernels.numba_compile import Array, Int, compiled
+from filtering.matcher.kernels.short_texts import BLOCK, MISSING, load_texts
 from filtering.matcher.kernels.words import load_word
 
 SLOT = np.dtype(
@@ -22,6 +23,7 @@ used: then the next one may have a text with the same hash."""
 EMPTY = -1
 _FIRST_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _LAST_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
+_ALL = np.uint64(2**64 - 1)
 _KEPT = np.array([2 ** (8 * length) - 1 for length in range(9)], np.uint64)
 
 
@@ -119,6 +121,51 @@ def find(
                 if length > 16 and same:
                     same = same_middle(octets, start, known_octets, known_offsets[table[slot].text], length)
         found[row] = answers[np.uint64(2 * slot) + np.uint64(same)]
+
+
+@compiled
+def clear_rest(words: Array, lengths: Array) -> None:
+    """Clears what follows each text in its word."""
+    for i in range(len(words)):
+        kept = _ALL >> np.uint64(64 - 8 * max(1, min(8, lengths[i])))
+        words[i] &= kept if lengths[i] > 0 else np.uint64(0)
+
+
+@compiled
+def choose(words: Array, lengths: Array, word: Int, length: Int, answer: Int, found: Array) -> None:
+    for i in range(len(words)):
+        found[i] = answer if (words[i] == word) & (lengths[i] == length) else found[i]
+
+
+@compiled
+def find_few(
+    octets: Array,
+    offsets: Array,
+    validity: Array,
+    first_bit: Int,
+    positions: Array,
+    known_words: Array,
+    known_lengths: Array,
+    answers: Array,
+    unknown: Int,
+    missing: Int,
+    found: Array,
+) -> None:
+    """Like find, for few known texts of up to 8 octets: compares each text with all of them, without a branch.
+
+    ``answers``: one for each known text.
+    """
+    all_words, all_lengths = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.int64)
+    for first in range(0, len(found), BLOCK):
+        end = min(first + BLOCK, len(found))
+        words, lengths, block = all_words[: end - first], all_lengths[: end - first], found[first:end]
+        load_texts(octets, offsets, validity, first_bit, positions, first, lengths, words)
+        clear_rest(words, lengths)
+        block[:] = unknown
+        for known in range(len(known_words)):
+            choose(words, lengths, known_words[known], known_lengths[known], answers[known], block)
+        for i in range(len(block)):
+            block[i] = missing if lengths[i] == MISSING else block[i]
 
 
 @compiled
