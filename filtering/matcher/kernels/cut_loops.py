@@ -10,6 +10,8 @@ from filtering.matcher.kernels.short_texts import BLOCK
 
 _FEW_CUTS = 32
 """Up to this number, comparing each number with each cut is cheaper than searching."""
+_FEW_IN_CELL = 6
+"""Up to this number of cuts in a cell, comparing each number with as many is cheaper than searching."""
 
 
 @compiled
@@ -23,34 +25,60 @@ def fill_grid(cuts: Array, shift: Int, grid: Array) -> None:
 
 
 @compiled
-def classify(numbers: Array, is_number: Array, cuts: Array, shift: Int, grid: Array, classes: Array) -> None:
-    """The number of cuts that are not greater than each number; one more than all cuts if it is not a number."""
-    count = len(cuts)
-    if count <= _FEW_CUTS:
-        # The processor compares several numbers at once.
+def compare_all(numbers: Array, cuts: Array, count: Int, classes: Array) -> None:
+    classes[:] = 0
+    for cut in range(count):
         for row in range(len(numbers)):
-            classes[row] = 0
-        for cut in range(count):
-            for row in range(len(numbers)):
-                classes[row] += np.int32(cuts[cut] <= numbers[row])
+            classes[row] += np.int32(cuts[cut] <= numbers[row])
+
+
+@compiled
+def compare_in_cell(
+    numbers: Array, cuts: Array, count: Int, shift: Int, grid: Array, in_cell: Int, classes: Array
+) -> None:
+    """Compares each number with ``in_cell`` cuts from its cell on: the cuts of later cells are greater."""
+    least, greatest = cuts[0], cuts[count - 1]
+    for row in range(len(numbers)):
+        inside: Int = min(max(numbers[row], least), greatest)
+        classes[row] = grid[np.uint64(inside - least) >> np.uint64(shift)]
+    for _ in range(in_cell):
         for row in range(len(numbers)):
-            classes[row] = classes[row] if is_number[row] else np.int32(count + 1)
-        return
+            classes[row] += np.int32(cuts[np.uint32(classes[row])] <= numbers[row])
+
+
+@compiled
+def search(numbers: Array, cuts: Array, count: Int, shift: Int, grid: Array, classes: Array) -> None:
     for row in range(len(numbers)):
         number = numbers[row]
         inside: Int = min(max(number, cuts[0]), cuts[count - 1])
         cell = np.int64(np.uint64(inside - cuts[0]) >> np.uint64(shift))
         low: Int = np.int64(grid[cell])
         high: Int = np.int64(grid[cell + 1])
-        while high - low > 1:
+        while low < high:
             middle = (low + high) >> 1
             if cuts[middle] <= number:
-                low = middle
+                low = middle + 1
             else:
                 high = middle
-        # No branch depends on the number: the processor could not predict it.
-        is_after = (high > low) & (cuts[min(low, count - 1)] <= number)
-        classes[row] = low + np.int64(is_after) if is_number[row] else count + 1
+        classes[row] = low
+
+
+@compiled
+def classify(
+    numbers: Array, is_number: Array, cuts: Array, count: Int, shift: Int, grid: Array, in_cell: Int, classes: Array
+) -> None:
+    """The number of cuts that are not greater than each number; one more than all cuts if it is not a number.
+
+    No cell has more than ``in_cell`` cuts. As many and one more elements follow the ``count`` cuts.
+    """
+    if count <= _FEW_CUTS:
+        compare_all(numbers, cuts, count, classes)
+    elif in_cell <= _FEW_IN_CELL:
+        compare_in_cell(numbers, cuts, count, shift, grid, in_cell, classes)
+    else:
+        search(numbers, cuts, count, shift, grid, classes)
+    for row in range(len(numbers)):
+        classes[row] = min(classes[row], np.int32(count)) if is_number[row] else np.int32(count + 1)
 
 
 @compiled
@@ -62,8 +90,10 @@ def parse_and_classify(
     positions: Array,
     greatest: Int,
     cuts: Array,
+    cut_count: Int,
     shift: Int,
     grid: Array,
+    in_cell: Int,
     classes: Array,
     odd: Array,
 ) -> int:
@@ -77,5 +107,5 @@ def parse_and_classify(
             octets, offsets, validity, first_bit, positions, first, greatest, block, block.view(np.float64), found,
             odd[first:end], scratch,
         )  # fmt: skip
-        classify(block, found, cuts, shift, grid, classes[first:end])
+        classify(block, found, cuts, cut_count, shift, grid, in_cell, classes[first:end])
     return count

@@ -107,11 +107,21 @@ def plain_numbers(
 
 @dataclass(frozen=True, eq=False)
 class CutIndex:
-    """Ascending ``cuts``, and ``grid[i]`` cuts in the cells before i: cell i starts i << shift after the first cut."""
+    """Ascending ``cuts``, and ``grid[i]`` cuts in the cells before i: cell i starts i << shift after the first cut.
+
+    No cell has more than ``in_cell`` cuts. As many and one more follow the ``count`` cuts, to read beyond the last.
+    """
 
     cuts: npt.NDArray[np.int64]
+    count: int
     shift: int
     grid: npt.NDArray[np.int32]
+    in_cell: int
+
+    @property
+    def arguments(self) -> tuple[Array, int, int, Array, int]:
+        """Those of the loops in cut_loops."""
+        return _read_only(self.cuts), self.count, self.shift, _read_only(self.grid), self.in_cell
 
 
 def index_cuts(cuts: npt.NDArray[np.int64]) -> CutIndex:
@@ -120,7 +130,8 @@ def index_cuts(cuts: npt.NDArray[np.int64]) -> CutIndex:
     shift = max(0, span.bit_length() - (CELLS_PER_CUT * len(cuts)).bit_length())
     grid = np.empty((span >> shift) + 2, np.int32)
     cut_loops.fill_grid(_read_only(cuts), shift, grid)
-    return CutIndex(cuts, shift, grid)
+    in_cell = int(np.diff(grid).max())
+    return CutIndex(np.append(cuts, np.full(in_cell + 1, 2**63 - 1)), len(cuts), shift, grid, in_cell)
 
 
 def plain_number_classes(
@@ -128,9 +139,7 @@ def plain_number_classes(
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """The number_classes of plain decimals, and the messages with ``odd`` texts, whose classes are wrong."""
     classes, odd = allocate(len(column), np.int32), allocate(len(column), np.bool_)
-    count = cut_loops.parse_and_classify(
-        *_texts(column), _GREATEST[type], _read_only(index.cuts), index.shift, _read_only(index.grid), classes, odd
-    )
+    count = cut_loops.parse_and_classify(*_texts(column), _GREATEST[type], *index.arguments, classes, odd)
     return classes, np.flatnonzero(odd) if count else _NO_ROWS
 
 
@@ -139,9 +148,7 @@ def number_classes(
 ) -> npt.NDArray[np.int32]:
     """The class of each number: how many cuts are not greater. One more than all cuts if it is no number."""
     classes = allocate(len(numbers), np.int32)
-    cut_loops.classify(
-        _read_only(numbers), _read_only(is_number), _read_only(index.cuts), index.shift, _read_only(index.grid), classes
-    )
+    cut_loops.classify(_read_only(numbers), _read_only(is_number), *index.arguments, classes)
     return classes
 
 

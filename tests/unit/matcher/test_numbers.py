@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -51,11 +52,17 @@ def test_numbers_are_those_of_java(type: NumberType, seed: int) -> None:
         ] == expected
 
 
-@pytest.mark.parametrize("count", [1, 3, 40])
-def test_classes_of_numbers(count: int) -> None:
+@pytest.mark.parametrize("type", [NumberType.INT, NumberType.LONG, NumberType.DOUBLE])
+@pytest.mark.parametrize("count", [1, 3, 32, 33, 120])
+@pytest.mark.parametrize("clustered", [False, True])
+def test_classes_of_numbers(type: NumberType, count: int, clustered: bool) -> None:
     texts = texts_of(count)
-    known = sorted({number for text in texts if (number := parsed(text, NumberType.INT)) is not None})
-    cuts = pa.array(random.Random(count).sample(known, count)).sort().to_numpy()
-    found = number_classes(Column(pa.array(texts)), NumberType.INT, kernels.index_cuts(cuts))
-    numbers_of = [parsed(text, NumberType.INT) for text in texts]
-    assert found.tolist() == [count + 1 if number is None else int((cuts <= number).sum()) for number in numbers_of]
+    values = [parsed(text, type) for text in texts]
+    known = sorted({value for value in values if value is not None})
+    chosen = random.Random(count).sample(known, count)
+    if clustered:
+        chosen = [known[0], *range(chosen[0], chosen[0] + count - 1)]
+    cuts = np.unique(np.array(chosen, np.int64))
+    found = number_classes(Column(pa.array(texts)), type, kernels.index_cuts(cuts))
+    expected = [len(cuts) + 1 if value is None else int((cuts <= value).sum()) for value in values]
+    assert found.tolist() == expected
