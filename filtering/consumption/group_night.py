@@ -65,7 +65,7 @@ class GroupNightPlan:
         self._filters = filters
         self._consume_from = consume_from
         self.clients: Sequence[ClientTags] = ()
-        self._position = Position(offsets_so_far.of(key))
+        self._position = Position()
         self._stint = 0
         """The time (ms) since which the group pulls without a break or a reset."""
         self._behind: set[int] = set()
@@ -84,6 +84,8 @@ class GroupNightPlan:
             self._stint = self._offsets_so_far.as_of or 0
             self._catch_up(line.first)
             self._go_on(line.first, BEGINNING, line.steps)
+        else:
+            self._position = Position(self._offsets_so_far.of(self.group.key))
         for i, step in enumerate(line.steps):
             if step.moment is Moment.BEGIN:
                 self._begin(step.at, line.resets)
@@ -201,14 +203,9 @@ class GroupNightPlan:
     def _limit(self, offsets: Offsets) -> None:
         """End the windows of each queue since the last start, or since its last reset, at these offsets."""
         for number, (windows, index) in enumerate(self._stint_windows):
-            window = windows[index]
-            ranges = dict(window.offsets)
-            for queue_id, offset in offsets.items():
-                is_since_reset = number >= self._reset_windows.get(queue_id, 0)
-                if is_since_reset and (queue_id in ranges or not window.only_listed):
-                    low, high = ranges.get(queue_id, (0, FOREVER))
-                    ranges[queue_id] = (low, min(high, offset))
-            windows[index] = replace(window, offsets=ranges)
+            windows[index] = windows[index].up_to(
+                {queue_id: end for queue_id, end in offsets.items() if number >= self._reset_windows.get(queue_id, 0)}
+            )
 
     def _add(self, windows: list[PullWindow], window: PullWindow) -> None:
         for part in by_client(window, self.clients):

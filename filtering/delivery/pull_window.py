@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from filtering.delivery.message_filter import MessageFilter
 from filtering.predicate import Predicate
@@ -39,6 +39,15 @@ class PullWindow:
     @property
     def topic(self) -> str:
         return self.message_filter.topic
+
+    def up_to(self, offsets: Mapping[int, int]) -> PullWindow:
+        """The part of the window before an offset of each of these queues, by queue id."""
+        ranges = dict(self.offsets)
+        for queue_id, offset in offsets.items():
+            if queue_id in ranges or not self.only_listed:
+                low, high = ranges.get(queue_id, (0, FOREVER))
+                ranges[queue_id] = low, min(high, offset)
+        return replace(self, offsets=ranges)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
-from filtering.consumption.offsets import BrokerOffsets, TopicOffsets
+from filtering.consumption.offsets import BrokerOffsets
 from filtering.consumption.plan import NightPlan, plan_night
 from filtering.delivery.pull_window import BEGINNING, FOREVER, PullWindow
 from filtering.sql92 import Expressions
@@ -31,45 +32,29 @@ def late_windows(
     has now. How far groups came in a night is known from the tables.
     """
     nights = state.nights
+    begin = next((index for index, night in enumerate(nights) if (night.delivered_to or 0) > first), len(nights))
+    states = [_state_before(index, state, warehouse) for index in range(begin, len(nights) + 1)]
     queues = replace(offsets, committed={}, committed_at=None)
-    begins = [BEGINNING, *((night.as_of or 0) + 1 for night in nights)]
-    for index, night in enumerate(nights):
-        if (night.delivered_to or 0) <= first:
-            continue
-        before, after = (_state_before(index + i, state, warehouse) for i in (0, 1))
+    for night, (before, after) in zip(nights[begin:], pairwise(states), strict=True):
         known = [event for event in events if event.at <= (night.as_of or 0)]
         history = subscription_history(known, night.broker, expressions)
         plan = plan_night(history, known, before.offsets, queues, night.broker)
-        for window in _windows(plan, begins[index], begins[index + 1]):
-            yield _up_to_told(window, after.topics)
-    yield from _windows(tonight, begins[-1], FOREVER)
+        for window in _windows(plan, before.as_of, night.as_of):
+            told = after.offsets.behind((window.consumer_group, window.topic))
+            yield window.up_to({queue_id: told_to for queue_id, (told_to, _) in told.items()})
+    yield from _windows(tonight, state.as_of, None)
 
 
 def _state_before(index: int, state: BrokerState, warehouse: Warehouse) -> BrokerState:
     """The state before a night."""
     if index == len(state.nights):
         return state
-    entries = unreplaced_nights(state.entries)
-    first_run = next(entry.run for entry in entries if not index or entry.run > state.nights[index - 1].run)
-    return read_state_before(warehouse, entries, first_run)
+    return read_state_before(warehouse, unreplaced_nights(state.entries), state.first_run(index))
 
 
-def _windows(plan: NightPlan, begin: int, end: int) -> Iterator[PullWindow]:
-    """The windows of a night with messages stored in [``begin``, ``end``) (ms): its new ones."""
+def _windows(plan: NightPlan, after: int | None, until: int | None) -> Iterator[PullWindow]:
+    """The windows of a night: those of groups online with messages stored after ``after`` (ms), up to ``until``."""
+    begin, end = BEGINNING if after is None else after + 1, FOREVER if until is None else until + 1
     yield from plan.backlog
     for window in plan.online:
         yield replace(window, stored_from=max(window.stored_from, begin), stored_to=min(window.stored_to, end))
-
-
-def _up_to_told(window: PullWindow, topics: Mapping[str, TopicOffsets]) -> PullWindow:
-    """The part of a window up to where the group came in its night."""
-    offsets = topics.get(window.topic)
-    if offsets is None or window.consumer_group not in offsets.groups:
-        return window
-    told_to = offsets.told_to[offsets.groups[window.consumer_group]].tolist()
-    ranges = dict(window.offsets)
-    for queue_id, told, end in zip(offsets.queue_ids, told_to, offsets.ends.tolist(), strict=True):
-        if told < end and (queue_id in ranges or not window.only_listed):
-            low, high = ranges.get(queue_id, (0, FOREVER))
-            ranges[queue_id] = low, min(high, told)
-    return replace(window, offsets=ranges)

@@ -51,7 +51,7 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
             changes.replace_rows(table, [])
         return Redo(BrokerState(()))
     entries = unreplaced_nights(state.entries)
-    nights = [entry for entry in entries if entry.delivers]
+    nights = state.nights
     count = len(nights)
     cut_at = count if cut is None else first_beyond(nights, cut)
     redo_at = next(
@@ -63,7 +63,7 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
     if first < cut_at:
         _check_messages(nights[first:], int(entries[-1].inputs.get(MESSAGES_FROM, "0")))
     _check_hooks(nights, range(first, cut_at), cut, hooks)
-    first_run = next(entry.run for entry in entries if not first or entry.run > nights[first - 1].run)
+    first_run = state.first_run(first)
     before = read_state_before(changes.warehouse, entries, first_run)
     past = list(past_nights(nights, range(first, cut_at), changes))
     begin = _first_entry(first_run, changes)

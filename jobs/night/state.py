@@ -55,6 +55,11 @@ class BrokerState:
         """The entries of runs whose deliveries are in the tables."""
         return [entry for entry in unreplaced_nights(self.entries) if entry.delivers]
 
+    def first_run(self, index: int) -> str:
+        """The first run of a night: the first step that prepared it, or its own run."""
+        before = self.nights[index - 1].run if index else ""
+        return next(entry.run for entry in unreplaced_nights(self.entries) if entry.run > before)
+
     @property
     def filtered_to(self) -> int:
         """The physical offset up to which the last night filtered messages."""
