@@ -76,7 +76,7 @@ def measure(folder: Path, store: Path, messages: int, groups: int, with_bit_map:
     cold = cold_night(night_options(folder, store, folder / "cold"))
     warm = [night["seconds"] for night in nights_in_a_process(commands, "--spark")[1:]]
     remove(*warehouses)
-    in_steps = nights_in_a_process(commands[:2], "--in-process")[1]
+    in_steps = nights_in_a_process(commands[:2], "--steps")[1]
     found = {
         "cold": round(cold["seconds"], 2),
         "peak_mib": cold["peak_mib"],

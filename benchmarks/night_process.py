@@ -1,9 +1,9 @@
-"""A process that runs a night for each line of input, and answers seconds by step, and CPU seconds of it, as JSON.
+"""A process that runs a night for each line of input, and answers its seconds and CPU seconds as JSON.
 
-    python -m benchmarks.night_process [--spark | --in-process] < lines
+    python -m benchmarks.night_process [--spark | --steps] < lines
 
 A line is a JSON list: the command line of nightly. With --spark, a Spark session runs before the first night. With
---in-process, tasks run in this process, whatever their size.
+--steps, tasks run one after another in this process, and the answers have the seconds of each step.
 """
 
 from __future__ import annotations
@@ -14,20 +14,22 @@ import sys
 from contextlib import redirect_stdout
 from time import perf_counter, process_time
 
-from benchmarks.steps import night_steps
+from benchmarks.steps import Steps, night_steps
 
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
-    if "--in-process" in sys.argv:
+    steps = Steps()
+    if "--steps" in sys.argv:
         from schemas import spark_tasks
 
+        spark_tasks.MOST_THREADS = 1
         spark_tasks.LITTLE_WITHOUT_SPARK = 1 << 60
+        steps = night_steps()
     if "--spark" in sys.argv:
         from jobs.cli.session import spark_session
 
         spark_session("night")
-    steps = night_steps()
     from jobs import nightly
 
     for line in sys.stdin:

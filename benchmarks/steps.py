@@ -39,7 +39,7 @@ class Steps:
 
 
 def night_steps() -> Steps:
-    """Watches the steps of a night in this process. Those of tasks show only where tasks run in this process."""
+    """Watches the steps of a night in this process. Tasks must run one after another in it."""
     from filtering.delivery.topic_filters import TopicFilters
     from jobs.cli import night_job, options, session
     from jobs.night import log_task, night, run, writer

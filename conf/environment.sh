@@ -3,6 +3,9 @@
 venv=${root:?}/.venv
 cache=$root/.cache
 
+# glibc gives each thread memory of its own, and rarely returns it: a process that runs many nights would grow.
+export MALLOC_ARENA_MAX=${MALLOC_ARENA_MAX:-1}
+
 stop() {
   printf 'mqsieve: %s\n' "$1" >&2
   exit 2

@@ -1,12 +1,14 @@
-"""Runs tasks on Spark's workers, or in the driver's own process if there is little to do."""
+"""Runs tasks in threads of the driver, or on Spark's workers if there is much to do."""
 
 from __future__ import annotations
 
 import os
 import pickle
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
@@ -21,10 +23,13 @@ Result = TypeVar("Result")
 Session: TypeAlias = "Callable[[], SparkSession]"
 """Returns the Spark session, and starts it if needed."""
 LITTLE = 512 << 20
-"""Bytes of a log that one core filters in about the time that a Spark job takes to start its workers."""
+"""Bytes of a log that the driver filters in about the time that a Spark job takes to start its workers."""
 
-LITTLE_WITHOUT_SPARK = 2 << 30
-"""Bytes of a log that one core filters in about the time that Spark takes with the start of a session."""
+LITTLE_WITHOUT_SPARK = 8 << 30
+"""Bytes of a log that the driver filters in about the time that Spark takes with the start of a session."""
+
+MOST_THREADS = 4
+"""A task holds Python's interpreter lock for a quarter of its time."""
 
 SECONDS_OF_A_READY_SESSION = 0.1
 """A session that already runs is returned in less time."""
@@ -32,13 +37,16 @@ SECONDS_OF_A_READY_SESSION = 0.1
 
 def run_tasks(
     tasks: Sequence[Task], function: Callable[[Task], Result], size: int, session: Session | None
-) -> list[Result]:
-    """The result of each task, in order. ``size``: bytes that all tasks read; ``session`` is called if that is much.
+) -> Iterator[Result]:
+    """Yields the result of each task, in order. ``function`` is copied for each thread, or pickled for Spark's workers.
 
-    Without a running session, more bytes count as little. While a session starts, this process does the first tasks.
+    ``size``: bytes that all tasks read. ``session`` is called if that is much, unless this process can use all cores
+    of the machine. Without a running session, more bytes count as little. While a session starts, this process does
+    the first tasks.
     """
-    if session is None or size <= (LITTLE if _spark_runs() else LITTLE_WITHOUT_SPARK):
-        return [function(task) for task in tasks]
+    if session is None or _is_little(size):
+        yield from _run_in_threads(tasks, function)
+        return
     results: list[Result] = []
     with ThreadPoolExecutor(1) as thread:
         starting = thread.submit(session)
@@ -46,8 +54,27 @@ def run_tasks(
         while not starting.done() and len(results) < len(tasks):
             results.append(function(tasks[len(results)]))
         spark = starting.result()
+    yield from results
     rest = tasks[len(results) :]
-    return results + (_run_in_spark(rest, function, spark) if rest else [])
+    if rest:
+        yield from _run_in_spark(rest, function, spark)
+
+
+def _run_in_threads(tasks: Sequence[Task], function: Callable[[Task], Result]) -> Iterator[Result]:
+    count = min(MOST_THREADS, cores(), len(tasks))
+    if count <= 1:
+        yield from map(function, tasks)
+        return
+    own = threading.local()
+
+    def start() -> None:
+        own.function = deepcopy(function)
+
+    threads = ThreadPoolExecutor(count, initializer=start)
+    try:
+        yield from threads.map(lambda task: own.function(task), tasks)
+    finally:
+        threads.shutdown(cancel_futures=True)
 
 
 def run_on_rows(rows: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[Result]]) -> list[Result]:
@@ -62,9 +89,23 @@ def is_session_given() -> bool:
     return not os.environ.keys().isdisjoint({"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"})
 
 
-def _spark_runs() -> bool:
+def cores() -> int:
+    """The number of cores that this process may use. Not every system knows it."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _is_little(size: int) -> bool:
     pyspark = sys.modules.get("pyspark.sql")
-    return is_session_given() or (pyspark is not None and pyspark.SparkSession.getActiveSession() is not None)
+    active = pyspark.SparkSession.getActiveSession() if pyspark is not None else None
+    if active is None and not is_session_given():
+        return cores() <= MOST_THREADS or size <= LITTLE_WITHOUT_SPARK
+    return size <= LITTLE or (active is not None and cores() <= MOST_THREADS and _is_local(active))
+
+
+def _is_local(spark: SparkSession) -> bool:
+    from pyspark.sql.utils import is_remote
+
+    return not is_remote() and (spark.conf.get("spark.master") or "").startswith("local")
 
 
 def _run_in_spark(tasks: Sequence[Task], function: Callable[[Task], Result], spark: SparkSession) -> list[Result]:

@@ -22,7 +22,7 @@ EVERYTHING, NOTHING = 0, 1
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(nogil=True, cache=True, error_model="numpy")
 def count_range(bits: Array, start: int, end: int) -> int:
     """The number of set bits of ``bits`` in positions [start, end)."""
     if start >= end:
@@ -38,7 +38,7 @@ def count_range(bits: Array, start: int, end: int) -> int:
     return int(ones)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(nogil=True, cache=True, error_model="numpy")
 def fill_mask(
     times: Array,
     queue_offsets: Array,
@@ -57,7 +57,7 @@ def fill_mask(
                 mask[row >> 6] |= np.uint64(1) << np.uint64(row & 63)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(nogil=True, cache=True, error_model="numpy")
 def filter_windows(
     windows: Array,
     first: int,

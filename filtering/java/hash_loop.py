@@ -11,7 +11,7 @@ from numba import njit
 Array = npt.NDArray[Any]
 
 
-@njit(cache=True)
+@njit(nogil=True, cache=True)
 def hash_texts(data: Array, bounds: Array, hashes: Array) -> None:
     """``data`` is UTF-8. A character of one to three bytes is one unit of UTF-16, a character of four bytes is two."""
     for row in range(len(hashes)):
@@ -40,6 +40,6 @@ def hash_texts(data: Array, bounds: Array, hashes: Array) -> None:
         hashes[row] = np.int32(value)
 
 
-@njit(cache=True)
+@njit(nogil=True, cache=True)
 def _continuation(data: Array, at: int) -> np.uint32:
     return np.uint32(data[at]) & np.uint32(0x3F)

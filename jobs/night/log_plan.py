@@ -6,7 +6,7 @@ may change neither the size nor the time of a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jobs.night.log_comparison import COMPARED_DAMAGE, LogComparison, LogSegments
@@ -119,24 +119,27 @@ def unsettled(log: LogSegments, offset: int) -> str | None:
     return fingerprint(log.read(offset, min(log.ends[-1] - offset, COMPARED_DAMAGE)))
 
 
-def read_ranges(log: LogPlan, read: Callable[[LogRange], RangeResult], session: Session) -> list[RangeResult]:
-    """Reads the ranges of a log with ``read``, as parallel tasks. Returns the results in order."""
-    ranges = list(log.ranges)
-    results = run_tasks(ranges, read, log.size, session)
-    while (at := _gap(results, ranges)) is not None:
-        # A record of the range before crosses the border, and bytes inside it looked like a record.
-        ranges[at - 1 : at + 1] = [_merged(ranges[at - 1], ranges[at])]
-        results[at - 1 : at + 1] = [read(ranges[at - 1])]
-    return results
+def read_ranges(log: LogPlan, read: Callable[[LogRange], RangeResult], session: Session) -> Iterator[RangeResult]:
+    """Reads the ranges of a log with ``read``, as parallel tasks. Yields the results in order."""
+    before: tuple[LogRange, RangeResult] | None = None
+    for part, result in zip(log.ranges, run_tasks(log.ranges, read, log.size, session), strict=True):
+        if before is None or _continues(before[1], part, result):
+            if before is not None:
+                yield before[1]
+            before = part, result
+        else:
+            # A record of the range before crosses the border, and bytes inside it looked like a record.
+            merged = _merged(before[0], part)
+            before = merged, read(merged)
+    if before is not None:
+        yield before[1]
 
 
-def _gap(results: Sequence[RangeResult], ranges: Sequence[LogRange]) -> int | None:
-    """The index of the first range that does not begin where the one before it ended; None if all do."""
-    for i in range(1, len(ranges)):
-        part, first, reached = ranges[i], results[i].first, results[i - 1].reached
-        if part.synchronise and (reached < min(part.stop, part.data_end) if first is None else first != reached):
-            return i
-    return None
+def _continues(before: RangeResult, part: LogRange, result: RangeResult) -> bool:
+    """Whether a range begins where the one before it ended."""
+    if not part.synchronise:
+        return True
+    return before.reached >= min(part.stop, part.data_end) if result.first is None else result.first == before.reached
 
 
 def _merged(before: LogRange, after: LogRange) -> LogRange:

@@ -131,10 +131,9 @@ class Night:
         if self.new.log is not None and self.new.store is not None:
             work = self._tasks.work(self._tables_of_log, topics)
             read = partial(read_range, store=self.new.store, work=work, bodies=self.new.bodies)
-            results = read_ranges(self.new.log, read, self.session)
-            for result in results:
+            for result in read_ranges(self.new.log, read, self.session):
                 total.add(result.result)
-            self._settled = results[-1].settled if results else None
+                self._settled = result.settled
         return total
 
     def _late(self, plan: NightPlan, instants: Mapping[str, Int64s]) -> Part | None:

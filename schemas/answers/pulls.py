@@ -114,7 +114,7 @@ def pulls_of(
         raise UsageError(f"the broker answers every pull of {group} on {topic} with {code.name}")
     filters = [f for f in message_filters(in_force, broker) if (f.consumer_group, f.topic) == (group, topic)]
     flags = StageFlags.of(PullWindow(filters[0], wanted[0].valid_from), broker.bloom_filter.m)
-    parts = scan_entries(facts.warehouse, facts.name, {topic: flags.filters.properties}, flags, session)
+    parts = list(scan_entries(facts.warehouse, facts.name, {topic: flags.filters.properties}, flags, session))
     ids = sorted({queue_id for part in parts for queue_id in pc.unique(part["queue_id"]).to_pylist()})
     return [
         QueuePulls(queue_id, *(_totals(queue, begin_offset, broker, batch) for queue in _queues(parts, queue_id)))

@@ -137,7 +137,7 @@ def scan_entries(
     session: Session | None,
     stored: tuple[int, int] = (BEGINNING, FOREVER),
     bit_maps: bool = True,
-) -> list[Result]:
+) -> Iterator[Result]:
     """Calls ``function`` on the entries of some topics, part by part in the order of the log. It must be picklable.
 
     ``properties``: by topic, the message properties that it reads. ``stored``: files without a message stored in

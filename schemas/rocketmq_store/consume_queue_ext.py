@@ -78,7 +78,7 @@ def encode_units(
     return codes, octets
 
 
-@njit(cache=True)
+@njit(nogil=True, cache=True)
 def _place(sizes: NDArray[np.int64], file_size: int, at: int) -> NDArray[np.int64]:
     """Where each unit begins, in bytes from the first file on, the first not before ``at`` (ConsumeQueueExt.put)."""
     positions = np.empty(len(sizes), np.int64)

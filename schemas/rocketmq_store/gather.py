@@ -11,7 +11,7 @@ Bytes = NDArray[np.uint8]
 Positions = NDArray[np.int64]
 
 
-@njit(cache=True)
+@njit(nogil=True, cache=True)
 def ints(log: Bytes, at: Positions) -> NDArray[np.int32]:
     """The big-endian i32 at each position."""
     out = np.empty(len(at), np.int32)
@@ -20,7 +20,7 @@ def ints(log: Bytes, at: Positions) -> NDArray[np.int32]:
     return out
 
 
-@njit(cache=True)
+@njit(nogil=True, cache=True)
 def longs(log: Bytes, at: Positions) -> NDArray[np.int64]:
     """The big-endian i64 at each position."""
     out = np.empty(len(at), np.int64)
@@ -29,7 +29,7 @@ def longs(log: Bytes, at: Positions) -> NDArray[np.int64]:
     return out
 
 
-@njit(cache=True)
+@njit(nogil=True, cache=True)
 def spans(log: Bytes, at: Positions, lengths: Positions) -> tuple[NDArray[np.int32], Bytes]:
     """The bytes of each span, one after another: Arrow's offsets (rows + 1) and data, under 2 GiB in all."""
     offsets = np.zeros(len(at) + 1, np.int32)

@@ -49,7 +49,7 @@ class Interner:
         return np.empty_like(self._names), np.zeros_like(self._ends), self._table, 0
 
 
-@njit(cache=True)
+@njit(nogil=True, cache=True)
 def _intern(
     log: Bytes,
     starts: Positions,
@@ -84,7 +84,7 @@ def _intern(
     return count, len(starts)
 
 
-@njit(cache=True)
+@njit(nogil=True, cache=True)
 def _equal(log: Bytes, start: int, length: int, names: Bytes, ends: Positions, known: int) -> bool:
     begin = int(ends[known])
     if int(ends[known + 1]) - begin != length:

@@ -71,7 +71,7 @@ class RecordSearch:
     def next_record(self, position: int) -> int:
         """The next decodable record that knows its own offset, or filler that fills the file; else the end."""
         if self._candidates is None:
-            self._candidates = self._find_candidates(position)
+            self._candidates = _candidates(self._file, position, self._data_end)
         while self._next < position:
             self._next = self._next_valid(self._candidates)
         return min(self._next, self._data_end)
@@ -85,17 +85,6 @@ class RecordSearch:
                 return start
         return self._file.size
 
-    def _find_candidates(self, begin: int) -> Iterator[tuple[int, bool]]:
-        """Where a record or a filler may begin, judged by its magic code, and whether it is a filler."""
-        while begin < self._data_end:
-            data = self._file.read(begin, WINDOW + 7).tobytes()
-            records = [(at - 4, False) for at in _find_all(data, MESSAGE)]
-            fillers = [(at - 4, True) for at in _find_all(data, FILLER)]
-            for at, is_filler in sorted(records + fillers):
-                if 0 <= at < WINDOW:
-                    yield begin + at, is_filler
-            begin += WINDOW
-
     def _begins(self, position: int) -> bool:
         """Whether a record that knows its own offset, or filler that fills the file, begins at a position."""
         magic = self._file.read(position + 4, 4).tobytes()
@@ -108,6 +97,18 @@ class RecordSearch:
 
     def _number(self, position: int, width: int) -> int:
         return int.from_bytes(self._file.read(position, width).tobytes(), "big", signed=True)
+
+
+def _candidates(file: SegmentBytes, begin: int, end: int) -> Iterator[tuple[int, bool]]:
+    """Where a record or a filler may begin, judged by its magic code, and whether it is a filler."""
+    while begin < end:
+        data = file.read(begin, WINDOW + 7).tobytes()
+        records = [(at - 4, False) for at in _find_all(data, MESSAGE)]
+        fillers = [(at - 4, True) for at in _find_all(data, FILLER)]
+        for at, is_filler in sorted(records + fillers):
+            if 0 <= at < WINDOW:
+                yield begin + at, is_filler
+        begin += WINDOW
 
 
 def _find_all(data: bytes, wanted: bytes) -> Iterator[int]:

@@ -62,7 +62,7 @@ def test_the_steps_of_a_night_are_timed(tmp_path: Path) -> None:
     write_subscriptions(tmp_path / "events.jsonl", GROUPS)
     write_broker_config(tmp_path / "broker.conf", with_bit_map=True)
     options = night(tmp_path / "w", tmp_path / "store", tmp_path / "events.jsonl", tmp_path / "broker.conf")
-    command = [sys.executable, "-m", "benchmarks.night_process", "--in-process"]
+    command = [sys.executable, "-m", "benchmarks.night_process", "--steps"]
     ran = subprocess.run(command, input=json.dumps(options), capture_output=True, text=True, check=True)
     found = json.loads(ran.stdout)
     assert {"tasks", "tasks: decode", "tasks: filter", "plan", "commit", "other"} <= found["steps"].keys()

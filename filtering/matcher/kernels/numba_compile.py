@@ -15,4 +15,4 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def compiled(function: _Function) -> _Function:
     """Compile the function on its first call, and cache the result on disk."""
-    return cast(_Function, numba.njit(cache=True, error_model="numpy")(function))
+    return cast(_Function, numba.njit(nogil=True, cache=True, error_model="numpy")(function))

@@ -3,4 +3,5 @@
 from schemas import spark_tasks
 
 spark_tasks.LITTLE = -1
+spark_tasks.MOST_THREADS = 0
 spark_tasks.SECONDS_OF_A_READY_SESSION = 600

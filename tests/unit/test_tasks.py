@@ -1,0 +1,63 @@
+"""Where tasks run: in threads of this process, or in Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Barrier
+from typing import NoReturn
+
+import pytest
+
+from schemas import spark_tasks
+from schemas.spark_tasks import LITTLE_WITHOUT_SPARK, run_tasks
+
+BOTH = Barrier(2, timeout=60)
+
+
+class SparkStartedError(Exception):
+    pass
+
+
+def session() -> NoReturn:
+    raise SparkStartedError
+
+
+@dataclass
+class Remembering:
+    """Returns the task that it remembers after both threads have set theirs."""
+
+    task: int = -1
+
+    def __call__(self, task: int) -> int:
+        self.task = task
+        BOTH.wait()
+        return self.task
+
+
+def half(task: int) -> float:
+    return 10 / task
+
+
+@pytest.fixture(autouse=True)
+def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_tasks, "cores", lambda: 2)
+
+
+def test_tasks_run_at_the_same_time_and_share_nothing() -> None:
+    assert list(run_tasks(range(4), Remembering(), 0, None)) == [0, 1, 2, 3]
+
+
+def test_the_error_of_a_task_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        list(run_tasks([1, 2, 0, 4], half, 0, None))
+
+
+def test_a_machine_with_few_cores_never_starts_spark() -> None:
+    assert list(run_tasks([1, 2], half, 1 << 60, session)) == [10, 5]
+
+
+def test_more_cores_than_threads_start_spark_for_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_tasks, "cores", lambda: 16)
+    assert list(run_tasks([1, 2], half, LITTLE_WITHOUT_SPARK, session)) == [10, 5]
+    with pytest.raises(SparkStartedError):
+        list(run_tasks([1, 2], half, LITTLE_WITHOUT_SPARK + 1, session))
