@@ -16,9 +16,8 @@ from schemas.run_ledger import RUN_LEDGER
 from schemas.tables import TABLES
 from tests.captures import capture
 from tests.faults.stores import FaultyBroker
-from tests.nights.commands import Ended, without_runs
+from tests.nights.commands import Ended, Run, without_runs
 
-Run = Callable[..., Ended]
 DERIVED = ("consumequeue", "delivery_blocks", "delivery_stats", "current_offsets", "queue_progress", "subscriptions")
 """Tables that are derived from others."""
 INPUT = ("commitlog", "consumer_offsets", "quarantine", "subscription_events")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -14,9 +13,8 @@ from schemas.run_ledger import RUN_LEDGER
 from schemas.tables import REBUILT_TABLES, TABLES
 from tests.faults.flips import flip, readable_flips
 from tests.faults.stores import FaultyBroker
-from tests.nights.commands import Ended, without_runs
+from tests.nights.commands import Run, without_runs
 
-Run = Callable[..., Ended]
 NAMES = [table.name for table in (*TABLES, RUN_LEDGER)]
 REBUILT = [table.name for table in REBUILT_TABLES]
 ANSWERS: dict[str, tuple[ModuleType, tuple[object, ...]]] = {

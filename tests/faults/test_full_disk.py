@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,10 +14,9 @@ import pytest
 from jobs import export, nightly
 from tests.faults.kill import Nights, Order
 from tests.faults.stores import FaultyBroker
-from tests.nights.commands import Ended, without_runs
+from tests.nights.commands import Run, without_runs
 from tests.nights.test_bad_input import one_line
 
-Run = Callable[..., Ended]
 FULL = "no space left on device"
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from jobs import nightly
 from tests.faults.kill import Nights, Order
 from tests.faults.stores import NIGHTS, FaultyBroker
-from tests.nights.commands import Ended, without_runs
-
-Run = Callable[..., Ended]
+from tests.nights.commands import Run, without_runs
 
 
 @pytest.mark.parametrize("number", NIGHTS)

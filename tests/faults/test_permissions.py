@@ -6,17 +6,15 @@ import configparser
 import os
 import re
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from jobs import export, nightly
 from tests.faults.stores import FaultyBroker
-from tests.nights.commands import Ended
+from tests.nights.commands import Run
 
 PROJECT = Path(__file__).parents[2]
-Run = Callable[..., Ended]
 
 
 def test_no_file_of_a_warehouse_is_for_everybody_to_write(run: Run, broker: FaultyBroker) -> None:

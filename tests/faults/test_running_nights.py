@@ -18,10 +18,8 @@ from schemas.delta.data_files import DataFileWriter
 from tests.captures import capture
 from tests.faults.kill import Nights, Order
 from tests.faults.stores import FaultyBroker
-from tests.nights.commands import Ended, arguments, without_runs
+from tests.nights.commands import Run, arguments, without_runs
 from tests.nights.test_bad_input import as_nobody, one_line
-
-Run = Callable[..., Ended]
 
 
 def before(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, fault: Callable[[], object]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,11 +17,10 @@ from tests.captures import capture
 from tests.depth import examples
 from tests.faults.fuzz_segments import MOST_SECONDS, fuzz
 from tests.faults.stores import FaultyBroker
-from tests.nights.commands import Ended, rows_of
+from tests.nights.commands import Run, rows_of
 from tests.nights.test_bad_input import one_line
 from tests.records import log_of, record
 
-Run = Callable[..., Ended]
 NAMES = {
     "globs and separators": "a*b=c:d#e,f?[g]{h}",
     "260 bytes": "b" * 260,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,9 @@ from filtering.subscriptions.sources import parse_subscriptions
 from jobs import nightly
 from tests.captures import capture
 from tests.faults.stores import FaultyBroker
-from tests.nights.commands import Ended
+from tests.nights.commands import Run
 from tests.nights.test_bad_input import GOOD_EVENT, one_line
 
-Run = Callable[..., Ended]
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{new}: &{new} [{','.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 
 import pytest
 
@@ -11,9 +10,7 @@ from jobs import maintain, nightly, replay
 from schemas.delta.delta_log import DeltaLog
 from schemas.run_ledger import RUN_LEDGER
 from tests.faults.stores import FaultyBroker
-from tests.nights.commands import Ended, without_runs
-
-Run = Callable[..., Ended]
+from tests.nights.commands import Run, without_runs
 
 
 @pytest.mark.parametrize("number", [1, 2])

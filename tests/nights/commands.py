@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from schemas.answers.export import NAMES, Selection, batches_of, columns_of
 from schemas.delta.warehouse import Warehouse
@@ -23,6 +23,10 @@ class Ended(NamedTuple):
     code: int
     out: str
     error: str
+
+
+Run: TypeAlias = Callable[..., Ended]
+"""Runs a job with arguments, as the fixture ``run`` does."""
 
 
 def arguments(name: str, warehouse: Path | str, *more: object) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -12,7 +11,8 @@ import pytest
 
 from jobs import nightly
 from jobs.cli import application, session
-from tests.nights.commands import NIGHTS, Ended, living
+from tests.nights.commands import NIGHTS, Ended, Run, living
+from tests.nights.growing_broker import GrowingBroker
 from tests.replayed import replayed as replayed
 
 
@@ -36,7 +36,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a job in this process as spark-submit.sh does. Returns its exit code, stdout and stderr."""
 
     def run(job: ModuleType, *arguments: object) -> Ended:
@@ -48,3 +48,11 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         return Ended(int(str(ended.value.code)), printed.out, printed.err)
 
     return run
+
+
+@pytest.fixture
+def broker(run: Run, tmp_path: Path) -> GrowingBroker:
+    """A broker with ten messages."""
+    made = GrowingBroker(run, tmp_path)
+    made.grow()
+    return made

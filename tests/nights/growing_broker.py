@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jobs import nightly
+from jobs import audit, nightly
 from tests.broker_log import EVERY, FIRST_TIME, BrokerLog
-from tests.nights.commands import Ended, rows_of, without_runs
+from tests.nights.commands import Ended, Run, rows_of, without_runs
 
-Run = Callable[..., Ended]
 FACTS = ("commitlog", "consumequeue", "deliveries", "consumer_offsets", "current_offsets", "subscriptions")
 
 
@@ -57,6 +55,9 @@ class GrowingBroker:
     def received(self, group: str, warehouse: str = "w") -> list[int]:
         found = rows_of(self.folder / warehouse, "deliveries", "consumer_group", "queue_offset")
         return sorted(row["queue_offset"] for row in found if row["consumer_group"] == group)
+
+    def passes_audits(self) -> bool:
+        return self.run(audit, "--warehouse", self.folder / "w", "--all").code == 0
 
     def facts(self, warehouse: str = "w") -> dict[str, Any]:
         found = without_runs(self.folder / warehouse)

@@ -11,7 +11,7 @@ from jobs import advise
 from schemas.answers.advice import advice
 from schemas.answers.facts import open_facts
 from schemas.delta.warehouse import Warehouse
-from tests.nights.commands import Ended, rows_of
+from tests.nights.commands import Run, rows_of
 
 Replayed = Callable[[str], Warehouse]
 
@@ -35,7 +35,7 @@ def test_a_broker_without_bit_maps_is_told_what_they_would_save(replayed: Replay
     assert orders.bit_map.reads_with < orders.bit_map.reads_without
 
 
-def test_the_command_has_topics_and_findings(replayed: Replayed, run: Callable[..., Ended]) -> None:
+def test_the_command_has_topics_and_findings(replayed: Replayed, run: Run) -> None:
     given = ("--warehouse", replayed("dev").location)
     out = run(advise, *given).out
     assert "  OrderEvents: on: it saves " in out

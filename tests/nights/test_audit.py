@@ -31,10 +31,9 @@ from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.subscriptions import SUBSCRIPTIONS
 from tests.broker_log import BrokerLog
 from tests.captures import UNDAMAGED
-from tests.nights.commands import Ended, living, night, rows_of
+from tests.nights.commands import Ended, Run, living, night, rows_of
 from tests.nights.damage import Change, Row, copy_of, rewrite, rewrite_ledger, seal
 
-Run = Callable[..., Ended]
 Replayed = Callable[[str], Warehouse]
 LISTED = parse_audits(audit.AUDITS.read_text("utf-8"), "audits.yaml")
 NAMES = [each.name for each in LISTED.audits]

@@ -22,7 +22,7 @@ from jobs.cli import night_job
 from jobs.night import log_task, night
 from schemas.delta.warehouse import Warehouse
 from tests.captures import capture
-from tests.nights.commands import Ended, arguments, rows_of
+from tests.nights.commands import Run, arguments, rows_of
 
 Replayed = Callable[[str], Warehouse]
 PROJECT = Path(__file__).parent.parent.parent
@@ -78,7 +78,7 @@ STORES: dict[str, tuple[Callable[[Path], Path], str]] = {
 
 
 @pytest.mark.parametrize(("make", "told"), STORES.values(), ids=STORES)
-def test_no_store(run: Callable[..., Ended], tmp_path: Path, make: Callable[[Path], Path], told: str) -> None:
+def test_no_store(run: Run, tmp_path: Path, make: Callable[[Path], Path], told: str) -> None:
     for folder in (*reversed(tmp_path.parents[:2]), tmp_path):
         folder.chmod(0o755)
     store = make(tmp_path)
@@ -91,7 +91,7 @@ def test_no_store(run: Callable[..., Ended], tmp_path: Path, make: Callable[[Pat
 
 
 @pytest.mark.parametrize("by", ["store", "brokers"])
-def test_the_folder_above_a_store(run: Callable[..., Ended], tmp_path: Path, by: str) -> None:
+def test_the_folder_above_a_store(run: Run, tmp_path: Path, by: str) -> None:
     """The folder of a capture also has JSON lines, which are no message log."""
     folder = capture("small")
     listed = file_of(tmp_path, "brokers.yaml", f"- {{name: a, store: {folder}}}")
@@ -119,9 +119,7 @@ CONFIGURATIONS: dict[str, tuple[str, str | bytes | None, str]] = {
 
 
 @pytest.mark.parametrize(("option", "content", "told"), CONFIGURATIONS.values(), ids=CONFIGURATIONS)
-def test_no_configuration(
-    run: Callable[..., Ended], tmp_path: Path, option: str, content: str | bytes | None, told: str
-) -> None:
+def test_no_configuration(run: Run, tmp_path: Path, option: str, content: str | bytes | None, told: str) -> None:
     file = tmp_path / "file" if content is None else file_of(tmp_path, "file", content)
     given = {"--store": capture("small") / "store", "--subscriptions": EVENTS, "--warehouse": tmp_path / "w"}
     code, out, error = run(nightly, *(part for pair in (given | {option: file}).items() for part in pair))
@@ -131,7 +129,7 @@ def test_no_configuration(
     assert told in error
 
 
-def test_no_usage(run: Callable[..., Ended], tmp_path: Path) -> None:
+def test_no_usage(run: Run, tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     told = {
         ("--sotre", "x", "--warehouse", tmp_path): "unrecognized arguments: --sotre x; did you mean --store?",
@@ -157,7 +155,7 @@ def test_no_usage(run: Callable[..., Ended], tmp_path: Path) -> None:
     assert run(lag, "--warehouse", file) == (2, "", f"mqsieve: {file} is a file: check --warehouse\n")
 
 
-def test_commands_in_messages_can_be_pasted(run: Callable[..., Ended], tmp_path: Path) -> None:
+def test_commands_in_messages_can_be_pasted(run: Run, tmp_path: Path) -> None:
     warehouse = tmp_path / "two  words; it's"
     quoted = shlex.quote(str(warehouse))
     create = f"./spark-submit.sh nightly --warehouse {quoted} --store STORE"
@@ -171,7 +169,7 @@ def test_commands_in_messages_can_be_pasted(run: Callable[..., Ended], tmp_path:
     assert error.endswith(f" has no quality_results yet: run ./spark-submit.sh audit --warehouse {quoted} first\n")
 
 
-def test_the_folder_of_another_program(run: Callable[..., Ended], tmp_path: Path, replayed: Replayed) -> None:
+def test_the_folder_of_another_program(run: Run, tmp_path: Path, replayed: Replayed) -> None:
     """A broker's store has folders that are called as tables are."""
     shutil.copytree(capture("small") / "store", tmp_path / "store")
     before = sorted(tmp_path.rglob("*"))
@@ -189,14 +187,14 @@ def test_the_folder_of_another_program(run: Callable[..., Ended], tmp_path: Path
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_first_night_in_an_empty_folder(run: Callable[..., Ended], tmp_path: Path) -> None:
+def test_a_first_night_in_an_empty_folder(run: Run, tmp_path: Path) -> None:
     """A new disk has a folder of its own, and a run that ended early leaves its lock."""
     (tmp_path / "lost+found").mkdir()
     (tmp_path / ".lock").touch()
     assert run(nightly, *arguments("small", tmp_path)).code == 0
 
 
-def test_no_warehouse(run: Callable[..., Ended], tmp_path: Path) -> None:
+def test_no_warehouse(run: Run, tmp_path: Path) -> None:
     given = ("--subscriptions", EVENTS, "--warehouse")
     tmp_path.chmod(0o555)
     with as_nobody():
@@ -219,9 +217,7 @@ def test_no_warehouse(run: Callable[..., Ended], tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_a_store_of_noise_is_quarantined_whole_and_bad_subscriptions_are_told(
-    run: Callable[..., Ended], tmp_path: Path
-) -> None:
+def test_a_store_of_noise_is_quarantined_whole_and_bad_subscriptions_are_told(run: Run, tmp_path: Path) -> None:
     store = store_of(tmp_path, NOISE)
     events = [
         GOOD_EVENT,
@@ -251,7 +247,7 @@ def test_a_store_of_noise_is_quarantined_whole_and_bad_subscriptions_are_told(
 
 
 def test_a_store_that_grows_gives_what_is_whole_and_the_rest_once(
-    run: Callable[..., Ended], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(capture("small") / "store" / "commitlog", tmp_path / "commitlog")
     last = max((tmp_path / "commitlog").iterdir())

@@ -11,9 +11,8 @@ import pytest
 from jobs import nightly
 from schemas.delta.warehouse import Warehouse
 from tests.captures import capture
-from tests.nights.commands import Ended, arguments, contents, differing, living, without_runs
+from tests.nights.commands import Run, arguments, contents, differing, living, without_runs
 
-Run = Callable[..., Ended]
 Replayed = Callable[[str], Warehouse]
 
 

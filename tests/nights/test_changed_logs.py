@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,8 @@ from jobs import nightly
 from schemas.commitlog import COMMITLOG
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import SEGMENT, BrokerLog
-from tests.nights.commands import Ended, differing, rows_of, without_runs
+from tests.nights.commands import Ended, Run, differing, rows_of, without_runs
 
-Run = Callable[..., Ended]
 SUBSCRIPTIONS = """\
 - {group: cg_all, topic: T, tag: "*", at: 1}
 - {group: cg_even, topic: T, sql: "n IN ('0', '2', '4', '6', '8', '10', '12')", at: 1}
@@ -23,7 +21,7 @@ SUBSCRIPTIONS = """\
 
 
 @pytest.fixture
-def night(run: Run, tmp_path: Path) -> Callable[..., Ended]:
+def night(run: Run, tmp_path: Path) -> Run:
     """Runs a night on a store, by default into the warehouse ``w`` in the test's folder."""
     (tmp_path / "subscriptions.yaml").write_text(SUBSCRIPTIONS, "utf-8")
     (tmp_path / "broker.conf").write_text("brokerName=b\nenablePropertyFilter=true\n")
@@ -37,7 +35,7 @@ def night(run: Run, tmp_path: Path) -> Callable[..., Ended]:
     return night
 
 
-Night = Callable[..., Ended]
+Night = Run
 
 
 def numbers(warehouse: Path) -> list[int]:

@@ -19,9 +19,8 @@ from schemas.answers.found_messages import read
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.captures import rows
-from tests.nights.commands import Ended, rows_of
+from tests.nights.commands import Run, rows_of
 
-Run = Callable[..., Ended]
 Replayed = Callable[[str], Warehouse]
 Pair = tuple[str, int]
 NEVER_MATCHES = {"cg_sql_flag_bare"}

@@ -8,9 +8,8 @@ import pytest
 
 from jobs import export, pulls
 from schemas.delta.warehouse import Warehouse
-from tests.nights.commands import Ended
+from tests.nights.commands import Run
 
-Run = Callable[..., Ended]
 Replayed = Callable[[str], Warehouse]
 
 

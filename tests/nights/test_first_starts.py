@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from jobs import audit, explain, maintain
-from tests.nights.commands import Ended, rows_of
+from jobs import explain, maintain
+from tests.nights.commands import rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
-Run = Callable[..., Ended]
 EVERYTHING = "n IS NOT NULL"
-
-
-@pytest.fixture
-def broker(run: Run, tmp_path: Path) -> GrowingBroker:
-    """A broker with ten messages."""
-    made = GrowingBroker(run, tmp_path)
-    made.grow()
-    return made
 
 
 def commit(broker: GrowingBroker, **offsets: int) -> None:
@@ -34,7 +23,7 @@ def commit(broker: GrowingBroker, **offsets: int) -> None:
 
 def check(broker: GrowingBroker, expected: list[int]) -> None:
     assert broker.received("cg") == expected
-    assert broker.run(audit, "--warehouse", broker.folder / "w", "--all").code == 0
+    assert broker.passes_audits()
 
 
 @pytest.mark.parametrize("consume_from", ["first", "last"])

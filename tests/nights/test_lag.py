@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,8 @@ from schemas.answers.lag import CommittedOffsets, Lag, lag
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.captures import rows
-from tests.nights.commands import NIGHTS, Ended
+from tests.nights.commands import NIGHTS, Run
 
-Run = Callable[..., Ended]
 NEVER_BACK = {("cg_sql_gone", "DeviceTelemetry"), ("cg_two_topics", "TagLab")}
 DELETED_FIRST = {("cg_expired", "OrderEvents")}
 """The broker deleted some of its messages before it came back."""

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from jobs import audit, deliver, dispatch, ingest, register
-from tests.nights.commands import rows_of
-from tests.nights.growing_broker import BEFORE, GrowingBroker, Run, after, event, sql
+from jobs import deliver, dispatch, ingest, register
+from tests.nights.commands import Run, rows_of
+from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
 EVERYTHING = "n IS NOT NULL"
 DAMAGED = 5
 """The number of the damaged message among the ten of the first night."""
-
-
-@pytest.fixture
-def broker(run: Run, tmp_path: Path) -> GrowingBroker:
-    """A broker with ten messages."""
-    made = GrowingBroker(run, tmp_path)
-    made.grow()
-    return made
 
 
 def damage(broker: GrowingBroker, at: int, octets: bytes) -> None:
@@ -47,7 +37,7 @@ def check(broker: GrowingBroker, messages: int) -> None:
     entries = rows_of(warehouse, "consumequeue", "queue_offset")
     assert sorted(row["queue_offset"] for row in entries) == list(range(messages))
     assert broker.received("cg") == list(range(messages))
-    assert broker.run(audit, "--warehouse", warehouse, "--all").code == 0
+    assert broker.passes_audits()
 
 
 def test_a_mended_message_reaches_a_group_that_returns_in_the_same_night(broker: GrowingBroker) -> None:
@@ -101,4 +91,4 @@ def test_a_repaired_message_stays_when_the_night_that_read_it_is_repeated(
     entries = [row["queue_offset"] for row in rows_of(warehouse, "consumequeue") if row["queue_id"] == 0]
     assert sorted(entries) == list(range(15 if not more else 20))
     assert len(broker.received("cg")) == 20
-    assert broker.run(audit, "--warehouse", warehouse, "--all").code == 0
+    assert broker.passes_audits()

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,8 @@ from typing import Any
 from jobs import nightly, verify
 from schemas.delta.warehouse import Warehouse
 from tests.captures import capture, rows
-from tests.nights.commands import NIGHTS, Ended, contents, differing, living, rows_of, without_runs
+from tests.nights.commands import NIGHTS, Run, contents, differing, living, rows_of, without_runs
 
-Run = Callable[..., Ended]
 UNDECIDED = {"cg_sql_change_rush": 4, "cg_retry_away": 1, "cg_tag_change_rush": 1}
 """The number of deviating messages of groups that the events do not decide (docs/CONSUMPTION.md)."""
 SPLIT = "cg_split_tags"

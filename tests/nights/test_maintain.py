@@ -16,9 +16,8 @@ from schemas.delta.table import LAYOUT
 from schemas.delta.warehouse import Warehouse
 from schemas.tables import REBUILT_TABLES, TABLES
 from tests.broker_log import SEGMENT, BrokerLog
-from tests.nights.commands import Ended, contents, differing, living, night, rows_of
+from tests.nights.commands import Ended, Run, contents, differing, living, night, rows_of
 
-Run = Callable[..., Ended]
 DAY = 86_400_000
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from schemas import warehouse
 from schemas.delta.warehouse import Warehouse
-from tests.nights.commands import Ended
+from tests.nights.commands import Run
 from tests.nights.damage import copy_of
 
 PROJECT = Path(__file__).parents[2]
@@ -20,7 +20,6 @@ README = (PROJECT / "README.md").read_text(encoding="utf-8")
 QUESTIONS = re.findall(
     r"^\| .+\? \| `\./spark-submit\.sh (.+)` \|$|^\| .+\. \| `\./spark-submit\.sh (.+)` \|$", README, re.M
 )
-Run = Callable[..., Ended]
 
 
 @pytest.mark.parametrize("question", [first or second for first, second in QUESTIONS], ids=lambda text: text.split()[0])

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from jobs import audit, deliver, dispatch, ingest, maintain, nightly, register
 from tests.broker_log import SEGMENT, BrokerLog
-from tests.nights.commands import Ended, contents, differing, night, rows_of
+from tests.nights.commands import Ended, Run, contents, differing, night, rows_of
 
-Run = Callable[..., Ended]
 EVENTS = """\
 {"at": 1, "op": "register", "group": "cg_all", "topic": "T", "expression": "*", "consume_from": "first"}
 {"at": 1, "op": "register", "group": "cg_odd", "topic": "T", "type": "SQL92", "expression": "n IN ('1', '9', '13')"}

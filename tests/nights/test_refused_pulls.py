@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
-import pytest
-
-from jobs import audit, explain, lag
-from tests.nights.commands import Ended, rows_of
+from jobs import explain, lag
+from tests.nights.commands import rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
-Run = Callable[..., Ended]
 REFUSED, EVERYTHING, EVEN = "n > 'x'", "n IS NOT NULL", "n IN ('0','2','4','6','8','10','12','14','16','18')"
-
-
-@pytest.fixture
-def broker(run: Run, tmp_path: Path) -> GrowingBroker:
-    """A broker with ten messages."""
-    made = GrowingBroker(run, tmp_path)
-    made.grow()
-    return made
 
 
 def available_at(broker: GrowingBroker) -> dict[int, int]:
@@ -29,7 +15,7 @@ def available_at(broker: GrowingBroker) -> dict[int, int]:
 
 def check(broker: GrowingBroker, expected: list[int]) -> None:
     assert broker.received("cg") == expected
-    assert broker.run(audit, "--warehouse", broker.folder / "w", "--all").code == 0
+    assert broker.passes_audits()
 
 
 def test_the_corrected_subscription_filters_what_waited(broker: GrowingBroker) -> None:

@@ -11,8 +11,8 @@ from types import ModuleType
 from jobs import audit, deliver, dispatch, explain, ingest, maintain, nightly, register
 from schemas.delta.warehouse import Warehouse
 from tests.captures import capture
-from tests.nights.commands import NIGHTS, differing, living, rows_of, without_runs
-from tests.nights.growing_broker import BEFORE, GrowingBroker, Run, after, event, sql
+from tests.nights.commands import NIGHTS, Run, differing, living, rows_of, without_runs
+from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
 EVERYTHING = "n IS NOT NULL"
 ORDER: Sequence[ModuleType] = (ingest, dispatch, register, deliver)

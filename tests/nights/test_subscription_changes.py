@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-
-import pytest
 
 from jobs import nightly
-from tests.nights.commands import Ended, differing, rows_of
+from tests.nights.commands import differing, rows_of
 from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, sql
-
-Run = Callable[..., Ended]
-
-
-@pytest.fixture
-def broker(run: Run, tmp_path: Path) -> GrowingBroker:
-    made = GrowingBroker(run, tmp_path)
-    made.grow()
-    return made
 
 
 def test_a_changed_expression_changes_no_earlier_delivery(broker: GrowingBroker) -> None:

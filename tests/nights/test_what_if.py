@@ -24,10 +24,9 @@ from schemas.delta.warehouse import Warehouse
 from tests.broker_log import FIRST_TIME, BrokerLog
 from tests.captures import rows
 from tests.nights import commands
-from tests.nights.commands import Ended
+from tests.nights.commands import Run
 
 Replayed = Callable[[str], Warehouse]
-Run = Callable[..., Ended]
 Places = set[tuple[int, int]]
 OLD, FINAL = "level > 2", "level > 3 AND color <> 'blue'"
 ORDERS = "OrderEvents"
