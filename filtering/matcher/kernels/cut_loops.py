@@ -6,7 +6,7 @@ import numpy as np
 
 from filtering.matcher.kernels.decimal_loops import parse_block
 from filtering.matcher.kernels.numba_compile import Array, Int, compiled
-from filtering.matcher.kernels.short_texts import BLOCK
+from filtering.matcher.kernels.short_texts import BLOCK, Texts
 
 _FEW_CUTS = 32
 """Up to this number, comparing each number with each cut is cheaper than searching."""
@@ -83,11 +83,7 @@ def classify(
 
 @compiled
 def parse_and_classify(
-    octets: Array,
-    offsets: Array,
-    validity: Array,
-    first_bit: Int,
-    positions: Array,
+    texts: Texts,
     greatest: Int,
     cuts: Array,
     cut_count: Int,
@@ -103,9 +99,6 @@ def parse_and_classify(
     for first in range(0, len(classes), BLOCK):
         end = min(first + BLOCK, len(classes))
         block, found = numbers[: end - first], is_number[: end - first]
-        count += parse_block(
-            octets, offsets, validity, first_bit, positions, first, greatest, block, block.view(np.float64), found,
-            odd[first:end], scratch,
-        )  # fmt: skip
+        count += parse_block(texts, first, greatest, block, block.view(np.float64), found, odd[first:end], scratch)
         classify(block, found, cuts, cut_count, shift, grid, in_cell, classes[first:end])
     return count

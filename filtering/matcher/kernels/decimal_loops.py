@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from filtering.matcher.kernels.numba_compile import Array, Int, compiled
-from filtering.matcher.kernels.short_texts import BLOCK, MISSING, load_texts
+from filtering.matcher.kernels.short_texts import BLOCK, MISSING, Texts, load_texts
 from filtering.matcher.kernels.words import count_ones
 
 _DIGITS = 18
@@ -136,11 +136,7 @@ def parse_long(
 
 @compiled
 def parse_block(
-    octets: Array,
-    offsets: Array,
-    validity: Array,
-    first_bit: Int,
-    positions: Array,
+    texts: Texts,
     first: Int,
     greatest: Int,
     numbers: Array,
@@ -153,10 +149,11 @@ def parse_block(
 
     ``scratch``: int64, shape (4, BLOCK).
     """
+    octets, offsets, _, _, positions = texts
     used = len(numbers)
     words, lengths = scratch[0, :used].view(np.uint64), scratch[1, :used]
     values, decimals = scratch[2, :used], scratch[3, :used]
-    load_texts(octets, offsets, validity, first_bit, positions, first, lengths, words)
+    load_texts(texts, first, lengths, words)
     short_decimals(words, lengths, values, decimals)
     if greatest:
         put_integers(words, values, numbers)
@@ -176,17 +173,7 @@ def parse_block(
 
 
 @compiled
-def parse(
-    octets: Array,
-    offsets: Array,
-    validity: Array,
-    first_bit: Int,
-    positions: Array,
-    greatest: Int,
-    numbers: Array,
-    is_number: Array,
-    odd: Array,
-) -> int:
+def parse(texts: Texts, greatest: Int, numbers: Array, is_number: Array, odd: Array) -> int:
     """Parse plain decimals. Returns the number of other texts; they are marked in ``odd``.
 
     ``greatest``: the greatest number of the integer type, or 0 for doubles.
@@ -195,8 +182,5 @@ def parse(
     for first in range(0, len(numbers), BLOCK):
         end = min(first + BLOCK, len(numbers))
         block, doubles = numbers[first:end], numbers[first:end].view(np.float64)
-        count += parse_block(
-            octets, offsets, validity, first_bit, positions, first, greatest, block, doubles, is_number[first:end],
-            odd[first:end], scratch,
-        )  # fmt: skip
+        count += parse_block(texts, first, greatest, block, doubles, is_number[first:end], odd[first:end], scratch)
     return count

@@ -12,6 +12,7 @@ from filtering.matcher.axes import NumberAxis
 from filtering.matcher.column import Column
 from filtering.matcher.kernels import bit_loops, cut_loops, decimal_loops, text_loops
 from filtering.matcher.kernels.numba_compile import Array
+from filtering.matcher.kernels.short_texts import Texts
 from filtering.matcher.kernels.store_positions import STORED_AT_ONCE
 from filtering.matcher.packed_bits import words
 from filtering.matcher.program import Program
@@ -72,11 +73,11 @@ def find_texts(column: Column, index: TextIndex | FewTexts) -> npt.NDArray[np.in
     found = allocate(len(column), np.int32)
     if isinstance(index, FewTexts):
         text_loops.find_few(
-            *_texts(column), index.words, index.lengths, index.answers, index.unknown, index.missing, found
+            _texts(column), index.words, index.lengths, index.answers, index.unknown, index.missing, found
         )
         return found
     text_loops.find(
-        *_texts(column), index.octets, index.offsets, index.table, index.answers, index.unknown, index.missing, found
+        _texts(column), index.octets, index.offsets, index.table, index.answers, index.unknown, index.missing, found
     )
     return found
 
@@ -101,7 +102,7 @@ def plain_numbers(
     """
     numbers = allocate(len(column), np.int64)
     is_number, odd = allocate(len(column), np.bool_), allocate(len(column), np.bool_)
-    count = decimal_loops.parse(*_texts(column), _GREATEST[type], numbers, is_number, odd)
+    count = decimal_loops.parse(_texts(column), _GREATEST[type], numbers, is_number, odd)
     return numbers, is_number, np.flatnonzero(odd) if count else _NO_ROWS
 
 
@@ -139,7 +140,7 @@ def plain_number_classes(
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """The number_classes of plain decimals, and the messages with ``odd`` texts, whose classes are wrong."""
     classes, odd = allocate(len(column), np.int32), allocate(len(column), np.bool_)
-    count = cut_loops.parse_and_classify(*_texts(column), _GREATEST[type], *index.arguments, classes, odd)
+    count = cut_loops.parse_and_classify(_texts(column), _GREATEST[type], *index.arguments, classes, odd)
     return classes, np.flatnonzero(odd) if count else _NO_ROWS
 
 
@@ -200,7 +201,7 @@ def allocate(length: int, type: type[np.generic]) -> Array:
     return np.frombuffer(pa.allocate_buffer(length * np.dtype(type).itemsize), type)
 
 
-def _texts(column: Column) -> tuple[Array, Array, Array, int, Array]:
+def _texts(column: Column) -> Texts:
     positions = _NO_POSITIONS if column.positions is None else column.positions
     return (*_buffers(column.texts), _read_only(positions))
 

@@ -5,30 +5,30 @@ Loops over a block of words have no branches, so that LLVM turns them into vecto
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
 from filtering.matcher.kernels.numba_compile import Array, Int, compiled
 from filtering.matcher.kernels.words import load_word
 
+Texts: TypeAlias = tuple[Array, Array, Array, Int, Array]
+"""A column of texts: octets, offsets, validity bits, the position of the first text's validity bit, and positions.
+
+Row i is text ``positions[i]``, or missing if that is negative. Without positions, row i is text i. Without validity
+bits, no text is missing.
+"""
 BLOCK = 256
 MISSING = -1
 
 
 @compiled
-def load_texts(
-    octets: Array,
-    offsets: Array,
-    validity: Array,
-    first_bit: Int,
-    positions: Array,
-    first: Int,
-    lengths: Array,
-    words: Array,
-) -> None:
+def load_texts(texts: Texts, first: Int, lengths: Array, words: Array) -> None:
     """The lengths of the texts of rows ``first`` and following, and their first 8 octets.
 
     The length of a missing text is MISSING. What follows a shorter text in its word is undefined.
     """
+    octets, offsets, validity, first_bit, positions = texts
     has_positions, has_nulls = len(positions) > 0, len(validity) > 0
     for i in range(len(words)):
         at = np.int64(positions[first + i]) if has_positions else first + i
@@ -37,11 +37,14 @@ def load_texts(
             continue
         start = np.int64(offsets[at])
         lengths[i] = np.int64(offsets[at + 1]) - start
-        words[i] = load_word(octets, start) if start + 8 <= len(octets) else _last_octets(octets, start)
+        words[i] = first_octets(octets, start)
 
 
 @compiled
-def _last_octets(octets: Array, start: Int) -> Int:
+def first_octets(octets: Array, start: Int) -> Int:
+    """The next 8 octets as a word; zeros follow the last octet."""
+    if start + 8 <= len(octets):
+        return load_word(octets, start)
     word = np.uint64(0)
     for i in range(len(octets) - start):
         word |= np.uint64(octets[start + i]) << np.uint64(8 * i)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from filtering.matcher.kernels.numba_compile import Array, Int, compiled
-from filtering.matcher.kernels.short_texts import BLOCK, MISSING, load_texts
+from filtering.matcher.kernels.short_texts import BLOCK, MISSING, Texts, first_octets, load_texts
 from filtering.matcher.kernels.words import load_word
 
 SLOT = np.dtype(
@@ -30,12 +30,7 @@ _KEPT = np.array([2 ** (8 * length) - 1 for length in range(9)], np.uint64)
 @compiled
 def first_word(octets: Array, start: Int, length: Int) -> Int:
     """The first 8 octets of a text. A shorter text is followed by zeros."""
-    if start + 8 <= len(octets):
-        return load_word(octets, start) & _KEPT[min(length, 8)]
-    word = np.uint64(0)
-    for i in range(min(length, 8)):
-        word |= np.uint64(octets[start + i]) << np.uint64(8 * i)
-    return word
+    return first_octets(octets, start) & _KEPT[min(length, 8)]
 
 
 @compiled
@@ -79,11 +74,7 @@ def fill_table(octets: Array, offsets: Array, table: Array) -> None:
 
 @compiled
 def find(
-    octets: Array,
-    offsets: Array,
-    validity: Array,
-    first_bit: Int,
-    positions: Array,
+    texts: Texts,
     known_octets: Array,
     known_offsets: Array,
     table: Array,
@@ -97,6 +88,7 @@ def find(
     ``answers``: for each slot, ``unknown`` and the answer of its text. To read one of both takes no branch on whether
     the text is known, which the processor could not predict.
     """
+    octets, offsets, validity, first_bit, positions = texts
     known = len(known_offsets) - 1
     has_positions, has_nulls = len(positions) > 0, len(validity) > 0
     for row in range(len(found)):
@@ -139,11 +131,7 @@ def choose(words: Array, lengths: Array, word: Int, length: Int, answer: Int, fo
 
 @compiled
 def find_few(
-    octets: Array,
-    offsets: Array,
-    validity: Array,
-    first_bit: Int,
-    positions: Array,
+    texts: Texts,
     known_words: Array,
     known_lengths: Array,
     answers: Array,
@@ -159,7 +147,7 @@ def find_few(
     for first in range(0, len(found), BLOCK):
         end = min(first + BLOCK, len(found))
         words, lengths, block = all_words[: end - first], all_lengths[: end - first], found[first:end]
-        load_texts(octets, offsets, validity, first_bit, positions, first, lengths, words)
+        load_texts(texts, first, lengths, words)
         clear_rest(words, lengths)
         block[:] = unknown
         for known in range(len(known_words)):
