@@ -69,7 +69,14 @@ class Predicate(metaclass=_Interned):
         return ()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), tuple(getattr(self, field.name) for field in fields(self))
+        """A list of all nodes below, since pickle and copy cannot go as deep as a predicate."""
+        numbers: dict[Predicate, int] = {}
+        parts = []
+        for node in postorder([self]):
+            numbers[node] = len(numbers)
+            values = [numbers[operand] for operand in node.operands]
+            parts.append((type(node), values or [getattr(node, field.name) for field in fields(node)]))
+        return _from_parts, (parts,)
 
 
 @_child
@@ -213,3 +220,15 @@ def postorder(roots: Iterable[Predicate]) -> Iterator[Predicate]:
             seen.add(node)
             stack.append((node, True))
             stack.extend((operand, False) for operand in reversed(node.operands))
+
+
+def _from_parts(parts: Iterable[tuple[type[Predicate], list[Any]]]) -> Predicate:
+    nodes: list[Predicate] = []
+    for kind, values in parts:
+        if kind is Not:
+            nodes.append(Not(nodes[values[0]]))
+        elif kind is And or kind is Or:
+            nodes.append(kind(tuple(nodes[number] for number in values)))
+        else:
+            nodes.append(kind(*values))
+    return nodes[-1]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from jobs import nightly, replay
+from jobs import nightly, replay, what_if
 from jobs.night import log_plan
 from schemas import spark_tasks
 from schemas.messages import stored_entries
-from tests.nights.commands import arguments, differing, living, without_runs
+from tests.nights.commands import Run, arguments, differing, living, without_runs
+from tests.nights.growing_broker import BEFORE, GrowingBroker, sql
 
 
 @pytest.fixture
@@ -40,3 +42,18 @@ def test_a_living_broker_and_a_replay(tmp_path: Path, monkeypatch: pytest.Monkey
     for name in ("", "_replay"):
         found, expected = without_runs(Path(f"{tmp_path}/threads{name}")), without_runs(Path(f"{tmp_path}/one{name}"))
         assert differing(found, expected) == []
+
+
+@pytest.mark.usefixtures("_four_threads")
+def test_a_deep_expression(run: Run, broker: GrowingBroker) -> None:
+    deep = "n IN ('1', '5')"
+    for number in range(200):
+        deep = f"({deep} OR a{number} = '1') AND b{number} IS NULL"
+    for _ in range(2):
+        broker.night([sql(BEFORE, "cg", deep)])
+        broker.grow()
+    assert broker.received("cg") == [1, 5]
+    wanted = deep.replace("'5'", "'7'")
+    ended = run(what_if, "--warehouse", broker.folder / "w", "--group", "cg", "--sql", wanted, "--json")
+    answer = json.loads(ended.out)
+    assert (answer["gained"], answer["lost"], answer["kept"]) == (1, 1, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+from copy import deepcopy
 from functools import cache
 
 import numpy as np
@@ -20,6 +21,8 @@ from filtering.predicate import (
     Not,
     NumberIs,
     NumberType,
+    Or,
+    Predicate,
     TextContains,
     TextIn,
 )
@@ -165,3 +168,11 @@ def test_the_properties_a_matcher_reads():
 def test_another_type_of_batch_is_refused():
     with pytest.raises(TypeError, match="RecordBatch"):
         Matcher([TRUE]).match(pa.array(["x"]))
+
+
+def test_deep_predicates_are_pickled_and_copied():
+    deep: Predicate = IsPresent("first")
+    for number in range(10_000):
+        deep = Not(Or((deep, IsPresent(str(number)))))
+    assert pickle.loads(pickle.dumps(deep)) is deep
+    assert deepcopy(deep) is deep
