@@ -5,6 +5,8 @@ cache=$root/.cache
 
 # glibc gives each thread memory of its own, and rarely returns it: a process that runs many nights would grow.
 export MALLOC_ARENA_MAX=${MALLOC_ARENA_MAX:-1}
+# Arrow returns freed memory after this many milliseconds, by default 10: then each batch would get its pages anew.
+export MIMALLOC_PURGE_DELAY=${MIMALLOC_PURGE_DELAY:-1000}
 
 stop() {
   printf 'mqsieve: %s\n' "$1" >&2
