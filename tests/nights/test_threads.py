@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs import nightly, replay, what_if
+from jobs import what_if
 from jobs.night import log_plan
 from schemas import spark_tasks
 from schemas.messages import stored_entries
-from tests.nights.commands import Run, arguments, differing, living, without_runs
+from tests.nights.commands import Run
 from tests.nights.growing_broker import BEFORE, GrowingBroker, sql
+from tests.nights.same_tables import check_capture, check_same_tables, nights_and_a_replay
 
 
 @pytest.fixture
@@ -26,22 +27,12 @@ def _four_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["small", "otherbloom", "small_torn"])
 @pytest.mark.usefixtures("_four_threads")
 def test_captures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    nightly.main(arguments(name, tmp_path / "threads"))
-    monkeypatch.undo()
-    nightly.main(arguments(name, tmp_path / "one"))
-    assert differing(without_runs(tmp_path / "threads"), without_runs(tmp_path / "one")) == []
+    check_capture(name, tmp_path, monkeypatch)
 
 
 @pytest.mark.usefixtures("_four_threads")
 def test_a_living_broker_and_a_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for warehouse in (tmp_path / "threads", tmp_path / "one"):
-        for night in (1, 2, 3, 4):
-            nightly.main(living(night, warehouse))
-        replay.main(["--warehouse", str(warehouse), "--into", f"{warehouse}_replay"])
-        monkeypatch.undo()
-    for name in ("", "_replay"):
-        found, expected = without_runs(Path(f"{tmp_path}/threads{name}")), without_runs(Path(f"{tmp_path}/one{name}"))
-        assert differing(found, expected) == []
+    check_same_tables(tmp_path, monkeypatch, nights_and_a_replay)
 
 
 @pytest.mark.usefixtures("_four_threads")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs import nightly, pulls, replay
+from jobs import pulls
 from jobs.night import log_plan
 from schemas.messages import stored_entries
-from tests.nights.commands import arguments, differing, living, without_runs
+from tests.nights.same_tables import check_capture, check_same_tables, nights_and_a_replay
 
 
 @pytest.fixture
@@ -23,10 +23,7 @@ def _by_spark(tasks_in_spark: None, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["small", "otherbloom", "small_torn"])
 @pytest.mark.usefixtures("_by_spark")
 def test_captures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    nightly.main(arguments(name, tmp_path / "spark"))
-    monkeypatch.undo()
-    nightly.main(arguments(name, tmp_path / "driver"))
-    assert differing(without_runs(tmp_path / "spark"), without_runs(tmp_path / "driver")) == []
+    check_capture(name, tmp_path, monkeypatch)
 
 
 @pytest.mark.usefixtures("_by_spark")
@@ -35,16 +32,13 @@ def test_a_living_broker_and_a_replay(
 ) -> None:
     question = ["--group", "cg_expired", "--topic", "OrderEvents", "--warehouse"]
     answers = []
-    for warehouse in (tmp_path / "spark", tmp_path / "driver"):
-        for night in (1, 2, 3, 4):
-            nightly.main(living(night, warehouse))
-        replay.main(["--warehouse", str(warehouse), "--into", f"{warehouse}_replay"])
+
+    def work(made: Path) -> None:
+        nights_and_a_replay(made)
         capsys.readouterr()
-        pulls.main([*question, str(warehouse)])
+        pulls.main([*question, str(made / "w")])
         answers.append(capsys.readouterr().out)
-        monkeypatch.undo()
+
+    check_same_tables(tmp_path, monkeypatch, work)
     assert answers[0] == answers[1]
-    for name in ("", "_replay"):
-        found, expected = without_runs(Path(f"{tmp_path}/spark{name}")), without_runs(Path(f"{tmp_path}/driver{name}"))
-        assert differing(found, expected) == []
     shutil.rmtree(tmp_path)

@@ -1,0 +1,33 @@
+"""Nights make the same tables, wherever their tasks run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs import nightly, replay
+from tests.nights.commands import NIGHTS, arguments, differing, living, without_runs
+
+
+def check_same_tables(folder: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[Path], None]) -> None:
+    """Does the work twice: as patched, and without the patches. ``work`` makes its warehouses in a folder."""
+    for name in ("patched", "plain"):
+        work(folder / name)
+        monkeypatch.undo()
+    warehouses = list((folder / "plain").iterdir())
+    assert warehouses
+    for warehouse in warehouses:
+        assert differing(without_runs(folder / "patched" / warehouse.name), without_runs(warehouse)) == []
+
+
+def check_capture(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_same_tables(folder, monkeypatch, lambda made: nightly.main(arguments(name, made / "w")))
+
+
+def nights_and_a_replay(made: Path) -> None:
+    """The nights of the living broker in the warehouse w, and a replay of them."""
+    for night in NIGHTS:
+        nightly.main(living(night, made / "w"))
+    replay.main(["--warehouse", str(made / "w"), "--into", str(made / "replay")])
