@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from numba import njit
 
 from filtering.matcher.packed_bits import Words, words
+from filtering.numba_compile import compiled
 
 Octets = npt.NDArray[np.uint8]
 _BYTE = np.uint64(0xFF)
@@ -51,7 +51,7 @@ def from_bit_maps(bit_maps: pa.Array, bit_num: int) -> tuple[Words, npt.NDArray[
     return planes, readable
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def fill_planes(bits: Words, predicates: Any, masks: Words, mask_of: Any, bit_pos: Any, planes: Words) -> None:
     """For each filter, set the bits ``bit_pos`` of the messages that its predicate matches and its mask selects."""
     for i in range(len(predicates)):
@@ -62,7 +62,7 @@ def fill_planes(bits: Words, predicates: Any, masks: Words, mask_of: Any, bit_po
                 plane[word] |= matched[word] & mask[word]
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _transpose(planes: Words, octets: Octets) -> None:
     for word in range(planes.shape[1]):
         for byte in range(planes.shape[0] // 8):
@@ -75,7 +75,7 @@ def _transpose(planes: Words, octets: Octets) -> None:
                     octets[64 * word + 8 * group + i, byte] = np.uint8(square >> np.uint64(8 * i))
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _transpose_back(octets: Octets, planes: Words) -> None:
     for word in range(planes.shape[1]):
         for byte in range(planes.shape[0] // 8):
@@ -88,7 +88,7 @@ def _transpose_back(octets: Octets, planes: Words) -> None:
                     planes[8 * byte + i, word] |= ((square >> np.uint64(8 * i)) & _BYTE) << np.uint64(8 * group)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _transposed(square: np.uint64) -> np.uint64:
     """Transpose an 8 x 8 matrix of bits, with a byte for each row (Warren, Hacker's Delight, 7-3)."""
     for shift, kept in _SWAPS:

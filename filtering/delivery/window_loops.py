@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from filtering.matcher.kernels.words import count_ones
+from filtering.numba_compile import compiled
 
 Array = npt.NDArray[Any]
 
@@ -22,7 +22,7 @@ EVERYTHING, NOTHING = 0, 1
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def count_range(bits: Array, start: int, end: int) -> int:
     """The number of set bits of ``bits`` in positions [start, end)."""
     if start >= end:
@@ -38,7 +38,7 @@ def count_range(bits: Array, start: int, end: int) -> int:
     return int(ones)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def fill_mask(
     times: Array,
     queue_offsets: Array,
@@ -57,7 +57,7 @@ def fill_mask(
                 mask[row >> 6] |= np.uint64(1) << np.uint64(row & 63)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def filter_windows(
     windows: Array,
     first: int,

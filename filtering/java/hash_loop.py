@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from filtering.numba_compile import compiled
 
 Array = npt.NDArray[Any]
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def hash_texts(data: Array, bounds: Array, hashes: Array) -> None:
     """``data`` is UTF-8. A character of one to three bytes is one unit of UTF-16, a character of four bytes is two."""
     for row in range(len(hashes)):
@@ -40,6 +41,6 @@ def hash_texts(data: Array, bounds: Array, hashes: Array) -> None:
         hashes[row] = np.int32(value)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _continuation(data: Array, at: int) -> np.uint32:
     return np.uint32(data[at]) & np.uint32(0x3F)

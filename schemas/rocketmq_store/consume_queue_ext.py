@@ -7,9 +7,9 @@ leaves at least 4 bytes there. If a unit does not fit, a short -1 ends the file 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from filtering.numba_compile import compiled
 from schemas.storage import Storage
 
 UNIT_BYTES = 20
@@ -78,7 +78,7 @@ def encode_units(
     return codes, octets
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _place(sizes: NDArray[np.int64], file_size: int, at: int) -> NDArray[np.int64]:
     """Where each unit begins, in bytes from the first file on, the first not before ``at`` (ConsumeQueueExt.put)."""
     positions = np.empty(len(sizes), np.int64)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import zlib
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from filtering.numba_compile import compiled
 from schemas.rocketmq_store.octets import Bytes, load
 
 POLYNOMIAL = 0xEDB88320
@@ -33,7 +33,7 @@ def crc_of(body: bytes) -> int:
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def body_crcs(log: Bytes, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int32]:
     """The bodyCRC of undamaged records: crc32 of the stored body without the sign bit, 0 for an empty one."""
     crcs = np.empty(len(starts), np.int32)

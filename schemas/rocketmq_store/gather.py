@@ -2,16 +2,16 @@
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
+from filtering.numba_compile import compiled
 from schemas.rocketmq_store.record_layout import int_at
 
 Bytes = NDArray[np.uint8]
 Positions = NDArray[np.int64]
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def ints(log: Bytes, at: Positions) -> NDArray[np.int32]:
     """The big-endian i32 at each position."""
     out = np.empty(len(at), np.int32)
@@ -20,7 +20,7 @@ def ints(log: Bytes, at: Positions) -> NDArray[np.int32]:
     return out
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def longs(log: Bytes, at: Positions) -> NDArray[np.int64]:
     """The big-endian i64 at each position."""
     out = np.empty(len(at), np.int64)
@@ -29,7 +29,7 @@ def longs(log: Bytes, at: Positions) -> NDArray[np.int64]:
     return out
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def spans(log: Bytes, at: Positions, lengths: Positions) -> tuple[NDArray[np.int32], Bytes]:
     """The bytes of each span, one after another: Arrow's offsets (rows + 1) and data, under 2 GiB in all."""
     offsets = np.zeros(len(at) + 1, np.int32)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
+from filtering.numba_compile import compiled
 from schemas.rocketmq_store.gather import Bytes, Positions, binary_array, spans
 
 IPV4_MAPPED = b"\0" * 10 + b"\xff\xff"
@@ -47,7 +47,7 @@ def _java_address(address: bytes) -> bytes:
     return address[12:] if address.startswith(IPV4_MAPPED) and len(address) == 16 else address
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def message_ids(log: Bytes, at: Positions, lengths: Positions, offsets: Positions, bounds: NDArray[np.int32]) -> Bytes:
     """Upper-case hex of host, port and physical offset (MessageDecoder.createMessageId), end to end.
 
@@ -68,7 +68,7 @@ def message_ids(log: Bytes, at: Positions, lengths: Positions, offsets: Position
     return out.view(np.uint8)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _is_ipv4_mapped(host: Bytes) -> bool:
     for i in range(10):
         if host[i]:

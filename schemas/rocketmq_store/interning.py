@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from filtering.java.strings import decode_utf8
+from filtering.numba_compile import compiled
 from schemas.rocketmq_store.octets import Bytes
 
 Positions = NDArray[np.int64]
@@ -49,7 +49,7 @@ class Interner:
         return np.empty_like(self._names), np.zeros_like(self._ends), self._table, 0
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _intern(
     log: Bytes,
     starts: Positions,
@@ -84,7 +84,7 @@ def _intern(
     return count, len(starts)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _equal(log: Bytes, start: int, length: int, names: Bytes, ends: Positions, known: int) -> bool:
     begin = int(ends[known])
     if int(ends[known + 1]) - begin != length:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from filtering.numba_compile import compiled
 
 Bytes = NDArray[np.uint8]
 _ONES, _HIGH_BITS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _TWOS = np.uint64(0x0202020202020202)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def load(data: Bytes, at: int) -> np.uint64:
     """The eight bytes from ``at`` on as a word, the first byte lowest."""
     i = np.uint64(at)  # unsigned: no check for a negative index, so the eight bytes are one load
@@ -21,7 +22,7 @@ def load(data: Bytes, at: int) -> np.uint64:
     return word
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def store(data: Bytes, at: int, word: np.uint64) -> None:
     """Writes a word as eight bytes from ``at`` on: the reverse of load."""
     i = np.uint64(at)
@@ -29,7 +30,7 @@ def store(data: Bytes, at: int, word: np.uint64) -> None:
         data[i + np.uint64(j)] = np.uint8(word >> np.uint64(8 * j))
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def find_two(data: Bytes, start: int, end: int) -> int:
     """The first byte 0x02 from ``start`` on, or ``end``; up to seven bytes after ``end`` are read."""
     at = start
@@ -42,7 +43,7 @@ def find_two(data: Bytes, start: int, end: int) -> int:
     return end
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def lowest_byte(word: np.uint64) -> int:
     """The index of the lowest byte of ``word`` whose high bit is set."""
     below = (word & (~word + np.uint64(1))) - np.uint64(1)

@@ -9,9 +9,9 @@ searched in the slot that followed the previous name the last time.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from filtering.numba_compile import compiled
 from schemas.rocketmq_store.octets import Bytes, find_two, load
 
 Positions = NDArray[np.int64]
@@ -23,7 +23,7 @@ SEPARATOR, END = 1, 2
 _KEPT = np.array([2 ** (8 * length) - 1 for length in range(9)], np.uint64)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def find_pairs(
     log: Bytes,
     starts: Positions,
@@ -94,7 +94,7 @@ def find_pairs(
             start = end + 1
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _separator(log: Bytes, start: int, limit: int) -> int:
     """The first 0x01 or 0x02 from ``start`` on, or ``limit``."""
     at = start
@@ -103,7 +103,7 @@ def _separator(log: Bytes, start: int, limit: int) -> int:
     return at
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _same(log: Bytes, start: int, name: Bytes, length: int) -> bool:
     for i in range(8, length):  # noqa: SIM110  Numba is slow on all()
         if log[start + i] != name[i]:
@@ -111,7 +111,7 @@ def _same(log: Bytes, start: int, name: Bytes, length: int) -> bool:
     return True
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def copy_values(log: Bytes, starts: Cells, lengths: Cells, offsets: Cells, data: Bytes) -> None:
     """The values of one slot, one after another, as Arrow's offsets (rows + 1) and data (SLACK bytes longer)."""
     at = 0

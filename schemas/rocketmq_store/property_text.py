@@ -5,9 +5,9 @@ log are property texts, so text is copied and searched eight bytes at a time.
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from filtering.numba_compile import compiled
 from schemas.rocketmq_store.octets import load, lowest_byte, store
 from schemas.rocketmq_store.segments import SLACK
 
@@ -20,7 +20,7 @@ MIX = np.uint64(0x9E3779B97F4A7C15)
 THREES, HIGH_BITS = (np.uint64(byte * 0x0101010101010101) for byte in (0x03, 0x80))
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def split(log: Bytes, starts: Positions, lengths: Positions) -> tuple[Offsets, Offsets, Bytes, Offsets, Bytes]:
     """The pairs of the texts at ``starts``, whose ``lengths`` are in bytes; SLACK bytes after the last may be read.
 
@@ -62,7 +62,7 @@ def split(log: Bytes, starts: Positions, lengths: Positions) -> tuple[Offsets, O
     return pairs, key_ends[: count + 1], keys[: key_ends[count]], value_ends[: count + 1], values[: value_ends[count]]
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def find(
     pairs: Offsets, key_ends: Offsets, keys: Bytes, value_ends: Offsets, name: Bytes
 ) -> tuple[Positions, Positions, NDArray[np.bool_]]:
@@ -80,7 +80,7 @@ def find(
     return starts, lengths, missing
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _copy(text: Bytes, start: int, limit: int, out: Bytes, at: int, separator: int) -> int:
     """Copies up to ``separator``, a property's end, or ``limit``, and up to 7 bytes more. Returns the end."""
     while True:
@@ -99,7 +99,7 @@ def _copy(text: Bytes, start: int, limit: int, out: Bytes, at: int, separator: i
             at += 1
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _first_with_key_of(keys: Bytes, key_ends: Offsets, first: int, last: int) -> int:
     name = keys[key_ends[last] : key_ends[last + 1]]
     for pair in range(first, last):
@@ -109,7 +109,7 @@ def _first_with_key_of(keys: Bytes, key_ends: Offsets, first: int, last: int) ->
     return last
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _equal(longer: Bytes, name: Bytes) -> bool:
     for i in range(len(name)):  # noqa: SIM110  Numba is slow on all()
         if longer[i] != name[i]:
@@ -117,7 +117,7 @@ def _equal(longer: Bytes, name: Bytes) -> bool:
     return True
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _drop(data: Bytes, ends: Offsets, pair: int, count: int) -> None:
     gap = ends[pair + 1] - ends[pair]
     for i in range(ends[pair + 1], ends[count]):

@@ -9,8 +9,9 @@ A host is 4 bytes of address, or 16 if sysFlag says so, and an i32 port.
 from enum import IntEnum
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from filtering.numba_compile import compiled
 
 MAGIC_V1 = -626843481
 MAGIC_V2 = -626843477
@@ -53,7 +54,7 @@ FIELDS = (
 )
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def int_at(log: NDArray[np.uint8], at: int) -> int:
     """The i32 at a position."""
     i = np.uint64(at)  # an unsigned index: no check for a negative one, so the four bytes are loaded as one
@@ -62,14 +63,14 @@ def int_at(log: NDArray[np.uint8], at: int) -> int:
     return int(np.int64(np.int32(value)))
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def short_at(log: NDArray[np.uint8], at: int) -> int:
     """The i16 at a position."""
     i = np.uint64(at)
     return int(np.int64(np.int16(log[i] << 8 | log[i + np.uint64(1)])))
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def inspect(log: NDArray[np.uint8], start: int, layout: NDArray[np.int64], row: int) -> int:
     """The kind of bytes at ``start``. A whole, decodable record fills column ``row`` of ``layout`` (FIELDS x rows)."""
     remaining = len(log) - start
@@ -121,7 +122,7 @@ def inspect(log: NDArray[np.uint8], start: int, layout: NDArray[np.int64], row: 
     return RECORD
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def walk(log: NDArray[np.uint8], layout: NDArray[np.int64]) -> tuple[int, int, int]:
     """Follows the records from the start of ``log`` until ``layout`` is full, or up to other bytes.
 

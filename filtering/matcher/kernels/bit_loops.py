@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from filtering.matcher.kernels.numba_compile import Array, Int, compiled
 from filtering.matcher.kernels.store_positions import store_positions
 from filtering.matcher.kernels.words import count_ones, equal_bits
+from filtering.numba_compile import Array, Int, compiled
 
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 POSITIONS_IN_OCTET = np.ascontiguousarray(np.argsort(1 - _BITS, axis=1, kind="stable").astype(np.uint8))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from filtering.matcher.kernels.decimal_loops import parse_block
-from filtering.matcher.kernels.numba_compile import Array, Int, compiled
 from filtering.matcher.kernels.short_texts import BLOCK, Texts
+from filtering.numba_compile import Array, Int, compiled
 
 _FEW_CUTS = 32
 """Up to this number, comparing each number with each cut is cheaper than searching."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from filtering.matcher.kernels.numba_compile import Array, Int, compiled
 from filtering.matcher.kernels.short_texts import BLOCK, MISSING, Texts, load_texts
 from filtering.matcher.kernels.words import count_ones
+from filtering.numba_compile import Array, Int, compiled
 
 _DIGITS = 18
 _EXACT = 2**53

@@ -11,11 +11,11 @@ import pyarrow as pa
 from filtering.matcher.axes import NumberAxis
 from filtering.matcher.column import Column
 from filtering.matcher.kernels import bit_loops, cut_loops, decimal_loops, text_loops
-from filtering.matcher.kernels.numba_compile import Array
 from filtering.matcher.kernels.short_texts import Texts
 from filtering.matcher.kernels.store_positions import STORED_AT_ONCE
 from filtering.matcher.packed_bits import words
 from filtering.matcher.program import Program
+from filtering.numba_compile import Array
 from filtering.predicate import NumberType
 
 REGISTER_WORDS = 64

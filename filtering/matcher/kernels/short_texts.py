@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from filtering.matcher.kernels.numba_compile import Array, Int, compiled
 from filtering.matcher.kernels.words import load_word
+from filtering.numba_compile import Array, Int, compiled
 
 Texts: TypeAlias = tuple[Array, Array, Array, Int, Array]
 """A column of texts: octets, offsets, validity bits, the position of the first text's validity bit, and positions.

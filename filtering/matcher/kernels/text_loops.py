@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from filtering.matcher.kernels.numba_compile import Array, Int, compiled
 from filtering.matcher.kernels.short_texts import BLOCK, MISSING, Texts, first_octets, load_texts
 from filtering.matcher.kernels.words import load_word
+from filtering.numba_compile import Array, Int, compiled
 
 SLOT = np.dtype(
     {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from filtering.matcher.kernels.numba_compile import Array, Int, compiled
+from filtering.numba_compile import Array, Int, compiled
 
 _ONE, _TWO, _FOUR, _TOP_OCTET = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
 _EACH_OCTET = np.uint64(0x0101010101010101)

@@ -14,5 +14,5 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def compiled(function: _Function) -> _Function:
-    """Compile the function on its first call, and cache the result on disk."""
+    """Compile the function on its first call, and cache the result on disk. Other threads run while it runs."""
     return cast(_Function, numba.njit(nogil=True, cache=True, error_model="numpy")(function))
