@@ -71,7 +71,9 @@ class LogSegments:
         """A range of one segment, as a task that lies before the end of the log."""
         found = self.at(start)
         assert found is not None
-        return LogRange(found[0], start, min(stop, found[0].end), max(found[1], stop))
+        segment, end = found
+        stop = min(stop, segment.end)
+        return LogRange(segment, start, stop, max(end, stop))
 
 
 class LogComparison:
@@ -194,14 +196,16 @@ class LogComparison:
         files = self._warehouse.files(QUARANTINE, self._broker_name)
         in_log = [within("offset", self._log.start, self._end)]
         rows = self._warehouse.rows(QUARANTINE, ["source_file", "offset", "bytes"], in_log, files).to_pylist()
-        pieces = sorted((row["offset"], row["bytes"]) for row in rows if is_segment_name(row["source_file"]))
+        pieces = sorted(
+            (row["offset"], row["source_file"], row["bytes"]) for row in rows if is_segment_name(row["source_file"])
+        )
         ranges: list[LogRange] = []
-        begin, end, compared, differs = -1, -1, 0, False
-        for offset, data in [*pieces, (-1, b"")]:
-            if offset != end:
+        begin, end, of, compared, differs = -1, -1, "", 0, False
+        for offset, segment, data in [*pieces, (-1, "", b"")]:
+            if offset != end or segment != of:
                 if differs:
                     ranges.append(self._log.range(begin, end))
-                begin, differs = offset, False
+                begin, of, differs = offset, segment, False
             end = offset + len(data)
             if compared < COMPARED_DAMAGE:
                 differs |= self._log.read(offset, len(data)) != data

@@ -289,3 +289,16 @@ def test_the_ledger_does_not_count_damage_that_an_earlier_night_quarantined(nigh
     assert "2 damaged places of the log were repaired" in out
     assert len(list(rows_of(tmp_path / "w", "quarantine"))) == 1
     assert added_rows(tmp_path / "w", "quarantine") == [3, 0]
+
+
+def test_damage_over_the_border_of_segments_is_repaired_in_one_of_them(night: Night, tmp_path: Path) -> None:
+    log = BrokerLog(segment=1 << 11).append(40)
+    whole, border = log.data, log.segment
+    log.data = whole[: border - 300] + b"\xff" * 320 + whole[border + 20 :]
+    night(log.write(tmp_path / "store"))
+    missing = set(range(40)) - set(numbers(tmp_path / "w"))
+    log.data = whole[: border - 300] + b"\xff" * 300 + whole[border:]
+    _, out, _ = night(log.write(tmp_path / "store"))
+    assert "1 damaged places of the log were repaired" in out
+    assert set(range(40)) - set(numbers(tmp_path / "w")) == missing - {max(missing)}
+    assert "There was nothing new" in night(log.write(tmp_path / "store")).out
