@@ -117,9 +117,9 @@ def _wanted(chosen: argparse.Namespace, facts: BrokerFacts) -> list[Subscription
         return [subscription_of(chosen.group, topic, text, type_, facts.broker)]
     file = options.subscriptions_of(chosen.changes)
     assert file is not None
-    if file.events.rejected:
-        first = file.events.rejected[0]
-        raise UsageError(f"{file.name}, line {first.line}: {first.reason}")
+    lines = [f"{name}, line {line.line}: {line.reason}" for name, lines in file.rejected.items() for line in lines]
+    if lines:
+        raise UsageError(lines[0])
     wanted = changed_subscriptions(facts, file.events.events)
     if not wanted:
         raise UsageError("--changes: no subscription differs from what is in force")

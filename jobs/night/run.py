@@ -223,7 +223,8 @@ def _register(
     ``rewrite``: the subscriptions may have changed even if the events are the same.
     """
     if inputs.subscriptions is not None:
-        replace_rejected(inputs.subscriptions.name, inputs.subscriptions.events.rejected, changes)
+        for name, rejected in inputs.subscriptions.rejected.items():
+            replace_rejected(name, rejected, changes)
     if not events.new and events.late_from is None and not rewrite:
         return
     changes.replace_rows(SUBSCRIPTIONS, [SUBSCRIPTIONS.rows_batch([table_row(row) for row in history])])

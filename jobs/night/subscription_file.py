@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from filtering.subscriptions.events import SubscriptionEvents, in_order
+from filtering.subscriptions.events import InvalidSubscriptionEvent, SubscriptionEvents, in_order
 from filtering.subscriptions.sources import is_consumer_filter, parse_subscriptions
 
 
 @dataclass(frozen=True)
 class SubscriptionFile:
-    """The events of a file, and the SHA-256 ``digest`` of its bytes.
+    """The events of a file or of several, and a SHA-256 ``digest`` of the bytes.
 
-    ``filters_only``: the file is a consumerFilter.json, which has only SQL92 filters.
+    ``rejected``: the rejected entries of each file, by its name. ``filters_only``: all are consumerFilter.json files,
+    which have only SQL92 filters.
     """
 
-    name: str
     digest: str
     events: SubscriptionEvents
+    rejected: Mapping[str, Sequence[InvalidSubscriptionEvent]]
     filters_only: bool
 
 
 def read_subscriptions(name: str, content: bytes) -> SubscriptionFile:
     """Parses the content of a subscription file, in any of its formats."""
     text = content.decode("utf-8", "replace")
-    return SubscriptionFile(
-        name, hashlib.sha256(content).hexdigest(), parse_subscriptions(text), is_consumer_filter(text)
-    )
+    events = parse_subscriptions(text)
+    digest = hashlib.sha256(content).hexdigest()
+    return SubscriptionFile(digest, events, {name: events.rejected}, is_consumer_filter(text))
 
 
 def combine(files: Sequence[SubscriptionFile] | None) -> SubscriptionFile | None:
@@ -42,5 +44,9 @@ def combine(files: Sequence[SubscriptionFile] | None) -> SubscriptionFile | None
         tuple(line for file in files for line in file.events.rejected),
         all(file.events.is_snapshot for file in files),
     )
+    rejected: defaultdict[str, list[InvalidSubscriptionEvent]] = defaultdict(list)
+    for file in files:
+        for name, entries in file.rejected.items():
+            rejected[name] += entries
     digest = hashlib.sha256("".join(file.digest for file in files).encode()).hexdigest()
-    return SubscriptionFile(files[0].name, digest, events, all(file.filters_only for file in files))
+    return SubscriptionFile(digest, events, rejected, all(file.filters_only for file in files))

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs import audit, deliver, export, ingest, lag, maintain, nightly, register, replay
+from jobs import audit, deliver, export, ingest, lag, lint, maintain, nightly, register, replay
 from jobs.cli import night_job
 from jobs.night import log_task, night
 from schemas.delta.warehouse import Warehouse
@@ -244,6 +244,19 @@ def test_a_store_of_noise_is_quarantined_whole_and_bad_subscriptions_are_told(ru
     assert [(row["consumer_group"], row["compile_error"] is None) for row in rows] == [
         ("cg_good", True), ("cg_sql", False),
     ]  # fmt: skip
+
+
+def test_a_bad_line_is_told_with_the_name_of_its_file(run: Run, tmp_path: Path) -> None:
+    first = file_of(tmp_path, "first.jsonl", f"{GOOD_EVENT}\nbad")
+    second = file_of(tmp_path, "second.jsonl", f"{GOOD_EVENT}\nworse")
+    run(register, "--subscriptions", first, "--subscriptions", second, "--warehouse", tmp_path / "w")
+    quarantined = rows_of(tmp_path / "w", "quarantine", "source_file", "offset", "bytes")
+    assert sorted((row["source_file"], row["offset"], row["bytes"]) for row in quarantined) == [
+        ("first.jsonl", 2, b"bad"), ("second.jsonl", 2, b"worse"),
+    ]  # fmt: skip
+    run(register, "--subscriptions", file_of(tmp_path, "first.jsonl", GOOD_EVENT), "--warehouse", tmp_path / "w")
+    assert [row["source_file"] for row in rows_of(tmp_path / "w", "quarantine")] == ["second.jsonl"]
+    assert "second.jsonl, line 2" in run(lint, "--subscriptions", first, "--subscriptions", second).out
 
 
 def test_a_store_that_grows_gives_what_is_whole_and_the_rest_once(
