@@ -40,7 +40,8 @@ def main(arguments: list[str]) -> None:
     from schemas.answers.why import why, why_at
 
     facts = options.facts_of(chosen)
-    found = why(facts, chosen.message, chosen.group) if chosen.message else why_at(facts, *place, chosen.group)
+    message, group = chosen.message, chosen.group
+    found = why_at(facts, *place, group) if message is None else why(facts, message, group)
     if chosen.json:
         copies = {
             message.commitlog_offset: [message_json(copy) for copy in found.copies(message)]

@@ -68,9 +68,7 @@ def _findings(chosen: argparse.Namespace) -> list[Finding]:
         from schemas.answers.findings import findings
 
         return findings(options.facts_of(chosen), options.session_of())
-    rejected = [
-        _rejected(name, line.line, line.reason) for name, entries in file.rejected.items() for line in entries
-    ]
+    rejected = [_rejected(name, line.line, line.reason) for name, entries in file.rejected.items() for line in entries]
     if chosen.warehouse is None:
         from filtering.broker_config import BrokerConfig
 

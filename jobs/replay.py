@@ -23,11 +23,13 @@ def parser() -> Parser:
     parser.add_argument(
         "--from",
         dest="stored_from",
-        type=int,
-        metavar="MS",
-        help="only messages stored from this time on",
+        type=options.instant,
+        metavar="TIME",
+        help="only messages stored from this time on: ms since 1970, or an ISO date or time (UTC)",
     )
-    parser.add_argument("--to", dest="stored_to", type=int, metavar="MS", help="only messages stored before this time")
+    parser.add_argument(
+        "--to", dest="stored_to", type=options.instant, metavar="TIME", help="only messages stored before this time"
+    )
     parser.add_argument(
         "--into",
         required=True,

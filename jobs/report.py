@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentTypeError
-from datetime import UTC, datetime
 from pathlib import Path
 
 from jobs.cli import application, options
@@ -21,7 +19,7 @@ def parser() -> Parser:
     options.add_answer(parser)
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the page to write; - is stdout")
     parser.add_argument(
-        "--since", type=_instant, metavar="TIME",
+        "--since", type=options.instant, metavar="TIME",
         help="show the nights that ended at this date or time (UTC) or later, at most 90; default: the last 30",
     )  # fmt: skip
     parser.add_argument(
@@ -44,15 +42,6 @@ def main(arguments: list[str]) -> None:
         file.write(page)
     counted = f"{len(found.groups):,} rows of groups, {len(found.nights)} nights, {len(page):,} bytes"
     print(f"report: {counted} in {chosen.output}", file=sys.stderr)
-
-
-def _instant(text: str) -> int:
-    """Milliseconds of a date or a time, UTC by default."""
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        raise ArgumentTypeError(f"{text} is not a date or time such as 2026-11-20 or 2026-11-20T02:00") from None
-    return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 if __name__ == "__main__":

@@ -38,9 +38,11 @@ def parser() -> Parser:
         help="a subscriptions file as for nightly; tries each subscription that differs from the one in force",
     )
     parser.add_argument(
-        "--from", dest="begin", type=_instant, metavar="TIME", help="only messages stored from this time on"
+        "--from", dest="begin", type=options.instant, metavar="TIME", help="only messages stored from this time on"
     )
-    parser.add_argument("--to", dest="end", type=_instant, metavar="TIME", help="only messages stored before this time")
+    parser.add_argument(
+        "--to", dest="end", type=options.instant, metavar="TIME", help="only messages stored before this time"
+    )
     parser.add_argument("--max-lost", type=int, metavar="N", help="exit 3 if more messages are lost")
     parser.add_argument("--max-gained", type=int, metavar="N", help="exit 3 if more messages are gained")
     parser.add_argument(
@@ -83,15 +85,6 @@ def _check(chosen: argparse.Namespace) -> None:
         raise UsageError("what-if needs --group with --sql or --tags, or --changes FILE")
     elif (chosen.sql is None) == (chosen.tags is None):
         raise UsageError("what-if needs either --sql or --tags")
-
-
-def _instant(text: str) -> int:
-    from filtering.subscriptions.yaml_list import instant
-
-    try:
-        return instant(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _expectations(chosen: argparse.Namespace) -> list[Expectation]:

@@ -34,6 +34,7 @@ from filtering.subscriptions.events import (
     SubscriptionEvents,
     in_order,
 )
+from filtering.subscriptions.instants import checked
 from filtering.subscriptions.json_fields import LONGEST_LINE, parse_json, text_field, whole_number
 
 
@@ -62,6 +63,7 @@ def parse_event(line: str) -> SubscriptionEvent:
     at = whole_number(row, "at")
     if at is None:
         raise ValueError("at is missing; write the time in milliseconds")
+    checked(at)
     resets = operation is Operation.RESET_OFFSET
     has_topic = resets or (operation is Operation.UNREGISTER and "topic" in row)
     return SubscriptionEvent(

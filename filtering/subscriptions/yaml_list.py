@@ -18,9 +18,6 @@ broker, the group and topic are ``shop%cg_paid`` and ``shop%OrderEvents``.
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime
-
 import yaml
 
 from filtering.consumer_filter_manager import Subscription
@@ -34,6 +31,7 @@ from filtering.subscriptions.events import (
     SubscriptionEvents,
     in_order,
 )
+from filtering.subscriptions.instants import instant
 from filtering.subscriptions.namespace import wrap_namespace
 from filtering.yaml_input import InvalidYaml, compose
 
@@ -102,16 +100,3 @@ def _event(entry: object) -> SubscriptionEvent:
         (subscription,),
         consume_from=ConsumeFrom(consume_from),
     )
-
-
-def instant(text: str) -> int:
-    """An instant in ms since the epoch, from ms or an ISO time. Raises ValueError for any other text."""
-    if re.fullmatch(r"[0-9]{1,18}", text):
-        return int(text)
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a time; write milliseconds or 2026-11-21T06:00:00Z") from None
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
-    return round(time.timestamp() * 1000)

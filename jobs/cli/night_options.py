@@ -27,8 +27,9 @@ def night_parser(job: str, description: str | None, stages: frozenset[Stage], ex
     if Stage.REGISTER in stages:
         options.add_subscriptions(parser, "the store's config/consumerFilter.json", required=stages == {Stage.REGISTER})
         parser.add_argument(
-            "--redo-from", type=int, metavar="MS",
-            help="repeat the nights from this time (ms since the epoch) on, after the history was corrected",
+            "--redo-from", type=options.instant, metavar="TIME",
+            help="repeat the nights from this time on, after the history was corrected: ms since 1970, or an ISO date "
+            "or time (UTC)",
         )  # fmt: skip
     if Stage.DELIVER in stages:
         parser.add_argument(

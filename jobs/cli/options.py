@@ -69,6 +69,16 @@ def add_subscriptions(parser: Parser, default: str, required: bool = False) -> N
     )
 
 
+def instant(text: str) -> int:
+    """The time (ms) in an option."""
+    from filtering.subscriptions.instants import instant as parse
+
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def warehouse_of(text: str) -> Warehouse:
     """The warehouse that an option names."""
     from schemas.catalog_tables import catalog_warehouse, is_catalog_name

@@ -6,7 +6,8 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Sequence
-from datetime import UTC, datetime
+
+from schemas.time_text import time_text
 
 LONGEST_NAME = 40
 NARROWEST = 20
@@ -37,21 +38,21 @@ def count(number: int) -> str:
 
 
 def time(milliseconds: int | None) -> str:
-    """A time in UTC, to the millisecond; None is ``now``."""
-    if milliseconds is None:
-        return "now"
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")[:-6]
+    """A time (ms) in UTC; None is ``now``."""
+    return "now" if milliseconds is None else time_text(milliseconds)
 
 
 def age(milliseconds: int) -> str:
     """``2 h 14 min``: a duration in its two greatest units."""
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
     seconds = milliseconds // 1000
     parts: list[str] = []
     for unit, width in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
         number, seconds = divmod(seconds, width)
         if number or parts:
             parts.append(f"{number} {unit}")
-    return " ".join(part for part in parts[:2] if not part.startswith("0 ")) or "0 s"
+    return " ".join(part for part in parts[:2] if not part.startswith("0 "))
 
 
 def print_table(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 from filtering.broker_config import BrokerConfig
 from filtering.sql92 import Expressions
@@ -100,9 +99,3 @@ def _sets_offset(event: SubscriptionEvent) -> bool:
 def events_until(events: Iterable[SubscriptionEvent], as_of: int) -> tuple[SubscriptionEvent, ...]:
     """The events up to ``as_of`` (ms), in order."""
     return in_order(event for event in events if event.at <= as_of)
-
-
-def iso_time(milliseconds: int) -> str:
-    """A time (ms) as ISO 8601 text, UTC."""
-    time = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=milliseconds)
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

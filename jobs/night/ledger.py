@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from jobs.night.changes import Changes
 from jobs.night.compaction import compact
-from jobs.night.events import iso_time
 from schemas.delta.warehouse import Warehouse
 from schemas.run_ledger import RUN_LEDGER, LedgerEntry
 from schemas.tables import TABLES
@@ -19,9 +18,9 @@ def next_run(entries: Iterable[LedgerEntry]) -> str:
     """The name of a new run: its start time, UTC, and later than earlier runs even if the clock was set back."""
     now = time.time_ns() // 1_000_000
     last = max((entry.maintained or entry.run for entry in entries), default="")
-    if last >= iso_time(now):
+    if last >= _iso_time(now):
         now = round(datetime.fromisoformat(last).timestamp() * 1000) + 1
-    return iso_time(now)
+    return _iso_time(now)
 
 
 def commit(changes: Changes, entry: LedgerEntry) -> LedgerEntry:
@@ -40,3 +39,8 @@ def record(warehouse: Warehouse, entry: LedgerEntry) -> LedgerEntry:
     compact(RUN_LEDGER, ledger)
     ledger.commit()
     return complete
+
+
+def _iso_time(milliseconds: int) -> str:
+    time = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=milliseconds)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from jobs.night.broker import Broker, changed_switches
-from jobs.night.events import NightEvents, iso_time
+from jobs.night.events import NightEvents
 from jobs.night.hooks import FilterHook, text_of
 from jobs.night.log_plan import LogPlan
 from jobs.night.snapshot import StoreSnapshot
@@ -20,6 +20,7 @@ from schemas.errors import UsageError
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import files as message_log_files
 from schemas.run_ledger import HOOKS, QUEUES
+from schemas.time_text import time_text
 
 _COMPARED_INPUTS = ("offsets", "subscriptions", "messages", "mqsieve")
 
@@ -101,7 +102,7 @@ def redo_instant(state: BrokerState, broker: Broker, events: NightEvents, option
         return None
     if events.late_from is not None and (given is None or given > events.late_from):
         raise UsageError(
-            f"the subscriptions differ from those of earlier nights from {iso_time(events.late_from)} on, which "
+            f"the subscriptions differ from those of earlier nights from {time_text(events.late_from)} on, which "
             f"changes earlier deliveries: add --redo-from {events.late_from} to repeat the nights from then on, "
             "or give the earlier subscriptions"
         )

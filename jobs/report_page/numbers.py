@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jobs.cli.text import age as duration
 from jobs.cli.text import printable, short
-from schemas.answers.report_nights import iso
+from schemas.time_text import time_text
 
 LONGEST_NAME = 80
 LONGEST_TEXT = 300
-_SECOND = 1000
-_STEPS = ((86_400 * _SECOND, "d"), (3_600 * _SECOND, "h"), (60 * _SECOND, "min"), (_SECOND, "s"))
 _SIZES = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -40,14 +39,7 @@ def share(part: int, total: int) -> str:
 
 def age(milliseconds: int | None) -> str:
     """``2 h 14 min``, from milliseconds; a dash for None."""
-    if milliseconds is None:
-        return "–"
-    for at, (size, unit) in enumerate(_STEPS):
-        if milliseconds >= size:
-            rest = _STEPS[at + 1] if at + 1 < len(_STEPS) else None
-            more = f" {milliseconds % size // rest[0]} {rest[1]}" if rest else ""
-            return f"{milliseconds // size} {unit}{more}"
-    return f"{milliseconds} ms"
+    return "–" if milliseconds is None else duration(milliseconds)
 
 
 def size(number: float) -> str:
@@ -77,7 +69,7 @@ def cut(text: str, longest: int) -> str:
 
 def night_names(instants: Sequence[int]) -> list[str]:
     """The end times of nights (ms) as text: to the minute, or finer if two would be equal."""
-    full = [iso(instant) for instant in instants]
+    full = [time_text(instant) for instant in instants]
     for length in (16, 19, 23):
         names = [text[:length] for text in full]
         if len(set(names)) == len(set(full)):

@@ -22,7 +22,7 @@ from schemas.delta.table import Table
 from schemas.delta.table_rows import may_hold, one_of, within
 from schemas.messages.message_view import file_columns, view
 
-_MSG_ID = re.compile(r"(?:[0-9A-F]{16}|[0-9A-F]{40})(?P<offset>[0-9A-F]{16})|(?P<long>[0-9A-F]{56})")
+_MSG_ID = re.compile(r"[0-9A-F]{32}|[0-9A-F]{56}")
 _COLUMNS = (
     "commitlog_offset", "topic", "queue_id", "queue_offset", "msg_id", "uniq_key", "keys", "tags", "properties",
     "born_timestamp", "store_timestamp", "sys_flag", "run",
@@ -73,11 +73,8 @@ class FoundMessage:
 
 def find(facts: BrokerFacts, text: str) -> list[FoundMessage]:
     """The messages with this msgId, unique key, or key among their KEYS, in the order of the log."""
-    if (offset := _offset_in(text)) is not None:
-        found = [message for message in read(facts, [offset]) if message.msg_id == text.upper()]
-        if found:
-            return found
-    return read(facts, _offsets_of(facts, text, with_keys=True))
+    found = [message for message in read(facts, _offsets_in(text)) if message.msg_id == text.upper()]
+    return found or read(facts, _offsets_of(facts, text, with_keys=True))
 
 
 def find_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int) -> list[FoundMessage]:
@@ -100,9 +97,9 @@ def copies_of(facts: BrokerFacts, message: FoundMessage) -> list[FoundMessage]:
     return read(facts, [offset for offset in offsets if offset != message.commitlog_offset])
 
 
-def read(facts: BrokerFacts, offsets: Collection[int] | None) -> list[FoundMessage]:
-    """The messages at some physical offsets (None: all), in the order of the log."""
-    if offsets is not None and not offsets:
+def read(facts: BrokerFacts, offsets: Collection[int]) -> list[FoundMessage]:
+    """The messages at some physical offsets, in the order of the log."""
+    if not offsets:
         return []
     rows = view(_rows_at(facts, COMMITLOG, file_columns(_COLUMNS), offsets), _COLUMNS)
     wanted = ["commitlog_offset", "tags_code", "filter_bit_map", "store_timestamp"]
@@ -122,14 +119,15 @@ def read(facts: BrokerFacts, offsets: Collection[int] | None) -> list[FoundMessa
     ]
 
 
-def _offset_in(text: str) -> int | None:
-    """The physical offset that a msgId ends with."""
-    match = _MSG_ID.fullmatch(text.upper())
-    if match is None:
-        return None
-    digits = match["offset"] or text[24:40]
-    offset = int(digits, 16)
-    return offset if offset < 2**63 else None
+def _offsets_in(text: str) -> list[int]:
+    """The physical offset in a msgId: after 8 bytes of an IPv4 host, or 20 of an IPv6 host; both if it may be either.
+
+    A message that is marked as stored by an IPv6 host may have an IPv4 one; zeros fill its msgId.
+    """
+    if _MSG_ID.fullmatch(text.upper()) is None:
+        return []
+    offsets = (int(text[start : start + 16], 16) for start in (16, 40) if start < len(text))
+    return [offset for offset in offsets if offset < 2**63]
 
 
 def _offsets_of(facts: BrokerFacts, text: str, with_keys: bool) -> list[int]:
@@ -147,10 +145,8 @@ def _offsets_of(facts: BrokerFacts, text: str, with_keys: bool) -> list[int]:
     return found
 
 
-def _rows_at(facts: BrokerFacts, table: Table, columns: Sequence[str], offsets: Collection[int] | None) -> pa.Table:
+def _rows_at(facts: BrokerFacts, table: Table, columns: Sequence[str], offsets: Collection[int]) -> pa.Table:
     files = facts.warehouse.files(table, facts.name)
-    if offsets is None:
-        return facts.warehouse.rows(table, columns, (), files)
     files = [file for file in files if any(file.may_have("commitlog_offset", offset, offset) for offset in offsets)]
     return facts.warehouse.rows(table, columns, [one_of("commitlog_offset", offsets)], files)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +15,7 @@ from schemas.delta.aggregates import sums
 from schemas.errors import UsageError
 from schemas.quarantine import QUARANTINE
 from schemas.run_ledger import LedgerEntry
+from schemas.time_text import time_text
 
 NIGHTS = 30
 """Nights that a report shows without ``--since``."""
@@ -93,7 +93,9 @@ def chosen_nights(nights: Sequence[LedgerEntry], since: int | None) -> list[Ledg
         return list(nights[-NIGHTS:])
     found = [entry for entry in nights if (entry.as_of or 0) >= since]
     if not found:
-        raise UsageError(f"no night ended at {iso(since)} or later; the last one ended at {iso(nights[-1].as_of or 0)}")
+        raise UsageError(
+            f"no night ended at {time_text(since)} or later; the last one ended at {time_text(nights[-1].as_of or 0)}"
+        )
     return found[-MOST_NIGHTS:]
 
 
@@ -109,18 +111,13 @@ def compared_night(nights: Sequence[LedgerEntry], name: str | None) -> LedgerEnt
     if not earlier:
         raise UsageError(f"there is no earlier night to compare with: {nights[-1].run} is the only one")
     text = name.replace("T", " ")
-    found = [entry for entry in earlier if entry.run.startswith(name) or iso(entry.as_of or 0).startswith(text)]
+    found = [entry for entry in earlier if entry.run.startswith(name) or time_text(entry.as_of or 0).startswith(text)]
     if len(found) == 1:
         return found[0]
     named = ", ".join(entry.run for entry in (found or earlier)[-NAMED:])
     if found:
         raise UsageError(f"--compare {name} is the beginning of {len(found)} nights: give one of {named}")
     raise UsageError(f"--compare {name} is not an earlier night; the last ones are {named}")
-
-
-def iso(milliseconds: int) -> str:
-    """An instant, UTC, as ``2026-11-19 08:06:40.000``."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")[:-6]
 
 
 def night_rows(

@@ -46,6 +46,8 @@ class Why:
 
 def why(facts: BrokerFacts, text: str, group: str | None = None) -> Why:
     """``text`` is a msgId, a unique key, or one of KEYS. Raises UsageError if no message has it."""
+    if not text:
+        raise UsageError("the message is an empty text: give a msgId, a unique key or a key")
     found = find(facts, text)
     if not found:
         raise UsageError(f"{facts.warehouse.location} has no message with the id or key {text}")

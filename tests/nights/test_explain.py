@@ -12,7 +12,7 @@ import pytest
 from filtering import sql92
 from filtering.explanation.decision import Outcome
 from jobs import explain as explain_job
-from jobs import ingest, nightly
+from jobs import ingest, lag, nightly, pulls, report
 from schemas.answers.explain import Explainer, Explanation
 from schemas.answers.facts import open_facts
 from schemas.answers.found_messages import read
@@ -20,6 +20,7 @@ from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.captures import rows
 from tests.nights.commands import Run, rows_of
+from tests.records import log_of
 
 Replayed = Callable[[str], Warehouse]
 Pair = tuple[str, int]
@@ -34,7 +35,7 @@ def every_pair(warehouse: Warehouse) -> dict[Pair, Explanation]:
     explainer = Explainer(facts)
     return {
         (group, message.commitlog_offset): explainer.explain(message, group)
-        for message in read(facts, None)
+        for message in read(facts, [row["commitlog_offset"] for row in rows_of(warehouse, "commitlog")])
         for group in facts.groups
     }
 
@@ -189,6 +190,35 @@ def test_every_way_to_name_a_message(replayed: Replayed, run: Run) -> None:
     assert "cg_all_orders" in answers[0]
 
 
+@pytest.mark.parametrize("host", ["00000000000000000000FFFF0A000002", "FD000000000000000000000000000002"])
+def test_a_msg_id_of_a_store_with_ipv6_addresses_is_found(tmp_path: Path, run: Run, host: str) -> None:
+    """Java takes the first address for an IPv4 one, which is shorter, and leaves zeros behind the offset."""
+    message: dict[str, object] = {"sys_flag": 0x20, "store_host": bytes.fromhex(host)}
+    log = BrokerLog()
+    log.data = log_of(message, message | {"queue_offset": 1})
+    store = log.write(tmp_path / "store")
+    nightly.main(["--store", str(store), "--warehouse", str(tmp_path / "w")])
+    given = ("--warehouse", tmp_path / "w", "--message")
+    for row in rows_of(tmp_path / "w", "commitlog", "msg_id", "commitlog_offset"):
+        code, out, _ = run(explain_job, *given, row["msg_id"])
+        assert (code, len(row["msg_id"])) == (0, 56)
+        assert f"OrderEvents 0/{int(row['commitlog_offset'] > 0)}" in out.splitlines()[0]
+    assert run(explain_job, *given, "F" * 56).code == 2
+
+
+def test_times_beyond_the_calendar_are_shown_as_numbers(tmp_path: Path, run: Run) -> None:
+    store = BrokerLog(first_time=1795237513466000).append(KEYS="k").write(tmp_path / "store")
+    (tmp_path / "s.yaml").write_text("- {group: cg, topic: T, tag: '*', consume_from: first}\n")
+    nightly.main(
+        ["--store", str(store), "--warehouse", str(tmp_path / "w"), "--subscriptions", str(tmp_path / "s.yaml")]
+    )
+    given = ("--warehouse", tmp_path / "w")
+    assert "stored 1795237513466000 ms" in run(explain_job, *given, "--message", "k").out
+    assert run(lag, *given).code == 0
+    assert run(report, *given, "--output", tmp_path / "page.html").code == 0
+    assert run(pulls, *given, "--group", "cg", "--topic", "T").code == 0
+
+
 def test_copies_of_a_message_are_named_and_not_mistaken_for_it(replayed: Replayed, run: Run) -> None:
     """Consumers of the capture small sent messages back. These came again in %RETRY% topics, via the schedule topic."""
     retried = next(
@@ -219,6 +249,11 @@ def test_a_command_that_names_no_message_is_refused(tmp_path: Path, run: Run) ->
     for given in ((), ("--topic", "T", "--queue", 0), ("--message", "x", "--topic", "T")):
         code, _, error = run(explain_job, "--warehouse", tmp_path, *given)
         assert (code, "--message, or --topic, --queue and --offset" in error) == (2, True)
+
+
+def test_an_empty_id_is_refused(replayed: Replayed, run: Run) -> None:
+    code, _, error = run(explain_job, "--warehouse", replayed("small").location, "--message", "")
+    assert (code, "give a msgId, a unique key or a key" in error) == (2, True)
 
 
 def test_without_entries_there_is_no_answer_yet(tmp_path: Path, run: Run) -> None:
