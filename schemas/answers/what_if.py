@@ -195,13 +195,16 @@ class _History:
         )
         pulled: dict[int, OffsetRange] = {}
         pending: dict[int, OffsetRange] = {}
-        was_reset = any(
-            event.operation is Operation.RESET_OFFSET and event.group == group for event in self._facts.events
-        )
+        reset_queues = {
+            event.queue_id
+            for event in self._facts.events
+            if event.operation is Operation.RESET_OFFSET and (event.group, event.topic) == (group, topic)
+        }
         for queue_id, told_to in zip(offsets["queue_id"].to_pylist(), offsets["told_to"].to_pylist(), strict=True):
             skipped = self._skipped.get((group, topic, queue_id), {}).get("skipped", 0)
-            first = self._first.get((topic, queue_id), 0) + (0 if was_reset else skipped)
-            pulled[queue_id] = (first, told_to or 0)
+            first_stored = self._first.get((topic, queue_id), 0)
+            first_pulled = first_stored if queue_id in reset_queues else max(first_stored, skipped)
+            pulled[queue_id] = (first_pulled, told_to or 0)
             pending[queue_id] = (told_to or 0, FOREVER)
         return FilterChange(
             new_filter, _offsets(received, DELIVERED), _offsets(received, DROPPED_BY_HOOK), pulled, pending

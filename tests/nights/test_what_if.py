@@ -197,3 +197,23 @@ def test_a_period_leaves_out_other_messages(night: Path, run: Run) -> None:
 def test_wrong_usage_is_one_line(night: Path, run: Run, given: tuple[str, ...], error: str) -> None:
     ended = run(what_if, "--warehouse", night / "w", *given)
     assert (ended.code, ended.error.count("\n"), error in ended.error) == (2, 1, True)
+
+
+def test_messages_before_the_first_start_are_not_gained_unless_the_queue_was_reset(tmp_path: Path, run: Run) -> None:
+    log = BrokerLog(segment=1 << 11)
+    for _ in range(40):
+        log.append(1, "T").append(1, "U")
+    log.write(tmp_path / "store", start=log.segment)  # with offset 0, a new group would begin there
+    of_group = {"group": "cg", "at": log.messages[60].stored_at - 1}
+    filters = [{"op": "register", "topic": topic, "type": "SQL92", "expression": "n = '35'"} for topic in "TU"]
+    reset = {"op": "reset_offset", "topic": "U", "queue_id": 0, "offset": 25, "at": log.messages[-1].stored_at}
+    lines = [json.dumps(of_group | event) for event in (*filters, reset)]
+    (tmp_path / "events.jsonl").write_text("\n".join(lines))
+    (tmp_path / "broker.conf").write_text("enablePropertyFilter=true\n")
+    nightly.main(
+        commands.night(tmp_path / "w", tmp_path / "store", tmp_path / "events.jsonl", tmp_path / "broker.conf")
+    )
+    for topic, gained in (("T", 9), ("U", 29)):
+        given = ("--warehouse", tmp_path / "w", "--group", "cg", "--topic", topic, "--tags", "*", "--json")
+        (change,) = json.loads(run(what_if, *given).out)["changes"]
+        assert (topic, change["gained"], change["lost"]) == (topic, gained, 0)
