@@ -32,11 +32,11 @@ class TopicAdvice:
 
 def advice(facts: BrokerFacts) -> list[TopicAdvice]:
     """The advice for each topic that has messages and subscribers. Retry topics are left out."""
+    sizes = _sizes(facts)
     by_topic: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
     for row in facts.in_force():
-        if row.topic in facts.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX):
+        if row.topic in sizes and not row.topic.startswith(RETRY_TOPIC_PREFIX):
             by_topic[row.topic].append(row)
-    sizes = _sizes(facts)
     counts = sums(facts.rows(DELIVERY_STATS), ["consumer_group", "topic"], _COUNTS)
     topics = []
     for topic, rows in sorted(by_topic.items()):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from jobs import audit, maintain, nightly
+from jobs import advise, audit, explain, export, inconsistency, lag, lint, maintain, nightly, pulls, report, what_if
 from schemas.delta.table import LAYOUT
 from schemas.delta.warehouse import Warehouse
 from schemas.tables import REBUILT_TABLES, TABLES
@@ -219,6 +219,34 @@ def test_nights_whose_messages_are_gone_cannot_be_redone(shop: Shop) -> None:
     ended = shop.maintain("--rebuild")
     assert (ended.code, ended.error.count("\n")) == (2, 1)
     assert "read messages that were removed since" in ended.error
+
+
+def test_every_question_has_an_answer_when_all_messages_of_a_topic_are_gone(run: Run, tmp_path: Path) -> None:
+    shop = Shop(run, tmp_path)
+    (tmp_path / "events.yaml").write_text(
+        "- {group: cg, topic: T, tag: '*', at: 1}\n- {group: old, topic: Old, tag: a, at: 1}\n"
+    )
+    shop.log.append(3, "Old")
+    for _ in range(5):
+        shop.night()
+    assert shop.maintain("--keep-days", 0).code == 0
+    assert {row["topic"] for row in shop.rows("commitlog")} == {"T"}
+    of_group = ("--group", "old", "--topic", "Old")
+    for job, *more in (
+        (advise,),
+        (lag,),
+        (lint,),
+        (inconsistency,),
+        (report, "--output", tmp_path / "page.html"),
+        (audit,),
+        (what_if, *of_group, "--tags", "b"),
+        (pulls, *of_group),
+        (export, "deliveries", "--output", tmp_path / "d"),
+    ):
+        ended = run(job, "--warehouse", tmp_path / "w", *more)
+        assert (ended.code, ended.error.count("failed")) == (0, 0), (job, ended.error)
+    ended = run(explain, "--warehouse", tmp_path / "w", "--topic", "Old", "--queue", 0, "--offset", 0)
+    assert (ended.code, "no message at Old 0/0" in ended.error) == (2, True)
 
 
 def test_audits_pass_before_and_after_maintenance(shop: Shop, run: Run) -> None:
