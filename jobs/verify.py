@@ -1,4 +1,4 @@
-"""verify: compares a broker's consume queue and extension files with its commitlog, byte for byte."""
+"""verify: compares a broker's consume queue and extension files with the entries in the warehouse, byte for byte."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def main(arguments: list[str]) -> None:
     if found.newer:
         print(f"cannot judge {found.newer:,} entries of messages that are not in the warehouse: run nightly first")
     if not found.differences:
-        print("identical: every consume queue and extension file agrees with the commitlog, byte for byte")
+        if found.knows_bit_maps and not found.newer:
+            print("identical: every consume queue and extension file agrees with the warehouse, byte for byte")
+        else:
+            print("no difference in what could be judged")
         return
     for (topic, queue_id), difference in found.differences[:SHOWN]:
         entry = "" if difference.queue_offset is None else f", entry {difference.queue_offset}"

@@ -31,7 +31,11 @@ class TopicAdvice:
 
 
 def advice(facts: BrokerFacts) -> list[TopicAdvice]:
-    """The advice for each topic that has messages and subscribers. Retry topics are left out."""
+    """The advice for each topic that has messages and subscribers, without retry topics.
+
+    Raises UsageError for a replay.
+    """
+    facts.check_has_messages()
     sizes = _sizes(facts)
     by_topic: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
     for row in facts.in_force():

@@ -21,7 +21,7 @@ from schemas.delta.table_rows import Where, one_of, sorted_by
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_check import open_nights
-from schemas.run_ledger import LedgerEntry
+from schemas.run_ledger import REPLAY, LedgerEntry
 from schemas.subscriptions import SUBSCRIPTION_EVENTS
 
 
@@ -55,6 +55,18 @@ class BrokerFacts:
     def as_of(self) -> int:
         """The end of the last night, ms."""
         return self.last.as_of or 0
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether the warehouse holds a replay, which has deliveries but no messages."""
+        return self.last.job == REPLAY
+
+    def check_has_messages(self) -> None:
+        """Raises UsageError if the warehouse holds a replay."""
+        if self.is_replay:
+            raise UsageError(
+                f"{self.warehouse.location} holds a replay, which has no messages: ask the warehouse it was made from"
+            )
 
     def rows(self, table: Table, columns: Sequence[str] | None = None, where: Where = ()) -> pa.Table:
         """The broker's rows of a table."""

@@ -42,7 +42,7 @@ _Key = tuple[str, str]
 
 
 def findings(facts: BrokerFacts, session: Session | None = None) -> list[Finding]:
-    """The findings of the subscriptions in force, the worst first.
+    """The findings of the subscriptions in force, the worst first. Raises UsageError for a replay.
 
     ``session`` starts Spark, which searches a large log for clients that disagree.
     """
@@ -56,7 +56,11 @@ def findings(facts: BrokerFacts, session: Session | None = None) -> list[Finding
 
 
 def findings_of_rows(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> list[Finding]:
-    """The findings of some subscriptions on the messages of a broker, the worst first."""
+    """The findings of some subscriptions on the messages of a broker, the worst first.
+
+    Raises UsageError for a replay.
+    """
+    facts.check_has_messages()
     found = _without_topic(facts, rows)
     on_topics = [row for row in rows if row.topic in facts.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX)]
     unknown = _unknown_properties(facts, on_topics)
@@ -95,9 +99,9 @@ def _unknown_properties(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> 
     known = property_names(facts.warehouse, facts.name, asked)
     found: defaultdict[_Key, list[Finding]] = defaultdict(list)
     for row, properties in names:
-        topic_names = known.get(row.topic, set())
+        topic_names = known.get(row.topic)
         for name in properties:
-            if name not in topic_names:
+            if topic_names is not None and name not in topic_names:
                 text = f"no message has {name}{did_you_mean(name, sorted(topic_names))}"
                 key = row.consumer_group, row.topic
                 found[key].append(Finding(ERROR, *key, "unknown-property", text))

@@ -101,8 +101,9 @@ def pulls_of(
 ) -> list[QueuePulls]:
     """The pulls of a group from an offset (None: each queue's first), by queue.
 
-    Raises UsageError if the group does not subscribe to the topic, or the broker refuses its pulls.
+    Raises UsageError if the group does not subscribe to the topic, if the broker refuses its pulls, and for a replay.
     """
+    facts.check_has_messages()
     in_force = facts.in_force()
     wanted = [row for row in in_force if (row.consumer_group, row.topic) == (group, topic)]
     if not wanted:

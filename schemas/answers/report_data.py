@@ -73,7 +73,7 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
     nights = {night.run: night for night in night_rows(facts, entries, stats, filtered_by_sql92)}
     last, compared = shown[-1].run, compared_entry.run if compared_entry is not None else None
     progress = facts.rows_of_runs(QUEUE_PROGRESS, [last], ["run", "topic", "entries"])
-    found = findings(facts, session)
+    found = [] if facts.is_replay else findings(facts, session)
     return Report(
         facts.warehouse.location,
         facts.name,

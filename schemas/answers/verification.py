@@ -46,7 +46,9 @@ def verify(facts: BrokerFacts, store: Storage, broker: BrokerConfig | None) -> V
     """Compares all files of all queues. One row group of entries is in memory at a time.
 
     ``broker``: the configuration with the file sizes; None: the sizes are those on disk.
+    Raises UsageError for a replay.
     """
+    facts.check_has_messages()
     queues = _Queues(facts, store, broker)
     for topic, queue_id, entries in _entries(facts):
         queues.verification(topic, queue_id).add(entries)

@@ -94,7 +94,11 @@ class WhatIf:
 def what_if(
     facts: BrokerFacts, wanted: Sequence[SubscriptionRow], period: Period, session: Session | None = None
 ) -> list[WhatIf]:
-    """What each subscription would change, in their order. Raises UsageError if a topic has no messages."""
+    """What each subscription would change, in their order.
+
+    Raises UsageError if a topic has no messages, and for a replay.
+    """
+    facts.check_has_messages()
     for row in wanted:
         if row.topic not in facts.topics:
             raise UsageError(f"no message of the log has the topic {row.topic}; it has {', '.join(facts.topics)}")

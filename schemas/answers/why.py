@@ -48,6 +48,7 @@ def why(facts: BrokerFacts, text: str, group: str | None = None) -> Why:
     """``text`` is a msgId, a unique key, or one of KEYS. Raises UsageError if no message has it."""
     if not text:
         raise UsageError("the message is an empty text: give a msgId, a unique key or a key")
+    facts.check_has_messages()
     found = find(facts, text)
     if not found:
         raise UsageError(f"{facts.warehouse.location} has no message with the id or key {text}")
@@ -57,6 +58,7 @@ def why(facts: BrokerFacts, text: str, group: str | None = None) -> Why:
 
 def why_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int, group: str | None = None) -> Why:
     """The message at a place of a queue. Raises UsageError if there is none."""
+    facts.check_has_messages()
     found = find_at(facts, topic, queue_id, queue_offset)
     if not found:
         raise UsageError(f"{facts.warehouse.location} has no message at {topic} {queue_id}/{queue_offset}")

@@ -20,6 +20,8 @@ from schemas.rocketmq_store.property_columns import parse
 def property_names(warehouse: Warehouse, broker_name: str, asked: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
     """By topic, the names of the properties that messages have, and of those that RocketMQ's clients set.
 
+    Topics without messages are left out, and topics whose names in ``asked`` are all set by RocketMQ's clients may be.
+
     ``asked``: by topic, the names that some filter reads. A file lists these for a topic even if no message has them,
     so their values are searched until one is found. Other names are taken as listed.
     """

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from filtering import sql92
-from jobs import lag, nightly, replay, verify
+from jobs import advise, explain, lag, lint, nightly, pulls, replay, report, verify, what_if
 from jobs.export import NAMES as EXPORT_NAMES
 from schemas.answers.export import NAMES
 from schemas.delta.warehouse import Warehouse
@@ -130,6 +130,19 @@ def test_a_replay_and_facts_are_kept_apart(replayed: Replayed, run: Callable[...
     shutil.copytree(warehouse, tmp_path / "copy")
     code, _, error = run(replay, "--warehouse", warehouse, "--into", tmp_path / "copy")
     assert (code, "holds nights, not a replay" in error) == (2, True)
+    store = ("--store", capture("small") / "store")
+    group = ("--group", "cg_sql_region_price", "--topic", "OrderEvents")
+    for job, *more in (
+        (what_if, *group, "--tags", "a"),
+        (pulls, *group),
+        (explain, "--message", "ord-370"),
+        (lint,),
+        (advise,),
+        (verify, *store),
+    ):
+        code, _, error = run(job, "--warehouse", tmp_path / "replay", *more)
+        assert (code, "holds a replay, which has no messages" in error) == (2, True), job
+    assert run(report, "--warehouse", tmp_path / "replay", "--output", tmp_path / "page.html").code == 0
     code, _, error = run(nightly, *arguments("small", tmp_path / "replay"))
     assert (code, "holds a replay" in error) == (2, True)
 

@@ -113,3 +113,11 @@ def test_shares_on_a_capture_are_those_that_the_broker_had(replayed: Replayed) -
         if row["topic"] == "TagLab" and row["type"] == "TAG":
             assert collided.get(row["group"], 0) == row["brokerCount"] - row["clientCount"]
     assert collided["cg_tag_Aa_only"] == 310
+
+
+def test_a_filter_that_reads_only_tags_asks_for_a_known_property(tmp_path: Path, run: Run) -> None:
+    store = BrokerLog().append(3, TAGS="C").write(tmp_path / "store")
+    (tmp_path / "s.yaml").write_text("- {group: cg, topic: T, sql: TAGS = 'C'}\n")
+    (tmp_path / "broker.conf").write_text(CONF)
+    nightly.main(commands.night(tmp_path / "w", store, tmp_path / "s.yaml", tmp_path / "broker.conf"))
+    assert "no message has" not in run(lint, "--warehouse", tmp_path / "w").out

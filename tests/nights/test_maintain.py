@@ -142,7 +142,7 @@ class Shop:
         self.folder = folder
         self.log = BrokerLog()
         (folder / "events.yaml").write_text("- {group: cg, topic: T, tag: '*', at: 1}\n")
-        (folder / "broker.conf").write_text("brokerName=b\n")
+        (folder / "broker.conf").write_text("brokerName=b\nenablePropertyFilter=true\n")
         self.starts = [0]
 
     def night(self, *more: object) -> Ended:
@@ -224,7 +224,7 @@ def test_nights_whose_messages_are_gone_cannot_be_redone(shop: Shop) -> None:
 def test_every_question_has_an_answer_when_all_messages_of_a_topic_are_gone(run: Run, tmp_path: Path) -> None:
     shop = Shop(run, tmp_path)
     (tmp_path / "events.yaml").write_text(
-        "- {group: cg, topic: T, tag: '*', at: 1}\n- {group: old, topic: Old, tag: a, at: 1}\n"
+        "- {group: cg, topic: T, tag: '*', at: 1}\n- {group: old, topic: Old, sql: price > 5.5, at: 1}\n"
     )
     shop.log.append(3, "Old")
     for _ in range(5):
@@ -245,6 +245,7 @@ def test_every_question_has_an_answer_when_all_messages_of_a_topic_are_gone(run:
     ):
         ended = run(job, "--warehouse", tmp_path / "w", *more)
         assert (ended.code, ended.error.count("failed")) == (0, 0), (job, ended.error)
+        assert "no message has price" not in ended.out, job
     ended = run(explain, "--warehouse", tmp_path / "w", "--topic", "Old", "--queue", 0, "--offset", 0)
     assert (ended.code, "no message at Old 0/0" in ended.error) == (2, True)
 
