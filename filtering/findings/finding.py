@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 ERROR, WARN, INFO = SEVERITIES = ("error", "warn", "info")
+FAILING_SHARE = 0.1
+"""A share of messages. An expression that fails on more of them is an error."""
 
 
 @dataclass(frozen=True)

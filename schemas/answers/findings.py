@@ -16,6 +16,7 @@ from filtering.findings import (
     static_findings,
     worst_first,
 )
+from filtering.findings.finding import FAILING_SHARE
 from filtering.predicate import TRUE, postorder
 from filtering.sql92.syntax.nodes import named_properties
 from filtering.subscription_data import is_tag_type
@@ -35,8 +36,6 @@ from schemas.spark_tasks import Session
 __all__ = ["SEVERITIES", "Finding", "findings", "findings_of_rows"]
 
 ERROR, WARN, INFO = SEVERITIES
-FAILING_SHARE = 0.1
-"""A share of messages. An expression that fails on more of them is an error."""
 NAMED = 3
 _Key = tuple[str, str]
 

@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY
+from filtering.findings.finding import FAILING_SHARE
 from filtering.pulls.pull import refusal
 from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS, client_drops
@@ -19,11 +21,8 @@ from schemas.delta.aggregates import sums
 from schemas.delta.table_rows import sorted_by
 from schemas.quarantine import QUARANTINE
 
-FAILING_SHARE = 0.1
-"""A share of scanned messages. A note names the groups whose expression fails on more of them."""
 SHOWN = 20
 NAMED = 3
-RETRY_PREFIX = "%RETRY%"
 
 
 @dataclass(frozen=True)
@@ -109,17 +108,17 @@ def _attention(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[st
 
 
 def _notes(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:
-    shares = {
-        group.consumer_group: group.counts["evaluation_errors"] / group.counts["scanned"]
+    shares = [
+        (group.counts["evaluation_errors"] / group.counts["scanned"], f"{group.consumer_group} on {group.topic}")
         for group in groups
         if group.counts["evaluation_errors"] > group.counts["scanned"] * FAILING_SHARE
-    }
+    ]
     if shares:
-        worst = sorted(shares, key=lambda name: -shares[name])[:NAMED]
-        named = ", ".join(f"{name} ({shares[name]:.0%})" for name in worst)
+        worst = sorted(shares, key=lambda each: -each[0])[:NAMED]
+        named = ", ".join(f"{whose} ({share:.0%})" for share, whose in worst)
         yield (
-            f"errors: groups whose expression fails on more than {FAILING_SHARE:.0%} of their messages: {len(shares)}, "
-            f"such as {named}"
+            f"errors: subscriptions whose expression fails on more than {FAILING_SHARE:.0%} of the messages: "
+            f"{len(shares)}, such as {named}"
         )
     findings = sum(
         bool(row.compiled.expression.findings) for row in facts.in_force() if row.compiled.expression is not None
@@ -132,7 +131,7 @@ def _without_messages(facts: BrokerFacts, in_force: Iterable[SubscriptionRow]) -
     """Topics that groups subscribe to but that have no message, mostly misspelt."""
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for row in in_force:
-        if row.topic not in facts.topics and not row.topic.startswith(RETRY_PREFIX):
+        if row.topic not in facts.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX):
             groups[row.topic].append(row.consumer_group)
     for topic, names in groups.items() if facts.topics else ():
         yield f"{topic} has no message; groups that subscribe to it: {len(names)}, such as {names[0]}"

@@ -1,4 +1,4 @@
-"""Everything that a report of a night shows, from the tables and without Spark."""
+"""Everything that a report of a night shows, from the tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.findings import SEVERITIES, Finding, findings
 from schemas.answers.night_summary import night_summary
-from schemas.answers.report_groups import GroupReport, TopicReport, group_reports, is_sql92, topic_reports
+from schemas.answers.report_groups import GroupReport, TopicReport, group_reports, topic_reports
 from schemas.answers.report_nights import Night, chosen_nights, compared_night, night_rows, nights_with_deliveries
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.quarantine import QUARANTINE
@@ -69,8 +69,7 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
     compared_entry = compared_night(with_deliveries, compare)
     entries = shown if compared_entry is None or compared_entry in shown else [compared_entry, *shown]
     stats = facts.rows_of_runs(DELIVERY_STATS, [entry.run for entry in entries])
-    filtered_by_sql92 = {(row.topic, row.consumer_group) for row in facts.in_force() if is_sql92(row)}
-    nights = {night.run: night for night in night_rows(facts, entries, stats, filtered_by_sql92)}
+    nights = {night.run: night for night in night_rows(facts, entries, stats)}
     last, compared = shown[-1].run, compared_entry.run if compared_entry is not None else None
     progress = facts.rows_of_runs(QUEUE_PROGRESS, [last], ["run", "topic", "entries"])
     found = [] if facts.is_replay else findings(facts, session)

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from filtering.subscription_data import is_tag_type
-from filtering.subscriptions.history import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.report_lag import GroupLag, group_lags
 from schemas.answers.report_nights import Key
@@ -53,11 +51,6 @@ class TopicReport:
     stored: int
     counts: Mapping[str, int]
     before: Mapping[str, int] | None
-
-
-def is_sql92(row: SubscriptionRow) -> bool:
-    """Whether the broker evaluates an expression for the subscription."""
-    return not is_tag_type(row.expression_type)
 
 
 def group_reports(facts: BrokerFacts, stats: pa.Table, shown: Sequence[str], compared: str | None) -> list[GroupReport]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filtering.subscription_data import is_tag_type
+from filtering.subscriptions.in_force import in_force_at
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS, client_drops
@@ -120,13 +122,20 @@ def compared_night(nights: Sequence[LedgerEntry], name: str | None) -> LedgerEnt
     raise UsageError(f"--compare {name} is not an earlier night; the last ones are {named}")
 
 
-def night_rows(
-    facts: BrokerFacts, entries: Sequence[LedgerEntry], stats: pa.Table, filtered_by_sql92: Collection[Key]
-) -> list[Night]:
-    """The nights of ``entries``, with delivery_stats ``stats``. ``filtered_by_sql92``: groups with SQL92 filters."""
+def night_rows(facts: BrokerFacts, entries: Sequence[LedgerEntry], stats: pa.Table) -> list[Night]:
+    """The nights of ``entries``, with delivery_stats ``stats``.
+
+    A group is counted as filtered by SQL92, or by tags, as it was at the end of the night.
+    """
+    filtered_by_sql92 = [
+        f"{entry.run}\0{row.topic}\0{row.consumer_group}"
+        for entry in entries
+        for row in in_force_at(facts.history, entry.as_of or 0)
+        if not is_tag_type(row.expression_type)
+    ]
     kind = pc.is_in(
-        pc.binary_join_element_wise(stats["topic"], stats["consumer_group"], "\0"),
-        value_set=pa.array(["\0".join(key) for key in filtered_by_sql92], pa.string()),
+        pc.binary_join_element_wise(stats["run"], stats["topic"], stats["consumer_group"], "\0"),
+        value_set=pa.array(filtered_by_sql92, pa.string()),
     )
     by_kind = sums(stats.append_column("is_sql92", kind), ["run", "is_sql92"], COUNTS)
     counts = facts.rows(QUARANTINE, ["run"])["run"].value_counts().to_pylist()

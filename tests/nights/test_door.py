@@ -105,7 +105,7 @@ def test_findings_advice_and_the_night(replayed: Replayed) -> None:
     night = opened.summary()
     delivered = [row for row in night if row.consumer_group == "cg_sql_city"]
     assert [row.counts["delivered"] for row in delivered] == [78]
-    assert "fails on more than 10% of their messages" in night._repr_html_()
+    assert "fails on more than 10% of the messages" in night._repr_html_()
 
 
 def test_a_broker_without_bit_maps_gets_advice(replayed: Replayed) -> None:

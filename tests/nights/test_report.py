@@ -22,9 +22,11 @@ import pytest
 from jobs import nightly, report
 from schemas.answers.facts import open_facts
 from schemas.answers.lag import lag
+from schemas.answers.report_data import report as read_report
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.nights.commands import living, night, rows_of
+from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
 Run = Callable[..., Any]
 Rows = dict[tuple[str, str], dict[str, str]]
@@ -226,3 +228,21 @@ def test_names_of_others_are_text(tmp_path: Path) -> None:
     assert page.count("<script>") == 1
     assert "<img" not in page
     assert "<b>b" not in page
+
+
+def test_each_night_names_the_filter_that_stopped_its_messages(broker: GrowingBroker) -> None:
+    by_tags = event(BEFORE, "register", "cg", type="TAG", expression="a", consume_from="first")
+    broker.night([by_tags])
+    broker.grow()
+    broker.night([by_tags, sql(after(10), "cg", "n = '15'")])
+    facts = open_facts(Warehouse.at(str(broker.folder / "w")))
+    stages = [night.stages for night in read_report(facts, None).nights]
+    assert [(night.stopped_by_tags_code, night.stopped_by_bit_map) for night in stages] == [(10, 0), (0, 9)]
+
+
+def test_each_topic_on_which_an_expression_fails_is_named(run: Run, tmp_path: Path) -> None:
+    log = BrokerLog().append(10, "T", price="x").append(8, "U", price="1").append(2, "U", price="x")
+    (tmp_path / "s.yaml").write_text("".join(f"- {{group: cg, topic: {t}, sql: price > 5.5}}\n" for t in "TU"))
+    (tmp_path / "broker.conf").write_text("enablePropertyFilter=true\n")
+    given = night(tmp_path / "w", log.write(tmp_path / "store"), tmp_path / "s.yaml", tmp_path / "broker.conf")
+    assert "10% of the messages: 2, such as cg on T (100%), cg on U (20%)" in run(nightly, *given).out
