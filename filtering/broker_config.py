@@ -42,7 +42,7 @@ class InvalidBrokerConfig(ValueError):
 class BrokerConfig:
     """The settings of a broker, with the defaults of RocketMQ 5.5. Sizes are in bytes, time spans in milliseconds.
 
-    Raises InvalidBrokerConfig for a value with which a broker would not start.
+    Raises InvalidBrokerConfig for a value with which a broker would not start, or no pull would find a message.
     """
 
     broker_name: str = "DEFAULT_BROKER"
@@ -69,6 +69,10 @@ class BrokerConfig:
             value = getattr(self, field.name)
             if field.name.startswith("mapped_file_size") and value < 1:
                 raise InvalidBrokerConfig(f"{_key(field.name)}={value}: a file size must be 1 or more")
+        if self.travel_cq_file_num_when_get_message < 1:
+            raise InvalidBrokerConfig(
+                f"travelCqFileNumWhenGetMessage={self.travel_cq_file_num_when_get_message}: must be 1 or more"
+            )
         if self.expect_consumer_num_use_filter > MOST_CONSUMERS:
             raise InvalidBrokerConfig(
                 f"expectConsumerNumUseFilter={self.expect_consumer_num_use_filter}: more than {MOST_CONSUMERS:,}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
 from jobs.cli import application, options
@@ -43,8 +44,14 @@ def parser() -> Parser:
     parser.add_argument("--group", required=True, help="the consumer group")
     parser.add_argument("--topic", required=True, help="a topic that the group subscribes to")
     parser.add_argument("--offset", type=int, help="the first queue offset; default: where each queue begins")
-    parser.add_argument("--batch", type=int, default=BATCH, help="pullBatchSize; default: %(default)s")
+    parser.add_argument("--batch", type=_batch, metavar="N", default=BATCH, help="pullBatchSize; default: %(default)s")
     return parser
+
+
+def _batch(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"{text} is not a number of messages, 1 or more")
+    return int(text)
 
 
 def main(arguments: list[str]) -> None:

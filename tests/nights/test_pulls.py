@@ -10,6 +10,7 @@ from jobs import pulls
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from tests.captures import capture, rows
+from tests.nights.commands import Run
 
 Replayed = Callable[[str], Warehouse]
 
@@ -76,3 +77,9 @@ def test_a_group_without_pulls_says_why(replayed: Replayed, tmp_path: Path) -> N
     unfiltered.write_text(conf.replace("enablePropertyFilter=true", "enablePropertyFilter=false"))
     with pytest.raises(UsageError, match="answers every pull of cg_sql_retry on OrderEvents with SYSTEM_ERR"):
         pulls.main(arguments(warehouse, "cg_sql_retry", "OrderEvents", unfiltered))
+
+
+def test_a_batch_has_a_message(run: Run) -> None:
+    for batch in ("0", "-5", "many"):
+        code, _, error = run(pulls, "--warehouse", "w", "--group", "g", "--topic", "T", f"--batch={batch}")
+        assert (code, f"{batch} is not a number of messages, 1 or more" in error) == (2, True)

@@ -73,6 +73,7 @@ def test_an_odd_file_size_is_rounded_up_to_whole_entries() -> None:
         ("expectConsumerNumUseFilter=0", "expectConsumerNumUseFilter=0: n must be"),
         ("messageDelayLevel=1s 2x", "messageDelayLevel: '2x' is not a delay"),
         ("mappedFileSizeConsumeQueue=0", "mappedFileSizeConsumeQueue=0: a file size"),
+        ("travelCqFileNumWhenGetMessage=0", "travelCqFileNumWhenGetMessage=0: must be 1 or more"),
         ("brokerName=\\u12", "Malformed"),
     ],
 )
