@@ -18,6 +18,7 @@ from schemas.delta.data_files import DataFile, DataFileWriter
 from schemas.delta.table import Table
 from schemas.delta.table_rows import one_of
 from schemas.messages import message_log
+from schemas.messages.bodies import Bodies
 from schemas.messages.mapped_rows import MappedRows
 from schemas.quarantine import QUARANTINE
 from schemas.spark_tasks import run_on_rows
@@ -26,7 +27,7 @@ from schemas.storage import Storage
 Encode = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
-def ingest_message_log(source: Path, changes: Changes, spark: SparkSession) -> tuple[int, int] | None:
+def ingest_message_log(source: Path, bodies: Bodies, changes: Changes, spark: SparkSession) -> tuple[int, int] | None:
     """Adds the messages that commitlog does not have, and quarantines invalid lines.
 
     Returns the first and last (exclusive) physical offset of the new messages; None if there are none.
@@ -35,7 +36,7 @@ def ingest_message_log(source: Path, changes: Changes, spark: SparkSession) -> t
     messages, rejected = message_log.read(spark, source, changes.broker_name)
     stored = changes.warehouse.rows(COMMITLOG, ["commitlog_offset"], files=changes.files(COMMITLOG))
     known = np.sort(stored["commitlog_offset"].to_numpy())
-    files = _write(messages.drop("broker_name"), COMMITLOG, changes, _NewRows(changes.run, known))
+    files = _write(messages.drop("broker_name"), COMMITLOG, changes, _NewRows(changes.run, bodies, known))
     names = [file.name for file in message_log.files(source)]
     changes.delete_rows(QUARANTINE, [one_of("source_file", names)], changes.files(QUARANTINE))
     changes.add_files(QUARANTINE, _write(rejected.drop("broker_name"), QUARANTINE, changes, _RejectedRows(changes.run)))
@@ -53,10 +54,11 @@ def ingest_message_log(source: Path, changes: Changes, spark: SparkSession) -> t
 @dataclass(frozen=True)
 class _NewRows:
     run: str
+    bodies: Bodies
     known: NDArray[np.int64]
 
     def encoder(self) -> Encode:
-        rows = MappedRows(self.run)
+        rows = MappedRows(self.run, self.bodies)
 
         def encode(batch: pa.RecordBatch) -> pa.RecordBatch:
             is_new = ~np.isin(batch["commitlog_offset"].to_numpy(), self.known)

@@ -115,7 +115,7 @@ class Run:
             forget_undelivered(state_before, changes)
         new = new_messages(inputs, plan, state_before, redo.rest, options.bodies, options.stages)
         if inputs.message_log is not None:
-            stored = ingest_message_log(inputs.message_log, changes, self.session())
+            stored = ingest_message_log(inputs.message_log, options.bodies, changes, self.session())
             new = new.with_stored(stored) if stored is not None else new
         as_of = max(_end_of_night(inputs, events, changes, state_before.last), state_before.as_of or 0)
         offsets = _offsets(inputs, state_before, options.stages, changes)

@@ -9,7 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
+from schemas.messages.bodies import Bodies
 from schemas.messages.commitlog_rows import store_dates
+from schemas.rocketmq_store.crc import crc_of
 
 _SAME = (
     "commitlog_offset", "topic", "queue_id", "queue_offset", "store_size", "born_timestamp", "store_timestamp",
@@ -22,12 +24,16 @@ _PAIR_END = "\u0002"
 class MappedRows:
     """Converts batches of messages. A property name of a topic keeps its column from batch to batch."""
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, bodies: Bodies) -> None:
         self._run = run
+        self._bodies = bodies
         self._names: defaultdict[str, list[str]] = defaultdict(list)
 
     def rows(self, messages: pa.RecordBatch) -> pa.RecordBatch:
-        """``messages`` has the columns of _SAME, tags, keys and properties (map of strings)."""
+        """``messages`` has the columns of _SAME, tags, keys and properties (map of strings).
+
+        A body is damaged if it does not match its body_crc.
+        """
         count = messages.num_rows
         columns = {name: messages[name] for name in _SAME}
         slots: list[list[str | None]] = [[None] * count for _ in SLOTS]
@@ -63,5 +69,11 @@ class MappedRows:
         columns["more_properties"] = pa.array(more, pa.string())
         columns["store_date"] = store_dates(messages["store_timestamp"].to_numpy())
         columns["body_is_damaged"] = pa.array(np.zeros(count, bool))
+        if self._bodies is not Bodies.KEEP:
+            crcs = [None if body is None else crc_of(body) for body in messages["body"].to_pylist()]
+            computed = pa.array(crcs, pa.int32())
+            columns["body_crc"] = pc.coalesce(messages["body_crc"], computed)
+            kept = pc.not_equal(columns["body_crc"], computed) if self._bodies is Bodies.DAMAGED else False
+            columns["body"] = pc.if_else(kept, messages["body"], None)
         columns["run"] = pa.repeat(self._run, count)
         return COMMITLOG.batch(columns, count)

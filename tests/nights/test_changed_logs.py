@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import zlib
 from pathlib import Path
 
 import pytest
@@ -190,6 +191,24 @@ def test_a_body_that_was_damaged_is_replaced_by_its_own(night: Night, tmp_path: 
     bodies = {row["properties"]["n"]: row["body"] for row in rows_of(tmp_path / "w", "commitlog")}
     assert (bodies["3"], len(bodies)) == (b"the right body", 6)
     assert received(tmp_path / "w", "cg_all") == list(range(6))
+
+
+@pytest.mark.parametrize(
+    ("bodies", "kept"),
+    [("keep", {b"body", b"the wrong body"}), ("damaged", {None, b"the wrong body"}), ("none", {None})],
+)
+def test_bodies_are_stored_by_choice_and_checksums_always(
+    night: Night, tmp_path: Path, bodies: str, kept: set[bytes | None]
+) -> None:
+    log = BrokerLog().append(3).append(1, body=b"the right body").append(1)
+    log.data = log.data.replace(b"the right body", b"the wrong body")
+    night(log.write(tmp_path / "store"), "--bodies", bodies)
+    rows = list(rows_of(tmp_path / "w", "commitlog", "body", "body_crc", "body_length"))
+    assert {row["body"] for row in rows} == kept
+    crcs = {4: zlib.crc32(b"body"), 14: zlib.crc32(b"the right body")}
+    assert {row["body_length"]: row["body_crc"] for row in rows} == {
+        length: crc & 0x7FFFFFFF for length, crc in crcs.items()
+    }
 
 
 def test_bodies_of_earlier_nights_are_compared_only_while_one_is_damaged(night: Night, tmp_path: Path) -> None:

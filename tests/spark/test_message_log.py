@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -56,6 +57,21 @@ def test_parquet_and_an_export_make_the_commitlog_of_the_store(
         found, expected = without_runs(made), without_runs(warehouse)
         assert differing(found, {"commitlog": expected["commitlog"]}) == []
         assert not found["quarantine"]
+
+
+@pytest.mark.parametrize(("bodies", "kept"), [("damaged", {None, b"wrong"}), ("none", {None})])
+def test_bodies_are_left_out_by_choice(
+    spark: SparkSession, tmp_path: Path, bodies: str, kept: set[bytes | None]
+) -> None:
+    line = {"topic": "T", "queue_id": 0, "store_timestamp": 1, "body": b"right".hex()}
+    numbered = [line | {"queue_offset": number, "commitlog_offset": number} for number in range(2)]
+    numbered.append(line | {"queue_offset": 2, "commitlog_offset": 2, "body": b"wrong".hex(), "body_crc": 7})
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, numbered)))
+    ingest.main(["--store", str(tmp_path / "log.jsonl"), "--warehouse", str(tmp_path / "w"), "--bodies", bodies])
+    found = list(rows_of(tmp_path / "w", "commitlog", "body", "body_crc"))
+    assert {row["body"] for row in found} == kept
+    crc = zlib.crc32(b"right") & 0x7FFFFFFF
+    assert [row["body_crc"] for row in found] == [crc, crc, 7]
 
 
 def test_the_same_log_again_is_nothing_new_and_a_longer_one_adds_its_messages(
