@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from schemas.commitlog import COMMITLOG, SLOTS
-from schemas.delivery_pairs import PAIRS
+from schemas.delivery_pairs import DELIVERY_COLUMNS
 from schemas.run_ledger import RUN_LEDGER
-from schemas.tables import TABLES
+from schemas.tables import TABLES, UNLEDGERED_TABLES
 
 HEAD = """# Tables
 
@@ -22,8 +22,11 @@ group of `delivery_blocks`. Use `schemas.warehouse.open`, `./spark-submit.sh exp
 
 def page() -> str:
     """The page as Markdown."""
-    parts = [HEAD, _table("deliveries", "One row for each message and group that received it, or dropped it.", PAIRS)]
-    parts += [_table(table.name, table.comment, table.schema) for table in (*TABLES, RUN_LEDGER)]
+    parts = [
+        HEAD,
+        _table("deliveries", "One row for each message and group that received it, or dropped it.", DELIVERY_COLUMNS),
+    ]
+    parts += [_table(table.name, table.comment, table.schema) for table in (*TABLES, *UNLEDGERED_TABLES, RUN_LEDGER)]
     return "\n".join(parts)
 
 
@@ -41,7 +44,7 @@ def _name(field: pa.Field) -> str:
 
 
 def _comment(field: pa.Field) -> str:
-    return (field.metadata or {}).get(b"comment", b"").decode().replace("|", "\\|")
+    return field.metadata[b"comment"].decode().replace("|", "\\|")
 
 
 if __name__ == "__main__":

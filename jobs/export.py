@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jobs.cli import application, options
 from jobs.cli.application import Parser
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from schemas.answers.export import Selection
 
 NAMES = (
     "commitlog", "consumequeue", "delivery_stats", "consumer_offsets", "current_offsets", "queue_progress",
@@ -47,7 +41,7 @@ def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from jobs.cli.batch_writers import write_batches
     from jobs.cli.json_lines import output_file
-    from schemas.answers.export import Selection, batches_of, check_groups
+    from schemas.answers.export import Selection, batches_of, check_groups, schema_of
     from schemas.ledger_check import open_nights
 
     warehouse = options.warehouse_of(chosen.warehouse)
@@ -56,31 +50,16 @@ def main(arguments: list[str]) -> None:
     selection = Selection(chosen.broker, chosen.group, chosen.topic, chosen.columns)
     batches = batches_of(warehouse, chosen.table, selection)
     kind = chosen.format or (chosen.output.suffix[1:] if chosen.output.suffix[1:] in FORMATS else "jsonl")
-    first = next(batches, None)
+    first = next(batches, None)  # before the file exists: a user's error leaves none
     with output_file(chosen.output) as file:
-        rows = _chain(first or _no_rows(selection, chosen.table), batches)
-        written = write_batches(kind, file, rows)
+        rows = batches if first is None else chain([first], batches)
+        written = write_batches(kind, file, rows, schema_of(chosen.table, chosen.columns))
     place = "to stdout" if str(chosen.output) == "-" else f"in {chosen.output}"
     print(f"{chosen.table}: {written:,} rows {place}", file=sys.stderr)
 
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _no_rows(selection: Selection, table: str) -> pa.RecordBatch:
-    """An empty batch with the titles of the columns."""
-    import pyarrow as pa
-
-    from schemas.answers.export import columns_of
-
-    names = list(selection.columns or columns_of(table))
-    return pa.RecordBatch.from_arrays([pa.nulls(0) for _ in names], names=names)
-
-
-def _chain(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ PAIRS = pa.schema(
     ]
 )
 """The columns of :func:`schemas.deliveries.read`, without broker_name."""
+DELIVERY_COLUMNS = PAIRS.insert(1, column("broker_name", pa.string()))
+"""The columns of :func:`schemas.deliveries.read`."""
 
 
 def pairs_of(blocks: pa.Table, groups: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:

@@ -14,8 +14,8 @@ QUARANTINE = Table(
             column("broker_name", pa.string(), nullable=False),
             column("source_file", pa.string(), "name of the file", nullable=False),
             column("offset", pa.int64(), "physical offset in a commitlog, or line of a text file", nullable=False),
-            column("reason", pa.string(), nullable=False),
-            column("bytes", pa.binary()),
+            column("reason", pa.string(), "why it could not be decoded", nullable=False),
+            column("bytes", pa.binary(), "the input itself"),
             column("run", pa.string(), "the run that first read it", nullable=False),
         ]
     ),

@@ -50,8 +50,8 @@ RUN_LEDGER = Table(
         [
             column("run", pa.string(), "start time of the run, UTC; later runs have greater values", nullable=False),
             column("broker_name", pa.string(), nullable=False),
-            column("job", pa.string(), nullable=False),
-            column("outcome", pa.string(), nullable=False),
+            column("job", pa.string(), "the command that ran", nullable=False),
+            column("outcome", pa.string(), "done; a run that failed has no row", nullable=False),
             column("layout", pa.int32(), "version of the tables' layout", nullable=False),
             column("broker_config", _TEXTS, "settings of broker.conf that differ from the defaults"),
             column("inputs", _TEXTS, "what the run read, by kind"),

@@ -24,9 +24,11 @@ SUBSCRIPTIONS = Table(
             column("valid_to", pa.int64(), "ms since the epoch, exclusive; null: still in force"),
             column("expression", pa.string(), "expression of the subscription that pulls use"),
             column("expression_type", pa.string(), "TAG or SQL92"),
-            column("sub_version", pa.int64()),
-            column("tags_set", pa.list_(pa.string())),
-            column("code_set", pa.list_(pa.int32())),
+            column(
+                "sub_version", pa.int64(), "version of the subscription: when the client made it, ms since the epoch"
+            ),
+            column("tags_set", pa.list_(pa.string()), "tags of a TAG expression; empty for * and for SQL92"),
+            column("code_set", pa.list_(pa.int32()), "hash codes of tags_set"),
             column("registered", pa.bool_(), "false after the group left: its last subscription stays visible"),
             column("is_consuming", pa.bool_(), "the group is online"),
             column("sent_with_pull", pa.bool_(), "every pull brings this subscription, which uses no bit map"),
@@ -36,7 +38,7 @@ SUBSCRIPTIONS = Table(
                 pa.string(),
                 "expression of the ConsumerFilterData, which may outlive the subscription",
             ),
-            column("filter_version", pa.int64()),
+            column("filter_version", pa.int64(), "clientVersion of the ConsumerFilterData, ms since the epoch"),
             column("born_time", pa.int64(), "of the ConsumerFilterData, ms since the epoch"),
             column("dead_time", pa.int64(), "of the ConsumerFilterData; null while alive"),
             column("bit_pos", pa.list_(pa.int32()), "positions in the filter bit map"),

@@ -14,22 +14,21 @@ import pyarrow.parquet as pq
 from jobs.cli.json_lines import as_json, json_rows
 
 
-def write_batches(kind: str, file: BinaryIO, batches: Iterable[pa.RecordBatch]) -> int:
+def write_batches(kind: str, file: BinaryIO, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:
     """Writes rows as ``kind``: jsonl, csv or parquet. Returns the number of rows."""
     if kind == "parquet":
-        return _write_parquet(file, batches)
+        return _write_parquet(file, batches, schema)
+    if kind == "csv":
+        file.write(_csv_row(schema.names).encode() + b"\n")
     written = 0
     for batch in batches:
-        lines = json_rows([batch]) if kind == "jsonl" else _csv_rows(batch, with_titles=written == 0)
-        for line in lines:
+        for line in json_rows([batch]) if kind == "jsonl" else _csv_rows(batch):
             file.write(line.encode("utf-8", "surrogatepass") + b"\n")
         written += batch.num_rows
     return written
 
 
-def _csv_rows(batch: pa.RecordBatch, with_titles: bool) -> Iterator[str]:
-    if with_titles:
-        yield _csv_row(batch.schema.names)
+def _csv_rows(batch: pa.RecordBatch) -> Iterator[str]:
     for row in batch.to_pylist(maps_as_pydicts="strict"):
         yield _csv_row([_cell(value) for value in row.values()])
 
@@ -47,13 +46,10 @@ def _cell(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, int, bool)) else as_json(value)
 
 
-def _write_parquet(file: BinaryIO, batches: Iterable[pa.RecordBatch]) -> int:
-    writer: pq.ParquetWriter | None = None
+def _write_parquet(file: BinaryIO, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:
     written = 0
-    for batch in batches:
-        writer = writer or pq.ParquetWriter(file, batch.schema, compression="zstd")
-        writer.write_batch(batch)
-        written += batch.num_rows
-    if writer is not None:
-        writer.close()
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch.cast(schema))
+            written += batch.num_rows
     return written

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from schemas.commitlog import COMMITLOG, VIEW
 from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.delivery_pairs import PAIRS, pairs_of
+from schemas.delivery_pairs import DELIVERY_COLUMNS, pairs_of
 from schemas.delta.open_data_file import open_data_file
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
@@ -24,7 +24,6 @@ from schemas.tables import TABLES, UNLEDGERED_TABLES
 
 DELIVERIES = "deliveries"
 EXPORTED = {table.name: table for table in (*TABLES, RUN_LEDGER, *UNLEDGERED_TABLES) if table is not DELIVERY_BLOCKS}
-NAMES = (*EXPORTED, DELIVERIES)
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,15 @@ class Selection:
 
 def columns_of(name: str) -> tuple[str, ...]:
     """The columns of a table as readers see it."""
-    if name == DELIVERIES:
-        return ("consumer_group", "broker_name", *PAIRS.names[1:])
-    return VIEW if name == COMMITLOG.name else tuple(EXPORTED[name].schema.names)
+    return VIEW if name == COMMITLOG.name else tuple(schema_of(name).names)
+
+
+def schema_of(name: str, columns: Sequence[str] | None = None) -> pa.Schema:
+    """The columns of a table as readers see it, with their types. ``columns``: only these, in this order."""
+    schema = DELIVERY_COLUMNS if name == DELIVERIES else EXPORTED[name].schema
+    if name == COMMITLOG.name:
+        schema = view(COMMITLOG.schema.empty_table()).schema
+    return schema if columns is None else pa.schema([schema.field(column) for column in columns])
 
 
 def check_groups(warehouse: Warehouse, groups: Collection[str]) -> None:

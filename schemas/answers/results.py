@@ -12,7 +12,7 @@ import pyarrow as pa
 from filtering.explanation.decision import Outcome
 from filtering.explanation.reasons import leaf_values
 from schemas.answers.explain import Explanation
-from schemas.answers.export import Selection, batches_of
+from schemas.answers.export import Selection, batches_of, schema_of
 from schemas.answers.html import SHOWN, html_list, html_table
 from schemas.answers.night_summary import GroupCounts
 from schemas.delta.warehouse import Warehouse
@@ -125,9 +125,9 @@ class Rows:
             yield from batch.to_pylist(maps_as_pydicts="strict")
 
     def to_arrow(self) -> pa.Table:
-        """All rows; a table without any has no columns."""
-        found = list(self.batches())
-        return pa.Table.from_batches(found) if found else pa.table({})
+        """All rows."""
+        schema = schema_of(self.name, self.selection.columns)
+        return pa.Table.from_batches([batch.cast(schema) for batch in self.batches()], schema)
 
     def to_pandas(self) -> pd.DataFrame:
         """All rows."""

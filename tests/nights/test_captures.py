@@ -12,8 +12,6 @@ import pytest
 
 from filtering import sql92
 from jobs import advise, explain, lag, lint, nightly, pulls, replay, report, verify, what_if
-from jobs.export import NAMES as EXPORT_NAMES
-from schemas.answers.export import NAMES
 from schemas.delta.warehouse import Warehouse
 from tests.captures import DAMAGED, UNDAMAGED, capture, rows
 from tests.nights.commands import arguments, contents, rows_of, without_runs
@@ -236,7 +234,3 @@ def test_a_repaired_store_gives_the_tables_of_the_whole_one(replayed: Replayed, 
     found, expected = without_runs(tmp_path), without_runs(replayed("small"))
     for table in ("commitlog", "consumequeue", "deliveries", "subscriptions", "quarantine"):
         assert found[table] == expected[table], table
-
-
-def test_export_lists_every_table() -> None:
-    assert sorted(EXPORT_NAMES) == sorted(NAMES)

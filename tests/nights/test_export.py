@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from jobs import export, pulls
+from schemas.answers.export import DELIVERIES, EXPORTED
 from schemas.delta.warehouse import Warehouse
 from tests.nights.commands import Run
 
@@ -35,3 +39,19 @@ def test_a_misspelt_topic_of_pulls(replayed: Replayed, run: Run) -> None:
     assert (ended.code, ended.error) == (
         2, "mqsieve: cg_sql_region_price has no subscription to OrderEvent; did you mean OrderEvents?\n",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("table", sorted({*export.NAMES} - {"run_ledger", "quality_results"}))
+def test_an_export_without_rows_has_the_columns_of_one_with_rows(
+    replayed: Replayed, run: Run, tmp_path: Path, table: str
+) -> None:
+    given = (table, "--warehouse", replayed("small").location, "--format", "parquet", "--output")
+    assert run(export, *given, tmp_path / "all.parquet").code == 0
+    assert run(export, *given, tmp_path / "none.parquet", "--broker", "nobody").code == 0
+    every, none = (pq.read_table(tmp_path / f"{name}.parquet") for name in ("all", "none"))
+    assert (len(none), len(every) > 0) == (0, table != "quarantine")
+    assert pa.concat_tables([none, every]).equals(every)
+
+
+def test_the_names_of_the_command_are_those_of_the_tables() -> None:
+    assert {*export.NAMES} == {*EXPORTED, DELIVERIES}
