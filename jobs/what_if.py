@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jobs.cli import application, options
 from jobs.cli.application import Parser, input_file
 from jobs.cli.exit_code import CheckFailed
-from schemas.errors import UsageError
+from schemas.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from filtering.findings.expectations import Expectation
@@ -66,6 +66,11 @@ def main(arguments: list[str]) -> None:
     expectations = _expectations(chosen)
     facts = options.facts_of(chosen)
     wanted = _wanted(chosen, facts)
+    known = sorted({*facts.groups, *(row.consumer_group for row in wanted)})
+    for expected in expectations:
+        if (group := expected.consumer_group) is not None and group not in known:
+            place = f"{chosen.expect}, entry {expected.number}"
+            raise UsageError(f"{place}: there is no group {group}{did_you_mean(group, known)}")
     period = (BEGINNING if chosen.begin is None else chosen.begin, FOREVER if chosen.end is None else chosen.end)
     found = what_if(facts, wanted, period, options.session_of())
     lines = [f"{change.new.consumer_group}: {line}" for change in found for line in unmet(expectations, change.new)]

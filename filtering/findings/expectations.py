@@ -61,7 +61,10 @@ def _expectation(number: int, entry: object) -> Expectation:
     properties = entry.get("pass", entry.get("stop")) or {}
     if not isinstance(properties, dict) or not all(isinstance(text, str) for text in properties.values()):
         raise ValueError(f"entry {number}: the properties must be names and texts, such as {{region: hangzhou}}")
-    return Expectation(number, "pass" in entry, properties, entry.get("group"))
+    group = entry.get("group")
+    if not isinstance(group, str | None):
+        raise ValueError(f"entry {number}: group: must be a text")
+    return Expectation(number, "pass" in entry, properties, group)
 
 
 def _outcome(row: SubscriptionRow, properties: Mapping[str, str]) -> str:

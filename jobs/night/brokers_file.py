@@ -60,11 +60,15 @@ def _entry(entry: object, where: str, folder: Path, shared: SubscriptionFile | N
             raise UsageError(f"{where}: {key}: must be a text")
     subscriptions = shared
     if texts["subscriptions"]:
-        path = folder / texts["subscriptions"]
+        path = _path(texts["subscriptions"], folder)
         subscriptions = read_subscriptions(path.name, path.read_bytes())
-    config = folder / texts["config"] if texts["config"] else None
+    config = _path(texts["config"], folder) if texts["config"] else None
     return BrokerEntry(texts["name"], tuple(_storage(store, folder) for store in stores), config, subscriptions)
 
 
 def _storage(text: str, folder: Path) -> Storage:
-    return Storage.at(text if "://" in text else str(folder / Path(text).expanduser()))
+    return Storage.at(text if "://" in text else str(_path(text, folder)))
+
+
+def _path(text: str, folder: Path) -> Path:
+    return folder / Path(text).expanduser()

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.delta.delta_log import TableDamaged
+from schemas.shell_command import PROGRAM, option
 from schemas.storage import Storage
 
 
@@ -19,7 +20,7 @@ class DataFileDamaged(TableDamaged):
         super().__init__(folder, path, reason)
         self.reason = reason
         self.damage = f"{folder}/{path} is not what was written ({reason})"
-        self.remedy = f"./spark-submit.sh maintain --rebuild --warehouse {folder.rpartition('/')[0]}"
+        self.remedy = f"{PROGRAM} maintain --rebuild {option('warehouse', folder.rpartition('/')[0])}"
 
     def __str__(self) -> str:
         return f"{self.damage}: {self.remedy} rebuilds its table, or says what to put back from a copy"

@@ -11,7 +11,7 @@ import pytest
 from jobs import nightly
 from schemas.delta.warehouse import Warehouse
 from tests.captures import capture
-from tests.nights.commands import Run, arguments, contents, differing, living, without_runs
+from tests.nights.commands import Run, arguments, contents, differing, living, rows_of, without_runs
 
 Replayed = Callable[[str], Warehouse]
 
@@ -82,6 +82,15 @@ def test_all_brokers_in_one_run(run: Run, tmp_path: Path) -> None:
         alone = tmp_path / f"alone_{broker_name}"
         nightly.main(night_of(name, alone, tmp_path / f"{broker_name}.conf"))
         assert differing(of_broker(without_runs(tmp_path / "both"), broker_name), without_runs(alone)) == []
+
+
+def test_paths_may_begin_at_home(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home").symlink_to(capture("small"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    entry = "{store: ~/store, config: ~/broker.conf, subscriptions: ~/subscription_events.jsonl}"
+    (tmp_path / "brokers.yaml").write_text(f"- {entry}\n")
+    ended = run(nightly, "--brokers", tmp_path / "brokers.yaml", "--warehouse", tmp_path / "w")
+    assert (ended.code, sum(1 for _ in rows_of(tmp_path / "w", "commitlog")) > 0) == (0, True), ended.error
 
 
 @pytest.mark.parametrize("bad", [0, 1])

@@ -159,6 +159,11 @@ def test_limits_and_expectations_end_with_3(night: Path, run: Run) -> None:
     )  # fmt: skip
     expected.write_text("- {pass: {}, stop: {}}\n")
     assert "entry 1: needs pass: or stop:" in run(what_if, *given, "--expect", expected).error
+    expected.write_text("- {pass: {}, group: [g]}\n")
+    assert "entry 1: group: must be a text" in run(what_if, *given, "--expect", expected).error
+    expected.write_text("- {pass: {region: mars}, group: gg}\n")
+    ended = run(what_if, *given, "--expect", expected)
+    assert (ended.code, "entry 1: there is no group gg; did you mean g?" in ended.error) == (2, True)
 
 
 def test_changes_of_a_file_are_those_that_differ(night: Path, run: Run) -> None:
