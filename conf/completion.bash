@@ -45,18 +45,18 @@ _mqsieve() {
           dispatch) words='-h --help --warehouse --broker-config' ;;
           explain) words='-h --help --warehouse --broker --group --message --topic --queue --offset --full --json' ;;
           export) words='-h --help commitlog consumequeue delivery_stats consumer_offsets current_offsets queue_progress subscriptions subscription_events quarantine run_ledger quality_results deliveries --warehouse --broker --group --topic --columns --format --output' ;;
-          inconsistency) words='-h --help --warehouse --broker --broker-config --subscriptions --output' ;;
+          inconsistency) words='-h --help --warehouse --broker --broker-config --subscriptions --json --output' ;;
           ingest) words='-h --help --warehouse --broker-config --store --bodies --new-epoch' ;;
           lag) words='-h --help --warehouse --broker --group --topic --offsets --json --prometheus' ;;
           lint) words='-h --help --warehouse --broker --subscriptions --fail-on --json' ;;
           maintain) words='-h --help --warehouse --broker --keep-days --keep-bodies --rebuild' ;;
           nightly) words='-h --help --warehouse --broker-config --store --bodies --new-epoch --subscriptions --redo-from --filter-hooks --brokers --strict' ;;
-          pulls) words='-h --help --warehouse --broker --broker-config --group --topic --offset --batch' ;;
+          pulls) words='-h --help --warehouse --broker --broker-config --group --topic --offset --batch --json' ;;
           register) words='-h --help --warehouse --broker-config --subscriptions --redo-from' ;;
           replay) words='-h --help --warehouse --broker --subscriptions --from --to --into' ;;
           report) words='-h --help --warehouse --broker --output --since --compare' ;;
           subscriptions) words='' ;;
-          verify) words='-h --help --warehouse --broker --broker-config --store' ;;
+          verify) words='-h --help --warehouse --broker --broker-config --store --json' ;;
           what-if) words='-h --help --warehouse --broker --group --topic --sql --tags --changes --from --to --max-lost --max-gained --expect --json' ;;
         esac
         ;;

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +14,7 @@ from jobs.cli.text import printable, time
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
+    from filtering.subscriptions.inconsistency import SubscriptionInForce
     from schemas.answers.inconsistency import Disagreements
 
 EXAMPLES = ("--warehouse /data/mqsieve", "--warehouse /data/mqsieve --output lost.jsonl")
@@ -21,6 +25,7 @@ def parser() -> Parser:
     options.add_answer(parser)
     options.add_broker_config(parser)
     options.add_subscriptions(parser, "the subscriptions in the warehouse; a file may name only some of them")
+    options.add_json(parser)
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the lost messages to this .jsonl file")
     return parser
 
@@ -40,18 +45,22 @@ def main(arguments: list[str]) -> None:
     if not knows_clients(facts):
         print(
             "no subscription event has a client_id, so the clients of a group cannot be distinguished: "
-            "give events with client_id (docs/SUBSCRIPTIONS.md)"
+            "give events with client_id (docs/SUBSCRIPTIONS.md)",
+            file=sys.stderr if chosen.json else sys.stdout,
         )
         return
     found = disagreements(facts, options.session_of())
-    if not found.states:
+    if chosen.json:
+        for state in found.states:
+            print(_as_json(found, state))
+    elif not found.states:
         print("all clients with a client_id have the same subscriptions as the other clients of their group")
-        return
-    _print(found)
+    else:
+        _print(found)
     if chosen.output:
         rows = lost_rows(found)
         written = write_lines(chosen.output, json_rows(rows.to_batches()))
-        print(f"\n{written:,} rows in {chosen.output}")
+        print(f"{written:,} rows in {chosen.output}", file=sys.stderr)
 
 
 def _print(found: Disagreements) -> None:
@@ -64,10 +73,17 @@ def _print(found: Disagreements) -> None:
             print(f"\n{printable(whose)}")
             before = whose
         print(f"  {time(state.valid_from)} – {time(state.valid_to)}  {printable(describe(state))}")
-        for number, loss in enumerate(found.losses):
-            if loss.interval == state:
-                lost = "lost to" if loss.in_force is not None else "held back from"
-                print(f"    {found.count(number):,} messages {lost} {printable(', '.join(loss.clients))}")
+        for loss, messages in found.losses_in(state):
+            lost = "lost to" if loss.in_force is not None else "held back from"
+            print(f"    {messages:,} messages {lost} {printable(', '.join(loss.clients))}")
+
+
+def _as_json(found: Disagreements, state: SubscriptionInForce) -> str:
+    losses = [
+        {"clients": loss.clients, "messages": messages, "lost": loss.in_force is not None}
+        for loss, messages in found.losses_in(state)
+    ]
+    return json.dumps(asdict(state) | {"losses": losses}, ensure_ascii=False)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from argparse import ArgumentTypeError
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from jobs.cli import application, options
@@ -45,6 +47,7 @@ def parser() -> Parser:
     parser.add_argument("--topic", required=True, help="a topic that the group subscribes to")
     parser.add_argument("--offset", type=int, help="the first queue offset; default: where each queue begins")
     parser.add_argument("--batch", type=_batch, metavar="N", default=BATCH, help="pullBatchSize; default: %(default)s")
+    options.add_json(parser)
     return parser
 
 
@@ -62,7 +65,10 @@ def main(arguments: list[str]) -> None:
     broker = options.broker_config_of(chosen, facts)
     found = pulls_of(facts, broker, chosen.group, chosen.topic, chosen.offset, chosen.batch, options.session_of())
     for queue in found:
-        _print_pulls(queue.queue_id, queue.as_configured, queue.without_bit_map)
+        if chosen.json:
+            print(json.dumps(asdict(queue), default=lambda status: status.value))
+        else:
+            _print_pulls(queue.queue_id, queue.as_configured, queue.without_bit_map)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
 from jobs.cli import application, options
 from jobs.cli.application import Parser
 from jobs.cli.exit_code import CheckFailed
 from jobs.cli.text import printable
+
+if TYPE_CHECKING:
+    from schemas.answers.verification import Verification
 
 SHOWN = 50
 EXAMPLES = (
@@ -19,6 +26,7 @@ def parser() -> Parser:
     options.add_answer(parser)
     options.add_broker_config(parser)
     parser.add_argument("--store", required=True, metavar="DIR", help="the broker's store folder")
+    options.add_json(parser)
     return parser
 
 
@@ -31,6 +39,16 @@ def main(arguments: list[str]) -> None:
     check_store(store)
     facts = options.facts_of(chosen)
     found = verify(facts, store, options.broker_config_of(chosen, facts) if chosen.broker_config else None)
+    if chosen.json:
+        print(_as_json(found))
+    else:
+        _print(found)
+    if found.differences:
+        shown = len(found.differences) if chosen.json else min(SHOWN, len(found.differences))
+        raise CheckFailed(f"{len(found.differences):,} differences, the first {shown} above")
+
+
+def _print(found: Verification) -> None:
     if not found.knows_bit_maps:
         print(
             "cannot judge the filter bit maps: the history is incomplete, since the first subscriptions came from a "
@@ -38,16 +56,21 @@ def main(arguments: list[str]) -> None:
         )
     if found.newer:
         print(f"cannot judge {found.newer:,} entries of messages that are not in the warehouse: run nightly first")
-    if not found.differences:
-        if found.knows_bit_maps and not found.newer:
-            print("identical: every consume queue and extension file agrees with the warehouse, byte for byte")
-        else:
-            print("no difference in what could be judged")
-        return
+    if not found.differences and found.knows_bit_maps and not found.newer:
+        print("identical: every consume queue and extension file agrees with the warehouse, byte for byte")
+    elif not found.differences:
+        print("no difference in what could be judged")
     for (topic, queue_id), difference in found.differences[:SHOWN]:
         entry = "" if difference.queue_offset is None else f", entry {difference.queue_offset}"
         print(f"{printable(topic)}/{queue_id}: {difference.file}{entry}: {difference.reason}")
-    raise CheckFailed(f"{len(found.differences):,} differences, the first {min(SHOWN, len(found.differences))} above")
+
+
+def _as_json(found: Verification) -> str:
+    differences = [
+        {"topic": topic, "queue_id": queue_id} | asdict(difference)
+        for (topic, queue_id), difference in found.differences
+    ]
+    return json.dumps(asdict(found) | {"differences": differences}, ensure_ascii=False)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -27,6 +27,12 @@ class Disagreements:
     def count(self, index: int) -> int:
         """The number of messages of the loss with this index."""
         return int(pa.compute.equal(self.messages["loss"], index).combine_chunks().true_count)
+
+    def losses_in(self, state: SubscriptionInForce) -> Iterator[tuple[Loss, int]]:
+        """The losses in a state, each with its number of messages."""
+        for index, loss in enumerate(self.losses):
+            if loss.interval == state:
+                yield loss, self.count(index)
 
 
 @dataclass(frozen=True)

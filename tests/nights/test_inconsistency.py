@@ -72,6 +72,11 @@ def test_every_lost_message_is_named(
     assert f"– now  {SHIPPED} of b@2 is in force; overruled: a@1 ({PAID})\n" in out
     assert f"    {len(lost):,} messages lost to a@1\n" in out
     assert "cg_same" not in out
+    inconsistency.main(["--warehouse", str(night / "w"), "--json"])
+    (state,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (state["consumer_group"], state["expression"], state["agreeing"]) == ("cg", SHIPPED, ["b@2"])
+    assert [client["client_id"] for client in state["overruled"]] == ["a@1"]
+    assert state["losses"] == [{"clients": ["a@1"], "messages": len(lost), "lost": True}]
 
 
 def test_the_summary_has_a_line_a_group(night: Path, run: Callable[..., Any], halfway: int) -> None:

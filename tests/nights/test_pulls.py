@@ -1,5 +1,6 @@
 """pulls: its simulation against the pulls of real consumers in the captures."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -83,3 +84,14 @@ def test_a_batch_has_a_message(run: Run) -> None:
     for batch in ("0", "-5", "many"):
         code, _, error = run(pulls, "--warehouse", "w", "--group", "g", "--topic", "T", f"--batch={batch}")
         assert (code, f"{batch} is not a number of messages, 1 or more" in error) == (2, True)
+
+
+def test_json_has_the_numbers_of_the_text(replayed: Replayed, run: Run) -> None:
+    given = arguments(replayed("small"), "cg_sql_temp_hum", "DeviceTelemetry")
+    queues = [json.loads(line) for line in run(pulls, *given, "--json").out.splitlines()]
+    told = re.findall(r"as configured: (\d+) pulls, (\d+) scanned, (\d+) read, (\d+) found", run(pulls, *given).out)
+    names = ("pulls", "scanned", "read", "found")
+    assert [[str(queue["as_configured"][name]) for name in names] for queue in queues] == [list(row) for row in told]
+    assert {pull["status"] for queue in queues for pull in queue["without_bit_map"]["first"]} <= {
+        "FOUND", "NO_MATCHED_MESSAGE",
+    }  # fmt: skip

@@ -1,5 +1,6 @@
 """verify, on consume queues of a real broker, whole and damaged."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from jobs import nightly, verify
 from jobs.cli import application
+from jobs.cli.exit_code import CheckFailed
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from tests.captures import capture, rows
@@ -54,6 +56,16 @@ def test_every_damage_is_named(
         "TagLab/0: consumequeue/00000000000000002000, entry 149: something other than zeros follows the last entry",
         "TagLab/77: consumequeue_ext: no message of the log belongs to this queue",
     ]
+    with pytest.raises(CheckFailed, match="8 differences, the first 8 above"):
+        verify.main([*arguments(warehouse, store), "--json"])
+    differences = json.loads(capsys.readouterr().out)["differences"]
+    lines = [
+        f"{each['topic']}/{each['queue_id']}: {each['file']}"
+        + ("" if each["queue_offset"] is None else f", entry {each['queue_offset']}")
+        + f": {each['reason']}"
+        for each in differences
+    ]
+    assert lines == told.out.splitlines()
 
 
 def flip(file: Path, at: int) -> None:
