@@ -47,7 +47,11 @@ TAG_CODES = pa.schema([("tags", pa.string()), ("tags_code", pa.int64())])
 # Keys must be Utf8: the engine compares a key in brackets with no other type of text.
 _NAMES = "arrow_cast(string_to_array(property_names, chr(1)), 'List(Utf8)')"
 _VALUES = f"array_slice(make_array({', '.join(SLOTS)}), 1, CAST(array_length({_NAMES}) AS BIGINT))"
-_PROPERTIES = f"map({_NAMES}, {_VALUES}) AS properties"
+_MORE_NAMES = "string_to_array(regexp_replace(more_properties, '\x01[^\x02]*', '', 'g'), chr(2))"
+_MORE_VALUES = "string_to_array(regexp_replace(more_properties, '(^|\x02)[^\x01]+\x01', '$1', 'g'), chr(2))"
+_PROPERTIES = f"""CASE WHEN more_properties IS NULL THEN map({_NAMES}, {_VALUES}) ELSE map(
+    array_concat({_NAMES}, arrow_cast({_MORE_NAMES}, 'List(Utf8)')), array_concat({_VALUES}, {_MORE_VALUES})
+) END AS properties"""
 
 
 class Relations:

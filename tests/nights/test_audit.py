@@ -292,6 +292,21 @@ def test_an_audit_of_ones_own(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
     assert "'a lot' is not a threshold; write '> 5' or '> 0.1%'" in run(audit, "--warehouse", tmp_path / "w").error
 
 
+def test_an_audit_reads_all_properties_of_a_message(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first 24 names of a topic have columns of their own."""
+    many = {f"p{number}": f"v{number}" for number in range(30)} | {"odd": "a\x01b"}
+    store = BrokerLog().append(2, **many).append(1).append(1, p29="other").write(tmp_path / "store")
+    (tmp_path / "audits.yaml").write_text(
+        "audits:\n- name: all_there\n  about: They are.\n  from: commitlog\n  error_if: '> 0'\n"
+        "  where: (properties['n'] <= '1' AND properties['p3'] = 'v3' AND properties['p28'] = 'v28'"
+        " AND properties['p29'] = 'v29' AND properties['odd'] = concat('a', chr(1), 'b')) IS NOT TRUE\n"
+    )
+    monkeypatch.setattr(audit, "AUDITS", tmp_path / "audits.yaml")
+    nightly.main(["--store", str(store), "--warehouse", str(tmp_path / "w")])
+    (result,) = map(json.loads, run(audit, "--warehouse", tmp_path / "w", "--json").out.splitlines())
+    assert (result["bad_rows"], result["rows"]) == (2, 4)
+
+
 def test_clients_that_disagree(run: Run, tmp_path: Path) -> None:
     nightly.main(small_night(tmp_path, EVENT.format(1, "a"), EVENT.format(2, "b")))
     result = results(Warehouse.at(str(tmp_path / "w")), "inconsistent_subscriptions")["inconsistent_subscriptions"]
