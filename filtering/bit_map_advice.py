@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from filtering.bloom_filter import BloomFilter
+from filtering.broker_config import CONSUME_QUEUE_EXT_UNIT
 
-EXTENSION_UNIT = 20
-"""Bytes of an entry's extension without its bit map (ConsumeQueueExt.CqExtUnit)."""
 ERROR_RATES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50)
 LEAST_RECORD = 91
 """Bytes of a message record without body, topic and properties. Smaller averages come from logs without sizes."""
@@ -107,7 +106,7 @@ class _Balance:
     def of(cls, load: TopicLoad, bloom_filter: BloomFilter, rate: float) -> _Balance:
         """The cost and the savings of a bit map that ``rate`` (0 to 1) of the entries that do not match pass."""
         reads = load.matched + round(rate * (load.scanned - load.matched))
-        extension = load.messages * (EXTENSION_UNIT + bloom_filter.m // 8)
+        extension = load.messages * (CONSUME_QUEUE_EXT_UNIT + bloom_filter.m // 8)
         return cls(reads, extension, round((load.scanned - reads) * load.message_bytes))
 
 

@@ -20,6 +20,9 @@ from filtering.tags_code import parse_delay_levels
 from filtering.yaml_input import InvalidYaml, load
 
 CONSUME_QUEUE_UNIT = 20
+"""Bytes of a consume queue entry."""
+CONSUME_QUEUE_EXT_UNIT = 20
+"""Bytes of an entry's extension without its bit map (ConsumeQueueExt.CqExtUnit)."""
 MOST_CONSUMERS = 1_000_000
 """The greatest number of groups of a filter bit map. For more groups, it would take a megabyte for each message."""
 LONGEST_LINE = 1 << 20

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from enum import Enum
+from itertools import product
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 from weakref import WeakValueDictionary
 
@@ -34,6 +35,17 @@ class Comparison(Enum):
     LESS_OR_EQUAL = "<="
     GREATER = ">"
     GREATER_OR_EQUAL = ">="
+
+
+OPPOSITE = {
+    Comparison.LESS: Comparison.GREATER_OR_EQUAL,
+    Comparison.LESS_OR_EQUAL: Comparison.GREATER,
+    Comparison.GREATER: Comparison.LESS_OR_EQUAL,
+    Comparison.GREATER_OR_EQUAL: Comparison.LESS,
+}
+"""The comparison that holds for exactly the other numbers. NaN is greater than all others, as in Double.compare."""
+TRUE_TEXTS = frozenset("".join(letters) for letters in product("tT", "rR", "uU", "eE"))
+"""The texts for which :class:`IsTrueText` holds."""
 
 
 class _Interned(type):

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from filtering.java.numbers import double_order
 from filtering.matcher.gates import NEVER, Gates, invert
 from filtering.predicate import (
+    TRUE_TEXTS,
     Comparison,
     IsNumber,
     IsPresent,
@@ -30,7 +31,6 @@ from filtering.predicate import (
 
 Signal = Callable[[Predicate], int]
 
-_TRUE_TEXTS = frozenset(t + r + u + e for t in "tT" for r in "rR" for u in "uU" for e in "eE")
 _LEAST = -(2**63)
 _BEYOND = 2**63
 
@@ -141,8 +141,8 @@ def _texts(leaf: Predicate) -> frozenset[str]:
     match leaf:
         case TextIn(texts=texts):
             return texts
-        case IsTrueText():  # Java compares with equalsIgnoreCase
-            return _TRUE_TEXTS
+        case IsTrueText():
+            return TRUE_TEXTS
     return frozenset()
 
 

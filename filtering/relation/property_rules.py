@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import product
 
 from filtering.java.numbers import double_order
 from filtering.predicate import (
+    OPPOSITE,
+    TRUE_TEXTS,
     Comparison,
     IsNumber,
     IsPresent,
@@ -23,13 +24,6 @@ from filtering.predicate import (
 )
 from filtering.predicate_value import order, text_holds
 
-TRUE_TEXTS = frozenset("".join(letters) for letters in product("tT", "rR", "uU", "eE"))
-_OPPOSITE = {
-    Comparison.LESS: Comparison.GREATER_OR_EQUAL,
-    Comparison.LESS_OR_EQUAL: Comparison.GREATER,
-    Comparison.GREATER: Comparison.LESS_OR_EQUAL,
-    Comparison.GREATER_OR_EQUAL: Comparison.LESS,
-}
 _LIMITS = {
     NumberType.INT: (-(2**31), 2**31 - 1),
     NumberType.LONG: (-(2**63), 2**63 - 1),
@@ -100,7 +94,7 @@ def _range(type_: NumberType, yes: Iterable[PropertyLeaf], no: Iterable[Property
     low, high = _LIMITS[type_]
     bounds = [(leaf.comparison, leaf.value) for leaf in yes if isinstance(leaf, NumberIs) and leaf.type is type_]
     bounds += [
-        (_OPPOSITE[leaf.comparison], leaf.value)
+        (OPPOSITE[leaf.comparison], leaf.value)
         for leaf in no
         if isinstance(leaf, NumberIs) and leaf.type is type_ and leaf.comparison is not Comparison.EQUAL
     ]

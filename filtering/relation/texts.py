@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf, isfinite, nextafter
 
 from filtering.predicate import (
+    TRUE_TEXTS,
     IsTrueText,
     NumberIs,
     NumberType,
@@ -16,7 +17,7 @@ from filtering.predicate import (
     TextIn,
     TextStartsWith,
 )
-from filtering.relation.property_rules import TRUE_TEXTS, answers, yes_and_no
+from filtering.relation.property_rules import answers, yes_and_no
 
 MISSING = None
 MOST = 12

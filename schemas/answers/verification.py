@@ -9,13 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from filtering.broker_config import BrokerConfig
+from filtering.broker_config import CONSUME_QUEUE_UNIT, BrokerConfig
 from schemas.answers.facts import BrokerFacts
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.open_data_file import open_data_file
 from schemas.delta.table_rows import sorted_by
 from schemas.errors import UsageError
-from schemas.rocketmq_store.consume_queue import consume_queue_file_size
 from schemas.rocketmq_store.consume_queue_ext import has_extension
 from schemas.rocketmq_store.queue_files import Difference
 from schemas.rocketmq_store.queue_index import QueueIndex
@@ -131,7 +130,7 @@ class _Queues:
 def _file_sizes(store: Storage, broker: BrokerConfig, is_given: bool) -> tuple[int, int]:
     """The file sizes of the two kinds in bytes: as configured if ``is_given``, else the commonest on disk."""
     configured = (
-        consume_queue_file_size(broker.mapped_file_size_consume_queue),
+        broker.consume_queue_file_entries * CONSUME_QUEUE_UNIT,
         broker.mapped_file_size_consume_queue_ext,
     )
     if is_given:

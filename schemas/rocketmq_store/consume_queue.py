@@ -8,8 +8,3 @@ import numpy as np
 ENTRY = np.dtype([("commitlog_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 PRE_BLANK = (0, 2**31 - 1, 0)
 """The entry that the broker writes before the first entry of a queue that does not begin at 0."""
-
-
-def consume_queue_file_size(configured: int) -> int:
-    """mappedFileSizeConsumeQueue rounded up to whole entries, in bytes, as the broker does."""
-    return -(-configured // ENTRY.itemsize) * ENTRY.itemsize

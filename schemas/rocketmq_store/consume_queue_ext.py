@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
+from filtering.broker_config import CONSUME_QUEUE_EXT_UNIT
 from filtering.numba_compile import compiled
 from schemas.storage import Storage
 
-UNIT_BYTES = 20
 END_BLANK_BYTES = 4
 MAX_UNIT_BYTES = 2**15 - 1
 ADDRESS_BASE = -(2**63)
@@ -51,10 +51,10 @@ def encode_units(
     codes = np.asarray(tags_codes, np.int64)
     bit_maps = filter_bit_maps.fill_null(b"")
     lengths = pc.binary_length(bit_maps).to_numpy().astype(np.int64)
-    kept = UNIT_BYTES + lengths <= MAX_UNIT_BYTES
+    kept = CONSUME_QUEUE_EXT_UNIT + lengths <= MAX_UNIT_BYTES
     if not kept.all():
         bit_maps, lengths = bit_maps.filter(pa.array(kept)), lengths[kept]
-    sizes = UNIT_BYTES + lengths
+    sizes = CONSUME_QUEUE_EXT_UNIT + lengths
     if len(sizes) and sizes.max() > file_size - END_BLANK_BYTES:
         raise ExtensionError(f"a unit of {sizes.max()} bytes does not fit in a file of {file_size}; give larger files")
     positions = _place(sizes, file_size, position)
@@ -67,10 +67,10 @@ def encode_units(
     units["size"], units["tags_code"] = sizes, np.asarray(tags_codes, np.int64)[kept]
     units["bit_map_size"] = lengths
     units["store_timestamp"] = np.asarray(store_timestamps, np.int64)[kept]
-    octets[starts[:, None] + np.arange(UNIT_BYTES)] = units.view(np.uint8).reshape(-1, UNIT_BYTES)
+    octets[starts[:, None] + np.arange(UNIT.itemsize)] = units.view(np.uint8).reshape(-1, UNIT.itemsize)
     before = np.cumsum(lengths) - lengths
     bits = np.frombuffer(b"".join(bit_maps.to_pylist()), np.uint8)
-    octets[np.repeat(starts + UNIT_BYTES - before, lengths) + np.arange(len(bits))] = bits
+    octets[np.repeat(starts + CONSUME_QUEUE_EXT_UNIT - before, lengths) + np.arange(len(bits))] = bits
     previous_ends = np.append(0, ends[:-1])
     in_a_file = (previous_ends + position) % file_size != 0
     filled_up = previous_ends[(previous_ends != starts) & in_a_file]

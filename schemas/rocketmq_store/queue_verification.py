@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from filtering.broker_config import CONSUME_QUEUE_EXT_UNIT
 from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.consume_queue import ENTRY
 from schemas.rocketmq_store.consume_queue_ext import (
     ADDRESS_BASE,
-    UNIT_BYTES,
     encode_units,
     is_address,
 )
@@ -176,7 +176,7 @@ class QueueVerification:
         if not len(positions):
             return expected
         start = int(positions.min())
-        data = self._extension.read_span(start, int(positions.max()) + UNIT_BYTES - start)
+        data = self._extension.read_span(start, int(positions.max()) + CONSUME_QUEUE_EXT_UNIT - start)
         if data is None:
             self._note_missing_extension(start, int(entries.commitlog_offset[end - 1]))
             return expected

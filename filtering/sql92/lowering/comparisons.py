@@ -5,6 +5,7 @@ from __future__ import annotations
 from filtering.java.numbers import double_order
 from filtering.predicate import (
     FALSE,
+    OPPOSITE,
     TRUE,
     And,
     Comparison,
@@ -24,12 +25,6 @@ from filtering.sql92.lowering.operands import Value
 from filtering.sql92.normal_form.normal_form import NormalForm, number_is, present_but_not
 from filtering.sql92.syntax.nodes import Number, Property
 
-_OPPOSITE = {
-    Comparison.LESS: Comparison.GREATER_OR_EQUAL,
-    Comparison.LESS_OR_EQUAL: Comparison.GREATER,
-    Comparison.GREATER: Comparison.LESS_OR_EQUAL,
-    Comparison.GREATER_OR_EQUAL: Comparison.LESS,
-}
 _FLIPPED = {
     Comparison.LESS: Comparison.GREATER,
     Comparison.LESS_OR_EQUAL: Comparison.GREATER_OR_EQUAL,
@@ -121,7 +116,7 @@ def _property_ordered(name: str, comparison: Comparison, number: Number, outcome
         case EvaluationOutcome.TRUE:
             return number_is(name, number.type, comparison, number.value)
         case EvaluationOutcome.FALSE:
-            return number_is(name, number.type, _OPPOSITE[comparison], number.value)
+            return number_is(name, number.type, OPPOSITE[comparison], number.value)
         case EvaluationOutcome.ERROR:
             return _not_a_number(name, number.type)
 
@@ -139,7 +134,7 @@ def _properties_ordered(
         both = [IsPresent(left), IsPresent(right)]
         return form.all_of([*both, form.negation(form.all_of(numbers))])
     if outcome is EvaluationOutcome.FALSE:
-        comparison = _OPPOSITE[comparison]
+        comparison = OPPOSITE[comparison]
     if left == right:
         return numbers[0] if comparison in _REFLEXIVE else FALSE
     return DoublesCompare(left, right, comparison)

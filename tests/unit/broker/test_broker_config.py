@@ -59,8 +59,9 @@ def test_what_is_changed_makes_the_same_switches(name: str) -> None:
     assert BrokerConfig.of(config.changed) == config
 
 
-def test_an_odd_file_size_is_rounded_up_to_whole_entries() -> None:
-    assert BrokerConfig(mapped_file_size_consume_queue=1001).consume_queue_file_entries == 51
+@pytest.mark.parametrize(("size", "entries"), [(1, 1), (20, 1), (1000, 50), (1001, 51), (6_000_000, 300_000)])
+def test_an_odd_file_size_is_rounded_up_to_whole_entries(size: int, entries: int) -> None:
+    assert BrokerConfig(mapped_file_size_consume_queue=size).consume_queue_file_entries == entries
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.rocketmq_store.consume_queue import consume_queue_file_size
 from schemas.rocketmq_store.consume_queue_ext import (
     ExtensionError,
     encode_units,
@@ -63,10 +62,6 @@ def test_the_captures_that_have_an_extension() -> None:
         "dev",
         "otherbloom",
     ]
-
-
-def test_the_configured_file_size_is_rounded_up_to_whole_entries() -> None:
-    assert [consume_queue_file_size(size) for size in (1, 20, 1000, 1001, 6_000_000)] == [20, 20, 1000, 1020, 6_000_000]
 
 
 def test_addresses_are_told_from_tags_codes() -> None:
