@@ -17,6 +17,7 @@ from filtering.bloom_filter import BloomFilter
 from filtering.java.numbers import parse_long
 from filtering.java.properties import parse_properties
 from filtering.tags_code import parse_delay_levels
+from filtering.time_spans import DAY
 from filtering.yaml_input import InvalidYaml, load
 
 CONSUME_QUEUE_UNIT = 20
@@ -55,7 +56,7 @@ class BrokerConfig:
     filter_support_retry: bool = False
     max_error_rate_of_bloom_filter: int = 20
     expect_consumer_num_use_filter: int = 32
-    filter_data_clean_time_span: int = 86_400_000
+    filter_data_clean_time_span: int = DAY
     max_filter_message_size: int = 16_000
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     mapped_file_size_commit_log: int = 1 << 30

@@ -15,8 +15,8 @@ from filtering.bloom_filter import BloomFilter
 from filtering.consumer_filter_data import ConsumerFilterData, compile_filter
 from filtering.sql92 import Expressions
 from filtering.subscription_data import TAG, is_tag_type
+from filtering.time_spans import DAY
 
-DAY = 86_400_000
 _LOADED_DEAD_SINCE = 30_000
 
 

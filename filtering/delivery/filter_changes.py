@@ -14,8 +14,8 @@ from filtering.delivery.entries import Entries, Int64s
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import BEGINNING, OffsetRange, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
+from filtering.time_spans import DAY
 
-DAY = 86_400_000
 GAINED, LOST = "gained", "lost"
 CHANGED = pa.schema(
     [

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from filtering.delivery.filter_changes import DAY
 from filtering.findings.static import delivers
 from filtering.predicate import postorder
 from filtering.relation import Kind, Message, Relation
 from filtering.subscriptions.history import SubscriptionRow
+from filtering.time_spans import DAY
 from jobs.cli.markup import Markup
 from jobs.cli.text import one_line, time
 from schemas.answers.what_if import ChangedMessages, WhatIf

@@ -49,7 +49,7 @@ class Changes:
 
     def replace_rows(self, table: Table, batches: Sequence[pa.RecordBatch]) -> None:
         """Replaces all rows that the table has of the broker."""
-        self._remove(table, self.files(table))
+        self.remove_files(table, self.files(table))
         self.add_rows(table, batches)
 
     def delete_rows(self, table: Table, where: Where, may_have: Iterable[StoredFile]) -> None:
@@ -66,18 +66,14 @@ class Changes:
                     rewritten = writer.close()
                 if self._is_of_earlier_runs(table, file):
                     self._rewritten.update(new.path for new in rewritten)
-                self._remove(table, [file])
+                self.remove_files(table, [file])
                 self.add_files(table, rewritten)
 
     def replace_files(self, table: Table, old: Sequence[StoredFile], new: Sequence[DataFile]) -> None:
         """Replaces files by others with the same rows."""
         self._rows_kept[table.name] += sum(file.rows for file in old if self._is_of_earlier_runs(table, file))
-        self._remove(table, old)
+        self.remove_files(table, old)
         self.add_files(table, new)
-
-    def remove_files(self, table: Table, files: Iterable[StoredFile]) -> None:
-        """Removes files with all of their rows."""
-        self._remove(table, files)
 
     def rows(self, table: Table) -> int:
         """The number of rows that the run adds."""
@@ -112,7 +108,7 @@ class Changes:
         writer.write(batches)
         return writer.close()
 
-    def _remove(self, table: Table, files: Iterable[StoredFile]) -> None:
+    def remove_files(self, table: Table, files: Iterable[StoredFile]) -> None:
         """Forgets files that this run added; the commit removes the others."""
         for file in files:
             self._touched[table.name] = table

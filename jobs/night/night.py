@@ -56,7 +56,6 @@ class NightOutcome:
 class Night:
     """One night of one broker. ``events``: all subscription events up to its end, ``as_of`` (ms)."""
 
-    run_id: str
     broker: BrokerConfig
     state: BrokerState
     events: Sequence[SubscriptionEvent]
@@ -75,7 +74,7 @@ class Night:
     def run(self) -> NightOutcome:
         """Filters the messages that groups can pull now, and adds the rows to ``changes``."""
         self.history = subscription_history(self.events, self.broker, self.expressions)
-        self._tasks = NightTasks(self.run_id, self.broker, self.changes, self.session, self.hooks)
+        self._tasks = NightTasks(self.broker, self.changes, self.session, self.hooks)
         self.changes.create_missing(WRITTEN_BY_TASKS)
         plan = NightPlan((), (), (), ())
         if Stage.DELIVER in self.stages:
@@ -88,11 +87,17 @@ class Night:
         new = self._new(plan, instants)
         late = self._late(plan, instants)
         parts = [part for part in (new, backlog, late) if part is not None]
-        names = self.run_id, self.broker.broker_name
         if late is not None:
             new.result.add_queues(late.result)
         rows = progress_rows(
-            self.state.topics, plan.groups, self.offsets, parts, new.result.queues, instants, self.as_of, names
+            self.state.topics,
+            plan.groups,
+            self.offsets,
+            parts,
+            new.result.queues,
+            instants,
+            self.as_of,
+            self.changes.run,
         )
         self._add_progress(rows)
         total = mended
@@ -104,13 +109,13 @@ class Night:
         self.changes.add_rows(QUEUE_PROGRESS, [rows.progress])
         if Stage.DELIVER in self.stages:
             self.changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
-            self.changes.add_rows(DELIVERY_STATS, rows.stats.drop_columns(["broker_name"]).to_batches())
+            self.changes.add_rows(DELIVERY_STATS, rows.stats.to_batches())
         elif Stage.INGEST in self.stages:
-            committed = committed_rows(self.state.topics, self.offsets, self.as_of, self.run_id)
+            committed = committed_rows(self.state.topics, self.offsets, self.as_of, self.changes.run)
             self.changes.add_rows(CONSUMER_OFFSETS, committed)
         # A redo has removed them, even if this run delivers nothing.
         topics = rows.topics if Stage.DELIVER in self.stages else self.state.topics
-        self.changes.replace_rows(CURRENT_OFFSETS, offset_batches(topics, self.run_id))
+        self.changes.replace_rows(CURRENT_OFFSETS, offset_batches(topics, self.changes.run))
 
     def _mend(self) -> Result:
         """Stores messages again whose stored body was damaged and is not any more."""

@@ -34,7 +34,6 @@ UncertainChanges = Mapping[str, Sequence[UncertainChange]]
 class NightTasks:
     """Runs the tasks of one night. Windows, changes, filter data and instants are by topic."""
 
-    run_id: str
     broker: BrokerConfig
     changes: Changes
     session: Session
@@ -109,7 +108,7 @@ class NightTasks:
 
     def work(self, tables: Iterable[Table], topics: Mapping[str, TopicWork]) -> Work:
         folders = {table.name: self.changes.warehouse.log(table).storage for table in tables}
-        return Work(self.run_id, folders, topics, self.broker.delay_levels)
+        return Work(self.changes.run, folders, topics, self.broker.delay_levels)
 
     def add_files(self, result: Result) -> None:
         """Adds the files that tasks wrote to the night's changes."""

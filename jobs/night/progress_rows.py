@@ -51,14 +51,13 @@ def progress_rows(
     queues: Mapping[tuple[str, int], QueueProgress],
     instants: Mapping[str, Int64s],
     as_of: int,
-    names: tuple[str, str],
+    run: str,
 ) -> ProgressRows:
     """Makes the rows of a night.
 
     ``before``: the offsets at the beginning of the night, by topic. ``queues``: the new entries, by topic and queue
-    id. ``instants``: the times (ms) for which workers noted queue ends, by topic. ``names``: the run and the broker.
+    id. ``instants``: the times (ms) for which workers noted queue ends, by topic.
     """
-    run, broker_name = names
     by_topic: defaultdict[str, list[GroupNight]] = defaultdict(list)
     for group in groups:
         by_topic[group.key[1]].append(group)
@@ -88,7 +87,7 @@ def progress_rows(
         changed = (new.told_to != told_before) | (new.committed != committed_before)
         offsets.append(_offset_rows(topic, new, changed, as_of, run))
         stored = np.array([seen[queue_id].entries if queue_id in seen else 0 for queue_id in new.queue_ids], np.int64)
-        stats.append(_stat_rows(topic, new, told_before, counts, stored, (run, broker_name)))
+        stats.append(_stat_rows(topic, new, told_before, counts, stored, run))
     progress_rows = [
         {
             "topic": topic, "queue_id": queue_id, "from_offset": progress.first, "to_offset": progress.end,
@@ -98,7 +97,7 @@ def progress_rows(
     ]  # fmt: skip
     return ProgressRows(
         offsets,
-        pa.concat_tables([DELIVERY_STATS.schema.empty_table(), *stats]),
+        pa.concat_tables([DELIVERY_STATS.file_schema.empty_table(), *stats]),
         QUEUE_PROGRESS.rows_batch(progress_rows),
         topics,
     )
@@ -214,7 +213,7 @@ def _stat_rows(
     told_before: Int64s,
     counts: dict[str, Int64s],
     stored: Int64s,
-    names: tuple[str, str],
+    run: str,
 ) -> pa.Table:
     """The rows of delivery_stats. Entries up to ``told_to`` were filtered (if again: repeated), lost or skipped."""
     is_told = offsets.told_to != UNKNOWN  # the other groups have no subscription
@@ -225,13 +224,11 @@ def _stat_rows(
     counts["skipped"], counts["repeated"] = np.maximum(rest, 0), np.maximum(-rest, 0)
     shown = [counts[name] for name in ("scanned", "lost", "skipped", "repeated", "stored", "pending", "uncertain")]
     rows, columns = np.nonzero(np.sum(shown, axis=0))
-    run, broker_name = names
     values = [
         pa.repeat(run, len(rows)),
-        pa.repeat(broker_name, len(rows)),
         pa.array(list(offsets.groups), pa.string()).take(pa.array(rows)),
         pa.repeat(topic, len(rows)),
         pa.array(np.array(offsets.queue_ids, np.int32)[columns]),
         *(pa.array(counts[name][rows, columns]) for name in COUNTS),
     ]
-    return pa.Table.from_arrays(values, schema=DELIVERY_STATS.schema)
+    return pa.Table.from_arrays(values, schema=DELIVERY_STATS.file_schema)

@@ -92,12 +92,10 @@ def replay(
     result = filter_stored(stored_ranges(files, stored=stored), files, facts.warehouse, work, session)
     changes.add_files(DELIVERY_BLOCKS, result.files[DELIVERY_BLOCKS.name])
     groups = [GroupNight((row.consumer_group, row.topic), is_consuming=True) for row in in_force]
-    rows = progress_rows(
-        {}, groups, BrokerOffsets(), [Part(windows, {}, result)], _queues(facts), {}, facts.as_of, (run, facts.name)
-    )
+    rows = progress_rows({}, groups, BrokerOffsets(), [Part(windows, {}, result)], _queues(facts), {}, facts.as_of, run)
     changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
     changes.add_rows(CURRENT_OFFSETS, offset_batches(rows.topics, run))
-    changes.add_rows(DELIVERY_STATS, rows.stats.drop_columns(["broker_name"]).to_batches())
+    changes.add_rows(DELIVERY_STATS, rows.stats.to_batches())
     changes.add_rows(QUEUE_PROGRESS, [rows.progress])
     changes.add_rows(SUBSCRIPTIONS, [SUBSCRIPTIONS.rows_batch([table_row(row) for row in in_force])])
     changes.add_rows(SUBSCRIPTION_EVENTS, [SUBSCRIPTION_EVENTS.rows_batch(event_rows(events, 0, run))])

@@ -120,7 +120,7 @@ class Run:
         as_of = max(_end_of_night(inputs, events, changes, state_before.last), state_before.as_of or 0)
         offsets = _offsets(inputs, state_before, options.stages, changes)
         night = Night(
-            changes.run, broker.config, state_before, events_until(events.events, as_of), offsets, new, changes,
+            broker.config, state_before, events_until(events.events, as_of), offsets, new, changes,
             self.expressions, self.session, as_of, options.stages, options.hooks,
         )  # fmt: skip
         outcome = night.run()
@@ -166,7 +166,7 @@ class Run:
         as_of = past.entry.as_of or 0
         stored = past.stored if past.stored[0] < past.stored[1] else None
         night = Night(
-            past.entry.run, broker.config, state, events_until(events, as_of), past.offsets, NewMessages(stored=stored),
+            broker.config, state, events_until(events, as_of), past.offsets, NewMessages(stored=stored),
             replace(changes, run=past.entry.run), self.expressions, self.session, as_of,
             hooks=hooks if past.has_hooks else (),
         )  # fmt: skip

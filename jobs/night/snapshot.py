@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from filtering.consumption.offsets import BrokerOffsets, Key
+from filtering.time_spans import DAY
 from schemas.rocketmq_store.commitlog_walk import Records, Walk
 from schemas.rocketmq_store.config_files import broker_name, read_consumer_offsets, read_topics
 from schemas.rocketmq_store.gather import longs
@@ -20,7 +21,6 @@ from schemas.storage import Storage
 
 CONSUMER_FILTER = "config/consumerFilter.json"
 LAST_BYTES = 1 << 20
-DAY = 86_400_000
 MOST_IDLE = 366 * DAY
 """Milliseconds. A time that is this much later than the last message is ignored."""
 

@@ -16,11 +16,12 @@ from filtering.consumption.plan import NightPlan
 from filtering.delivery.filter_data_in_force import FilterDataInForce, filter_data_in_force
 from filtering.delivery.pull_window import BEGINNING, PullWindow, UncertainChange
 from filtering.subscriptions.history import SubscriptionRow
+from filtering.time_spans import DAY
 from jobs.night.state import BrokerState
 from schemas.messages.stored_entries import WHOLE_LOG
 
 TopicItem = TypeVar("TopicItem", PullWindow, UncertainChange)
-CLOCK_SLACK = 86_400_000
+CLOCK_SLACK = DAY
 """Milliseconds by which messages may be older than those of the night before: clocks are set back."""
 
 

@@ -17,7 +17,6 @@ from filtering.delivery.filter_hooks import Hook
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.delivery.topic_filters import TopicFilters
 from schemas.delta.data_files import DataFile
-from schemas.delta.table import Table
 from schemas.storage import Storage
 
 NO_INSTANTS = np.empty(0, np.int64)
@@ -120,9 +119,6 @@ class Result:
     messages: int = 0
     damaged_bodies: int = 0
     deliveries: int = 0
-
-    def rows(self, table: Table) -> int:
-        return sum(file.rows for file in self.files[table.name])
 
     def add(self, other: Result) -> None:
         """Adds the result of another task with the same work."""

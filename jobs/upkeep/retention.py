@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filtering.time_spans import DAY
 from jobs.night.changes import Changes
 from jobs.night.log_comparison import is_segment_name
 from schemas.commitlog import COMMITLOG
@@ -21,7 +22,6 @@ from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.crc import crc_of
 from schemas.run_ledger import CUT, MESSAGES_FROM, LedgerEntry, unreplaced_nights
 
-DAY = 86_400_000
 BODIES_FROM = "bodies_from"
 """Key in the inputs of a ledger entry: the run before which maintenance removed the bodies."""
 REMOVED_TABLES = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_HOOK
-from filtering.delivery.filter_changes import DAY, GAINED, LOST, ChangeResult, FilterChange, FilterChanges
+from filtering.delivery.filter_changes import GAINED, LOST, ChangeResult, FilterChange, FilterChanges
 from filtering.delivery.message_filter import message_filter
 from filtering.delivery.pull_window import FOREVER, OffsetRange
 from filtering.findings import Finding
@@ -20,6 +20,7 @@ from filtering.findings.static import delivers
 from filtering.relation import Relation, Trait, common_traits, relation
 from filtering.subscriptions.events import Operation
 from filtering.subscriptions.history import SubscriptionRow
+from filtering.time_spans import DAY
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.findings import findings_of_rows
 from schemas.answers.what_if_html import what_if_html

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from filtering.time_spans import DAY
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, PROPERTY_COLUMNS, SLOTS
 from schemas.messages.bodies import Bodies
 from schemas.messages.columns import Messages, Shape
@@ -21,7 +22,6 @@ from schemas.rocketmq_store.record_layout import BORN_HOST, BORN_TIMESTAMP, SYS_
 
 LAST_DATE = 2_932_896
 """9999-12-31 in days since the epoch: the last date that every reader of a table supports."""
-MILLISECONDS_IN_A_DAY = 86_400_000
 
 
 class CommitlogRows:
@@ -124,5 +124,5 @@ class CommitlogRows:
 
 def store_dates(store_timestamps: NDArray[np.int64]) -> pa.Date32Array:
     """The UTC days of times in ms. Times beyond the calendar get its first or last day."""
-    days = np.clip(store_timestamps // MILLISECONDS_IN_A_DAY, 0, LAST_DATE)
+    days = np.clip(store_timestamps // DAY, 0, LAST_DATE)
     return pa.array(days.astype(np.int32)).cast(pa.date32())

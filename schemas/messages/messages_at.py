@@ -14,7 +14,7 @@ from schemas.delta.open_data_file import open_data_file
 from schemas.delta.table_rows import filtered, one_of
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.message_view import file_columns, view
-from schemas.messages.stored_messages import row_groups
+from schemas.messages.stored_messages import row_group_bounds
 
 COLUMNS = ("queue_id", "queue_offset", "store_timestamp", "msg_id", "keys", "properties")
 MOST = 1_000
@@ -35,7 +35,7 @@ def messages_at(warehouse: Warehouse, broker_name: str, topic: str, offsets: NDA
     for file in files:
         if not len(_between(offsets, (file.least["commitlog_offset"], file.greatest["commitlog_offset"] + 1))):
             continue
-        for number, (bounds, _) in reversed(list(enumerate(row_groups(storage, file.path)))):
+        for number, (bounds, _) in reversed(list(enumerate(row_group_bounds(storage, file.path)))):
             if len(found) >= MOST or read >= MOST_ROW_GROUPS:
                 return found, others
             if len(wanted := _between(offsets, bounds)):

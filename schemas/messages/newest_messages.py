@@ -14,7 +14,7 @@ from filtering.tags_code import tags_codes
 from schemas.commitlog import COMMITLOG
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.columns import Messages, concat
-from schemas.messages.stored_messages import read_messages, row_groups
+from schemas.messages.stored_messages import read_messages, row_group_bounds
 
 MOST = 1 << 16
 """The most messages of a topic that are returned."""
@@ -53,7 +53,7 @@ def _read(warehouse: Warehouse, broker_name: str, topics: Collection[str], names
     parts: list[Messages] = []
     seen = 0
     for file in files:
-        for offsets, rows in reversed(row_groups(storage, file.path)):
+        for offsets, rows in reversed(row_group_bounds(storage, file.path)):
             if seen >= MOST_READ or all(counts[topic] >= MOST for topic in topics):
                 return parts[::-1]
             for part in read_messages(storage, [file.path], offsets, topics, names):

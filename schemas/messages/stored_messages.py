@@ -40,7 +40,7 @@ def read_messages(
                     yield messages
 
 
-def row_groups(storage: Storage, path: str) -> list[tuple[tuple[int, int], int]]:
+def row_group_bounds(storage: Storage, path: str) -> list[tuple[tuple[int, int], int]]:
     """The physical offsets (the second exclusive) and the rows of each row group of a file of commitlog."""
     with open_data_file(storage, path) as parquet:
         metadata = parquet.metadata

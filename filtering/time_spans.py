@@ -1,0 +1,3 @@
+"""Lengths of time in milliseconds."""
+
+DAY = 86_400_000
