@@ -3,8 +3,8 @@
     python -m benchmarks.night [--messages 1000000 …] [--groups 10 1000 10000] [--bit-map off on] [--rounds 3]
                                [--folder DIR] [--output DIR]
 
-- cold: ./spark-submit.sh nightly, all included; warm: the next nights in a process with a Spark session that ran one,
-  each into a new warehouse, median of the rounds; steps: the same with all tasks in one process, on one core;
+- cold: ./spark-submit.sh nightly, all included; warm: the next nights in a process with a Spark session that ran one;
+  both into new warehouses, median of the rounds; steps: the same with all tasks in one process, on one core;
 - RocketMQ: reput through its dispatchers and a full pull of each group (benchmarks.rocketmq_night). Where it would take
   hours, some messages and groups are measured and the rest is calculated from them, which the table tells;
 - floor: decoding, and PyArrow writing what the night stores (benchmarks.floor); cat: reading the log.
@@ -73,18 +73,23 @@ def measure(folder: Path, store: Path, messages: int, groups: int, with_bit_map:
     write_broker_config(folder / "broker.conf", with_bit_map)
     warehouses = [folder / f"warehouse_{i}" for i in range(rounds + 1)]
     commands = [night_options(folder, store, each) for each in warehouses]
-    cold = cold_night(night_options(folder, store, folder / "cold"))
+    cold = [cold_night(command) for command in commands[1:]]
+    remove(*warehouses)
+    cold_night([*night_options(folder, store, folder / "without_bodies"), "--bodies", "none"])
+    cold_night(night_options(folder, store, folder / "cold"))
     warm = [night["seconds"] for night in nights_in_a_process(commands, "--spark")[1:]]
     remove(*warehouses)
     in_steps = nights_in_a_process(commands[:2], "--steps")[1]
     found = {
-        "cold": round(cold["seconds"], 2),
-        "peak_mib": cold["peak_mib"],
+        "cold": round(median(night["seconds"] for night in cold), 2),
+        "cold_rounds": [round(night["seconds"], 2) for night in cold],
+        "peak_mib": max(night["peak_mib"] for night in cold),
         "warm": round(median(warm), 2),
         "warm_rounds": [round(seconds, 2) for seconds in warm],
         "steps_on_one_core": {step: round(seconds, 2) for step, seconds in sorted(in_steps["steps"].items())},
         "cpu_of_steps": round(in_steps["cpu"], 2),
         "bytes_per_message": bytes_per_message(folder / "cold", messages),
+        "bytes_per_message_without_bodies": bytes_per_message(folder / "without_bodies", messages)["all"],
     }
     least = floor(store, folder / "cold", CORES)
     found["floor"] = {"seconds": round(least.seconds, 2), "decode": round(least.decode, 2)}
@@ -93,7 +98,7 @@ def measure(folder: Path, store: Path, messages: int, groups: int, with_bit_map:
         "seconds": round(broker.seconds, 2), "reput": round(broker.reput, 2), "pulls": round(broker.pulls, 2),
         "measured_messages": broker.messages, "measured_groups": broker.groups,
     }  # fmt: skip
-    remove(folder / "cold", *warehouses)
+    remove(folder / "cold", folder / "without_bodies", *warehouses)
     return found
 
 
@@ -152,6 +157,7 @@ def table(size: int, found: dict[str, Any]) -> str:
         + ", ".join(f"{step} {seconds}" for step, seconds in steps if seconds >= 0.05)
     )
     lines.append("bytes a message: " + ", ".join(f"{name} {of}" for name, of in found["bytes_per_message"].items()))
+    lines.append(f"without bodies: {found['bytes_per_message_without_bodies']}")
     return "\n".join(lines)
 
 

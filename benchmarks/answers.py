@@ -1,0 +1,72 @@
+"""The time of answers: each command in a process of its own, on the warehouse of one night.
+
+    python -m benchmarks.answers [--messages 1000000] [--groups 1000] [--rounds 3] [--folder DIR] [--output DIR]
+
+Each is run once before the rounds. Writes answers.json: the median of the rounds, in seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import tempfile
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+from benchmarks.broker_store import BROKER, TOPICS, write_broker_config, write_store, write_subscriptions
+from benchmarks.night import ROOT, night_options
+from benchmarks.report import FOLDER, write
+from schemas.commitlog import COMMITLOG
+from schemas.delta.warehouse import Warehouse
+from schemas.subscriptions import SUBSCRIPTIONS
+
+
+def commands(warehouse: Path, page: Path) -> dict[str, list[str]]:
+    """Questions about a message in the middle of the log, and about a group of its topic."""
+    opened = Warehouse.at(str(warehouse))
+    keys = opened.rows(COMMITLOG, ["uniq_key"], files=opened.files(COMMITLOG, BROKER))["uniq_key"]
+    rows = opened.rows(SUBSCRIPTIONS, ["consumer_group", "topic"]).to_pylist()
+    group = min(row["consumer_group"] for row in rows if row["topic"] == TOPICS[0])
+    return {
+        "explain": ["--message", keys[len(keys) // 2].as_py(), "--group", group],
+        "lag": [],
+        "lint": [],
+        "what-if": ["--group", group, "--topic", TOPICS[0], "--sql", "region = 'hangzhou' AND price > 50.0"],
+        "report": ["--output", str(page)],
+    }
+
+
+def seconds(command: list[str]) -> float:
+    begin = perf_counter()
+    subprocess.run([ROOT / "spark-submit.sh", *command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return perf_counter() - begin
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--groups", type=int, default=1_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--folder", type=Path, help="where the log and the tables go; default: a temporary folder")
+    parser.add_argument("--output", type=Path, default=FOLDER)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        folder = Path(name)
+        write_store(folder / "store", options.messages)
+        write_subscriptions(folder / "events.jsonl", options.groups)
+        write_broker_config(folder / "broker.conf", with_bit_map=True)
+        seconds(["nightly", *night_options(folder, folder / "store", folder / "warehouse")])
+        found = {}
+        for job, arguments in commands(folder / "warehouse", folder / "page.html").items():
+            rounds = [
+                seconds([job, "--warehouse", str(folder / "warehouse"), *arguments]) for _ in range(options.rounds + 1)
+            ]
+            found[job] = round(median(rounds[1:]), 2)
+            print(f"{job} {found[job]:.2f} s", flush=True)
+    numbers = {"messages": options.messages, "groups": options.groups, "rounds": options.rounds}
+    write(options.output, "answers", numbers | {"seconds": found})
+
+
+if __name__ == "__main__":
+    main()
