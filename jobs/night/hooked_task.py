@@ -14,7 +14,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from filtering.delivery.entries import Entries
 from filtering.matcher.columns import columns
 from jobs.night.changes import Changes
-from jobs.night.hooks import FilterHook, with_answers
+from jobs.night.hook_answers import with_answers
+from jobs.night.hooks import FilterHook
 from jobs.night.work import Result, Work
 from jobs.night.writer import NightWriter
 from schemas.arrow_batches import gathered

@@ -21,13 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType
-
-from filtering.delivery.filter_hooks import ENTRY_COLUMNS, Column, Function, Hook
+from filtering.delivery.filter_hooks import Column, Function, Hook
 from filtering.yaml_input import InvalidYaml, load
 from schemas.errors import UsageError
 
@@ -104,20 +98,9 @@ def check_groups(hooks: Iterable[FilterHook], known: Iterable[tuple[str, str]]) 
             )
 
 
-def with_answers(entries: DataFrame, hooks: Sequence[FilterHook]) -> DataFrame:
-    """The ENTRY_COLUMNS of ``entries``, and one boolean column for each distinct predicate of a topic.
-
-    Raises UsageError if Spark cannot parse a predicate.
-    """
-    for hook in hooks:
-        if hook.predicate is not None:
-            _check(entries, hook)
-    return entries.select(*ENTRY_COLUMNS, *(_answer(*key).alias(name) for key, name in _names(hooks).items()))
-
-
 def hooks_by_group(hooks: Sequence[FilterHook]) -> Mapping[tuple[str, str], Sequence[Hook]]:
-    """The hooks on the rows of :func:`with_answers`, by group and topic."""
-    names = _names(hooks)
+    """The hooks on the rows of :func:`jobs.night.hook_answers.with_answers`, by group and topic."""
+    names = answer_names(hooks)
     by_group: dict[tuple[str, str], list[Hook]] = defaultdict(list)
     for hook in hooks:
         answer = hook.function if hook.predicate is None else Column(names[hook.topic, hook.predicate])
@@ -126,21 +109,7 @@ def hooks_by_group(hooks: Sequence[FilterHook]) -> Mapping[tuple[str, str], Sequ
     return by_group
 
 
-def _names(hooks: Iterable[FilterHook]) -> dict[tuple[str, str], str]:
+def answer_names(hooks: Iterable[FilterHook]) -> dict[tuple[str, str], str]:
+    """The name of the column with the answers of each predicate, by topic and predicate."""
     distinct = dict.fromkeys((hook.topic, hook.predicate) for hook in hooks if hook.predicate is not None)
     return {key: f"hook_{i}" for i, key in enumerate(distinct)}
-
-
-def _answer(topic: str, predicate: str) -> SparkColumn:
-    """The predicate on entries of the topic only, so that a cast cannot fail on other topics."""
-    return F.when(F.col("topic") == topic, F.expr(predicate))
-
-
-def _check(entries: DataFrame, hook: FilterHook) -> None:
-    whose = f"filter hook of {hook.consumer_group} on {hook.topic}: {hook.predicate}"
-    try:
-        kind = entries.select(F.expr(hook.predicate or "")).schema[0].dataType
-    except AnalysisException as error:
-        raise UsageError(f"{whose}: {(error.getMessage() or str(error)).strip().splitlines()[0]}") from None
-    if not isinstance(kind, BooleanType):
-        raise UsageError(f"{whose}: must be a boolean, but has the type {kind.simpleString()}")

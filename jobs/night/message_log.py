@@ -17,7 +17,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.delta.data_files import DataFile, DataFileWriter
 from schemas.delta.table import Table
 from schemas.delta.table_rows import one_of
-from schemas.messages import message_log
+from schemas.messages import message_log, message_log_rows
 from schemas.messages.bodies import Bodies
 from schemas.messages.mapped_rows import MappedRows
 from schemas.quarantine import QUARANTINE
@@ -33,7 +33,7 @@ def ingest_message_log(source: Path, bodies: Bodies, changes: Changes, spark: Sp
     Returns the first and last (exclusive) physical offset of the new messages; None if there are none.
     """
     changes.create_missing([COMMITLOG, QUARANTINE])
-    messages, rejected = message_log.read(spark, source, changes.broker_name)
+    messages, rejected = message_log_rows.read(spark, source, changes.broker_name)
     stored = changes.warehouse.rows(COMMITLOG, ["commitlog_offset"], files=changes.files(COMMITLOG))
     known = np.sort(stored["commitlog_offset"].to_numpy())
     files = _write(messages.drop("broker_name"), COMMITLOG, changes, _NewRows(changes.run, bodies, known))

@@ -10,7 +10,6 @@ from filtering.delivery.entries import Int64s
 from filtering.delivery.filter_data_in_force import FilterDataInForce
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from jobs.night.changes import Changes
-from jobs.night.hooked_task import filter_hooked, hooked_entries
 from jobs.night.hooks import FilterHook, hooks_by_group
 from jobs.night.log_task import LogRange, read_range
 from jobs.night.progress_rows import Part
@@ -72,6 +71,8 @@ class NightTasks:
 
     def filter_hooked(self, files: Sequence[StoredFile], windows: Windows, changes: UncertainChanges) -> Result:
         """Filters the entries of some files of consumequeue with hooks."""
+        from jobs.night.hooked_task import filter_hooked, hooked_entries
+
         if not files:
             return Result()
         hooks = hooks_by_group(self.hooks)

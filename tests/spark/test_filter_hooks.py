@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import maintain, nightly
-from jobs.night.hooks import FilterHook, check_groups, read_filter_hooks, with_answers
+from jobs.night.hook_answers import with_answers
+from jobs.night.hooks import FilterHook, check_groups, read_filter_hooks
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.warehouse import Warehouse

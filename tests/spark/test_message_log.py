@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs import deliver, dispatch, export, ingest, nightly, register
 from schemas.commitlog import read as read_messages
 from schemas.delta.warehouse import Warehouse
-from schemas.messages import message_log
+from schemas.messages import message_log, message_log_rows
 from schemas.rocketmq_store.segments import CommitLogError
 from tests.captures import capture, rows
 from tests.nights.commands import arguments, differing, rows_of, without_runs
@@ -151,7 +151,7 @@ def test_a_line_that_is_no_message_is_quarantined_with_its_number_its_bytes_and_
 ) -> None:
     lines = [line.encode("utf-8", "surrogateescape") for line in LINES]
     (tmp_path / "log.jsonl").write_bytes(b"\n".join(lines))
-    messages, rejected = message_log.read(spark, tmp_path / "log.jsonl", "broker-a")
+    messages, rejected = message_log_rows.read(spark, tmp_path / "log.jsonl", "broker-a")
     assert [(row["source_file"], row["offset"], row["bytes"], row["reason"]) for row in ordered(rejected)] == [
         ("log.jsonl", number, line, reason)
         for number, (line, reason) in enumerate(zip(lines, LINES.values(), strict=True), start=1)
@@ -171,7 +171,7 @@ def test_a_row_that_is_no_message_is_quarantined_too(spark: SparkSession, tmp_pa
     columns = {name: [value, value, value, None] for name, value in GOOD.items()}
     columns |= {"commitlog_offset": [0, 7, 7, 8], "queue_id": ["0", "zero", "1", "2"], "tags": ["a", "b", "c", "d"]}
     pq.write_table(pa.table(columns), tmp_path / "log.parquet")
-    messages, rejected = message_log.read(spark, tmp_path / "log.parquet", "broker-a")
+    messages, rejected = message_log_rows.read(spark, tmp_path / "log.parquet", "broker-a")
     assert [(row["offset"], row["reason"]) for row in ordered(rejected)] == [
         (2, "queue_id is not of type int"),
         (4, "no topic"),
@@ -188,7 +188,7 @@ def test_times_of_a_parquet_log_may_be_timestamps(spark: SparkSession, tmp_path:
         columns = {name: [value] for name, value in GOOD.items()}
         columns["store_timestamp"] = pa.array([value], pa.timestamp(unit))
         pq.write_table(pa.table(columns), tmp_path / "log.parquet")
-        messages, _ = message_log.read(spark, tmp_path / "log.parquet", "broker-a")
+        messages, _ = message_log_rows.read(spark, tmp_path / "log.parquet", "broker-a")
         (row,) = messages.collect()
         assert row["store_timestamp"] == (time if unit != "s" else time // 1000 * 1000)
 
