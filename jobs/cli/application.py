@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from jobs.cli.exit_code import CheckFailed, ExitCode
 from jobs.cli.text import printable
+from jobs.cli.without_pandas import without_pandas
 from schemas.errors import UsageError, WarehouseBusy, did_you_mean
 
 ADVICE: dict[type[OSError], str] = {
@@ -79,7 +80,8 @@ def run(main: Callable[[list[str]], None]) -> NoReturn:
     _find_stderr()
     os.umask(os.umask(0) | 0o002)  # Files of a warehouse are not writable for all users.
     try:
-        main(sys.argv[1:])
+        with without_pandas():
+            main(sys.argv[1:])
         code = ExitCode.DONE
     except SystemExit as stop:
         code = ExitCode(stop.code) if isinstance(stop.code, int) else ExitCode.FAILED

@@ -11,6 +11,7 @@ from jobs.cli import options as shared
 from jobs.cli.exit_code import CheckFailed
 from jobs.cli.progress import Progress
 from jobs.cli.summary import print_steps, print_summary
+from jobs.cli.without_pandas import allow_pandas
 from jobs.night.broker import broker_of
 from jobs.night.brokers_file import BrokerEntry, read_brokers
 from jobs.night.hooks import FilterHook, read_filter_hooks
@@ -28,7 +29,10 @@ from schemas.warehouse_folder import check_folder, no_nights
 
 def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> None:
     """Runs the stages for each broker, and prints the summary."""
-    hooks = read_filter_hooks(getattr(options, "filter_hooks", None))
+    hooks: Sequence[FilterHook] = ()
+    if getattr(options, "filter_hooks", None) is not None:
+        allow_pandas()
+        hooks = read_filter_hooks(options.filter_hooks)
     entries = _entries(options, job)
     warehouse = shared.warehouse_of(options.warehouse)
     check_folder(warehouse)

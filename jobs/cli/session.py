@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from jobs.cli.delta_jars import PROJECT, delta_jars
+from jobs.cli.without_pandas import allow_pandas
 from schemas.errors import UsageError
 from schemas.spark_tasks import is_session_given
 
@@ -29,6 +30,7 @@ def spark_session(app_name: str) -> SparkSession:
     A platform (Spark Connect, a managed notebook) or spark-submit brings its own settings; a plain Python process
     gets those of conf/local.conf, and Delta's jars. Raises UsageError if Java is missing.
     """
+    allow_pandas()
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()

@@ -50,10 +50,8 @@ def text_of(hooks: Iterable[FilterHook]) -> str:
     return "; ".join(hook.text for hook in hooks)
 
 
-def read_filter_hooks(file: Path | None) -> tuple[FilterHook, ...]:
+def read_filter_hooks(file: Path) -> tuple[FilterHook, ...]:
     """The hooks listed in ``file``. Raises UsageError for an entry that is not a hook."""
-    if file is None:
-        return ()
     try:
         entries = load(file.read_text(encoding="utf-8", errors="replace")) or []
     except InvalidYaml as error:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -94,3 +96,22 @@ def test_verbose_shows_where(capsys: pytest.CaptureFixture[str], monkeypatch: py
         application.run(main)
     told = capsys.readouterr().err
     assert told.startswith("mqsieve: failed: deep inside (-v shows all)\nTraceback (most recent call last):")
+
+
+@pytest.mark.parametrize(
+    ("job", "told"),
+    [
+        ("pa.array([1]); print('pandas' in sys.modules and sys.modules['pandas'] is not None)", "False"),
+        ("pa.array([1]); allow_pandas(); import pandas; print(pa.array(pandas.Series([1])).to_pylist())", "[1]"),
+    ],
+)
+def test_a_job_imports_pandas_only_for_user_code(job: str, told: str) -> None:
+    """PyArrow would import it for the first list."""
+    frame = (
+        "import sys\nimport pyarrow as pa\nfrom jobs.cli import application\n"
+        "from jobs.cli.without_pandas import allow_pandas\n"
+        f"def main(arguments):\n    {job}\napplication.run(main)\n"
+    )
+    root = Path(__file__).parents[2]
+    ended = subprocess.run([sys.executable, "-c", frame], cwd=root, capture_output=True, text=True, check=True)
+    assert ended.stdout == f"{told}\n"
