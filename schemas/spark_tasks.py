@@ -40,9 +40,9 @@ def run_tasks(
 ) -> Iterator[Result]:
     """Yields the result of each task, in order. ``function`` is copied for each thread, or pickled for Spark's workers.
 
-    ``size``: bytes that all tasks read. ``session`` is called if that is much, unless this process can use all cores
-    of the machine. Without a running session, more bytes count as little. While a session starts, this process does
-    the first tasks.
+    ``size``: bytes that all tasks read. ``session`` is called if that is more than LITTLE or, where no session runs
+    yet, more than LITTLE_WITHOUT_SPARK; not on a machine of up to MOST_THREADS cores, unless a cluster is given. While
+    a session starts, this process does the first tasks.
     """
     if session is None or _is_little(size):
         yield from _run_in_threads(tasks, function)

@@ -1,4 +1,4 @@
-"""Finds the smallest change of a message that makes a predicate true."""
+"""Finds a small change of a message that makes a predicate true: the smallest of those that it tries."""
 
 from __future__ import annotations
 

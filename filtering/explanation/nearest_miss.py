@@ -1,4 +1,4 @@
-"""The nearest miss: the smallest change of a message, or of a literal, with which the group would have got it."""
+"""The nearest miss: a small change of a message, or of a literal, with which the group would have received it."""
 
 from __future__ import annotations
 

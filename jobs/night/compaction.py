@@ -1,7 +1,7 @@
 """Merges small files of earlier nights, so that tables stay fast to read after a thousand nights.
 
 Files are sorted into tiers by size. A tier's sizes are FILES_IN_A_TIER times those of the one before. The files of a
-full tier become one file of the next tier, as in a log-structured merge tree: each byte is rewritten once per tier.
+full tier become one file, as in a log-structured merge tree; it is of the next tier if it is large enough.
 A large night writes large files, which stay as they are: its time must not go into merging in the driver.
 """
 

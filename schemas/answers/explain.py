@@ -74,7 +74,7 @@ class Explanation:
 
     @cached_property
     def nearest_miss(self) -> NearestMiss | None:
-        """The smallest change that would have delivered the message; None if it was delivered or no change helps."""
+        """A small change that would have delivered the message; None if it was delivered or no change helps."""
         if self.subscription is None:
             return None
         return nearest_miss(self.filters, self.subscription, self.others, self.config, self.message.properties)
