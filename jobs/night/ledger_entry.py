@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from jobs.night.broker import Broker
 from jobs.night.changes import Changes
 from jobs.night.log_plan import LogPlan, unsettled
 from jobs.night.new_messages import NewMessages
-from jobs.night.night import NightOutcome
+from jobs.night.night import Night, NightOutcome
 from jobs.night.stages import Stage
 from jobs.night.state import BrokerState
 from schemas.commitlog import COMMITLOG
@@ -17,20 +16,14 @@ from schemas.run_ledger import CUT, DAMAGED_BODIES, INPUTS_END, LedgerEntry
 
 
 def ledger_entry(
-    changes: Changes,
-    job: str,
-    broker: Broker,
-    fingerprints: Mapping[str, str],
-    state: BrokerState,
-    plan: LogPlan | None,
-    new: NewMessages,
-    outcome: NightOutcome,
-    stages: frozenset[Stage],
-    as_of: int,
-    remarks: Sequence[str],
+    job: str, night: Night, outcome: NightOutcome, fingerprints: Mapping[str, str], remarks: Sequence[str]
 ) -> LedgerEntry:
-    """The ledger entry of a night, without the states of the tables, which are only known after the commits."""
-    last = state.last
+    """The ledger entry of a night, without the states of the tables, which are only known after the commits.
+
+    ``fingerprints``: those of its inputs, by kind.
+    """
+    state, stages, new, changes = night.state, night.stages, night.new, night.changes
+    plan, last = new.log, state.last
     ingested_to = _ingested_to(state, plan, "messages" in fingerprints, outcome, changes)
     dispatched_to, delivered_to = (last.dispatched_to, last.delivered_to) if last else (None, None)
     if Stage.DISPATCH in stages:
@@ -39,7 +32,7 @@ def ledger_entry(
         dispatched_to = _not_beyond(new, dispatched_to)
     delivered_to = dispatched_to if Stage.DELIVER in stages else _not_beyond(new, delivered_to)
     cut = "" if plan is None or plan.cut is None else str(plan.cut)
-    inputs = {**(last.inputs if last else {}), **fingerprints, CUT: cut, INPUTS_END: str(as_of)}
+    inputs = {**(last.inputs if last else {}), **fingerprints, CUT: cut, INPUTS_END: str(night.as_of)}
     if plan is None:
         log_start, behind = (last.log_start, last.unsettled) if last else (None, None)
     else:
@@ -48,16 +41,16 @@ def ledger_entry(
         behind = unsettled(plan.log, ingested_to) if ingested_to is not None else None
     return LedgerEntry(
         changes.run,
-        broker.name,
+        changes.broker_name,
         job,
-        broker.config.changed,
+        night.broker.changed,
         inputs,
         log_start=log_start,
         ingested_to=ingested_to,
         dispatched_to=dispatched_to,
         delivered_to=delivered_to,
         unsettled=behind,
-        as_of=as_of if Stage.DELIVER in stages else (last.as_of if last else None),
+        as_of=night.as_of if Stage.DELIVER in stages else (last.as_of if last else None),
         remarks=tuple(remarks),
     )
 

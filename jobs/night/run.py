@@ -135,9 +135,7 @@ class Run:
             is_other_broker = known.last is None or known.last.broker != broker.config
             _register(events, history, known, inputs, changes, is_other_broker or redo_from is not None)
         remarks = [*log_remarks(broker, plan), *group_remarks(outcome, history, offsets)]
-        entry = ledger_entry(
-            changes, self.job, broker, fingerprints, state_before, plan, new, outcome, options.stages, as_of, remarks
-        )
+        entry = ledger_entry(self.job, night, outcome, fingerprints, remarks)
         for table in APPENDED_TABLES:
             compact(table, changes)
         entry = commit(changes, entry)
