@@ -102,7 +102,8 @@ class _ChangesOfTopic:
         self._stored = stored
         pulled_windows = [_window(change.filter, stored, change.pulled, False) for _, change in numbered]
         pending_windows = [_window(change.filter, stored, change.pending, True) for _, change in numbered]
-        self.filters = TopicFilters(_NO_BIT_MAP, windows=[*pulled_windows, *pending_windows])
+        windows = [_window(change.filter, stored, {}, False) for _, change in numbered]
+        self.filters = TopicFilters(_NO_BIT_MAP, windows=[*pulled_windows, *pending_windows, *windows])
 
     def compare(self, entries: Entries, result: ChangeResult) -> list[pa.RecordBatch]:
         """Add the counts to ``result``. Returns the rows."""
@@ -112,18 +113,18 @@ class _ChangesOfTopic:
         days = entries.store_timestamp // DAY
         batches = []
         for window, (number, change) in enumerate(self._numbered):
-            now = matched[window]
+            pulled, pending, matches = matched[window :: len(self._numbered)]
             was = _among(entries.commitlog_offset, change.received) & in_time
-            kept = was & now
+            kept = was & matches
             keys, counts = np.unique(np.stack([days[kept], entries.queue_id[kept]]), axis=1, return_counts=True)
             for day, queue_id, count in zip(*keys.tolist(), counts.tolist(), strict=True):
                 result.kept[number, day, queue_id] += count
             result.scanned[number] += int(block.scanned[block.mask_of[window]].sum())
             result.passed_stage1[number] += int(block.counts[window, :, window_loops.PASSED_STAGE1].sum())
             result.failed[number] += int(block.counts[window, :, window_loops.EVALUATION_ERRORS].sum())
-            result.pending[number] += int(matched[len(self._numbered) + window].sum())
-            gained = now & ~was & ~_among(entries.commitlog_offset, change.dropped)
-            for kind, flags in ((GAINED, gained), (LOST, was & ~now)):
+            result.pending[number] += int(pending.sum())
+            gained = pulled & ~was & ~_among(entries.commitlog_offset, change.dropped)
+            for kind, flags in ((GAINED, gained), (LOST, was & ~matches)):
                 if flags.any():
                     batches.append(_rows(number, kind, entries, np.flatnonzero(flags)))
         return batches

@@ -14,25 +14,21 @@ from numpy.typing import NDArray
 from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_HOOK
 from filtering.delivery.filter_changes import GAINED, LOST, ChangeResult, FilterChange, FilterChanges
 from filtering.delivery.message_filter import message_filter
-from filtering.delivery.pull_window import FOREVER, OffsetRange
 from filtering.findings import Finding
 from filtering.findings.static import delivers
 from filtering.relation import Relation, Trait, common_traits, relation
-from filtering.subscriptions.events import Operation
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.time_spans import DAY
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.findings import findings_of_rows
+from schemas.answers.pulled_offsets import PulledOffsets
 from schemas.answers.what_if_html import what_if_html
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_pairs import PAIRS, pairs_of
-from schemas.delivery_stats import DELIVERY_STATS
-from schemas.delta.aggregates import greatest, sums
 from schemas.delta.table_rows import one_of, within
 from schemas.errors import UsageError
 from schemas.messages.messages_at import Rows, messages_at
 from schemas.messages.stored_entries import scan_entries
-from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.spark_tasks import Session
 
 SAMPLES = 5
@@ -179,38 +175,17 @@ class _History:
         self._facts = facts
         groups, topics = {row.consumer_group for row in wanted}, {row.topic for row in wanted}
         self._received = _received(facts, groups, topics, period)
-        self._offsets = facts.offsets.filter(pc.is_in(facts.offsets["topic"], value_set=pa.array(sorted(topics))))
-        on_topics = [one_of("topic", topics)]
-        stats = facts.rows(DELIVERY_STATS, ["consumer_group", "topic", "queue_id", "skipped"], on_topics)
-        self._skipped = sums(stats, ["consumer_group", "topic", "queue_id"], ["skipped"])
-        progress = facts.rows(QUEUE_PROGRESS, ["topic", "queue_id", "from_offset"], on_topics)
-        negated = progress.append_column("first", pc.negate(progress["from_offset"]))
-        self._first = {key: -last for key, last in greatest(negated, ["topic", "queue_id"], "first").items()}
+        self._pulled = PulledOffsets(facts, groups, topics)
 
     def change(self, row: SubscriptionRow) -> FilterChange:
-        """The change to another subscription. Messages that an offset reset skipped count as pulled."""
+        """The change to another subscription."""
         group, topic = row.consumer_group, row.topic
         new_filter = message_filter(row, [row], self._facts.broker)
         assert new_filter is not None
         received = self._received.filter(
             pc.and_(pc.equal(self._received["consumer_group"], group), pc.equal(self._received["topic"], topic))
         )
-        offsets = self._offsets.filter(
-            pc.and_(pc.equal(self._offsets["consumer_group"], group), pc.equal(self._offsets["topic"], topic))
-        )
-        pulled: dict[int, OffsetRange] = {}
-        pending: dict[int, OffsetRange] = {}
-        reset_queues = {
-            event.queue_id
-            for event in self._facts.events
-            if event.operation is Operation.RESET_OFFSET and (event.group, event.topic) == (group, topic)
-        }
-        for queue_id, told_to in zip(offsets["queue_id"].to_pylist(), offsets["told_to"].to_pylist(), strict=True):
-            skipped = self._skipped.get((group, topic, queue_id), {}).get("skipped", 0)
-            first_stored = self._first.get((topic, queue_id), 0)
-            first_pulled = first_stored if queue_id in reset_queues else max(first_stored, skipped)
-            pulled[queue_id] = (first_pulled, told_to or 0)
-            pending[queue_id] = (told_to or 0, FOREVER)
+        pulled, pending = self._pulled.of(group, topic)
         return FilterChange(
             new_filter, _offsets(received, DELIVERED), _offsets(received, DROPPED_BY_HOOK), pulled, pending
         )

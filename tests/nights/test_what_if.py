@@ -25,6 +25,7 @@ from tests.broker_log import FIRST_TIME, BrokerLog
 from tests.captures import rows
 from tests.nights import commands
 from tests.nights.commands import Run
+from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
 Replayed = Callable[[str], Warehouse]
 Places = set[tuple[int, int]]
@@ -222,3 +223,24 @@ def test_messages_before_the_first_start_are_not_gained_unless_the_queue_was_res
         given = ("--warehouse", tmp_path / "w", "--group", "cg", "--topic", topic, "--tags", "*", "--json")
         (change,) = json.loads(run(what_if, *given).out)["changes"]
         assert (topic, change["gained"], change["lost"]) == (topic, gained, 0)
+
+
+def same_filter(broker: GrowingBroker) -> tuple[int, int, int]:
+    """The messages that the group gains, loses and keeps with its own filter."""
+    given = ("--warehouse", broker.folder / "w", "--group", "cg", "--sql", "n IS NOT NULL", "--json")
+    (change,) = json.loads(broker.run(what_if, *given).out)["changes"]
+    return change["gained"], change["lost"], change["kept"]
+
+
+def test_the_filter_in_force_changes_nothing_after_damage(broker: GrowingBroker) -> None:
+    at = len(broker.log.data) // 10 * 4 + 4
+    broker.log.data = broker.log.data[:at] + b"\xff" * 4 + broker.log.data[at + 4 :]
+    broker.log.write(broker.folder / "store")
+    broker.night([sql(BEFORE, "cg", "n IS NOT NULL")])
+    assert same_filter(broker) == (0, 0, 9)
+
+
+def test_messages_that_a_group_will_receive_again_are_kept(broker: GrowingBroker) -> None:
+    leave, reset = event(after(6), "unregister", "cg"), event(after(7), "reset_offset", "cg", queue_id=0, offset=2)
+    broker.night([sql(BEFORE, "cg", "n IS NOT NULL"), leave, reset])
+    assert same_filter(broker) == (0, 0, 6)
