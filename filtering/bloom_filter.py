@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import mmh3
 
+_GREATEST_INT = 2**31 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class BloomFilter:
@@ -34,8 +36,8 @@ class BloomFilter:
             raise ValueError("n must be greater than 0")
         error_rate = f / 100
         k = math.ceil(math.log(error_rate) / math.log(0.5))
-        bits = n * (math.log(1 / error_rate) / math.log(2)) * (math.log(math.e) / math.log(2))
-        return cls(f, n, k, 8 * math.ceil(math.ceil(bits) / 8))
+        bits = math.ceil(n * (math.log(1 / error_rate) / math.log(2)) * (math.log(math.e) / math.log(2)))
+        return cls(f, n, k, min(8 * math.ceil(min(bits, _GREATEST_INT) / 8), _GREATEST_INT))
 
     def bit_positions(self, key: str) -> tuple[int, ...]:
         """The ``k`` positions of ``key``, each in [0, m); they may repeat."""

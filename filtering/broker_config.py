@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from filtering.bloom_filter import BloomFilter
-from filtering.java.numbers import parse_long
+from filtering.java.numbers import parse_int, parse_long
 from filtering.java.properties import parse_properties
 from filtering.tags_code import parse_delay_levels
 from filtering.time_spans import DAY
@@ -26,6 +26,7 @@ CONSUME_QUEUE_EXT_UNIT = 20
 """Bytes of an entry's extension without its bit map (ConsumeQueueExt.CqExtUnit)."""
 MOST_CONSUMERS = 1_000_000
 """The greatest number of groups of a filter bit map. For more groups, it would take a megabyte for each message."""
+_LONGS = frozenset({"filterDataCleanTimeSpan"})
 LONGEST_LINE = 1 << 20
 """The greatest length of a line of a broker.conf in characters."""
 BROKER_KEYS = frozenset(
@@ -187,7 +188,8 @@ def _typed(key: str, value: Any, expected: type) -> Any:
         if text.lower() not in ("true", "false"):
             raise InvalidBrokerConfig(f"{key}={text!r} is neither true nor false")
         return text.lower() == "true"
-    number = parse_long(text)
+    number = parse_long(text) if key in _LONGS else parse_int(text)
     if number is None:
-        raise InvalidBrokerConfig(f"{key}={text!r} is not a whole number")
+        bits = 64 if key in _LONGS else 32
+        raise InvalidBrokerConfig(f"{key}={text!r} is not a whole number of {bits} bits")
     return number

@@ -1,8 +1,8 @@
 """Which client of a group reads which queue, and which tags that client checks.
 
 Source: AllocateMessageQueueAveragely, PullAPIWrapper.processPullResult. The broker filters for all clients of a
-group with the one subscription in force. A client then compares each message's tag with the tags of its own
-subscription. So a group whose clients subscribe to different tags loses messages, and different ones in each queue.
+group with the one subscription in force, by tags or SQL92. A client that subscribes to tags then compares each
+message's tag with them. So a group whose clients subscribe differently loses messages, and others in each queue.
 """
 
 from __future__ import annotations
@@ -57,11 +57,12 @@ def tag_disagreements(
     disagreements: defaultdict[tuple[str, str], list[ClientTags]] = defaultdict(list)
     for state in subscriptions_in_force(event for event in events if event.group in with_clients):
         queues = queue_ids.get(state.topic)
-        if not state.is_consistent and state.expression_type == TAG and queues:
+        if not state.is_consistent and state.expression_type is not None and queues:
             valid_to = FOREVER if state.valid_to is None else state.valid_to
-            disagreements[state.consumer_group, state.topic].append(
-                ClientTags(state.valid_from, valid_to, _by_queue(state, queues))
-            )
+            by_queue = _by_queue(state, queues)
+            if any(check is not TRUE for check in by_queue.values()):
+                of_topic = disagreements[state.consumer_group, state.topic]
+                of_topic.append(ClientTags(state.valid_from, valid_to, by_queue))
     return dict(disagreements)
 
 

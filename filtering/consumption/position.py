@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from filtering.consumption.offsets import BrokerOffsets, Key, OffsetsSoFar
 from filtering.delivery.pull_window import FOREVER
 from filtering.subscriptions.events import ConsumeFrom, SubscriptionEvent
+from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 
 
 @dataclass
@@ -27,7 +28,9 @@ class Position:
 
 
 def first_position(topic: str, at: int, consume_from: ConsumeFrom, broker: BrokerOffsets) -> Position:
-    """Where a group without offsets begins at ``at`` (ms)."""
+    """Where a group without offsets begins at ``at`` (ms). In its retry topic, it begins at the first entry."""
+    if topic.startswith(RETRY_TOPIC_PREFIX):
+        consume_from = ConsumeFrom.FIRST
     known = broker.min_offsets.get(topic, {})
     if consume_from is ConsumeFrom.LAST and not known and not broker.is_whole:
         return Position(stored_from=at)

@@ -7,7 +7,7 @@ org.apache.rocketmq.client.impl.consumer.PullAPIWrapper.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_data import ConsumerFilterData
@@ -75,18 +75,19 @@ def message_filter(
         return MessageFilter(group, topic)
     if is_tag_type(row.expression_type):
         return _tag_filter(row)
-    if reads_others(row, config):
-        expression, failure = _retry_predicates(expressions_by_topic(group, in_force))
-        return MessageFilter(group, topic, expression=expression, failure=failure)
     data = None if row.sent_with_pull else row.filter_data
     uses_bit_map = data is not None and config.enable_consume_queue_ext and data.bit_num == config.bloom_filter.m
-    return _sql92_filter(row, own_expression(row), data.bit_pos if data is not None and uses_bit_map else ())
+    own = _sql92_filter(row, own_expression(row), data.bit_pos if data is not None and uses_bit_map else ())
+    if reads_others(row, config):
+        expression, failure = _retry_predicates(expressions_by_topic(group, in_force))
+        return replace(own, expression=expression, failure=failure)
+    return own
 
 
 def reads_others(row: SubscriptionRow, config: BrokerConfig) -> bool:
     """Whether the filter depends on the group's other subscriptions (ExpressionForRetryMessageFilter)."""
     is_retry = row.topic.startswith(RETRY_TOPIC_PREFIX)
-    return config.filter_support_retry and is_retry and row.sent_with_pull and not is_tag_type(row.expression_type)
+    return config.filter_support_retry and is_retry and not is_tag_type(row.expression_type)
 
 
 def own_expression(row: SubscriptionRow) -> CompiledExpression | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from filtering.broker_config import BrokerConfig
-from filtering.subscription_data import is_tag_type
+from filtering.subscription_data import TAG, is_tag_type
 from filtering.subscriptions.history import SubscriptionRow
 
 
@@ -54,7 +54,7 @@ def _refusal(
     row: SubscriptionRow, sub_version: int, filter_version: int | None, config: BrokerConfig
 ) -> ResponseCode | None:
     if row.sent_with_pull:
-        if not row.expression and not is_tag_type(row.expression_type):
+        if not row.expression and row.expression_type != TAG:  # FilterAPI.build; "" counts as tags elsewhere
             return ResponseCode.SUBSCRIPTION_PARSE_FAILED
         if row.compile_error is not None and is_tag_type(row.expression_type):
             return ResponseCode.SUBSCRIPTION_PARSE_FAILED

@@ -175,6 +175,7 @@ class _Replay:
             if self._clients[group]:
                 return
         if event.topic is None:
+            self._clients.pop(group, None)
             self._groups.pop(group, None)
             self._filters.unregister(group, event.at)
             self._pulling -= {(group, topic) for topic in self._topics[group]}

@@ -135,7 +135,7 @@ class Model:
         topic, group = key[1], self._groups[key]
         known = {queue_id: offset for (name, queue_id), offset in self._min_offsets.items() if name == topic}
         for queue_id, offset in known.items():
-            if consume_from == "last" and offset > 0:
+            if consume_from == "last" and offset > 0 and not topic.startswith("%RETRY%"):
                 offset = len(self._queues[topic][queue_id])
             group.offsets.setdefault(queue_id, offset)
 

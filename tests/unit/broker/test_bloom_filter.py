@@ -23,3 +23,9 @@ def test_bit_maps_are_the_brokers() -> None:
         assert bits.hex() == case["hex"], case
         for probe in case["probes"]:
             assert is_hit(bits, bloom_filter.bit_positions(probe["key"])) == probe["hit"], (case, probe)
+
+
+def test_sizes_beyond_an_int_are_the_greatest_int() -> None:
+    """Java's casts end there; the broker's answer for 700,000,000 groups is 2,147,483,647 bits."""
+    assert BloomFilter.create_by_fn(20, 700_000_000).m == 2**31 - 1
+    assert BloomFilter.create_by_fn(1, 2**31 - 1).m == 2**31 - 1

@@ -81,3 +81,10 @@ def test_a_subscription_sent_with_the_pull() -> None:
     assert pull_refusal(row("qty >", operation=pulled), 99, FILTERING) is None, "it lets every message pass"
     assert pull_refusal(row("", operation=pulled), 99, FILTERING) is ResponseCode.SUBSCRIPTION_PARSE_FAILED
     assert pull_refusal(row("||", "TAG", pulled), 99, FILTERING) is ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+
+@pytest.mark.parametrize("type", ["", "SQL92"])
+def test_an_empty_expression_of_another_type_than_tags_does_not_parse(type: str) -> None:
+    sent = row("", type, Operation.PULL_SUBSCRIPTION)
+    assert pull_refusal(sent, 7, FILTERING) is ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert pull_refusal(row("", "TAG", Operation.PULL_SUBSCRIPTION), 7, FILTERING) is None

@@ -197,3 +197,16 @@ def test_a_topic_that_a_heartbeat_leaves_out_dies() -> None:
     heartbeat = SubscriptionEvent(2_000, Operation.HEARTBEAT, "cg")
     _, row, _ = history(register(1_000, "qty > 1"), heartbeat)
     assert (row.registered, row.dead_time) == (False, 2_000)
+
+
+def test_a_group_that_left_as_a_whole_has_no_clients_left() -> None:
+    """Source: ConsumerManager.unregisterConsumer removes a group with its last client."""
+    events = [
+        register(1_000, "qty > 1", 1, client_id="a", operation=Operation.HEARTBEAT),
+        register(2_000, "qty > 1", 1, client_id="b", operation=Operation.HEARTBEAT),
+        unregister(3_000),
+        register(4_000, "qty > 1", 1, client_id="a", operation=Operation.HEARTBEAT),
+        unregister(5_000, client_id="a"),
+    ]
+    *_, last = [row for row in history(*events) if row.valid_from <= 5_000]
+    assert (last.valid_from, last.registered) == (5_000, False)

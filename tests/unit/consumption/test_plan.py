@@ -8,10 +8,11 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.allocation import tag_disagreements
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
 from filtering.consumption.plan import NightPlan, plan_night
+from filtering.consumption.position import Position, first_position
 from filtering.delivery.pull_window import PullWindow
 from filtering.predicate import TRUE, TextIn
 from filtering.subscriptions.event_lines import parse_event
-from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.events import ConsumeFrom, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
 
 MINUTE = 60_000
@@ -60,3 +61,30 @@ def test_a_client_in_class_filter_mode_checks_no_tags() -> None:
     )
     disagreements = tag_disagreements(events, {"T": frozenset({0, 1})})["cg", "T"]
     assert [tags.by_queue for tags in disagreements] == [{0: TextIn("TAGS", frozenset({"A"})), 1: TRUE}]
+
+
+def test_a_client_with_tags_checks_them_although_the_broker_filters_by_sql92() -> None:
+    """Source: PullAPIWrapper.processPullResult."""
+    topic = '{"topic": "T", "type": "%s", "expression": "%s", "version": %d}'
+    events = events_of(
+        HEARTBEAT % (100, "a", topic % ("SQL92", "x = 'y'", 5)),
+        HEARTBEAT % (200, "b", topic % ("TAG", "B", 2)),
+    )
+    disagreements = tag_disagreements(events, {"T": frozenset(range(4))})
+    (tags,) = disagreements["cg", "T"]
+    check = TextIn("TAGS", frozenset(("B",)))
+    assert (tags.valid_from, tags.by_queue) == (200, {0: TRUE, 1: TRUE, 2: check, 3: check})
+
+
+def test_clients_with_other_expressions_check_nothing() -> None:
+    topic = '{"topic": "T", "type": "SQL92", "expression": "x = %d", "version": %d}'
+    events = events_of(HEARTBEAT % (100, "a", topic % (1, 1)), HEARTBEAT % (200, "b", topic % (2, 2)))
+    assert tag_disagreements(events, {"T": frozenset(range(4))}) == {}
+
+
+def test_a_group_begins_at_the_first_entry_of_its_retry_topic() -> None:
+    """Source: RebalancePushImpl.computePullFromWhereWithException."""
+    offsets = BrokerOffsets(min_offsets={topic: {0: 5} for topic in ("T", "%RETRY%cg")})
+    assert first_position("T", 1000, ConsumeFrom.LAST, offsets) == Position(stored_from=1000)
+    assert first_position("%RETRY%cg", 1000, ConsumeFrom.LAST, offsets) == Position({0: 5})
+    assert first_position("%RETRY%cg", 1000, ConsumeFrom.LAST, BrokerOffsets()) == Position()

@@ -1,5 +1,6 @@
 """What the filters of a subscription are, where no capture has one."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,8 +9,10 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import Subscription
 from filtering.delivery.message_filter import MessageFilter, message_filters
 from filtering.predicate import TRUE, TagsCodeIn
+from filtering.predicate_value import holds
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
+from filtering.subscriptions.in_force import in_force_at
 
 FILTERING = BrokerConfig(enable_property_filter=True, enable_calc_filter_bit_map=True, enable_consume_queue_ext=True)
 
@@ -40,3 +43,21 @@ def test_an_empty_type_is_a_tag_subscription_without_tags() -> None:
     (nothing,) = filters_of(expression="paid", type="")
     assert (nothing.tags, nothing.client_tags) == (TagsCodeIn(frozenset()), TRUE)
     assert filters_of(expression="*", type="") == [MessageFilter("cg", "T")]
+
+
+def test_a_registered_expression_on_a_retry_topic_gives_way_to_that_of_the_original_topic() -> None:
+    """ExpressionForRetryMessageFilter overrides the check of the message, and not that of the entry."""
+    config = replace(FILTERING, filter_support_retry=True)
+    events = [
+        SubscriptionEvent(
+            at, Operation.REGISTER, "cg", (Subscription(topic=topic, expression=text, type="SQL92", version=7),)
+        )
+        for at, topic, text in ((1, "T", "x = 'yes'"), (2, "%RETRY%cg", "y = 'own'"))
+    ]
+    rows = in_force_at(subscription_history(events, config), 3)
+    (of_retry,) = (each for each in message_filters(rows, config) if each.topic == "%RETRY%cg")
+    (own,) = (each for each in message_filters(rows, FILTERING) if each.topic == "%RETRY%cg")
+    assert (of_retry.bit_pos, of_retry.born_time) == (own.bit_pos, own.born_time) != ((), 0)
+    assert holds(of_retry.expression, {"RETRY_TOPIC": "T", "x": "yes", "y": "no"})
+    assert not holds(of_retry.expression, {"RETRY_TOPIC": "T", "x": "mon", "y": "own"})
+    assert holds(own.expression, {"RETRY_TOPIC": "T", "x": "mon", "y": "own"})
