@@ -23,6 +23,7 @@ def spark_sql(predicate: Predicate, column: Column) -> str:
     stage_of = _stages(nodes, _lengths(nodes, column))
     text = SparkText(column, together=not stage_of)
     stages: list[list[str]] = []
+    uses = _uses(nodes)
     for node in nodes:
         text.write(node)
         stage = stage_of.get(node)
@@ -31,6 +32,9 @@ def spark_sql(predicate: Predicate, column: Column) -> str:
             variable = f"v{len(stages[stage])}"
             stages[stage].append(f"{text.two_valued(node)} AS {variable}")
             text.name(node, f"s{stage}.{variable}")
+        if node is not predicate:
+            uses.subtract(node.operands)
+            text.forget(operand for operand in node.operands if not uses[operand])
     sql = text.two_valued(predicate)
     for stage in reversed(range(len(stages))):
         sql = f"exists(array(struct({', '.join(stages[stage])})), s{stage} -> {sql})"
@@ -43,6 +47,10 @@ def _lengths(nodes: list[Predicate], column: Column) -> dict[Predicate, int]:
     return {node: _BRACKETS if node.operands else len(text.write(node).sql) for node in nodes}
 
 
+def _uses(nodes: list[Predicate]) -> Counter[Predicate]:
+    return Counter(operand for node in nodes for operand in node.operands)
+
+
 def _stages(nodes: list[Predicate], own: dict[Predicate, int]) -> dict[Predicate, int]:
     """The nodes to bind, with their stage: after the stages of the nodes they use. Empty if the text is short."""
     length: dict[Predicate, int] = {}
@@ -50,7 +58,7 @@ def _stages(nodes: list[Predicate], own: dict[Predicate, int]) -> dict[Predicate
         length[node] = own[node] + sum(length[operand] for operand in node.operands)
     if length[nodes[-1]] <= _REPETITION * sum(own.values()) + _SHORT:
         return {}
-    uses = Counter(operand for node in nodes for operand in node.operands)
+    uses = _uses(nodes)
     ready: dict[Predicate, int] = {}
     bound: dict[Predicate, int] = {}
     for node in nodes:

@@ -62,6 +62,11 @@ class SparkText:
         """Let a variable stand for the node in other texts."""
         self._texts[node] = Text(variable)
 
+    def forget(self, nodes: Iterable[Predicate]) -> None:
+        """Drop the texts of nodes. Texts of nested nodes that are kept take memory with the square of their depth."""
+        for node in nodes:
+            self._texts.pop(node, None)
+
     def two_valued(self, node: Predicate) -> str:
         """The text, never NULL. Conjuncts that are never NULL stay separate, so that Spark can push them down."""
         if not isinstance(node, And):

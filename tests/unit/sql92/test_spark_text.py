@@ -1,5 +1,7 @@
 """What the Spark SQL looks like: tests/cases/sql92_golden.sql, one expression a comment, its text below."""
 
+import tracemalloc
+
 import pytest
 
 from filtering.sql92 import compile
@@ -28,3 +30,15 @@ def test_what_a_deep_predicate_shares_is_not_repeated():
     for number in range(200):
         text = f"({text} OR b{number} = {number}) AND c{number} <> {number}"
     assert len(compile(text).spark_predicate()) < 2_000_000
+
+
+def test_the_text_of_a_deep_expression_takes_little_more_memory_than_the_text():
+    expression = "a = 1"
+    for number in range(300):
+        expression = f"NOT ({expression} = (b > {number}))"
+    compiled = compile(expression)
+    tracemalloc.start()
+    text = compiled.spark_predicate()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 40 * len(text)
