@@ -51,9 +51,9 @@ def parse_event_lines(text: str) -> SubscriptionEvents:
     return SubscriptionEvents(in_order(events), tuple(rejected))
 
 
-def parse_event(line: str) -> SubscriptionEvent:
-    """One event. Raises ValueError with the reason if the line is not an event."""
-    row = parse_json(line)
+def parse_event(line: str, longest: int = LONGEST_LINE) -> SubscriptionEvent:
+    """One event. Raises ValueError with the reason if the line is not an event, or has more characters."""
+    row = parse_json(line, longest)
     if not isinstance(row, dict):
         raise ValueError("an event must be a JSON object")
     operations = [operation.value for operation in Operation]

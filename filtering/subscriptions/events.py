@@ -77,6 +77,7 @@ class SubscriptionEvents:
     is_snapshot: bool = False
 
 
+_GREATEST_LONG = 2**63 - 1
 UNVERSIONED = -1
 """The version of a subscription from a source without versions. :func:`in_order` replaces it."""
 
@@ -94,7 +95,7 @@ def in_order(events: Iterable[SubscriptionEvent]) -> tuple[SubscriptionEvent, ..
         for subscription in event.subscriptions:
             key = event.group, subscription["topic"]
             if subscription["version"] == UNVERSIONED:
-                subscription = subscription | {"version": max(event.at, latest.get(key, -1) + 1)}
+                subscription = subscription | {"version": min(max(event.at, latest.get(key, -1) + 1), _GREATEST_LONG)}
             latest[key] = max(subscription["version"], latest.get(key, -1))
             subscriptions.append(subscription)
         ordered.append(replace(event, subscriptions=tuple(subscriptions)))

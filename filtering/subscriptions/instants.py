@@ -18,7 +18,7 @@ def instant(text: str) -> int:
         raise ValueError(f"{text!r} is not a time; write milliseconds or 2026-11-21T06:00:00Z") from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
-    return round(time.timestamp() * 1000)
+    return checked(round(time.timestamp() * 1000))
 
 
 def checked(milliseconds: int) -> int:

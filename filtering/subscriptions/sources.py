@@ -16,6 +16,7 @@ from filtering.subscriptions.events import (
     SubscriptionEvents,
     in_order,
 )
+from filtering.subscriptions.instants import checked
 from filtering.subscriptions.json_fields import parse_json, text_field, whole_number
 from filtering.subscriptions.yaml_list import parse_yaml
 
@@ -83,6 +84,8 @@ def _filter_events(entry: Any) -> list[SubscriptionEvent]:
         if value is None:
             raise ValueError(f"{key} is missing")
     born_time, dead_time, version = (value or 0 for value in times.values())
+    checked(born_time)
+    checked(dead_time)
     subscription = Subscription(
         topic=topic,
         expression=text_field(entry, "expression"),

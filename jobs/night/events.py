@@ -46,7 +46,7 @@ def merge_events(
     if given.is_snapshot and as_of is not None:
         in_force = in_force_at(subscription_history(applied, broker, expressions), as_of)
         new = differences(given, in_force, as_of, filters_only)
-        return NightEvents((*applied, *new), new)
+        return NightEvents(in_order((*applied, *new)), new)
     known = {event_line(event) for event in applied}
     lines = [event_line(event) for event in given.events]
     new = tuple(event for event, line in zip(given.events, lines, strict=True) if line not in known)

@@ -199,6 +199,7 @@ class LogComparison:
         pieces = sorted(
             (row["offset"], row["source_file"], row["bytes"]) for row in rows if is_segment_name(row["source_file"])
         )
+        pieces = [piece for piece in pieces if self._log.at(piece[0]) is not None]  # the broker may have cut its log
         ranges: list[LogRange] = []
         begin, end, of, compared, differs = -1, -1, "", 0, False
         for offset, segment, data in [*pieces, (-1, "", b"")]:

@@ -16,10 +16,16 @@ def replace_rejected(source_file: str, rejected: Sequence[InvalidSubscriptionEve
     files = [file for file in changes.files(QUARANTINE) if file.may_have("source_file", source_file, source_file)]
     quarantined = changes.warehouse.rows(QUARANTINE, ["offset", "reason", "bytes"], in_file, files)
     now = [
-        {"offset": line.line, "reason": line.reason, "bytes": line.text.encode("utf-8", "replace")} for line in rejected
+        {"offset": line.line, "reason": _valid(line.reason), "bytes": line.text.encode("utf-8", "replace")}
+        for line in rejected
     ]
     if sorted(quarantined.to_pylist(), key=str) == sorted(now, key=str):
         return
     changes.delete_rows(QUARANTINE, in_file, files)
     rows = [row | {"source_file": source_file, "run": changes.run} for row in now]
     changes.add_rows(QUARANTINE, [QUARANTINE.rows_batch(rows)])
+
+
+def _valid(text: str) -> str:
+    """The text without halves of surrogate pairs, which JSON may hold and Arrow does not take."""
+    return text.encode("utf-8", "replace").decode()

@@ -227,12 +227,13 @@ def _register(
     if inputs.subscriptions is not None:
         for name, rejected in inputs.subscriptions.rejected.items():
             replace_rejected(name, rejected, changes)
-    if not events.new and events.late_from is None and not rewrite:
+    stored = tuple(state.events)
+    if tuple(events.events) == stored and not rewrite:
         return
     changes.replace_rows(SUBSCRIPTIONS, [SUBSCRIPTIONS.rows_batch([table_row(row) for row in history])])
-    if events.late_from is not None:
+    if tuple(events.events[: len(stored)]) != stored:
         rows = event_rows(events.events, 0, changes.run)
         changes.replace_rows(SUBSCRIPTION_EVENTS, [SUBSCRIPTION_EVENTS.rows_batch(rows)])
-    elif events.new:
-        rows = event_rows(events.new, len(state.events), changes.run)
+    elif len(events.events) > len(stored):
+        rows = event_rows(events.events[len(stored) :], len(stored), changes.run)
         changes.add_rows(SUBSCRIPTION_EVENTS, [SUBSCRIPTION_EVENTS.rows_batch(rows)])

@@ -154,7 +154,7 @@ def _offset_batch(topic: str, offsets: TopicOffsets, run: str) -> pa.RecordBatch
 def read_events(warehouse: Warehouse, broker_name: str) -> tuple[SubscriptionEvent, ...]:
     """All subscription events of a broker, in order."""
     lines = sorted_by(_rows(warehouse, SUBSCRIPTION_EVENTS, broker_name), "number")["event"].to_pylist()
-    return tuple(parse_event(line) for line in lines)
+    return tuple(parse_event(line, len(line)) for line in lines)
 
 
 def _queue_ends(rows: pa.Table, column: str) -> dict[str, dict[int, int]]:

@@ -85,7 +85,7 @@ class BrokerFacts:
     def events(self) -> tuple[SubscriptionEvent, ...]:
         """All subscription events, in order."""
         lines = sorted_by(self.rows(SUBSCRIPTION_EVENTS, ["number", "event"]), "number")["event"].to_pylist()
-        return tuple(parse_event(line) for line in lines)
+        return tuple(parse_event(line, len(line)) for line in lines)
 
     @cached_property
     def history(self) -> list[SubscriptionRow]:

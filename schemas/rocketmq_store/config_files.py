@@ -10,6 +10,7 @@ from typing import Any
 from schemas.errors import UsageError
 from schemas.storage import Storage
 
+_GREATEST_INT, _GREATEST_LONG = 2**31 - 1, 2**63 - 1
 LARGEST = 256 << 20
 """Bytes of the largest file that is read."""
 BROKER_TOPIC = "rmq_sys_SYNC_BROKER_MEMBER_"
@@ -39,11 +40,17 @@ def parse_consumer_offsets(content: bytes, name: str) -> tuple[dict[tuple[str, s
     for name, queues in table.items() if isinstance(table, dict) else ():
         topic, _, group = name.partition("@")
         for queue_id, offset in queues.items() if group and isinstance(queues, dict) else ():
-            if queue_id.isdecimal() and isinstance(offset, int):
+            is_name = not any("\ud800" <= character <= "\udfff" for character in name)
+            if is_name and queue_id.isdecimal() and int(queue_id) <= _GREATEST_INT and _is_long(offset):
                 committed[group, topic][int(queue_id)] = offset
     version = document.get("dataVersion")
     saved = version.get("timestamp") if isinstance(version, dict) else None
-    return dict(committed), saved if isinstance(saved, int) else None
+    return dict(committed), saved if _is_long(saved) else None
+
+
+def _is_long(value: Any) -> bool:
+    """Whether a value is a number from 0 to the greatest of 64 bits. To the broker, a negative offset is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _GREATEST_LONG
 
 
 def read_topics(storage: Storage) -> dict[str, int]:

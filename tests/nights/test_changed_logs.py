@@ -321,3 +321,13 @@ def test_damage_over_the_border_of_segments_is_repaired_in_one_of_them(night: Ni
     assert "1 damaged places of the log were repaired" in out
     assert set(range(40)) - set(numbers(tmp_path / "w")) == missing - {max(missing)}
     assert "There was nothing new" in night(log.write(tmp_path / "store")).out
+
+
+def test_a_log_that_was_cut_before_its_quarantined_damage(night: Night, tmp_path: Path) -> None:
+    log = BrokerLog().append(10)
+    whole, size = log.data, len(log.data) // 10
+    log.data = whole[: 8 * size + 4] + b"\xff" * 4 + whole[8 * size + 8 :]
+    night(log.write(tmp_path / "store"))
+    log.data = whole[: 5 * size]
+    assert night(log.write(tmp_path / "store")).code == 0
+    assert numbers(tmp_path / "w") == [0, 1, 2, 3, 4]

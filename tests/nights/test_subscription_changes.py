@@ -6,7 +6,7 @@ import json
 
 from jobs import nightly
 from tests.nights.commands import differing, rows_of
-from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, sql
+from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, event, sql
 
 
 def test_a_changed_expression_changes_no_earlier_delivery(broker: GrowingBroker) -> None:
@@ -146,3 +146,18 @@ def test_a_topic_that_no_message_has(broker: GrowingBroker) -> None:
     code, out, _ = broker.night(lines)
     assert (code, "Tt has no message; groups that subscribe to it: 1, such as cg_typo" in out) == (0, True)
     assert broker.night(lines, "--strict").code == 3
+
+
+def test_a_future_event_that_is_withdrawn_is_gone(broker: GrowingBroker) -> None:
+    first, future = sql(BEFORE, "cg", LOW), event(after(1_000), "unregister", "cg")
+    broker.night([first, future])
+    assert broker.night([first]).code == 0
+    assert [row["number"] for row in rows_of(broker.folder / "w", "subscription_events")] == [0]
+    assert "There was nothing new" in broker.night([first]).out
+
+
+def test_an_event_of_the_longest_line_can_be_read_back(broker: GrowingBroker) -> None:
+    long = sql(BEFORE, "cg", "n = '1'").replace("n = '1'", "n = '1' OR n = '" + "x" * ((1 << 20) - 200) + "'")
+    assert broker.night([long]).code == 0
+    broker.grow()
+    assert broker.night([long]).code == 0

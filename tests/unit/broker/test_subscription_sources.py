@@ -216,3 +216,13 @@ def test_heartbeats_and_departures_name_their_client() -> None:
     first, second = parse_subscriptions(f"{json.dumps(heartbeat)}\n{json.dumps(leave)}").events
     assert (first.operation, first.topic, first.client_id) == (Operation.UNREGISTER, None, "10.0.0.7@1")
     assert second.subscriptions == ({"topic": "OrderEvents", "expression": "paid", "type": "TAG", "version": 7},)
+
+
+def test_a_born_time_beyond_the_calendar_is_told() -> None:
+    entry = {
+        "consumerGroup": "cg", "topic": "T", "expression": "a = 1", "expressionType": "SQL92", "bornTime": 2**62,
+        "deadTime": 0, "clientVersion": 1,
+    }  # fmt: skip
+    text = json.dumps({"filterDataByTopic": {"T": {"groupFilterData": {"cg": entry}}}})
+    ((_, reason),) = reasons(text)
+    assert "is after the year 9999" in reason
