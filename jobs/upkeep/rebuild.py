@@ -11,7 +11,9 @@ from jobs.night.changes import Changes
 from jobs.night.past_nights import past_nights
 from jobs.night.run import Run
 from jobs.night.state import BrokerState, read_events
+from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table import Table
+from schemas.delta.table_rows import within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import START_AGAIN, damaged, damages, read_nights, undo_unfinished_run
@@ -84,8 +86,13 @@ def _rebuild_broker(run: Run, entries: Sequence[LedgerEntry], broken: Sequence[T
     events = read_events(run.warehouse, entries[0].broker_name)
     delivering = [entry for entry in entries if entry.delivers]
     nights = list(past_nights(delivering, range(len(delivering)), changes))
+    prepared = BrokerState(entries).first_prepared
     for table in DERIVED_TABLES:
-        changes.replace_rows(table, [])
+        if table is CONSUMER_OFFSETS and prepared is not None:
+            # The committed offsets of a snapshot that only ingest has read are still needed.
+            changes.delete_rows(table, [within("run", below=prepared)], changes.files(table))
+        else:
+            changes.replace_rows(table, [])
     state = BrokerState((), events=events)
     for night in nights:
         state = run.redo_night(Broker(night.entry.broker, ""), night, state, events, changes)

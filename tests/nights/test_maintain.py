@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
@@ -11,12 +12,29 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from jobs import advise, audit, explain, export, inconsistency, lag, lint, maintain, nightly, pulls, report, what_if
+from jobs import (
+    advise,
+    audit,
+    deliver,
+    dispatch,
+    explain,
+    export,
+    inconsistency,
+    ingest,
+    lag,
+    lint,
+    maintain,
+    nightly,
+    pulls,
+    report,
+    what_if,
+)  # fmt: skip
 from schemas.delta.table import LAYOUT
 from schemas.delta.warehouse import Warehouse
 from schemas.tables import REBUILT_TABLES, TABLES
 from tests.broker_log import SEGMENT, BrokerLog
 from tests.nights.commands import Ended, Run, contents, differing, living, night, rows_of
+from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
 DAY = 86_400_000
 
@@ -90,6 +108,26 @@ def test_nights_go_on_after_a_table_was_made_again(run: Run, nights: Path, tmp_p
     assert run(nightly, *living(4, tmp_path / "w")).code == 0
     runs = frozenset({"run"})
     assert differing(contents(tmp_path / "w", runs), contents(nights, runs)) == []
+
+
+def test_a_rebuild_between_the_steps_of_a_night_keeps_the_offsets_of_its_snapshot(
+    run: Run, tmp_path: Path, broker: GrowingBroker
+) -> None:
+    events = [sql(BEFORE, "cg", "n IS NOT NULL"), event(after(6), "unregister", "cg")]
+    broker.night(events)
+    broker.grow()
+    offsets = {"offsetTable": {"T@cg": {"0": 2}}, "dataVersion": {"timestamp": broker.log.time}}
+    (tmp_path / "store" / "config").mkdir()
+    (tmp_path / "store" / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+    given = ("--warehouse", tmp_path / "w", "--broker-config", tmp_path / "broker.conf")
+    assert run(ingest, *given, "--store", tmp_path / "store").code == 0
+    shutil.copytree(tmp_path / "w", tmp_path / "undisturbed")
+    delete_table(tmp_path / "w" / "consumequeue")
+    assert run(maintain, "--rebuild", "--warehouse", tmp_path / "w").code == 0
+    for folder in ("w", "undisturbed"):
+        for job in (dispatch, deliver):
+            assert run(job, "--warehouse", tmp_path / folder, "--broker-config", tmp_path / "broker.conf").code == 0
+    assert broker.facts() == broker.facts("undisturbed")
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda each: each.__name__)
