@@ -39,13 +39,16 @@ def merge_events(
 
     ``applied``: the events of earlier nights, up to ``as_of`` (ms; None before the first night). ``given`` is the
     whole history, or has only events that are later than all applied ones. A snapshot is compared with the
-    subscriptions in force at ``as_of``. ``filters_only``: the snapshot is a consumerFilter.json.
+    subscriptions in force at ``as_of``, or after the last applied event if that is later. ``filters_only``: the
+    snapshot is a consumerFilter.json.
     """
     if given is None:
         return NightEvents(tuple(applied), ())
     if given.is_snapshot and as_of is not None:
-        in_force = in_force_at(subscription_history(applied, broker, expressions), as_of)
-        new = differences(given, in_force, as_of, filters_only)
+        # Without new messages, the end of the night stays, and the events of the last snapshot are later.
+        since = max([as_of, *(event.at for event in applied)])
+        in_force = in_force_at(subscription_history(applied, broker, expressions), since)
+        new = differences(given, in_force, since, filters_only)
         return NightEvents(in_order((*applied, *new)), new)
     known = {event_line(event) for event in applied}
     lines = [event_line(event) for event in given.events]

@@ -161,3 +161,15 @@ def test_an_event_of_the_longest_line_can_be_read_back(broker: GrowingBroker) ->
     assert broker.night([long]).code == 0
     broker.grow()
     assert broker.night([long]).code == 0
+
+
+def test_snapshots_of_quiet_nights_are_compared_with_each_other(broker: GrowingBroker) -> None:
+    """Without new messages, the end of the last night stays."""
+    low, high = (f'- {{group: cg, topic: T, sql: "{text}"}}\n' for text in (LOW, HIGH))
+    other = "- {group: other, topic: T, tag: a}\n"
+    for snapshot in (low + other, other, high + other):
+        assert broker.night(snapshot).code == 0
+    assert "There was nothing new" in broker.night(high + other).out
+    broker.grow()
+    broker.night(high + other)
+    assert broker.received("cg") == [0, 1, 2, 3, 4, 15]
