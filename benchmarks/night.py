@@ -73,10 +73,10 @@ def measure(folder: Path, store: Path, messages: int, groups: int, with_bit_map:
     write_broker_config(folder / "broker.conf", with_bit_map)
     warehouses = [folder / f"warehouse_{i}" for i in range(rounds + 1)]
     commands = [night_options(folder, store, each) for each in warehouses]
-    cold = [cold_night(command) for command in commands[1:]]
-    remove(*warehouses)
+    made, *others = cold_warehouses = [folder / f"cold_{i}" for i in range(rounds)]
+    cold = [cold_night(night_options(folder, store, each)) for each in cold_warehouses]
+    remove(*others)
     cold_night([*night_options(folder, store, folder / "without_bodies"), "--bodies", "none"])
-    cold_night(night_options(folder, store, folder / "cold"))
     warm = [night["seconds"] for night in nights_in_a_process(commands, "--spark")[1:]]
     remove(*warehouses)
     in_steps = nights_in_a_process(commands[:2], "--steps")[1]
@@ -88,17 +88,17 @@ def measure(folder: Path, store: Path, messages: int, groups: int, with_bit_map:
         "warm_rounds": [round(seconds, 2) for seconds in warm],
         "steps_on_one_core": {step: round(seconds, 2) for step, seconds in sorted(in_steps["steps"].items())},
         "cpu_of_steps": round(in_steps["cpu"], 2),
-        "bytes_per_message": bytes_per_message(folder / "cold", messages),
+        "bytes_per_message": bytes_per_message(made, messages),
         "bytes_per_message_without_bodies": bytes_per_message(folder / "without_bodies", messages)["all"],
     }
-    least = floor(store, folder / "cold", CORES)
+    least = floor(store, made, CORES)
     found["floor"] = {"seconds": round(least.seconds, 2), "decode": round(least.decode, 2)}
-    broker = rocketmq_night(store, messages, subscriptions, with_bit_map, CORES, folder / "cold")
+    broker = rocketmq_night(store, messages, subscriptions, with_bit_map, CORES, made)
     found["rocketmq"] = {
         "seconds": round(broker.seconds, 2), "reput": round(broker.reput, 2), "pulls": round(broker.pulls, 2),
         "measured_messages": broker.messages, "measured_groups": broker.groups,
     }  # fmt: skip
-    remove(folder / "cold", folder / "without_bodies", *warehouses)
+    remove(made, folder / "without_bodies", *warehouses)
     return found
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import mmh3
 
-_GREATEST_INT = 2**31 - 1
+from filtering.java.numbers import INT_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class BloomFilter:
         error_rate = f / 100
         k = math.ceil(math.log(error_rate) / math.log(0.5))
         bits = math.ceil(n * (math.log(1 / error_rate) / math.log(2)) * (math.log(math.e) / math.log(2)))
-        return cls(f, n, k, min(8 * math.ceil(min(bits, _GREATEST_INT) / 8), _GREATEST_INT))
+        return cls(f, n, k, min(8 * math.ceil(min(bits, INT_MAX) / 8), INT_MAX))
 
     def bit_positions(self, key: str) -> tuple[int, ...]:
         """The ``k`` positions of ``key``, each in [0, m); they may repeat."""

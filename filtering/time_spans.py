@@ -1,3 +1,5 @@
-"""Lengths of time in milliseconds."""
+"""Times in milliseconds."""
 
 DAY = 86_400_000
+AFTER_YEAR_9999 = 253_402_300_800_000
+"""The first time, since 1970, that Python and most readers of tables cannot represent."""

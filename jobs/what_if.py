@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.cli import application, options
@@ -66,11 +67,7 @@ def main(arguments: list[str]) -> None:
     expectations = _expectations(chosen)
     facts = options.facts_of(chosen)
     wanted = _wanted(chosen, facts)
-    known = sorted({*facts.groups, *(row.consumer_group for row in wanted)})
-    for expected in expectations:
-        if (group := expected.consumer_group) is not None and group not in known:
-            place = f"{chosen.expect}, entry {expected.number}"
-            raise UsageError(f"{place}: there is no group {group}{did_you_mean(group, known)}")
+    _check_groups(expectations, [*facts.groups, *(row.consumer_group for row in wanted)], chosen.expect)
     period = (BEGINNING if chosen.begin is None else chosen.begin, FOREVER if chosen.end is None else chosen.end)
     found = what_if(facts, wanted, period, options.session_of())
     lines = [f"{change.new.consumer_group}: {line}" for change in found for line in unmet(expectations, change.new)]
@@ -101,6 +98,14 @@ def _expectations(chosen: argparse.Namespace) -> list[Expectation]:
         return parse_expectations(chosen.expect.read_text("utf-8", "replace"))
     except ValueError as error:
         raise UsageError(f"{chosen.expect}: {error}") from None
+
+
+def _check_groups(expectations: Sequence[Expectation], known: Sequence[str], file: Path) -> None:
+    """Raises UsageError if an expectation names an unknown group."""
+    for expected in expectations:
+        if (group := expected.consumer_group) is not None and group not in known:
+            hint = did_you_mean(group, known)
+            raise UsageError(f"{file}, entry {expected.number}: there is no group {group}{hint}")
 
 
 def _wanted(chosen: argparse.Namespace, facts: BrokerFacts) -> list[SubscriptionRow]:

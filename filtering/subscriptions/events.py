@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from filtering.consumer_filter_manager import Subscription
+from filtering.java.numbers import LONG_MAX
 
 
 class Operation(Enum):
@@ -77,7 +78,6 @@ class SubscriptionEvents:
     is_snapshot: bool = False
 
 
-_GREATEST_LONG = 2**63 - 1
 UNVERSIONED = -1
 """The version of a subscription from a source without versions. :func:`in_order` replaces it."""
 
@@ -95,7 +95,7 @@ def in_order(events: Iterable[SubscriptionEvent]) -> tuple[SubscriptionEvent, ..
         for subscription in event.subscriptions:
             key = event.group, subscription["topic"]
             if subscription["version"] == UNVERSIONED:
-                subscription = subscription | {"version": min(max(event.at, latest.get(key, -1) + 1), _GREATEST_LONG)}
+                subscription = subscription | {"version": min(max(event.at, latest.get(key, -1) + 1), LONG_MAX)}
             latest[key] = max(subscription["version"], latest.get(key, -1))
             subscriptions.append(subscription)
         ordered.append(replace(event, subscriptions=tuple(subscriptions)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-_AFTER_YEAR_9999 = 253_402_300_800_000
+from filtering.time_spans import AFTER_YEAR_9999
 
 
 def instant(text: str) -> int:
@@ -23,6 +23,6 @@ def instant(text: str) -> int:
 
 def checked(milliseconds: int) -> int:
     """The argument. Raises ValueError if it is so great that it cannot be milliseconds since 1970."""
-    if milliseconds >= _AFTER_YEAR_9999:
+    if milliseconds >= AFTER_YEAR_9999:
         raise ValueError(f"{milliseconds} is after the year 9999; write milliseconds since 1970")
     return milliseconds

@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from filtering.java.numbers import LONG_MAX
+
 LONGEST_LINE = 1 << 20
 """The greatest length of a line in characters."""
-_GREATEST = 2**63 - 1
 
 
 def parse_json(text: str, longest: int = LONGEST_LINE) -> Any:
@@ -25,12 +26,17 @@ def parse_json(text: str, longest: int = LONGEST_LINE) -> Any:
         raise ValueError("not JSON that can be read: nested too deep") from None
 
 
+def has_half_a_pair(text: str) -> bool:
+    """Whether a text contains half of a surrogate pair. JSON may have it; UTF-8 does not."""
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def text_field(row: Mapping[str, Any], key: str, may_be_empty: bool = False) -> str:
     """A text. Raises ValueError if the field is missing, not a text, or not encodable as UTF-8."""
     value = row.get(key)
     if not isinstance(value, str) or not (value or may_be_empty):
         raise ValueError(f"{key} must be a text, not {_short(value)}")
-    if any("\ud800" <= character <= "\udfff" for character in value):
+    if has_half_a_pair(value):
         raise ValueError(f"{key} contains half of a surrogate pair, which is not valid text")
     return value
 
@@ -40,11 +46,11 @@ def whole_number(row: Mapping[str, Any], key: str) -> int | None:
     value = row.get(key)
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _GREATEST:
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > LONG_MAX:
         raise ValueError(f"{key} must be a whole number of 64 bits, not {_short(value)}")
     return value
 
 
 def _short(value: Any) -> str:
-    text = repr(value) if not isinstance(value, int) or abs(value) <= _GREATEST else "a longer one"
+    text = repr(value) if not isinstance(value, int) or abs(value) <= LONG_MAX else "a longer one"
     return text if len(text) <= 60 else f"{text[:60]}…"

@@ -197,9 +197,10 @@ class LogComparison:
         in_log = [within("offset", self._log.start, self._end)]
         rows = self._warehouse.rows(QUARANTINE, ["source_file", "offset", "bytes"], in_log, files).to_pylist()
         pieces = sorted(
-            (row["offset"], row["source_file"], row["bytes"]) for row in rows if is_segment_name(row["source_file"])
+            (row["offset"], row["source_file"], row["bytes"])
+            for row in rows
+            if is_segment_name(row["source_file"]) and self._log.at(row["offset"]) is not None  # not after a cut
         )
-        pieces = [piece for piece in pieces if self._log.at(piece[0]) is not None]  # the broker may have cut its log
         ranges: list[LogRange] = []
         begin, end, of, compared, differs = -1, -1, "", 0, False
         for offset, segment, data in [*pieces, (-1, "", b"")]:

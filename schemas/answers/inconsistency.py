@@ -71,13 +71,11 @@ def inconsistent_groups(facts: BrokerFacts, session: Session | None) -> list[Inc
     found = disagreements(facts, session)
     groups = []
     for (group, topic), states in groupby(found.states, lambda state: (state.consumer_group, state.topic)):
-        *_, last = states
+        of_topic = list(states)
         lost = sum(
-            found.count(number)
-            for number, loss in enumerate(found.losses)
-            if loss.in_force is not None and (loss.own.consumer_group, loss.own.topic) == (group, topic)
+            messages for state in of_topic for loss, messages in found.losses_in(state) if loss.in_force is not None
         )
-        groups.append(InconsistentGroup(group, topic, describe(last), lost))
+        groups.append(InconsistentGroup(group, topic, describe(of_topic[-1]), lost))
     return groups
 
 

@@ -22,7 +22,11 @@ class PulledOffsets:
     """The offsets that some groups pulled in the queues of some topics, by the tables."""
 
     def __init__(self, facts: BrokerFacts, groups: Collection[str], topics: Collection[str]) -> None:
-        self._facts = facts
+        self._reset_queues = {
+            (event.group, (event.topic, event.queue_id))
+            for event in facts.events
+            if event.operation is Operation.RESET_OFFSET
+        }
         self._offsets = facts.offsets.filter(pc.is_in(facts.offsets["topic"], value_set=pa.array(sorted(topics))))
         on_topics = [one_of("topic", topics)]
         self._missing: dict[Queue, list[tuple[str, int]]] = {}
@@ -59,14 +63,8 @@ class PulledOffsets:
         Offsets without an entry, whose records are damaged, count as skipped, too.
         """
         first_stored = self._first_stored.get(queue, 0)
-        if (group, queue) not in self._first_nights or self._was_reset(group, queue):
+        if (group, queue) not in self._first_nights or (group, queue) in self._reset_queues:
             return first_stored
         run, skipped = self._first_nights[group, queue]
         missing = sum(count for night, count in self._missing.get(queue, ()) if night <= run)
         return max(first_stored, skipped - missing)
-
-    def _was_reset(self, group: str, queue: Queue) -> bool:
-        return any(
-            event.operation is Operation.RESET_OFFSET and (event.group, event.topic, event.queue_id) == (group, *queue)
-            for event in self._facts.events
-        )

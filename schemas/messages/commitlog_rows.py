@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from filtering.time_spans import DAY
+from filtering.time_spans import AFTER_YEAR_9999, DAY
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, PROPERTY_COLUMNS, SLOTS
 from schemas.messages.bodies import Bodies
 from schemas.messages.columns import Messages, Shape
@@ -20,7 +20,7 @@ from schemas.rocketmq_store.interning import Interner
 from schemas.rocketmq_store.property_columns import Properties, PropertyColumns
 from schemas.rocketmq_store.record_layout import BORN_HOST, BORN_TIMESTAMP, SYS_FLAG
 
-LAST_DATE = 2_932_896
+LAST_DATE = AFTER_YEAR_9999 // DAY - 1
 """9999-12-31 in days since the epoch: the last date that every reader of a table supports."""
 
 

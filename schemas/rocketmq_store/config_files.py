@@ -7,10 +7,11 @@ import re
 from collections import defaultdict
 from typing import Any
 
+from filtering.java.numbers import INT_MAX, LONG_MAX
+from filtering.subscriptions.json_fields import has_half_a_pair
 from schemas.errors import UsageError
 from schemas.storage import Storage
 
-_GREATEST_INT, _GREATEST_LONG = 2**31 - 1, 2**63 - 1
 LARGEST = 256 << 20
 """Bytes of the largest file that is read."""
 BROKER_TOPIC = "rmq_sys_SYNC_BROKER_MEMBER_"
@@ -39,9 +40,9 @@ def parse_consumer_offsets(content: bytes, name: str) -> tuple[dict[tuple[str, s
     table = document.get("offsetTable")
     for name, queues in table.items() if isinstance(table, dict) else ():
         topic, _, group = name.partition("@")
-        for queue_id, offset in queues.items() if group and isinstance(queues, dict) else ():
-            is_name = not any("\ud800" <= character <= "\udfff" for character in name)
-            if is_name and queue_id.isdecimal() and int(queue_id) <= _GREATEST_INT and _is_long(offset):
+        is_readable = group and isinstance(queues, dict) and not has_half_a_pair(name)
+        for queue_id, offset in queues.items() if is_readable else ():
+            if queue_id.isdecimal() and int(queue_id) <= INT_MAX and _is_long(offset):
                 committed[group, topic][int(queue_id)] = offset
     version = document.get("dataVersion")
     saved = version.get("timestamp") if isinstance(version, dict) else None
@@ -50,7 +51,7 @@ def parse_consumer_offsets(content: bytes, name: str) -> tuple[dict[tuple[str, s
 
 def _is_long(value: Any) -> bool:
     """Whether a value is a number from 0 to the greatest of 64 bits. To the broker, a negative offset is none."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _GREATEST_LONG
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LONG_MAX
 
 
 def read_topics(storage: Storage) -> dict[str, int]:
