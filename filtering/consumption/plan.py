@@ -50,7 +50,7 @@ def plan_night(
         rows_of[row.consumer_group, row.topic].append(row)
         rows_of_group[row.consumer_group].append(row)
     events = list(events)
-    resets, consume_from = _resets_and_first_starts(events)
+    resets, first_starts = resets_and_first_starts(events)
     tags_of_clients = tag_disagreements(events, broker_offsets.queue_ids)
     online: list[PullWindow] = []
     backlog: list[PullWindow] = []
@@ -59,9 +59,8 @@ def plan_night(
     with garbage_collection.paused():
         for key, rows in rows_of.items():
             filters = FiltersInForce(rows_of_group[key[0]], config)
-            night = GroupNightPlan(
-                key, offsets_so_far, broker_offsets, filters, consume_from.get(key, ConsumeFrom.LAST)
-            )
+            consume_from = first_starts[key].consume_from if key in first_starts else ConsumeFrom.LAST
+            night = GroupNightPlan(key, offsets_so_far, broker_offsets, filters, consume_from)
             night.clients = tags_of_clients.get(key, ())
             night.run(timeline(rows, resets.get(key, ()), offsets_so_far.as_of, filters.is_pulling))
             online += night.online
@@ -71,16 +70,16 @@ def plan_night(
     return NightPlan(online, backlog, changes, groups)
 
 
-def _resets_and_first_starts(
+def resets_and_first_starts(
     events: Iterable[SubscriptionEvent],
-) -> tuple[Mapping[Key, Sequence[SubscriptionEvent]], Mapping[Key, ConsumeFrom]]:
-    """By group and topic, the offset resets, and the consume_from that the group's first start asked for."""
+) -> tuple[Mapping[Key, Sequence[SubscriptionEvent]], Mapping[Key, SubscriptionEvent]]:
+    """By group and topic, the offset resets, and the event of the group's first start, which says where it begins."""
     resets: defaultdict[Key, list[SubscriptionEvent]] = defaultdict(list)
-    consume_from: dict[Key, ConsumeFrom] = {}
+    first_starts: dict[Key, SubscriptionEvent] = {}
     for event in events:
         if event.operation is Operation.RESET_OFFSET:
             resets[event.group, event.topic or ""].append(event)
         elif event.operation is not Operation.PULL_SUBSCRIPTION:
             for subscription in event.subscriptions:
-                consume_from.setdefault((event.group, subscription["topic"]), event.consume_from)
-    return resets, consume_from
+                first_starts.setdefault((event.group, subscription["topic"]), event)
+    return resets, first_starts

@@ -32,7 +32,6 @@ from filtering.subscriptions.events import (
     Operation,
     SubscriptionEvent,
     SubscriptionEvents,
-    in_order,
 )
 from filtering.subscriptions.instants import checked
 from filtering.subscriptions.json_fields import LONGEST_LINE, parse_json, text_field, whole_number
@@ -48,7 +47,7 @@ def parse_event_lines(text: str) -> SubscriptionEvents:
             events.append(parse_event(line))
         except ValueError as error:
             rejected.append(InvalidSubscriptionEvent(number, line[:LONGEST_LINE], str(error)))
-    return SubscriptionEvents(in_order(events), tuple(rejected))
+    return SubscriptionEvents(tuple(events), tuple(rejected))
 
 
 def parse_event(line: str, longest: int = LONGEST_LINE) -> SubscriptionEvent:

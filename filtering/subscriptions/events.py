@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 
 from filtering.consumer_filter_manager import Subscription
 from filtering.java.numbers import LONG_MAX
@@ -65,30 +66,41 @@ class InvalidSubscriptionEvent(ValueError):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SubscriptionEvents:
-    """``events`` by time (in the order of the file if the time is the same), and the ``rejected`` entries.
+    """The ``entries`` of a source in its own order, with versions only where it has them, and the ``rejected`` ones.
 
     A snapshot has the subscriptions at one time, without the changes before: see
     :mod:`filtering.subscriptions.snapshots`.
     """
 
-    events: tuple[SubscriptionEvent, ...]
+    entries: tuple[SubscriptionEvent, ...]
     rejected: tuple[InvalidSubscriptionEvent, ...]
     is_snapshot: bool = False
+
+    @cached_property
+    def events(self) -> tuple[SubscriptionEvent, ...]:
+        """The events by time (in the order of the file if the time is the same), with versions."""
+        return in_order(self.entries)
 
 
 UNVERSIONED = -1
 """The version of a subscription from a source without versions. :func:`in_order` replaces it."""
 
 
-def in_order(events: Iterable[SubscriptionEvent]) -> tuple[SubscriptionEvent, ...]:
+def in_order(
+    events: Iterable[SubscriptionEvent], after: Iterable[SubscriptionEvent] = ()
+) -> tuple[SubscriptionEvent, ...]:
     """Sort events by time, and give unversioned subscriptions a version. The sort is stable.
 
     A client's version is the time of its last change. The version given here is the time of the event, but at least
-    one more than the last version of the same group and topic.
+    one more than the last version of the same group and topic, in these events or in those ``after`` which they come.
     """
     latest: dict[tuple[str, str], int] = {}
+    for event in after:
+        for subscription in event.subscriptions:
+            key = event.group, subscription["topic"]
+            latest[key] = max(subscription["version"], latest.get(key, -1))
     ordered = []
     for event in sorted(events, key=lambda event: event.at):
         subscriptions = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from filtering.java.numbers import LONG_MAX
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import Operation, SubscriptionEvent, SubscriptionEvents, in_order
 from filtering.subscriptions.history import Key, SubscriptionRow
@@ -28,8 +29,10 @@ def differences(
             left[event.group, event.topic or ""] = event
         else:
             (subscription,) = event.subscriptions
-            subscription = subscription | {"version": max(event.at, subscription["version"])}
             key = event.group, subscription["topic"]
+            # A client's clock may be ahead of the broker's, and then the version of its subscription, too.
+            version = max(event.at, subscription["version"], _last_version(known.get(key)) + 1)
+            subscription = subscription | {"version": min(version, LONG_MAX)}
             registered[key] = replace(event, subscriptions=(subscription,))
     events = []
     for key, event in registered.items():
@@ -46,6 +49,10 @@ def differences(
         if key not in registered and row.is_consuming and is_listed_type and not snapshot.rejected:
             events.append(SubscriptionEvent(since + 1, Operation.UNREGISTER, row.consumer_group, topic=row.topic))
     return in_order(events)
+
+
+def _last_version(row: SubscriptionRow | None) -> int:
+    return -1 if row is None else max(row.sub_version, row.filter_version or -1)
 
 
 def _has_subscription(row: SubscriptionRow, event: SubscriptionEvent) -> bool:

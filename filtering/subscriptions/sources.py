@@ -14,7 +14,6 @@ from filtering.subscriptions.events import (
     Operation,
     SubscriptionEvent,
     SubscriptionEvents,
-    in_order,
 )
 from filtering.subscriptions.instants import checked
 from filtering.subscriptions.json_fields import parse_json, text_field, whole_number
@@ -28,7 +27,7 @@ _CONSUMER_FILTER = re.compile(r'\s*\{\s*"filterDataByTopic"')
 def parse_subscriptions(text: str) -> SubscriptionEvents:
     """The events of a subscriptions file. The beginning of the text decides its format.
 
-    It never raises: entries that cannot be read are in ``.rejected``, the others in ``.events``.
+    It never raises: entries that cannot be read are in ``.rejected``, the others in ``.entries``.
     """
     text = text.removeprefix("\ufeff")
     if is_consumer_filter(text):
@@ -60,7 +59,7 @@ def parse_consumer_filter(text: str) -> SubscriptionEvents:
             lines = lines or _lines_of_names(text)
             reason = f"the filter of {group} lacks a field or has a bad one: {error}"
             rejected.append(InvalidSubscriptionEvent(lines.get(group, 1), json.dumps(entry)[:10_000], reason))
-    return SubscriptionEvents(in_order(events), tuple(rejected), is_snapshot=bool(events))
+    return SubscriptionEvents(tuple(events), tuple(rejected), is_snapshot=bool(events))
 
 
 def _entries(document: Any) -> Iterator[tuple[str, Any]]:

@@ -29,7 +29,6 @@ from filtering.subscriptions.events import (
     Operation,
     SubscriptionEvent,
     SubscriptionEvents,
-    in_order,
 )
 from filtering.subscriptions.instants import instant
 from filtering.subscriptions.namespace import wrap_namespace
@@ -57,7 +56,7 @@ def parse_yaml(text: str) -> SubscriptionEvents:
         except (ValueError, yaml.YAMLError) as error:
             source = text[node.start_mark.index : node.end_mark.index].rstrip()
             rejected.append(InvalidSubscriptionEvent(node.start_mark.line + 1, source, str(error)))
-    return SubscriptionEvents(in_order(events), tuple(rejected), is_snapshot=bool(events) and not timed)
+    return SubscriptionEvents(tuple(events), tuple(rejected), is_snapshot=bool(events) and not timed)
 
 
 def _all_rejected(line: int, text: str, reason: str) -> SubscriptionEvents:

@@ -148,9 +148,11 @@ class Run:
 
     def _events(self, broker: Broker, state: BrokerState, inputs: NightInputs) -> NightEvents:
         file = inputs.subscriptions
-        given = file.events if file is not None else None
-        only = file is not None and file.filters_only
-        return merge_events(state.events, given, only, state.as_of, broker.config, self.expressions)
+        applied = state.last.inputs.get("subscriptions") if state.last is not None else None
+        if file is None or (file.digest == applied and not file.events.is_snapshot):
+            return NightEvents(tuple(state.events), ())
+        only = file.filters_only
+        return merge_events(state.events, file.events, only, state.as_of, broker.config, self.expressions)
 
     def redo_night(
         self,

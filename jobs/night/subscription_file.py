@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from filtering.subscriptions.events import InvalidSubscriptionEvent, SubscriptionEvents, in_order
+from filtering.subscriptions.events import InvalidSubscriptionEvent, SubscriptionEvents
 from filtering.subscriptions.sources import is_consumer_filter, parse_subscriptions
 
 
@@ -40,7 +40,7 @@ def combine(files: Sequence[SubscriptionFile] | None) -> SubscriptionFile | None
     if len(files) == 1:
         return files[0]
     events = SubscriptionEvents(
-        in_order(event for file in files for event in file.events.events),
+        tuple(event for file in files for event in file.events.entries),
         tuple(line for file in files for line in file.events.rejected),
         all(file.events.is_snapshot for file in files),
     )

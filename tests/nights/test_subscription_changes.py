@@ -25,6 +25,19 @@ def test_a_file_may_hold_only_what_is_new(broker: GrowingBroker) -> None:
     broker.grow()
     broker.night([sql(after(10), "cg", HIGH)])
     assert broker.received("cg") == [0, 1, 2, 3, 4, 15]
+    assert "There was nothing new" in broker.night([sql(after(10), "cg", HIGH)]).out
+
+
+def test_a_client_with_a_fast_clock_and_events_without_versions(broker: GrowingBroker) -> None:
+    """A file that grows and a file of new events are numbered the same."""
+    first, second = sql(BEFORE, "cg", LOW, sub_version=after(1_000)), sql(after(10), "cg", HIGH)
+    for warehouse in ("grown", "new"):
+        broker.night([first], warehouse=warehouse)
+    broker.grow()
+    broker.night([first, second], warehouse="grown")
+    broker.night([second], warehouse="new")
+    assert broker.received("cg", "grown") == [0, 1, 2, 3, 4, 15]
+    assert differing(broker.facts("grown"), broker.facts("new")) == []
 
 
 def test_a_late_event_is_refused_until_the_user_says_from_when(broker: GrowingBroker) -> None:
@@ -41,6 +54,39 @@ def test_a_late_event_is_refused_until_the_user_says_from_when(broker: GrowingBr
     assert broker.night(corrected, warehouse="fresh").code == 0
     assert broker.received("cg", "fresh") == broker.received("cg")
     assert "There was nothing new" in broker.night(corrected).out
+
+
+def client(at: int, name: str, tag: str, version: int, **more: str) -> str:
+    subscription = {"topic": "T", "type": "TAG", "expression": tag, "sub_version": version}
+    return event(at, "heartbeat", "cg", client_id=name, subscriptions=[subscription], **more)
+
+
+def test_a_late_client_with_other_tags_is_refused_until_the_user_says_from_when(broker: GrowingBroker) -> None:
+    """The subscription in force stays, but the client drops what its own tags do not have."""
+    broker.log.append(4, queue_id=1, TAGS="a")
+    broker.grow()
+    broker.log.write_queues(broker.folder / "store")
+    first = client(BEFORE, "c1", "a", 10, consume_from="first")
+    broker.night([first])
+    assert broker.received("cg") == [0, 1, 2, 3]
+    late = client(BEFORE + 1, "c2", "b", 5)
+    code, _, error = broker.night([first, late])
+    assert (code, f"--redo-from {BEFORE + 1} " in error) == (2, True)
+    assert broker.night([first, late], "--redo-from", BEFORE + 1).code == 0
+    assert {row["outcome"] for row in rows_of(broker.folder / "w", "deliveries")} == {"DROPPED_BY_CLIENT"}
+
+
+def test_a_late_client_with_the_same_tags_changes_nothing(broker: GrowingBroker) -> None:
+    first = client(BEFORE, "c1", "a", 10)
+    broker.night([first])
+    assert broker.night([first, client(after(2), "c2", "a", 10)]).code == 0
+
+
+def test_another_first_start_is_refused_until_the_user_says_from_when(broker: GrowingBroker) -> None:
+    first = sql(BEFORE, "cg", LOW)
+    broker.night([first])
+    code, _, error = broker.night([first.replace('"first"', '"last"')])
+    assert (code, f"--redo-from {BEFORE} " in error) == (2, True)
 
 
 def test_a_redo_gives_what_the_nights_would_have_given(broker: GrowingBroker) -> None:
@@ -108,6 +154,13 @@ def test_a_snapshot_without_times_holds_from_the_end_of_the_night_before(broker:
     assert broker.received("cg") == [0, 1, 2, 3, 4, 15]
     rows = [row for row in rows_of(broker.folder / "w", "current_offsets") if row["consumer_group"] == "cg"]
     assert [(row["told_to"], row["queue_end"]) for row in rows] == [(20, 30)], "the group has left"
+
+
+def test_a_snapshot_after_a_client_with_a_fast_clock(broker: GrowingBroker) -> None:
+    broker.night([sql(BEFORE, "cg", LOW, sub_version=after(1_000))])
+    broker.grow()
+    broker.night(YAML.replace("'3','4'", "'3','15'"), name="s.yaml")
+    assert broker.received("cg") == [0, 1, 2, 3, 4, 15]
 
 
 def test_a_snapshot_with_a_bad_entry_lets_nobody_leave(broker: GrowingBroker) -> None:
