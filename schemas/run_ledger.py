@@ -30,6 +30,8 @@ CUT = "cut"
 
 Empty if it did not differ, 0 if it was another log (a new epoch).
 """
+REPEATED_FROM = "repeated_from"
+"""Among the inputs of nights: the first of the earlier runs that the night repeated; empty if it repeated none."""
 PREPARING = frozenset({"ingest", "register", "dispatch"})
 """The jobs that prepare a night. Their entries repeat ``as_of`` of the night before."""
 QUEUES = "queues"
@@ -148,14 +150,18 @@ def nights_of(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
 
 
 def unreplaced_nights(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-    """The nights of one broker whose rows are in the tables.
+    """The nights of one broker whose rows are in the tables, each with the configuration that its rows came from.
 
-    A night that finds the log cut or replaced also replaces the nights that had read the log beyond the cut.
+    A night that finds the log cut or replaced also replaces the nights that had read the log beyond the cut. A night
+    that repeats earlier ones does so with its own configuration.
     """
     nights: list[LedgerEntry] = []
     for entry in entries:
         if cut := entry.inputs.get(CUT):
             nights = nights[: first_beyond(nights, int(cut)) if int(cut) else 0]
+        if repeated := entry.inputs.get(REPEATED_FROM):
+            config = entry.broker_config
+            nights = [night if night.run < repeated else replace(night, broker_config=config) for night in nights]
         nights.append(entry)
     return nights
 

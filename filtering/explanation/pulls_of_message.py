@@ -21,7 +21,8 @@ class NightInQueue:
     """The progress of a group in a queue in one night, from ``begin`` to ``as_of`` (ms).
 
     Deliveries were decided up to offset ``told_before`` when it began, and up to ``told_to`` when it ended. ``lost``
-    entries were deleted before the group could pull them; the group never pulls ``skipped`` entries.
+    entries were deleted before the group could pull them; the group never pulls ``skipped`` entries. ``config`` is
+    the broker's configuration in the night.
     """
 
     run: str
@@ -29,6 +30,7 @@ class NightInQueue:
     as_of: int
     told_before: int
     told_to: int
+    config: BrokerConfig
     lost: int = 0
     skipped: int = 0
 
@@ -44,10 +46,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Pulled:
-    """The group pulled the message at ``at`` (ms), when ``row`` was in force."""
+    """The group pulled the message at ``at`` (ms), when ``row`` and the broker's ``config`` were in force."""
 
     row: SubscriptionRow
     at: int
+    config: BrokerConfig
 
 
 @dataclass(frozen=True)
@@ -68,18 +71,18 @@ def pulls_of_message(
     """The pulls of a message by the group: one, and another one after each offset reset.
 
     ``rows`` are all states of the group on the topic, in order. ``nights`` are the nights in which it made progress.
-    ``resets`` are the offset resets of the queue as (ms, offset).
+    ``resets`` are the offset resets of the queue as (ms, offset). ``config`` is the broker's present configuration.
     """
     if not rows:
         return NotPulled("the group never subscribed to the topic")
     night = next((night for night in nights if night.told_to > place.queue_offset), None)
     if night is None:
         return NotPulled(f"{_why_pending(rows[-1], config)}, and has not pulled it yet", is_pending=True)
-    pulling = [row for row in rows if is_pulling(row, config)]
-    first = _first_pull(pulling, night, place)
+    first = _first_pull([row for row in rows if is_pulling(row, night.config)], night, place)
     if isinstance(first, NotPulled):
         return first
-    again = _pulls_after_resets(pulling, resets, nights[-1].as_of)
+    last = nights[-1]
+    again = _pulls_after_resets([row for row in rows if is_pulling(row, last.config)], resets, last)
     return [first, *(pull for pull, offset in again if pull.at > first.at and offset <= place.queue_offset)]
 
 
@@ -91,20 +94,20 @@ def _why_pending(row: SubscriptionRow, config: BrokerConfig) -> str:
 
 
 def _pulls_after_resets(
-    rows: Sequence[SubscriptionRow], resets: Iterable[tuple[int, int]], as_of: int
+    rows: Sequence[SubscriptionRow], resets: Iterable[tuple[int, int]], last: NightInQueue
 ) -> list[tuple[Pulled, int]]:
     """The first pull after each reset, and the offset that it starts from. The group pulls under each of ``rows``.
 
-    A group that is away starts from the last of its resets when it returns. Pulls after ``as_of`` (ms) do not count.
+    A group that is away starts from the last of its resets when it returns. Pulls after the last night do not count.
     """
     pulls: dict[int, tuple[Pulled, int]] = {}
     for at, offset in resets:
         row = _in_force(rows, at)
         if row is None:
-            row = next((row for row in rows if at < row.valid_from <= as_of), None)
+            row = next((row for row in rows if at < row.valid_from <= last.as_of), None)
             at = row.valid_from if row is not None else at
         if row is not None:
-            pulls[at] = Pulled(row, at), offset
+            pulls[at] = Pulled(row, at, last.config), offset
     return list(pulls.values())
 
 
@@ -114,30 +117,30 @@ def _first_pull(rows: Sequence[SubscriptionRow], night: NightInQueue, place: Pla
     is_new = place.run == night.run
     row = _in_force(rows, at)
     if is_new and row is not None:
-        return Pulled(row, at)
+        return Pulled(row, at, night.config)
     if place.queue_offset < night.told_before + night.lost:
         return NotPulled("the broker deleted it before the group pulled it")
     if not is_new:
         row = _in_force(rows, night.begin)
         if row is not None:
-            return Pulled(row, night.begin)
+            return Pulled(row, night.begin, night.config)
         at = night.begin
     start = next((row for row in rows if at < row.valid_from <= night.as_of), None)
     if start is None:
         return NotPulled("the group's offset was moved past it while the group was away")
     if start is rows[0] and place.queue_offset < night.told_before + night.lost + night.skipped:
         return NotPulled("the group first came later, and began at a later message")
-    return Pulled(start, start.valid_from)
+    return Pulled(start, start.valid_from, night.config)
 
 
 def _in_force(rows: Sequence[SubscriptionRow], at: int) -> SubscriptionRow | None:
     return next(iter(in_force_at(rows, at)), None)
 
 
-def uncertain_change(rows: Sequence[SubscriptionRow], pull: Pulled, config: BrokerConfig) -> SubscriptionRow | None:
+def uncertain_change(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
     """The later subscription that may have filtered the message: a pull held at the broker keeps it up to 5 s."""
     after = _in_force(rows, pull.at + HELD_PULL)
-    if after is None or after is pull.row or not is_pulling(after, config):
+    if after is None or after is pull.row or not is_pulling(after, pull.config):
         return None
     if is_tag_type(after.expression_type) or is_tag_type(pull.row.expression_type):
         return None

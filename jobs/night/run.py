@@ -33,7 +33,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
-from schemas.run_ledger import DAMAGED_BODIES, INPUTS_END, REPLAY, RUN_LEDGER, LedgerEntry
+from schemas.run_ledger import DAMAGED_BODIES, INPUTS_END, REPEATED_FROM, REPLAY, RUN_LEDGER, LedgerEntry
 from schemas.spark_tasks import Session
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, table_row
 from schemas.tables import APPENDED_TABLES
@@ -135,7 +135,8 @@ class Run:
             is_other_broker = known.last is None or known.last.broker != broker.config
             _register(events, history, known, inputs, changes, is_other_broker or redo_from is not None)
         remarks = [*log_remarks(broker, plan), *group_remarks(outcome, history, offsets)]
-        entry = ledger_entry(self.job, night, outcome, fingerprints, remarks)
+        repeated_from = redo.nights[0].entry.run if redo.nights else ""
+        entry = ledger_entry(self.job, night, outcome, {**fingerprints, REPEATED_FROM: repeated_from}, remarks)
         for table in APPENDED_TABLES:
             compact(table, changes)
         entry = commit(changes, entry)

@@ -114,9 +114,8 @@ class Explainer:
             return self._previewed(explanation, rows[-1])
         place = Place(message.queue_offset, message.store_timestamp, message.run)
         queue = consumer_group, message.topic, message.queue_id
-        pulls = pulls_of_message(
-            rows, self._nights.get(queue, ()), self._resets.get(queue, ()), place, self._facts.broker
-        )
+        nights, resets = self._nights.get(queue, ()), self._resets.get(queue, ())
+        pulls = pulls_of_message(rows, nights, resets, place, self._facts.broker)
         if isinstance(pulls, NotPulled):
             outcome = Outcome.PENDING if pulls.is_pending else Outcome.NOT_SUBSCRIBED
             explanation = self._without_filters(message, consumer_group, outcome, pulls.why)
@@ -136,8 +135,9 @@ class Explainer:
     ) -> Explanation:
         delivered = [delivery for delivery in received if delivery.outcome == Outcome.DELIVERED]
         last = (delivered or received)[-1]
-        row = next(row for row in rows if row.valid_from == last.subscription_from)
-        explanation = self._filtered(message, Pulled(row, max(last.available_at, row.valid_from)))
+        (row,) = in_force_at(rows, last.subscription_from)
+        config = next(night.broker for night in self._facts.nights if night.run == last.run)
+        explanation = self._filtered(message, Pulled(row, max(last.available_at, row.valid_from), config))
         decision, outcome = explanation.decision, Outcome(last.outcome)
         if decision.outcome is not outcome:
             decision = replace(decision, outcome=outcome, stage=Stage.CLIENT, headline=_otherwise(outcome), detail="")
@@ -145,22 +145,23 @@ class Explainer:
 
     def _filtered(self, message: FoundMessage, pull: Pulled) -> Explanation:
         assert message.entry is not None
-        row, config = pull.row, self._facts.broker
+        row = pull.row
         others = in_force_at(self._rows_by_group[row.consumer_group], pull.at)
-        decision = decide(row, others, config, message.entry, message.properties)
-        return Explanation(message, row.consumer_group, decision, config, row, others, pull.at)
+        decision = decide(row, others, pull.config, message.entry, message.properties)
+        return Explanation(message, row.consumer_group, decision, pull.config, row, others, pull.at)
 
     def _previewed(self, explanation: Explanation, row: SubscriptionRow) -> Explanation:
         """Adds what the last subscription would decide on a pending message."""
-        forecast = self._filtered(explanation.message, Pulled(row, max(self._facts.as_of, row.valid_from)))
+        pull = Pulled(row, max(self._facts.as_of, row.valid_from), self._facts.broker)
+        forecast = self._filtered(explanation.message, pull)
         return replace(explanation, subscription=row, others=forecast.others, preview=forecast.decision)
 
     def _with_uncertainty(self, explanation: Explanation, rows: Sequence[SubscriptionRow], pull: Pulled) -> Explanation:
-        other = uncertain_change(rows, pull, self._facts.broker)
-        if (
-            other is None
-            or self._filtered(explanation.message, Pulled(other, other.valid_from)).outcome is explanation.outcome
-        ):
+        other = uncertain_change(rows, pull)
+        if other is None:
+            return explanation
+        pull_after = replace(pull, row=other, at=other.valid_from)
+        if self._filtered(explanation.message, pull_after).outcome is explanation.outcome:
             return explanation
         seconds = (other.valid_from - pull.at) / 1000
         why = f"stored {seconds:.1f} s before the subscription changed: {other.expression} may have filtered it"
@@ -169,9 +170,8 @@ class Explainer:
     @cached_property
     def _nights(self) -> dict[tuple[str, str, int], list[NightInQueue]]:
         """The nights in which a group moved on, by group, topic and queue id."""
-        nights = [entry for entry in self._facts.entries if entry.delivers]
-        ends = [BEGINNING, *(night.as_of or 0 for night in nights)]
-        times = {night.run: (ends[i], ends[i + 1]) for i, night in enumerate(nights)}
+        ends = [BEGINNING, *(night.as_of or 0 for night in self._facts.nights)]
+        nights = {night.run: (begin, night) for begin, night in zip(ends, self._facts.nights, strict=False)}
         where = [one_of("consumer_group", self._groups)] if self._groups is not None else []
         names = ["run", "consumer_group", "topic", "queue_id", "lost", "skipped"]
         missed = {
@@ -186,8 +186,10 @@ class Explainer:
             queue = row["consumer_group"], row["topic"], row["queue_id"]
             before = by_queue[queue][-1].told_to if by_queue[queue] else 0
             lost, skipped = missed.get((row["run"], *queue), (0, 0))
-            begin, as_of = times[row["run"]]
-            by_queue[queue].append(NightInQueue(row["run"], begin, as_of, before, row["told_to"], lost, skipped))
+            begin, night = nights[row["run"]]
+            by_queue[queue].append(
+                NightInQueue(night.run, begin, night.as_of or 0, before, row["told_to"], night.broker, lost, skipped)
+            )
         return dict(by_queue)
 
     @cached_property

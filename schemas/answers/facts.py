@@ -21,7 +21,7 @@ from schemas.delta.table_rows import Where, one_of, sorted_by
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_check import open_nights
-from schemas.run_ledger import REPLAY, LedgerEntry
+from schemas.run_ledger import REPLAY, LedgerEntry, unreplaced_nights
 from schemas.subscriptions import SUBSCRIPTION_EVENTS
 
 
@@ -45,6 +45,11 @@ class BrokerFacts:
     def broker(self) -> BrokerConfig:
         """The configuration of the broker in the last run."""
         return self.last.broker
+
+    @cached_property
+    def nights(self) -> Sequence[LedgerEntry]:
+        """The nights whose deliveries are in the tables, in order, each with the configuration that they came from."""
+        return [entry for entry in unreplaced_nights(self.entries) if entry.delivers]
 
     @property
     def history_is_incomplete(self) -> bool:

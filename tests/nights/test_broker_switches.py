@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from jobs import deliver, dispatch, ingest, nightly, register
+from jobs import deliver, dispatch, explain, ingest, maintain, nightly, register
 from schemas.errors import UsageError
 from tests.captures import capture, rows
-from tests.nights.commands import rows_of
+from tests.nights.commands import differing, rows_of
+from tests.nights.growing_broker import BEFORE, LOW, GrowingBroker, sql
 
 
 def test_bit_maps_count_as_on_where_the_store_has_an_extension(
@@ -55,3 +57,64 @@ def test_bit_maps_count_as_off_where_it_has_none(tmp_path: Path, capsys: pytest.
     entries = list(rows_of(tmp_path / "w", "consumequeue"))
     assert entries
     assert not any(row["filter_bit_map"] for row in entries)
+
+
+def switch(broker: GrowingBroker, name: str, value: str) -> None:
+    conf = broker.folder / "broker.conf"
+    others = [line for line in conf.read_text().splitlines() if not line.startswith(f"{name}=")]
+    conf.write_text("\n".join([*others, f"{name}={value}\n"]))
+
+
+def next_night(broker: GrowingBroker) -> None:
+    """A night after the last one, with switches that changed between them."""
+    broker.grow()
+    since = max(row["as_of"] for row in rows_of(broker.folder / "w", "run_ledger")) + 1
+    assert broker.night([sql(BEFORE, "cg", LOW)], "--redo-from", since).code == 0
+
+
+def explained(broker: GrowingBroker, offset: int) -> str:
+    place = "--topic", "T", "--queue", 0, "--offset", offset, "--group", "cg"
+    return broker.run(explain, "--warehouse", broker.folder / "w", *place).out
+
+
+def test_a_message_is_explained_with_the_switches_of_its_night(broker: GrowingBroker) -> None:
+    broker.night([sql(BEFORE, "cg", LOW)])
+    switch(broker, "enablePropertyFilter", "false")
+    next_night(broker)
+    assert "stage 1, filter bit map" in explained(broker, 7)
+    assert "the broker refuses the group's pulls" in explained(broker, 12)
+    switch(broker, "enablePropertyFilter", "true")
+    switch(broker, "enableCalcFilterBitMap", "false")
+    next_night(broker)
+    assert "stage 1, filter bit map" in explained(broker, 7)
+    assert "stage 2, expression" in explained(broker, 22)
+
+
+def test_a_message_is_explained_after_the_cleaning_of_dead_filters_changed(broker: GrowingBroker) -> None:
+    """The cleaning ends a state of the subscription that deliveries name."""
+    subscription = {"topic": "T", "type": "SQL92", "expression": LOW}
+    away = {"at": BEFORE + 2_000, "op": "heartbeat", "group": "cg", "subscriptions": []}
+    events = [
+        sql(BEFORE, "cg", LOW),
+        json.dumps({"at": BEFORE + 1, "op": "pull_subscription", "group": "cg", **subscription}),
+        json.dumps(away),
+    ]
+    switch(broker, "filterDataCleanTimeSpan", "500")
+    broker.night(events)
+    switch(broker, "filterDataCleanTimeSpan", "86400000")
+    broker.grow()
+    since = max(row["as_of"] for row in rows_of(broker.folder / "w", "run_ledger")) + 1
+    assert broker.night(events, "--redo-from", since).code == 0
+    assert "cg: delivered" in explained(broker, 4)
+
+
+def test_a_rebuild_uses_the_switches_of_the_repeated_nights(broker: GrowingBroker) -> None:
+    events = [sql(BEFORE, "cg", LOW)]
+    broker.night(events)
+    switch(broker, "expectConsumerNumUseFilter", "64")
+    broker.grow()
+    assert broker.night(events, "--redo-from", 0).code == 0
+    repeated = broker.facts()
+    next((broker.folder / "w" / "consumequeue").rglob("*.parquet")).unlink()
+    assert broker.run(maintain, "--warehouse", broker.folder / "w", "--rebuild").code == 0
+    assert differing(broker.facts(), repeated) == []
