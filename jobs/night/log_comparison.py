@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from schemas.delta.stored_files import StoredFile
 from schemas.delta.table_rows import one_of, sorted_by, within
 from schemas.delta.warehouse import Warehouse
 from schemas.quarantine import QUARANTINE
-from schemas.rocketmq_store.commitlog_walk import Records, Walk
+from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk
 from schemas.rocketmq_store.crc import crc_of
 from schemas.rocketmq_store.message_decoder import decode
 from schemas.rocketmq_store.property_columns import parse
@@ -51,13 +52,19 @@ class LogSegments:
 
     def record(self, offset: int) -> Records | None:
         """The record that begins at a physical offset; None if there is no whole record."""
+        first = self._first_piece(offset)
+        return first if isinstance(first, Records) else None
+
+    def is_damaged(self, offset: int) -> bool:
+        """Whether the bytes from a physical offset on are not a record, nor the end of a segment or of the log."""
+        return isinstance(self._first_piece(offset), Damage)
+
+    def _first_piece(self, offset: int) -> Records | Damage | None:
         found = self.at(offset)
         if found is None:
             return None
         segment, end = found
-        walk = Walk(segment, offset, offset + 1, end, chunk_bytes=1 << 12)
-        first = next(iter(walk), None)
-        return first if isinstance(first, Records) else None
+        return next(iter(Walk(segment, offset, offset + 1, end, chunk_bytes=1 << 12)), None)
 
     def read(self, offset: int, length: int) -> bytes:
         """Bytes from a physical offset on; fewer at the end of a segment."""
@@ -96,10 +103,17 @@ class LogComparison:
         return self._files[0].least["commitlog_offset"] if self._files else self._end
 
     def first_difference(self) -> int | None:
-        """The physical offset of the first stored message that is not in the log; None if all are.
+        """The physical offset of the first stored message after the last one that is in the log; None if all are.
 
-        Messages that the broker deleted are not compared.
+        Messages before it that are not in the log were damaged after a night read them: a broker that cuts its log
+        writes all later messages anew. Messages that the broker deleted are not compared.
         """
+        cut = self._cut()
+        # A broker that cuts its log writes a new record there, or nothing.
+        is_damage = cut is not None and self._log.is_damaged(cut) and self._log.ends[-1] >= self._end
+        return None if is_damage else cut
+
+    def _cut(self) -> int | None:
         files = [file for file in self._files if file.greatest["commitlog_offset"] >= self._log.start]
         is_shorter = self._end > self._log.segments[-1].end
         at_end = None if is_shorter or not files else self._difference_at_end(files[-1])
@@ -134,12 +148,16 @@ class LogComparison:
         return ranges
 
     def _difference_at_end(self, file: StoredFile) -> int | None:
-        """The physical offset of the first message at the end of a file that is not in the log; None if all are."""
+        """The first of the last messages of a file that is not in the log, nor any after it; None if the last one is.
+
+        It is given by its physical offset.
+        """
         last = file.greatest["commitlog_offset"]
         columns = [*_HEADER, "uniq_key", "property_names", *SLOTS, "more_properties", "body_crc", "body"]
         near = [within("commitlog_offset", max(self._log.start, last - SEAM_BYTES))]
         rows = sorted_by(self._warehouse.rows(COMMITLOG, columns, near, [file]), "commitlog_offset").to_pylist()
-        return next((row["commitlog_offset"] for row in rows if not self._is_in_log(row)), None)
+        different = list(takewhile(lambda row: not self._is_in_log(row), reversed(rows)))
+        return int(different[-1]["commitlog_offset"]) if different else None
 
     def _is_in_log(self, row: dict[str, Any]) -> bool:
         """Whether the log has the same message: header, properties and body checksum."""
@@ -152,44 +170,43 @@ class LogComparison:
         return same and found["properties"] == properties_of(row) and found["body_crc"] == crc
 
     def _begins_the_same(self, file: StoredFile) -> bool:
+        """Whether one of the first messages of a file is in the log."""
         first = max(file.least["commitlog_offset"], self._log.start)
         near = [within("commitlog_offset", first, first + SEAM_BYTES)]
-        rows = sorted_by(self._warehouse.rows(COMMITLOG, _HEADER, near, [file]), "commitlog_offset").slice(0, 1)
-        record = self._log.record(rows["commitlog_offset"][0].as_py()) if len(rows) else None
-        return record is not None and decode(record, _HEADER).to_pylist() == rows.to_pylist()
+        rows = sorted_by(self._warehouse.rows(COMMITLOG, _HEADER, near, [file]), "commitlog_offset")
+        for row in rows.to_pylist():
+            record = self._log.record(row["commitlog_offset"])
+            if record is not None and decode(record, _HEADER).to_pylist() == [row]:
+                return True
+        return False
 
     def _difference_in(self, file: StoredFile) -> int | None:
-        """The physical offset of the first message of a file that is not in the log; None if all are."""
+        """The physical offset of the first message of a file after the last one that is in the log.
+
+        None if the last message of the file is in the log.
+        """
         stored = sorted_by(self._warehouse.rows(COMMITLOG, _HEADER, files=[file]), "commitlog_offset")
         offsets = stored["commitlog_offset"].to_numpy()
-        position = int(np.searchsorted(offsets, self._log.start))
-        for batch in self._decoded(offsets[position:]):
-            expected = stored.slice(position, len(batch)).combine_chunks()
-            if len(expected) < len(batch):
-                batch = batch.slice(0, len(expected))
-            different = np.zeros(len(expected), bool)
+        after = int(np.searchsorted(offsets, self._log.start))
+        for batch in self._decoded(int(offsets[after]), int(offsets[-1]) + 1):
+            at = np.searchsorted(offsets, batch["commitlog_offset"].to_numpy()).clip(max=len(offsets) - 1)
+            expected = stored.take(at)
+            same = np.ones(len(batch), bool)
             for name in _HEADER:
-                same = pc.equal(expected[name], batch[name]).fill_null(False).to_numpy()
+                equal = pc.equal(expected[name], batch[name]).fill_null(False).to_numpy()
                 both_null = pc.and_(expected[name].is_null(), batch[name].is_null()).to_numpy()
-                different |= ~(same | both_null)
-            if different.any():
-                return int(offsets[position + int(different.argmax())])
-            position += len(expected)
-        return int(offsets[position]) if position < len(offsets) else None
+                same &= equal | both_null
+            if same.any():
+                after = int(at[same].max()) + 1
+        return int(offsets[after]) if after < len(offsets) else None
 
-    def _decoded(self, offsets: Any) -> Iterator[pa.RecordBatch]:
-        """Decodes the log at some message offsets, until the log has no record there."""
-        at = 0
-        while at < len(offsets):
-            found = self._log.at(int(offsets[at]))
-            if found is None:
-                return
-            segment, end = found
-            for piece in Walk(segment, int(offsets[at]), segment.end, end):
-                if isinstance(piece, Records):
-                    yield decode(piece, _HEADER)
-                    at += len(piece)
-            at = max(at, int(np.searchsorted(offsets, segment.end)))
+    def _decoded(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """The records of the log from a physical offset to another."""
+        for segment, end in zip(self._log.segments, self._log.ends, strict=True):
+            if start < segment.end and segment.offset < stop:
+                for piece in Walk(segment, max(start, segment.offset), stop, end):
+                    if isinstance(piece, Records):
+                        yield decode(piece, _HEADER)
 
     def repaired(self) -> list[LogRange]:
         """Ranges of quarantined bytes that differ in the log now."""

@@ -149,6 +149,40 @@ def test_a_cut_in_an_earlier_night_keeps_the_nights_before_it(night: Night, tmp_
     assert received(tmp_path / "w", "cg_all") == list(range(10))
 
 
+def flipped(log: bytes, offset: int) -> bytes:
+    """A log with a damaged magic code of the record at an offset."""
+    return log[: offset + 4] + b"\xff" * 4 + log[offset + 8 :]
+
+
+@pytest.mark.parametrize("damaged", [3, 8, 9])
+def test_messages_that_were_read_stay_when_their_bytes_are_damaged_later(
+    night: Night, tmp_path: Path, damaged: int
+) -> None:
+    log = BrokerLog().append(10)
+    size = len(log.data) // 10
+    night(log.write(tmp_path / "store"))
+    deliveries = list(rows_of(tmp_path / "w", "deliveries"))
+    log.data = flipped(log.data, damaged * size)
+    night(log.write(tmp_path / "store"))
+    log.append(2)
+    assert "the log differs" not in night(log.write(tmp_path / "store")).out
+    assert numbers(tmp_path / "w") == list(range(12))
+    assert all(row in rows_of(tmp_path / "w", "deliveries") for row in deliveries)
+
+
+def test_a_log_that_was_cut_and_damaged_before_the_cut(night: Night, tmp_path: Path) -> None:
+    before, after = BrokerLog().append(5), BrokerLog().append(4)
+    size = len(before.data) // 5
+    night(before.write(tmp_path / "store"))
+    night(before.append(4).write(tmp_path / "store"))
+    after.append(3, tag="new")
+    after.data = flipped(after.data, size)
+    _, out, _ = night(after.write(tmp_path / "store"))
+    assert f"the log differs from offset {4 * size:,} on" in out
+    assert numbers(tmp_path / "w") == list(range(7))
+    assert received(tmp_path / "w", "cg_all") == list(range(7))
+
+
 def test_a_log_that_got_shorter(night: Night, tmp_path: Path) -> None:
     log = BrokerLog().append(9)
     night(log.write(tmp_path / "store"))
