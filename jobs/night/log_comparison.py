@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import takewhile
 from typing import Any
@@ -12,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.night.log_segments import LogSegments
 from jobs.night.log_task import LogRange
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table_rows import one_of, sorted_by, within
 from schemas.delta.warehouse import Warehouse
 from schemas.quarantine import QUARANTINE
-from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk
+from schemas.rocketmq_store.commitlog_walk import Records, Walk
 from schemas.rocketmq_store.crc import crc_of
 from schemas.rocketmq_store.message_decoder import decode
 from schemas.rocketmq_store.property_columns import parse
-from schemas.rocketmq_store.segments import Segment
 
 SEAM_BYTES = 1 << 16
 """The last messages that are stored, this many bytes and at least one, are compared with the log in all fields."""
@@ -32,55 +31,6 @@ _HEADER = (
     "commitlog_offset", "topic", "queue_id", "queue_offset", "store_size", "born_timestamp", "store_timestamp",
     "sys_flag", "body_length", "tags", "keys",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class LogSegments:
-    """The segments of a log. ``ends`` has the physical offset after the last nonzero byte of each segment."""
-
-    segments: Sequence[Segment]
-    ends: Sequence[int]
-
-    @property
-    def start(self) -> int:
-        return self.segments[0].offset
-
-    def at(self, offset: int) -> tuple[Segment, int] | None:
-        """The segment with a physical offset, and the end of its data; None if no segment has it."""
-        pairs = zip(self.segments, self.ends, strict=True)
-        return next(((segment, end) for segment, end in pairs if segment.offset <= offset < segment.end), None)
-
-    def record(self, offset: int) -> Records | None:
-        """The record that begins at a physical offset; None if there is no whole record."""
-        first = self._first_piece(offset)
-        return first if isinstance(first, Records) else None
-
-    def is_damaged(self, offset: int) -> bool:
-        """Whether the bytes from a physical offset on are not a record, nor the end of a segment or of the log."""
-        return isinstance(self._first_piece(offset), Damage)
-
-    def _first_piece(self, offset: int) -> Records | Damage | None:
-        found = self.at(offset)
-        if found is None:
-            return None
-        segment, end = found
-        return next(iter(Walk(segment, offset, offset + 1, end, chunk_bytes=1 << 12)), None)
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Bytes from a physical offset on; fewer at the end of a segment."""
-        found = self.at(offset)
-        if found is None:
-            return b""
-        with found[0].open() as file:
-            return file.read(offset - found[0].offset, length).tobytes()
-
-    def range(self, start: int, stop: int) -> LogRange:
-        """A range of one segment, as a task that lies before the end of the log."""
-        found = self.at(start)
-        assert found is not None
-        segment, end = found
-        stop = min(stop, segment.end)
-        return LogRange(segment, start, stop, max(end, stop))
 
 
 class LogComparison:
@@ -226,6 +176,8 @@ class LogComparison:
                     ranges.append(self._log.range(begin, end))
                 begin, of, differs = offset, segment, False
             end = offset + len(data)
+            if not data and (found := self._log.at(offset)) is not None and found[0].data_end > offset:
+                end, differs = found[0].data_end, True  # the rest of the segment was missing
             if compared < COMPARED_DAMAGE:
                 differs |= self._log.read(offset, len(data)) != data
                 compared += len(data)

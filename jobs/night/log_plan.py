@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
-from jobs.night.log_comparison import COMPARED_DAMAGE, LogComparison, LogSegments
+from jobs.night.log_comparison import COMPARED_DAMAGE, LogComparison
+from jobs.night.log_segments import LogSegments
 from jobs.night.log_task import LogRange, RangeResult
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
@@ -144,7 +146,7 @@ def _continues(before: RangeResult, part: LogRange, result: RangeResult) -> bool
 
 def _merged(before: LogRange, after: LogRange) -> LogRange:
     """Two adjacent ranges as one."""
-    return replace(before, stop=after.stop, ends_log=after.ends_log, seen=after.seen)
+    return replace(before, stop=after.stop, ends_log=after.ends_log, seen=after.seen, followed_by=after.followed_by)
 
 
 def _with_data(segments: Sequence[Segment], read_to: int) -> LogSegments:
@@ -155,13 +157,22 @@ def _with_data(segments: Sequence[Segment], read_to: int) -> LogSegments:
 
 
 def _ranges(log: LogSegments, begin: int, seen: str | None) -> list[LogRange]:
-    """Ranges of about RANGE_BYTES from ``begin`` to the end of the log."""
+    """Ranges of about RANGE_BYTES from ``begin`` to the end of the log.
+
+    A segment before the last one has at least one range, which is empty if no data follows in the segment.
+    """
     ranges = []
-    for segment, end in zip(log.segments, log.ends, strict=True):
-        start = first = max(begin, segment.offset)
-        while start < end:
-            stop = start + RANGE_BYTES if start + RANGE_BYTES * 3 // 2 < end else end
-            ends_log = segment is log.segments[-1] and stop == end
-            ranges.append(LogRange(segment, start, stop, end, start > first, ends_log, seen if ends_log else None))
-            start = stop
+    for segment, data_end in zip(log.segments, log.ends, strict=True):
+        following = log.after(segment)
+        first = max(begin, segment.offset)
+        if begin >= (data_end if following is None else following):
+            continue
+        end = max(first, data_end)
+        starts = range(first, max(first + 1, end - RANGE_BYTES // 2), RANGE_BYTES)
+        for start, stop in pairwise([*starts, end]):
+            part = LogRange(segment, start, stop, data_end, synchronise=start > first)
+            if stop == end:
+                is_last = following is None
+                part = replace(part, ends_log=is_last, seen=seen if is_last else None, followed_by=following)
+            ranges.append(part)
     return ranges

@@ -14,6 +14,7 @@ from schemas.rocketmq_store.segments import Segment
 from schemas.storage import Storage
 
 DAMAGE_AT_ONCE = 16
+REST_IS_MISSING = "the log goes on in the next segment, but the rest of this one is missing: copy the store again"
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class LogRange:
 
     ``data_end``: the offset where the zeros at the end of the segment begin. ``synchronise``: ``start`` may be inside
     a record. ``ends_log``: the range is the last of the log; if its last record may be incomplete, the next night
-    reads it, unless the bytes have the fingerprint ``seen`` of the night before.
+    reads it, unless the bytes have the fingerprint ``seen`` of the night before. ``followed_by``: the physical offset
+    of the next segment, if the range is the last of its segment: then the broker has filled the segment.
     """
 
     segment: Segment
@@ -32,6 +34,7 @@ class LogRange:
     synchronise: bool = False
     ends_log: bool = False
     seen: str | None = None
+    followed_by: int | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,8 @@ def read_range(part: LogRange, store: Storage, work: Work, bodies: Bodies) -> Ra
         if len(records):
             batch, messages = rows.rows(records)
             writer.add(messages, batch)
+    if part.followed_by is not None and walk.reached < part.followed_by:
+        damage.append(Damage(part.segment.path, walk.reached, REST_IS_MISSING, b""))
     _quarantine(writer, damage)
     settled = walk.reached if unsettled is None or not part.ends_log else unsettled
     return RangeResult(walk.first, walk.reached, settled, writer.close())
