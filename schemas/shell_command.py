@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import unicodedata
 
@@ -11,15 +10,19 @@ PROGRAM = "./spark-submit.sh"
 
 def shell_word(text: str) -> str:
     """The text as one word of bash. Invisible characters are escaped."""
-    if all(unicodedata.category(character)[0] != "C" for character in text):
+    if not any(map(_is_invisible, text)):
         return shlex.quote(text)
-    escaped = "".join(
-        f"\\U{ord(character):08x}"
-        if unicodedata.category(character)[0] == "C"
-        else re.sub(r"(['\\])", r"\\\1", character)
-        for character in text
-    )
-    return f"$'{escaped}'"
+    return f"$'{''.join(map(_escaped, text))}'"
+
+
+def _is_invisible(character: str) -> bool:
+    return unicodedata.category(character).startswith("C")
+
+
+def _escaped(character: str) -> str:
+    if _is_invisible(character):
+        return f"\\U{ord(character):08x}"
+    return f"\\{character}" if character in "'\\" else character
 
 
 def option(name: str, value: str) -> str:
