@@ -14,7 +14,7 @@ from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.quality_results import QUALITY_RESULTS
-from schemas.run_ledger import MESSAGES_FROM, RUN_LEDGER, LedgerEntry, unreplaced_nights
+from schemas.run_ledger import MESSAGES_FROM, RUN_LEDGER, LedgerEntry, read_ledger, unreplaced_nights
 from schemas.tables import TABLES
 
 
@@ -58,6 +58,11 @@ class Scope:
         entries = unreplaced_nights([entry for entry in self.entries if entry.broker_name == broker_name])
         messages_from = int(entries[-1].inputs.get(MESSAGES_FROM, "0"))
         return next((entry.run for entry in entries if (entry.ingested_to or 0) > messages_from), entries[0].run)
+
+    @cached_property
+    def ledger(self) -> list[LedgerEntry]:
+        """All entries of the ledger, those of maintenance among them."""
+        return read_ledger(self.warehouse)
 
     def new_files(self, table: Table) -> list[StoredFile]:
         """The files that may have rows of the nights in scope."""

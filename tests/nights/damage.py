@@ -26,7 +26,7 @@ def copy_of(warehouse: Warehouse, folder: Path) -> Warehouse:
 def rewrite(warehouse: Warehouse, table: Table, change: Change) -> None:
     """Replaces all rows of a table with one broker, as if its night had written them."""
     warehouse = Warehouse.at(warehouse.storage.root)
-    last = read_ledger(warehouse)[-1]
+    last = next(entry for entry in reversed(read_ledger(warehouse)) if entry.broker_name)
     rows = warehouse.rows(table, files=warehouse.files(table, last.broker_name)).to_pylist()
     changes = Changes(warehouse, last.broker_name, last.run)
     changes.replace_rows(table, [table.rows_batch(change(rows))])
