@@ -39,7 +39,7 @@ INPUTS_END = "inputs_end"
 HOOKS = "hooks"
 """Among the inputs of nights: the filter hooks, as text; empty if there were none."""
 WITHDRAWN = "withdrawn"
-"""Among the inputs of nights: the rows of earlier runs that the night removed or made again, as JSON.
+"""Among the inputs of nights and of rebuilds: the rows of earlier runs that they removed or made again, as JSON.
 
 schemas/withdrawals.py writes and reads it.
 """

@@ -1,4 +1,4 @@
-"""The rows of earlier runs that a run removed or made again, as its ledger entry records them.
+"""The rows of earlier runs that a run removed, made again or moved, as its ledger entry records them.
 
 Audits compare the rows of earlier nights with those of the last audit, and leave out those that a later run withdrew.
 """
@@ -11,11 +11,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table import Table
-from schemas.delta.table_rows import Condition, Where, one_of, without
-from schemas.run_ledger import MAINTAIN, REBUILT, WITHDRAWN, LedgerEntry
-from schemas.tables import DERIVED_TABLES
+from schemas.delta.table_rows import Condition, Where, without
+from schemas.run_ledger import MAINTAIN, WITHDRAWN, LedgerEntry
 
 
 @dataclass(frozen=True)
@@ -44,28 +42,15 @@ def withdrawals_since(
     ``broker_name``: of the rows; None in a table whose rows are of no broker.
     """
     found = []
-    for number, entry in enumerate(entries):
+    for entry in entries:
         state = entry.tables.get(table.name)
         if state is None or state.version <= version:
             continue
-        if entry.job == MAINTAIN and REBUILT in entry.inputs and table in DERIVED_TABLES:
-            steps = _preparing_runs(entries[:number], broker_name, table)
-            found.append(Withdrawal(table.name, [one_of("run", steps)]))
-        elif entry.job != MAINTAIN and entry.broker_name == broker_name:
+        if entry.job == MAINTAIN:
+            found += _parse(entry.inputs.get(f"{broker_name}/{WITHDRAWN}", "[]"), table)
+        elif entry.broker_name == broker_name:
             found += _parse(entry.inputs.get(WITHDRAWN, "[]"), table)
     return found
-
-
-def _preparing_runs(entries: Sequence[LedgerEntry], broker_name: str | None, table: Table) -> list[str]:
-    """The runs that prepared nights. A rebuild repeats nights as wholes, so it leaves no rows of their steps.
-
-    It keeps the committed offsets that were read for a night that has not been delivered.
-    """
-    steps = [entry for entry in entries if entry.broker_name == broker_name and entry.job != MAINTAIN]
-    last = max((number for number, entry in enumerate(steps) if entry.delivers), default=-1)
-    if table is CONSUMER_OFFSETS:
-        steps = steps[: last + 1]
-    return [entry.run for entry in steps if not entry.delivers]
 
 
 def _parse(text: str, table: Table) -> list[Withdrawal]:

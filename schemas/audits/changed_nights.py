@@ -112,11 +112,11 @@ def _totals(
     names = [name for name in table.file_schema.names if name not in NOT_COMPARED]
     for file in files:
         stored = scope.warehouse.rows(table, names, [within("run", below=last_run + AFTER)], [file])
-        for withdrawal in withdrawn[file.broker_name]:
-            stored = withdrawal.rest(stored)
         # The same deliveries may be in other blocks.
         parts = (pa.Table.from_batches([batch]) for batch in pairs_of(stored)) if table is DELIVERY_BLOCKS else [stored]
         for rows in parts:
+            for withdrawal in withdrawn[file.broker_name]:
+                rows = withdrawal.rest(rows)
             for run, hashes in _by_run(rows):
                 count, total = totals[file.broker_name, run]
                 totals[file.broker_name, run] = count + len(hashes), (total + int(hashes.sum())) & (2**64 - 1)

@@ -48,3 +48,13 @@ def rewrite_ledger(warehouse: Warehouse, change: Callable[[list[LedgerEntry]], l
     changes = Changes(warehouse, "", entries[-1].run)
     changes.replace_rows(RUN_LEDGER, [RUN_LEDGER.rows_batch([entry.table_row() for entry in entries])])
     changes.commit()
+
+
+def one_row(values: Row, *, of: Callable[[Row], bool] = lambda row: True) -> Change:
+    """Changes the oldest row for which a condition holds."""
+
+    def change(rows: list[Row]) -> list[Row]:
+        oldest = min((row for row in rows if of(row)), key=lambda row: str(row["run"]))
+        return [row | values if row is oldest else row for row in rows]
+
+    return change
