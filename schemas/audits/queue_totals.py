@@ -32,16 +32,17 @@ QUEUE_TOTALS = pa.schema(
         ("unreadable_bytes", pa.int64()),
     ]
 )
-_OF_NIGHTS = """
+OF_NIGHTS = """
     SELECT p.broker_name, p.topic, p.queue_id, min(p.from_offset) AS from_offset, max(p.to_offset) AS to_offset,
       sum(p.entries) AS entries, max(b.unreadable_bytes) AS unreadable_bytes
     FROM all_queue_progress p JOIN brokers b ON b.broker_name = p.broker_name
     GROUP BY p.broker_name, p.topic, p.queue_id"""
+"""The totals of the progress of all nights."""
 
 
 def queue_totals(scope: Scope, rows: Callable[[str], pa.Table]) -> pa.Table:
     """Rows of QUEUE_TOTALS, one for each queue. ``rows`` answers an SQL query."""
-    totals = rows(_OF_NIGHTS).to_pylist()
+    totals = rows(OF_NIGHTS).to_pylist()
     return pa.Table.from_pylist(
         [total if _is_full(total) else _of_stored_entries(scope, total) for total in totals], QUEUE_TOTALS
     )

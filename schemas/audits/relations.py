@@ -21,7 +21,7 @@ from schemas.audits.audit import AuditList
 from schemas.audits.changed_nights import changed_nights
 from schemas.audits.data_file_checks import data_files, table_columns
 from schemas.audits.delivery_checks import bit_map_checks, delivery_counts, inconsistencies
-from schemas.audits.queue_totals import queue_totals
+from schemas.audits.queue_totals import OF_NIGHTS, queue_totals
 from schemas.audits.scope import Scope
 from schemas.commitlog import COMMITLOG, SLOTS
 from schemas.consumequeue import CONSUMEQUEUE
@@ -169,7 +169,7 @@ def _without_nights() -> list[Table]:
 
 def _read_whole(listed: AuditList) -> set[str]:
     """The names of the tables of which some audit reads all rows."""
-    texts = [*listed.relations.values(), *(audit.query for audit in listed.audits)]
+    texts = [OF_NIGHTS, *listed.relations.values(), *(audit.query for audit in listed.audits)]
     words = {word for text in texts for word in re.findall(r"\w+", text) if word.startswith(ALL)}
     return {word.removeprefix(ALL) for word in words} | {table.name for table in _without_nights()}
 
