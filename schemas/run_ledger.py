@@ -40,6 +40,11 @@ INPUTS_END = "inputs_end"
 """Among the inputs of nights: the time (ms) up to which the inputs so far reach."""
 HOOKS = "hooks"
 """Among the inputs of nights: the filter hooks, as text; empty if there were none."""
+WITHDRAWN = "withdrawn"
+"""Among the inputs of nights and of rebuilds: the rows of earlier runs that they removed or made again, as JSON.
+
+schemas/withdrawals.py writes and reads it.
+"""
 REBUILT = "rebuilt"
 """Among the inputs of maintenance: the tables that it rebuilt from the others."""
 _NUMBERS = pa.map_(pa.string(), pa.int64())

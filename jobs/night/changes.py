@@ -13,15 +13,21 @@ from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, without
 from schemas.delta.warehouse import Warehouse
+from schemas.tables import APPENDED_TABLES
+from schemas.withdrawals import Withdrawal
 
 
 @dataclass
 class Changes:
-    """The files that a run adds to and removes from the tables of one broker."""
+    """The files that a run adds to and removes from the tables of one broker.
+
+    ``withdrawn``: the rows of earlier runs that it removes from tables to which nights otherwise only add.
+    """
 
     warehouse: Warehouse
     broker_name: str
     run: str
+    withdrawn: list[Withdrawal] = field(default_factory=list)
     _added: defaultdict[str, list[DataFile]] = field(default_factory=lambda: defaultdict(list))
     _removed: defaultdict[str, list[StoredFile]] = field(default_factory=lambda: defaultdict(list))
     _touched: dict[str, Table] = field(default_factory=dict)
@@ -49,7 +55,10 @@ class Changes:
 
     def replace_rows(self, table: Table, batches: Sequence[pa.RecordBatch]) -> None:
         """Replaces all rows that the table has of the broker."""
-        self.remove_files(table, self.files(table))
+        files = self.files(table)
+        if any(self._is_of_earlier_runs(table, file) for file in files):
+            self._withdraw(table, ())
+        self.remove_files(table, files)
         self.add_rows(table, batches)
 
     def delete_rows(self, table: Table, where: Where, may_have: Iterable[StoredFile]) -> None:
@@ -65,6 +74,7 @@ class Changes:
                     writer.write(kept.to_batches())
                     rewritten = writer.close()
                 if self._is_of_earlier_runs(table, file):
+                    self._withdraw(table, where)
                     self._rewritten.update(new.path for new in rewritten)
                 self.remove_files(table, [file])
                 self.add_files(table, rewritten)
@@ -117,6 +127,10 @@ class Changes:
                 self._added[table.name].remove(added[0])
             else:
                 self._removed[table.name].append(file)
+
+    def _withdraw(self, table: Table, where: Where) -> None:
+        if table in APPENDED_TABLES:
+            self.withdrawn.append(Withdrawal(table.name, where))
 
     def _is_of_earlier_runs(self, table: Table, file: StoredFile) -> bool:
         return file.path in self._rewritten or all(added.path != file.path for added in self._added[table.name])

@@ -12,7 +12,8 @@ from jobs.night.stages import Stage
 from jobs.night.state import BrokerState
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import one_of, within
-from schemas.run_ledger import CUT, DAMAGED_BODIES, INPUTS_END, LedgerEntry
+from schemas.run_ledger import CUT, DAMAGED_BODIES, INPUTS_END, WITHDRAWN, LedgerEntry
+from schemas.withdrawals import withdrawals_text
 
 
 def ledger_entry(
@@ -33,6 +34,7 @@ def ledger_entry(
     delivered_to = dispatched_to if Stage.DELIVER in stages else _not_beyond(new, delivered_to)
     cut = "" if plan is None or plan.cut is None else str(plan.cut)
     inputs = {**(last.inputs if last else {}), **fingerprints, CUT: cut, INPUTS_END: str(night.as_of)}
+    inputs[WITHDRAWN] = withdrawals_text(changes.withdrawn)
     if plan is None:
         log_start, behind = (last.log_start, last.unsettled) if last else (None, None)
     else:

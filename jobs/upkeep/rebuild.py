@@ -11,6 +11,7 @@ from jobs.night.changes import Changes
 from jobs.night.past_nights import past_nights
 from jobs.night.run import Run
 from jobs.night.state import BrokerState, read_events
+from jobs.upkeep.moved_rows import moved_rows
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table import Table
 from schemas.delta.table_rows import within
@@ -18,10 +19,11 @@ from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import START_AGAIN, damaged, damages, read_nights, undo_unfinished_run
 from schemas.page_checksums import damaged_files
-from schemas.run_ledger import HOOKS, MESSAGES_FROM, REPLAY, LedgerEntry, unreplaced_nights
+from schemas.run_ledger import HOOKS, MESSAGES_FROM, REPLAY, WITHDRAWN, LedgerEntry, unreplaced_nights
 from schemas.spark_tasks import Session
 from schemas.subscriptions import SUBSCRIPTIONS, table_row
 from schemas.tables import DERIVED_TABLES, REBUILT_TABLES, TABLES
+from schemas.withdrawals import withdrawals_text
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,11 @@ def find_damage(warehouse: Warehouse, session: Session) -> Damage:
     return Damage(entries, {table.name: damage for table, damage in found.items()})
 
 
-def rebuild(run: Run, damage: Damage, name: str) -> None:
+def rebuild(run: Run, damage: Damage, name: str) -> dict[str, str]:
     """Rebuilds all derived tables as the run ``name``: repeats every night of every broker with its own end.
 
-    Raises UsageError if the nights cannot be repeated from the tables alone.
+    Returns inputs for the ledger's entry: the rows that have other runs now. Raises UsageError if the nights cannot be
+    repeated from the tables alone.
     """
     nights = {name: damage.nights(name) for name in dict.fromkeys(entry.broker_name for entry in damage.entries)}
     for entries in nights.values():
@@ -68,8 +71,12 @@ def rebuild(run: Run, damage: Damage, name: str) -> None:
     undo_unfinished_run(run.warehouse, damage.entries, name, [table for table in TABLES if table not in broken])
     for table in broken:
         run.warehouse.log(table).drop()
+    inputs = {}
     for broker_name, entries in nights.items():
-        _rebuild_broker(run, entries, broken, Changes(run.warehouse, broker_name, name))
+        changes = Changes(run.warehouse, broker_name, name)
+        inputs[f"{broker_name}/{WITHDRAWN}"] = withdrawals_text(moved_rows(entries, changes))
+        _rebuild_broker(run, entries, broken, changes)
+    return inputs
 
 
 def _check_repeatable(entry: LedgerEntry, messages_from: int) -> None:

@@ -65,7 +65,7 @@ def rebuild_damaged(run: Run) -> list[str]:
         return ["no table is damaged: nothing was changed"]
     run.entries = list(damage.entries)
     name = run.next_run()
-    rebuild(run, damage, name)
-    record(run.warehouse, LedgerEntry(name, "", MAINTAIN, inputs={REBUILT: ", ".join(damage.tables)}))
+    inputs = {REBUILT: ", ".join(damage.tables)} | rebuild(run, damage, name)
+    record(run.warehouse, LedgerEntry(name, "", MAINTAIN, inputs=inputs))
     open_warehouse(run.warehouse)
     return [f"{message}; rebuilt" for message in damage.tables.values()]

@@ -1,13 +1,14 @@
 """Finds audited nights whose rows have changed since.
 
 Rows can only change if files left a table since the audit. The rows of these files are compared with the rows of the
-files that were added. A table to which nights only added files costs nothing.
+files that were added. A table to which nights only added files costs nothing. Rows that a later run withdrew are left
+out: its ledger entry says which they are.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ from schemas.delta.table import Table
 from schemas.delta.table_rows import within
 from schemas.quarantine import QUARANTINE
 from schemas.tables import APPENDED_TABLES
+from schemas.withdrawals import Withdrawal, withdrawals_since
 
 CHANGED_NIGHTS = pa.schema(
     [
@@ -45,7 +47,10 @@ Totals = dict[tuple[str | None, str], tuple[int, int]]
 
 
 def changed_nights(scope: Scope) -> pa.Table:
-    """Rows of CHANGED_NIGHTS: the nights whose rows in a table differ from those at the last audit that passed."""
+    """Rows of CHANGED_NIGHTS: the nights whose rows in a table differ from those at the last audit that passed.
+
+    Rows that a run since then has withdrawn are not compared.
+    """
     rows: list[dict[str, object]] = []
     for table in APPENDED_TABLES:
         if scope.last_audit is None or table.name not in scope.last_audit.versions:
@@ -89,10 +94,20 @@ def _before_and_now(scope: Scope, table: Table, last_run: str, version: int) -> 
     added = [file for file in now if file.path not in kept and file.least.get("run", "") <= last_run]
     if not removed and not added:
         return {}, {}
-    return _totals(scope, table, removed, last_run), _totals(scope, table, added, last_run)
+    withdrawn = {
+        name: withdrawals_since(scope.ledger, table, version, name)
+        for name in {file.broker_name for file in (*removed, *added)}
+    }
+    return _totals(scope, table, removed, last_run, withdrawn), _totals(scope, table, added, last_run, withdrawn)
 
 
-def _totals(scope: Scope, table: Table, files: Sequence[StoredFile], last_run: str) -> Totals:
+def _totals(
+    scope: Scope,
+    table: Table,
+    files: Sequence[StoredFile],
+    last_run: str,
+    withdrawn: Mapping[str | None, Sequence[Withdrawal]],
+) -> Totals:
     totals: defaultdict[tuple[str | None, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
     names = [name for name in table.file_schema.names if name not in NOT_COMPARED]
     for file in files:
@@ -100,6 +115,8 @@ def _totals(scope: Scope, table: Table, files: Sequence[StoredFile], last_run: s
         # The same deliveries may be in other blocks.
         parts = (pa.Table.from_batches([batch]) for batch in pairs_of(stored)) if table is DELIVERY_BLOCKS else [stored]
         for rows in parts:
+            for withdrawal in withdrawn[file.broker_name]:
+                rows = withdrawal.rest(rows)
             for run, hashes in _by_run(rows):
                 count, total = totals[file.broker_name, run]
                 totals[file.broker_name, run] = count + len(hashes), (total + int(hashes.sum())) & (2**64 - 1)

@@ -7,6 +7,10 @@ from collections.abc import Collection
 import pyarrow as pa
 
 from schemas.audits.scope import Scope
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.delta.stored_files import StoredFile
+from schemas.delta.table import Table
 from schemas.page_checksums import damaged_files
 from schemas.spark_tasks import Session
 
@@ -28,10 +32,7 @@ def data_files(scope: Scope, read_whole: Collection[str], session: Session) -> p
 
     ``read_whole``: the names of tables of which audits read the rows of all nights.
     """
-    files = {
-        table: scope.warehouse.log(table).files if table.name in read_whole else scope.new_files(table)
-        for table in scope.tables
-    }
+    files = {table: _files_read(scope, table, read_whole) for table in scope.tables}
     damaged = damaged_files(scope.warehouse, files, session)
     rows = []
     for table, table_files in files.items():
@@ -49,6 +50,15 @@ def data_files(scope: Scope, read_whole: Collection[str], session: Session) -> p
                 }
             )
     return pa.Table.from_pylist(rows, DATA_FILES)
+
+
+def _files_read(scope: Scope, table: Table, read_whole: Collection[str]) -> list[StoredFile]:
+    if table.name in read_whole:
+        return scope.warehouse.log(table).files
+    files = {file.path: file for file in scope.new_files(table)}
+    if table in (COMMITLOG, CONSUMEQUEUE):
+        files |= {file.path: file for file in scope.files_of_range(table)}
+    return list(files.values())
 
 
 TABLE_COLUMNS = pa.schema(

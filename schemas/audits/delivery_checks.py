@@ -81,8 +81,8 @@ def _count_block(
 def bit_map_checks(scope: Scope, session: Session) -> pa.Table:
     """Rows of BIT_MAP_CHECKS, one for each subscription with filter data.
 
-    ``matching`` counts the messages that match its expression, ``held_back`` those of them that the stored filter bit
-    map stops.
+    ``matching`` counts the messages that match its own expression, ``held_back`` those of them that the stored filter
+    bit map stops.
     """
     files = scope.new_files(CONSUMEQUEUE)
     since = min((file.least["store_timestamp"] for file in files), default=FOREVER)
@@ -114,13 +114,13 @@ def bit_map_checks(scope: Scope, session: Session) -> pa.Table:
 
 def _windows(history: Sequence[SubscriptionRow], broker: BrokerConfig, since: int) -> Mapping[str, list[PullWindow]]:
     """The subscriptions whose pulls use bit maps, while they were in force, by topic."""
+    # With filterSupportRetry, stage 2 reads the expression of a retried message's original topic. The bits in the retry
+    # topic are those of the expression there (CommitLogDispatcherCalcBitMap).
+    broker = replace(broker, filter_support_retry=False)
     found: defaultdict[str, list[PullWindow]] = defaultdict(list)
-    rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
-    for row in history:
-        rows_by_group[row.consumer_group].append(row)
     for row in history:
         valid_to = FOREVER if row.valid_to is None else row.valid_to
-        decides = message_filter(row, rows_by_group[row.consumer_group], broker) if valid_to > since else None
+        decides = message_filter(row, (), broker) if valid_to > since else None
         if decides is not None and decides.bit_pos:
             found[row.topic].append(PullWindow(decides, row.valid_from, max(row.valid_from, since), valid_to))
     return found

@@ -21,8 +21,10 @@ from schemas.audits.audit import AuditList
 from schemas.audits.changed_nights import changed_nights
 from schemas.audits.data_file_checks import data_files, table_columns
 from schemas.audits.delivery_checks import bit_map_checks, delivery_counts, inconsistencies
+from schemas.audits.queue_totals import OF_NIGHTS, queue_totals
 from schemas.audits.scope import Scope
 from schemas.commitlog import COMMITLOG, SLOTS
+from schemas.consumequeue import CONSUMEQUEUE
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.table import Table
 from schemas.quarantine import QUARANTINE
@@ -32,6 +34,8 @@ from schemas.tables import TABLES
 
 ALL = "all_"
 """Prefix of the names of tables with the rows of all nights."""
+OF_THE_LOG = {"log_messages": COMMITLOG, "log_entries": CONSUMEQUEUE}
+"""The relations with rows of a table of every night, from the first physical offset of the audited nights on."""
 BROKERS = pa.schema(
     [
         ("broker_name", pa.string()),
@@ -68,6 +72,7 @@ class Relations:
             "data_files": lambda: data_files(scope, _read_whole(listed), session),
             "table_columns": lambda: table_columns(scope),
             "changed_nights": lambda: changed_nights(scope),
+            "queue_totals": lambda: queue_totals(scope, self.rows),
             "delivery_counts": lambda: delivery_counts(scope),
             "bit_map_checks": lambda: bit_map_checks(scope, session),
             "inconsistent_groups": lambda: inconsistencies(scope, session),
@@ -104,6 +109,9 @@ class Relations:
             elif name in self._queries and name not in parts and self._queries[name] != query:
                 self._add_needed(self._queries[name], parts)
                 parts[name] = self._queries[name]
+            elif name in OF_THE_LOG and name not in parts:
+                self._register(OF_THE_LOG[name].name)
+                parts[name] = f"SELECT * FROM {ALL}{OF_THE_LOG[name].name} WHERE {_in_range(self._scope)}"
 
     def _register(self, name: str) -> None:
         table = next((table for table in (*TABLES, RUN_LEDGER) if table.name == name), None)
@@ -120,7 +128,7 @@ class Relations:
 
     def _tag_codes(self) -> pa.Table:
         """The hash of each tag."""
-        tags = self.rows("SELECT DISTINCT tags FROM commitlog WHERE tags IS NOT NULL")["tags"].cast(pa.string())
+        tags = self.rows("SELECT DISTINCT tags FROM log_messages WHERE tags IS NOT NULL")["tags"].cast(pa.string())
         return pa.table([tags, tags_codes(tags)], schema=TAG_CODES)
 
 
@@ -144,6 +152,15 @@ def _in_scope(name: str, scope: Scope) -> str:
     return f"SELECT {columns} FROM {ALL}{name} WHERE run >= '{scope.first_run}'"
 
 
+def _in_range(scope: Scope) -> str:
+    """The condition for rows of commitlog and consumequeue from the first audited physical offset on."""
+    conditions = [
+        "(broker_name = '{}' AND commitlog_offset >= {})".format(name.replace("'", "''"), begin)
+        for name, begin in scope.audited_from.items()
+    ]
+    return " OR ".join(conditions) or "false"
+
+
 def _without_nights() -> list[Table]:
     """The tables of which every audit reads all rows."""
     # current_offsets has the state after the last night, under the names of the runs that changed it.
@@ -152,7 +169,7 @@ def _without_nights() -> list[Table]:
 
 def _read_whole(listed: AuditList) -> set[str]:
     """The names of the tables of which some audit reads all rows."""
-    texts = [*listed.relations.values(), *(audit.query for audit in listed.audits)]
+    texts = [OF_NIGHTS, *listed.relations.values(), *(audit.query for audit in listed.audits)]
     words = {word for text in texts for word in re.findall(r"\w+", text) if word.startswith(ALL)}
     return {word.removeprefix(ALL) for word in words} | {table.name for table in _without_nights()}
 

@@ -8,13 +8,16 @@ from functools import cached_property
 
 from filtering.sql92 import Expressions
 from schemas.answers.facts import BrokerFacts
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.open_data_file import DataFileDamaged
 from schemas.delta.stored_files import StoredFile, files_since
 from schemas.delta.table import Table
+from schemas.delta.table_rows import within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.quality_results import QUALITY_RESULTS
-from schemas.run_ledger import MESSAGES_FROM, RUN_LEDGER, LedgerEntry, unreplaced_nights
+from schemas.run_ledger import MESSAGES_FROM, RUN_LEDGER, LedgerEntry, read_ledger, unreplaced_nights
 from schemas.tables import TABLES
 
 
@@ -56,12 +59,57 @@ class Scope:
     def first_kept(self, broker_name: str) -> str:
         """The first run of a broker whose messages maintenance has not removed."""
         entries = unreplaced_nights([entry for entry in self.entries if entry.broker_name == broker_name])
-        messages_from = int(entries[-1].inputs.get(MESSAGES_FROM, "0"))
+        messages_from = self.messages_from(broker_name)
         return next((entry.run for entry in entries if (entry.ingested_to or 0) > messages_from), entries[0].run)
+
+    def messages_from(self, broker_name: str) -> int:
+        """The physical offset before which maintenance removed the messages of a broker."""
+        return int(self.last_entries[broker_name].inputs.get(MESSAGES_FROM, "0"))
+
+    @cached_property
+    def audited_from(self) -> dict[str, int]:
+        """The least physical offset of a message or an entry of the audited nights, by broker, if it has any.
+
+        A message and its entry may be of different nights: a message with a damaged body is stored again when it is
+        mended, and after a cut of the log a night makes entries of messages that an earlier night has read. So audits
+        join them from this offset on, whichever nights they are of.
+        """
+        found: dict[str, int] = {}
+        for table in (COMMITLOG, CONSUMEQUEUE):
+            for file in self.new_files(table):
+                least = self._least_offset(table, file)
+                if file.broker_name is not None and least is not None:
+                    found[file.broker_name] = min(least, found.get(file.broker_name, least))
+        return {name: max(offset, self.messages_from(name)) for name, offset in found.items()}
+
+    def _least_offset(self, table: Table, file: StoredFile) -> int | None:
+        """The least physical offset of a file's rows of the audited nights; None if it has none."""
+        least = int(file.least["commitlog_offset"])
+        if file.least["run"] >= self.first_run:
+            return least
+        try:
+            rows = self.warehouse.rows(table, ["commitlog_offset"], [within("run", self.first_run)], [file])
+        except DataFileDamaged:
+            return least  # an audit reports the damage
+        return min(rows["commitlog_offset"].to_pylist(), default=None)
+
+    @cached_property
+    def ledger(self) -> list[LedgerEntry]:
+        """All entries of the ledger, those of maintenance among them."""
+        return read_ledger(self.warehouse)
 
     def new_files(self, table: Table) -> list[StoredFile]:
         """The files that may have rows of the nights in scope."""
         return files_since(self.warehouse.log(table).files, self.first_run)
+
+    def files_of_range(self, table: Table) -> list[StoredFile]:
+        """The files of commitlog or consumequeue with rows from :attr:`audited_from` on."""
+        begins = self.audited_from
+        return [
+            file
+            for file in self.warehouse.log(table).files
+            if file.broker_name in begins and file.greatest["commitlog_offset"] >= begins[file.broker_name]
+        ]
 
     @property
     def tables(self) -> list[Table]:

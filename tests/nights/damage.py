@@ -26,7 +26,7 @@ def copy_of(warehouse: Warehouse, folder: Path) -> Warehouse:
 def rewrite(warehouse: Warehouse, table: Table, change: Change) -> None:
     """Replaces all rows of a table with one broker, as if its night had written them."""
     warehouse = Warehouse.at(warehouse.storage.root)
-    last = read_ledger(warehouse)[-1]
+    last = next(entry for entry in reversed(read_ledger(warehouse)) if entry.broker_name)
     rows = warehouse.rows(table, files=warehouse.files(table, last.broker_name)).to_pylist()
     changes = Changes(warehouse, last.broker_name, last.run)
     changes.replace_rows(table, [table.rows_batch(change(rows))])
@@ -48,3 +48,13 @@ def rewrite_ledger(warehouse: Warehouse, change: Callable[[list[LedgerEntry]], l
     changes = Changes(warehouse, "", entries[-1].run)
     changes.replace_rows(RUN_LEDGER, [RUN_LEDGER.rows_batch([entry.table_row() for entry in entries])])
     changes.commit()
+
+
+def one_row(values: Row, *, of: Callable[[Row], bool] = lambda row: True) -> Change:
+    """Changes the oldest row for which a condition holds."""
+
+    def change(rows: list[Row]) -> list[Row]:
+        oldest = min((row for row in rows if of(row)), key=lambda row: str(row["run"]))
+        return [row | values if row is oldest else row for row in rows]
+
+    return change

@@ -59,6 +59,13 @@ class GrowingBroker:
     def passes_audits(self) -> bool:
         return self.run(audit, "--warehouse", self.folder / "w", "--all").code == 0
 
+    def failed_audits(self, *more: object) -> list[str]:
+        """The names of the audits that fail with an error and are no consequence of another one."""
+        ended = self.run(audit, "--warehouse", self.folder / "w", "--json", *more)
+        assert ended.code in (0, 3), ended.error
+        rows = [json.loads(line) for line in ended.out.splitlines()]
+        return [row["audit"] for row in rows if row["severity"] == "error" and row["cause"] is None]
+
     def facts(self, warehouse: str = "w") -> dict[str, Any]:
         found = without_runs(self.folder / warehouse)
         return {name: found[name] for name in FACTS}

@@ -1,0 +1,66 @@
+"""The rows that a rebuild stores under other runs than the nights did, so that audits do not compare them.
+
+A rebuild repeats nights as wholes. It leaves no rows of the steps that prepared a night, and a message that a later
+night read (its record had been damaged, or a message log grew in the middle) counts in the night of its place in the
+log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from jobs.night.changes import Changes
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.delivery_stats import DELIVERY_STATS
+from schemas.delta.table_rows import Condition, one_of, within
+from schemas.queue_progress import QUEUE_PROGRESS
+from schemas.run_ledger import LedgerEntry
+from schemas.withdrawals import Withdrawal
+
+_OF_MESSAGES = (CONSUMEQUEUE, DELIVERY_BLOCKS)
+_OF_QUEUES = (DELIVERY_STATS, QUEUE_PROGRESS)
+
+
+def moved_rows(entries: Sequence[LedgerEntry], changes: Changes) -> Iterator[Withdrawal]:
+    """The rows of derived tables that a rebuild of one broker moves. ``entries``: of nights in the tables."""
+    last_night = max((number for number, entry in enumerate(entries) if entry.delivers), default=-1)
+    for table in (*_OF_MESSAGES, *_OF_QUEUES, CONSUMER_OFFSETS):
+        # The committed offsets that were read for a night that has not been delivered are kept.
+        steps = entries[: last_night + 1] if table is CONSUMER_OFFSETS else entries
+        yield Withdrawal(table.name, [one_of("run", [entry.run for entry in steps if not entry.delivers])])
+    nights = [entry for entry in entries if entry.delivers]
+    for runs, queue, offsets in _late_messages(nights, changes):
+        for table in _OF_MESSAGES:
+            yield Withdrawal(table.name, [runs, *queue, offsets])
+        for table in _OF_QUEUES:
+            yield Withdrawal(table.name, [runs, *queue])
+
+
+def _late_messages(
+    nights: Sequence[LedgerEntry], changes: Changes
+) -> Iterator[tuple[Condition, Sequence[Condition], Condition]]:
+    """The messages that a later night read than that of their place in the log, by queue and pair of nights.
+
+    For each: the runs from the one night to the other, the queue, and the range of physical offsets.
+    """
+    names = ["commitlog_offset", "run", "topic", "queue_id"]
+    rows = changes.warehouse.rows(COMMITLOG, names, files=changes.files(COMMITLOG))
+    ends, runs = [night.delivered_to or 0 for night in nights], [night.run for night in nights]
+    own = np.searchsorted(ends, rows["commitlog_offset"].to_numpy(), side="right")
+    distinct = rows["run"].combine_chunks().dictionary_encode()
+    reading = np.searchsorted(runs, distinct.dictionary.to_pylist())[distinct.indices.to_numpy()]
+    late = np.flatnonzero((own < reading) & (reading < len(nights)))
+    found: dict[tuple[int, int, str, int], list[int]] = {}
+    columns = (rows[name].take(pa.array(late)).to_pylist() for name in ("topic", "queue_id", "commitlog_offset"))
+    for first, last, topic, queue_id, offset in zip(own[late].tolist(), reading[late].tolist(), *columns, strict=True):
+        found.setdefault((first, last, topic, queue_id), []).append(offset)
+    for (first, last, topic, queue_id), offsets in found.items():
+        after = runs[last + 1] if last + 1 < len(runs) else None
+        queue = [one_of("topic", [topic]), one_of("queue_id", [queue_id])]
+        yield within("run", runs[first], after), queue, within("commitlog_offset", min(offsets), max(offsets) + 1)

@@ -1,0 +1,203 @@
+"""Audits after nights that changed what earlier nights stored: they pass, and still find real faults."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+from jobs import deliver, dispatch, ingest, maintain, register
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.delivery_stats import DELIVERY_STATS
+from schemas.delta.table import Table
+from schemas.delta.warehouse import Warehouse
+from schemas.queue_progress import QUEUE_PROGRESS
+from tests.nights.commands import rows_of
+from tests.nights.damage import Change, one_row, rewrite
+from tests.nights.growing_broker import BEFORE, GrowingBroker, after, sql
+from tests.nights.test_late_messages import damage_magic
+
+EVENTS = [sql(BEFORE, "cg", "n IS NOT NULL")]
+
+
+def repaired(broker: GrowingBroker) -> None:
+    damage_magic(broker)
+    broker.night(EVENTS)
+    assert broker.failed_audits() == []
+    broker.grow()
+    assert "1 damaged places of the log were repaired" in broker.night(EVENTS).out
+
+
+def mended(broker: GrowingBroker) -> None:
+    """One of 200 bodies may be damaged."""
+    whole = broker.log.append(1, body=b"right").append(190).data
+    broker.log.data = whole.replace(b"right", b"wrong")
+    broker.log.write(broker.folder / "store")
+    broker.log.data = whole
+    broker.night(EVENTS)
+    assert broker.failed_audits() == []
+    broker.grow()
+    assert "1 messages with a damaged body have the right one now" in broker.night(EVENTS).out
+
+
+def half_written(broker: GrowingBroker) -> None:
+    whole = broker.log.data
+    broker.log.data = whole[:-40]
+    broker.log.write(broker.folder / "store")
+    broker.log.data = whole
+    broker.night(EVENTS)
+    assert len(list(rows_of(broker.folder / "w", "quarantine"))) == 1
+    assert broker.failed_audits() == []
+    broker.grow()
+    broker.night(EVENTS)
+
+
+def corrected_line(broker: GrowingBroker) -> None:
+    broker.night([*EVENTS, "garbage"])
+    assert broker.failed_audits() == []
+    broker.grow()
+    broker.night(EVENTS)
+
+
+def cut(broker: GrowingBroker) -> None:
+    for _ in range(2):
+        broker.night(EVENTS)
+        broker.grow()
+    assert broker.failed_audits() == []
+    broker.log.data = broker.log.data[: len(broker.log.data) // 30 * 15]
+    del broker.log.queues["T", 0][15:]
+    broker.log.time -= 15_000
+    broker.log.append(10, x="new")
+    broker.log.write(broker.folder / "store")
+    assert "cut" in broker.night(EVENTS).out
+
+
+def corrected_history(broker: GrowingBroker) -> None:
+    for _ in range(2):
+        broker.night(EVENTS)
+        broker.grow()
+    assert broker.failed_audits() == []
+    events = [*EVENTS, sql(after(12), "cg", "n IN ('1','15')")]
+    assert broker.night(events, "--redo-from", after(12)).code == 0
+
+
+def steps(broker: GrowingBroker, *jobs: object) -> None:
+    given = ("--warehouse", broker.folder / "w", "--broker-config", broker.folder / "broker.conf")
+    inputs = {
+        ingest: ("--store", broker.folder / "store"), register: ("--subscriptions", broker.folder / "events.jsonl"),
+    }  # fmt: skip
+    for job in jobs:
+        assert broker.run(job, *given, *inputs.get(job, ())).code == 0
+
+
+def offsets(broker: GrowingBroker, committed: int) -> None:
+    config = broker.folder / "store" / "config"
+    config.mkdir(exist_ok=True)
+    (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": {"T@cg": {"0": committed}}}))
+
+
+def repeated_steps(broker: GrowingBroker) -> None:
+    broker.night(EVENTS)
+    broker.grow()
+    offsets(broker, 12)
+    steps(broker, ingest, register, dispatch, deliver)
+    assert broker.failed_audits() == []
+    broker.grow()
+    assert broker.night(EVENTS, "--redo-from", after(15)).code == 0
+
+
+def delivered_after_an_audit(broker: GrowingBroker) -> None:
+    broker.night(EVENTS)
+    broker.grow()
+    offsets(broker, 12)
+    steps(broker, ingest, register, dispatch)
+    assert broker.failed_audits() == []
+    steps(broker, deliver)
+
+
+def rebuild(broker: GrowingBroker) -> None:
+    warehouse = broker.folder / "w"
+    shutil.rmtree(warehouse / "queue_progress")
+    assert broker.run(maintain, "--warehouse", warehouse, "--rebuild").code == 0
+
+
+def rebuilt(broker: GrowingBroker) -> None:
+    """The audited rows of consumequeue are lost and made again, those of the steps are not."""
+    broker.night(EVENTS)
+    broker.grow()
+    offsets(broker, 12)
+    steps(broker, ingest, register, dispatch, deliver)
+    broker.grow()
+    offsets(broker, 13)
+    steps(broker, ingest, register, dispatch)
+    assert broker.failed_audits() == []
+    rebuild(broker)
+
+
+def rebuilt_after_a_repair(broker: GrowingBroker) -> None:
+    """The late message counts in the night of its place in the log now."""
+    repaired(broker)
+    broker.grow()
+    broker.night(EVENTS)
+    assert broker.failed_audits() == []
+    rebuild(broker)
+
+
+CHANGES = [
+    repaired, mended, half_written, corrected_line, cut, corrected_history, repeated_steps, delivered_after_an_audit,
+    rebuilt, rebuilt_after_a_repair,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_audits_pass_after(broker: GrowingBroker, change: Callable[[GrowingBroker], None]) -> None:
+    change(broker)
+    assert broker.failed_audits() == []
+    broker.grow()
+    broker.night((broker.folder / "events.jsonl").read_text())
+    assert broker.failed_audits() == []
+    assert broker.failed_audits("--all") == []
+
+
+TAMPERED: list[tuple[Callable[[GrowingBroker], None], Table, Change]] = [
+    (repaired, COMMITLOG, one_row({"born_timestamp": 1})),
+    (mended, COMMITLOG, one_row({"born_timestamp": 1}, of=lambda row: row["queue_offset"] == 4)),
+    (mended, CONSUMEQUEUE, one_row({"store_timestamp": 1}, of=lambda row: row["queue_offset"] == 4)),
+    (cut, COMMITLOG, one_row({"born_timestamp": 1}, of=lambda row: row["queue_offset"] == 14)),
+    (cut, DELIVERY_STATS, one_row({"uncertain": 7})),
+    (corrected_history, QUEUE_PROGRESS, one_row({"entries": 9})),
+    (repeated_steps, DELIVERY_STATS, one_row({"uncertain": 7})),
+    (rebuilt, DELIVERY_STATS, one_row({"uncertain": 7})),
+    (rebuilt_after_a_repair, CONSUMEQUEUE, one_row({"store_timestamp": 1}, of=lambda row: row["queue_offset"] == 4)),
+    (rebuilt_after_a_repair, CONSUMER_OFFSETS, one_row({"as_of": 1})),
+]
+
+
+@pytest.mark.parametrize(("change", "table", "tampering"), TAMPERED)
+def test_a_tampered_row_is_found_after(
+    broker: GrowingBroker, change: Callable[[GrowingBroker], None], table: Table, tampering: Change
+) -> None:
+    change(broker)
+    rewrite(Warehouse.at(str(broker.folder / "w")), table, tampering)
+    assert "earlier_facts_unchanged" in broker.failed_audits()
+
+
+def test_old_nights_with_unreadable_messages_are_removed(broker: GrowingBroker) -> None:
+    """The quarantined bytes that explain the gap are removed, too."""
+    place = len(broker.log.data) // 10 * 5
+    whole = broker.log.append(200).data
+    end = broker.log.segment
+    broker.log.data = whole[:place] + b"damage" + whole[place + 6 : end]
+    broker.log.write(broker.folder / "store")
+    broker.night(EVENTS)
+    broker.log.data = whole
+    broker.grow()
+    broker.log.write(broker.folder / "store", start=end)
+    assert broker.night(EVENTS).code == 0
+    assert broker.run(maintain, "--warehouse", broker.folder / "w", "--keep-days", 0).code == 0
+    assert not list(rows_of(broker.folder / "w", "quarantine"))
+    assert broker.failed_audits() == broker.failed_audits("--all") == []
