@@ -33,6 +33,12 @@ def test_csv_has_its_titles_whatever_was_selected(replayed: Replayed, run: Run, 
     assert ended.error == f"deliveries: {rows} rows to stdout\n"
 
 
+@pytest.mark.parametrize("output", ["", ".", "..", "/"])
+def test_an_output_that_is_a_folder(replayed: Replayed, run: Run, output: str) -> None:
+    ended = run(export, "commitlog", "--output", output, "--warehouse", replayed("small").location)
+    assert (ended.code, ended.error) == (2, f"mqsieve: {output or '.'} is a folder: give a file\n")
+
+
 def test_a_misspelt_topic_of_pulls(replayed: Replayed, run: Run) -> None:
     warehouse = ("--warehouse", replayed("small").location)
     ended = run(pulls, "--group", "cg_sql_region_price", "--topic", "OrderEvent", *warehouse)
