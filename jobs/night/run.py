@@ -224,9 +224,8 @@ def _register(
 
     ``rewrite``: the subscriptions may have changed even if the events are the same.
     """
-    if inputs.subscriptions is not None:
-        for name, rejected in inputs.subscriptions.rejected.items():
-            replace_rejected(name, rejected, changes)
+    for name, rejected in inputs.rejected_subscriptions.items():
+        replace_rejected(name, rejected, changes)
     stored = tuple(state.events)
     if tuple(events.events) == stored and not rewrite:
         return

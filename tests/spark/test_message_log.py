@@ -163,6 +163,18 @@ def test_a_line_that_is_no_message_is_quarantined_with_its_number_its_bytes_and_
     assert (second["commitlog_offset"], second["properties"], second["tags"]) == (7, None, None)
 
 
+def test_bad_lines_of_messages_and_subscriptions_in_files_of_one_name(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "log.jsonl").write_text(json.dumps(GOOD) + "\nno message", encoding="utf-8")
+    event = {"at": 1, "op": "register", "group": "g", "topic": "OrderEvents", "expression": "paid"}
+    (tmp_path / "log.jsonl").write_text(json.dumps(event) + "\n\nno event", encoding="utf-8")
+    subscriptions = ("--subscriptions", str(tmp_path / "log.jsonl"))
+    for _ in range(2):
+        nightly.main(["--store", str(tmp_path / "log"), *subscriptions, "--warehouse", str(tmp_path / "w")])
+    found = [(row["source_file"], row["offset"], row["bytes"]) for row in rows_of(tmp_path / "w", "quarantine")]
+    assert sorted(found) == [("log.jsonl", 2, b"no message"), ("log.jsonl (subscriptions)", 3, b"no event")]
+
+
 def ordered(rows: DataFrame) -> list[Any]:
     return rows.orderBy("offset").collect()
 
