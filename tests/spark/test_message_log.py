@@ -128,10 +128,13 @@ GOOD: dict[str, Any] = {
     "commitlog_offset": 0,
     "store_timestamp": 1_795_237_513_466,
 }
+SEPARATOR = "a property has U+0001 in its name, or U+0002: RocketMQ ends names and values there"
 LINES: dict[str, str | None] = {
-    json.dumps(GOOD | {"properties": {"TAGS": "paid", "price": 5}, "body": "00fF", "colour": "red"}): None,
+    json.dumps(
+        GOOD | {"properties": {"TAGS": "paid", "price": 5, "a": "1\u0001"}, "body": "00fF", "colour": "red"}
+    ): None,
     "": None,
-    json.dumps(GOOD | {"commitlog_offset": 7}) + "\r": None,
+    json.dumps(GOOD | {"commitlog_offset": 7, "properties": {"KEYS": "", "": "x", "n": None}}) + "\r": None,
     json.dumps(GOOD): "another message has this commitlog_offset",
     '{"topic": "OrderEvents", ': "not JSON with the types of a message log",
     json.dumps(GOOD | {"queue_id": "zero"}): "not JSON with the types of a message log",
@@ -141,6 +144,11 @@ LINES: dict[str, str | None] = {
     json.dumps(GOOD | {"queue_offset": -1}): "queue_offset is negative",
     json.dumps(GOOD | {"store_size": 0}): "store_size is not 1 or more",
     json.dumps(GOOD | {"body": "xyz"}): "body is not hex",
+    json.dumps(GOOD | {"queue_offset": 2**63 - 1}): "queue_offset is over 461168601842738789",
+    json.dumps(GOOD | {"commitlog_offset": 2**63 - 1}): "the message ends beyond the last physical offset",
+    json.dumps(GOOD | {"properties": {"a\u0001b": "1"}}): SEPARATOR,
+    json.dumps(GOOD | {"properties": {"a\u0002b": "1"}}): SEPARATOR,
+    json.dumps(GOOD | {"properties": {"a": "1\u0002b", "b": None}}): SEPARATOR,
     "[]": "not JSON with the types of a message log",
     "\udcff\udcfe": "not JSON with the types of a message log",
 }
@@ -158,9 +166,9 @@ def test_a_line_that_is_no_message_is_quarantined_with_its_number_its_bytes_and_
         if reason is not None
     ]
     first, second = messages.orderBy("commitlog_offset").collect()
-    assert first["properties"] == {"TAGS": "paid", "price": "5"}
+    assert first["properties"] == {"TAGS": "paid", "price": "5", "a": "1\u0001"}
     assert (first["tags"], first["keys"], first["body"], first["store_size"]) == ("paid", None, b"\x00\xff", 1)
-    assert (second["commitlog_offset"], second["properties"], second["tags"]) == (7, None, None)
+    assert (second["commitlog_offset"], second["properties"], second["keys"]) == (7, None, None)
 
 
 def test_bad_lines_of_messages_and_subscriptions_in_files_of_one_name(spark: SparkSession, tmp_path: Path) -> None:
