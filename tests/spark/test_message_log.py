@@ -19,6 +19,7 @@ from schemas.commitlog import read as read_messages
 from schemas.delta.warehouse import Warehouse
 from schemas.messages import message_log, message_log_rows
 from schemas.rocketmq_store.segments import CommitLogError
+from tests.broker_log import BrokerLog
 from tests.captures import capture, rows
 from tests.nights.commands import arguments, differing, rows_of, without_runs
 from tests.nights.test_captures import MESSAGE_FIELDS
@@ -90,6 +91,21 @@ def test_the_same_log_again_is_nothing_new_and_a_longer_one_adds_its_messages(
     nightly.main(given)
     delivered = without_runs(tmp_path / "w")["deliveries"]
     assert sorted(json.loads(text)["queue_offset"] for text in delivered) == [0, 1, 2, 3, 4]
+
+
+def test_a_store_goes_on_where_a_message_log_of_it_ended(spark: SparkSession, tmp_path: Path) -> None:
+    """The message log is an export of the same broker's commitlog, made between two nights on its store."""
+    log, exported = BrokerLog(), tmp_path / "log.jsonl"
+    for folder, stores in (("made", ["store"]), ("w", [exported, "store", exported, "store"])):
+        given = ("--warehouse", str(tmp_path / folder))
+        for store in stores:
+            if store == "store":
+                log.append(3).write(tmp_path / "store")
+            nightly.main(["--store", str(tmp_path / store), *given])
+            export.main(["commitlog", *given, "--output", str(exported)])
+    assert list(rows_of(tmp_path / "w", "quarantine")) == []
+    found = sorted(row["queue_offset"] for row in rows_of(tmp_path / "w", "consumequeue"))
+    assert found == list(range(9))
 
 
 def steps_on(log: Path, warehouse: Path, *jobs: ModuleType) -> None:
