@@ -78,6 +78,10 @@ class BrokerConfig:
             raise InvalidBrokerConfig(
                 f"travelCqFileNumWhenGetMessage={self.travel_cq_file_num_when_get_message}: must be 1 or more"
             )
+        if self.filter_data_clean_time_span < 0:
+            raise InvalidBrokerConfig(
+                f"filterDataCleanTimeSpan={self.filter_data_clean_time_span}: the broker would delete filters in use"
+            )
         if self.expect_consumer_num_use_filter > MOST_CONSUMERS:
             raise InvalidBrokerConfig(
                 f"expectConsumerNumUseFilter={self.expect_consumer_num_use_filter}: more than {MOST_CONSUMERS:,}"

@@ -13,6 +13,7 @@ from typing import Any, NotRequired, TypedDict
 
 from filtering.bloom_filter import BloomFilter
 from filtering.consumer_filter_data import ConsumerFilterData, compile_filter
+from filtering.java.numbers import LONG_MAX
 from filtering.sql92 import Expressions
 from filtering.subscription_data import TAG, is_tag_type
 from filtering.time_spans import DAY
@@ -181,10 +182,11 @@ class ConsumerFilterManager:
             del self._by_topic[topic][group]
 
     def cleaned_at(self, data: ConsumerFilterData | None) -> int | None:
-        """When a dead filter will be removed (ms); None if there is no filter, or if it is alive."""
+        """When a dead filter will be removed (ms); None if it never will be, if it is alive, or if there is none."""
         if data is None or data.dead_time is None or not data.is_dead:
             return None
-        return data.dead_time + self._clean_time_span
+        cleaned_at = data.dead_time + self._clean_time_span
+        return cleaned_at if cleaned_at <= LONG_MAX else None
 
     def encode(self, now: int) -> str:
         """The text of consumerFilter.json in RocketMQ's own form, after a :meth:`clean`."""

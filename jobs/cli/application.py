@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from filtering.subscriptions.json_fields import has_half_a_pair
 from jobs.cli.exit_code import CheckFailed, ExitCode
 from jobs.cli.text import printable
 from jobs.cli.without_pandas import without_pandas
@@ -81,7 +82,7 @@ def run(main: Callable[[list[str]], None]) -> NoReturn:
     os.umask(os.umask(0) | 0o002)  # Files of a warehouse are not writable for all users.
     try:
         with without_pandas():
-            main(sys.argv[1:])
+            main(_arguments())
         code = ExitCode.DONE
     except SystemExit as stop:
         code = ExitCode(stop.code) if isinstance(stop.code, int) else ExitCode.FAILED
@@ -90,6 +91,14 @@ def run(main: Callable[[list[str]], None]) -> NoReturn:
     with suppress(OSError):
         sys.stdout.flush()
     sys.exit(code)
+
+
+def _arguments() -> list[str]:
+    """The arguments of the command line. Raises UsageError if one is not UTF-8, and so in no table."""
+    for argument in sys.argv[1:]:
+        if has_half_a_pair(argument):
+            raise UsageError(f"not UTF-8: the argument {argument}")
+    return sys.argv[1:]
 
 
 def _report(error: BaseException) -> ExitCode:

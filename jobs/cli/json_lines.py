@@ -53,6 +53,8 @@ def output_file(output: Path) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
+    if output.is_dir():
+        raise UsageError(f"{output} is a folder: give a file")
     if not output.absolute().parent.is_dir():
         raise UsageError(f"the folder {output.parent} does not exist: create it first")
     beside = output.with_name(f".{output.name}.{os.getpid()}")

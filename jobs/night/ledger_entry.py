@@ -86,4 +86,5 @@ def _ingested_to(
         return plan.log.start if before is None else before
     if not reads_message_log:
         return before
-    return max((file.greatest["commitlog_offset"] + 1 for file in changes.files(COMMITLOG)), default=before)
+    ends = [file.greatest["commitlog_offset"] + 1 for file in changes.files(COMMITLOG)]
+    return max([*ends, *([] if before is None else [before])], default=None)

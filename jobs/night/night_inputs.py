@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from filtering.subscriptions.events import InvalidSubscriptionEvent
 from jobs.night.broker import Broker, changed_switches
 from jobs.night.events import NightEvents
 from jobs.night.hooks import FilterHook, text_of
@@ -46,6 +47,17 @@ class NightInputs:
     snapshot: StoreSnapshot | None
     subscriptions: SubscriptionFile | None
     message_log: Path | None = None
+
+    @property
+    def rejected_subscriptions(self) -> dict[str, Sequence[InvalidSubscriptionEvent]]:
+        """The rejected entries of the subscription files, by the name that they have in quarantine.
+
+        A file of the message log may have the same name; quarantine must tell their lines apart.
+        """
+        messages = message_log_files(self.message_log) if self.message_log is not None else ()
+        taken = {file.name for file in messages}
+        rejected = self.subscriptions.rejected if self.subscriptions is not None else {}
+        return {f"{name} (subscriptions)" if name in taken else name: lines for name, lines in rejected.items()}
 
     def fingerprints(self, options: NightOptions) -> dict[str, str]:
         """Fingerprints of the inputs by kind, which the ledger keeps."""

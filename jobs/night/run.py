@@ -30,6 +30,7 @@ from jobs.night.remarks import group_remarks, log_remarks
 from jobs.night.stages import Stage
 from jobs.night.state import BrokerState, read_state
 from schemas.commitlog import COMMITLOG
+from schemas.delta.table_rows import within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
@@ -95,7 +96,8 @@ class Run:
         state = read_state(self.warehouse, entries)
         plan = None
         if inputs.snapshot is not None:
-            plan = plan_log(inputs.snapshot.segments, _read_so_far(state), self.warehouse, options.new_epoch)
+            so_far = _read_so_far(state, self.warehouse)
+            plan = plan_log(inputs.snapshot.segments, so_far, self.warehouse, options.new_epoch)
         known = BrokerState(()) if plan is not None and plan.cut == 0 else state
         events = self._events(broker, known, inputs)
         redo_from = redo_instant(known, broker, events, options)
@@ -180,7 +182,7 @@ class Run:
         return BrokerState([*state.entries, past.entry], rows.topics, state.events, lambda: progress)
 
 
-def _read_so_far(state: BrokerState) -> ReadSoFar | None:
+def _read_so_far(state: BrokerState, warehouse: Warehouse) -> ReadSoFar | None:
     last = state.last
     if last is None or last.ingested_to is None:
         return None
@@ -190,7 +192,17 @@ def _read_so_far(state: BrokerState) -> ReadSoFar | None:
         for queue_id, end in zip(offsets.queue_ids, offsets.ends.tolist(), strict=True)
     }
     has_damaged_bodies = last.inputs.get(DAMAGED_BODIES) != "0"
-    return ReadSoFar(last.broker_name, last.ingested_to, last.unsettled, ends, has_damaged_bodies)
+    end = _end_of_messages(last.broker_name, last.ingested_to, warehouse)
+    return ReadSoFar(last.broker_name, end, last.unsettled, ends, has_damaged_bodies)
+
+
+def _end_of_messages(broker_name: str, ingested_to: int, warehouse: Warehouse) -> int:
+    """The physical offset after the last message. After a message log, ``ingested_to`` is inside that message."""
+    begun = ingested_to - 1
+    files = [file for file in warehouse.files(COMMITLOG, broker_name) if file.greatest["commitlog_offset"] >= begun]
+    columns = ["commitlog_offset", "store_size"]
+    rows = warehouse.rows(COMMITLOG, columns, [within("commitlog_offset", begun)], files).to_pylist()
+    return max([ingested_to, *(int(row["commitlog_offset"] + row["store_size"]) for row in rows)])
 
 
 def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes, last: LedgerEntry | None) -> int:
@@ -227,9 +239,8 @@ def _register(
 
     ``rewrite``: the subscriptions may have changed even if the events are the same.
     """
-    if inputs.subscriptions is not None:
-        for name, rejected in inputs.subscriptions.rejected.items():
-            replace_rejected(name, rejected, changes)
+    for name, rejected in inputs.rejected_subscriptions.items():
+        replace_rejected(name, rejected, changes)
     stored = tuple(state.events)
     if tuple(events.events) == stored and not rewrite:
         return

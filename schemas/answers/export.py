@@ -60,9 +60,9 @@ def check_groups(warehouse: Warehouse, groups: Collection[str]) -> None:
 
 
 def batches_of(warehouse: Warehouse, name: str, selection: Selection) -> Iterator[pa.RecordBatch]:
-    """The rows of a table, by broker and in the order of the files.
+    """The rows of a table, by broker and in the order of the files. A night creates no table without rows.
 
-    Raises UsageError if the table does not exist or lacks a selected column.
+    Raises UsageError if the table lacks a selected column, and before the first audit for its results.
     """
     known = columns_of(name)
     columns = list(selection.columns or known)
@@ -72,9 +72,8 @@ def batches_of(warehouse: Warehouse, name: str, selection: Selection) -> Iterato
         if given is not None and kind not in known:
             raise UsageError(f"{name} has no {kind} to select by")
     table = DELIVERY_BLOCKS if name == DELIVERIES else EXPORTED[name]
-    if not warehouse.exists(table):
-        job = "audit" if table in UNLEDGERED_TABLES else "nightly"
-        raise UsageError(f"{warehouse.location} has no {name} yet: run {warehouse.command(job)} first")
+    if table in UNLEDGERED_TABLES and not warehouse.exists(table):
+        raise UsageError(f"{warehouse.location} has no {name} yet: run {warehouse.command('audit')} first")
     for file in sorted(warehouse.log(table).files, key=_order):
         if selection.broker_name is None or file.broker_name in (None, selection.broker_name):
             for rows in _rows(warehouse, table, file, selection, columns):

@@ -24,6 +24,8 @@ from schemas.messages.stored_entries import scan_entries
 from schemas.spark_tasks import Session
 
 FIRST_PULLS = 20
+MOST_MISSING = 1 << 26
+"""The greatest number of missing messages in a queue whose pulls are simulated: each takes 7 bytes of memory."""
 FLAGS = pa.schema(
     [
         ("queue_id", pa.int32()),
@@ -101,7 +103,8 @@ def pulls_of(
 ) -> list[QueuePulls]:
     """The pulls of a group from an offset (None: each queue's first), by queue.
 
-    Raises UsageError if the group does not subscribe to the topic, if the broker refuses its pulls, and for a replay.
+    Raises UsageError if the group does not subscribe to the topic, if the broker refuses its pulls, if more than
+    MOST_MISSING messages of a queue are missing (one of them then has a wrong queue offset), and for a replay.
     """
     facts.check_has_messages()
     in_force = facts.in_force()
@@ -117,9 +120,10 @@ def pulls_of(
     flags = StageFlags.of(PullWindow(filters[0], wanted[0].valid_from), broker.bloom_filter.m)
     parts = list(scan_entries(facts.warehouse, facts.name, {topic: flags.filters.properties}, flags, session))
     ids = sorted({queue_id for part in parts for queue_id in pc.unique(part["queue_id"]).to_pylist()})
+    queues = ((queue_id, _queues(parts, topic, queue_id)) for queue_id in ids)
     return [
-        QueuePulls(queue_id, *(_totals(queue, begin_offset, broker, batch) for queue in _queues(parts, queue_id)))
-        for queue_id in ids
+        QueuePulls(queue_id, *(_totals(queue, begin_offset, broker, batch) for queue in both))
+        for queue_id, both in queues
     ]
 
 
@@ -130,7 +134,7 @@ def _totals(queue: Queue, begin_offset: int | None, broker: BrokerConfig, batch:
     return totals
 
 
-def _queues(flags: Sequence[pa.Table], queue_id: int) -> tuple[Queue, Queue]:
+def _queues(flags: Sequence[pa.Table], topic: str, queue_id: int) -> tuple[Queue, Queue]:
     """One queue with the bit map and without it. Entries that are not in the tables pass nothing."""
 
     def parts() -> Iterator[pa.Table]:
@@ -139,6 +143,12 @@ def _queues(flags: Sequence[pa.Table], queue_id: int) -> tuple[Queue, Queue]:
     bounds = [pc.min_max(part["queue_offset"]).as_py() for part in parts() if len(part)]
     first = min(bound["min"] for bound in bounds)
     count = max(bound["max"] for bound in bounds) + 1 - first
+    stored = sum(len(part) for part in parts())
+    if count - stored > MOST_MISSING:
+        raise UsageError(
+            f"{topic}/{queue_id} cannot be simulated: its queue offsets reach from {first:,} to {first + count - 1:,}, "
+            f"and only {stored:,} of these messages are stored"
+        )
     sizes, (stage1, tags, stage2) = np.zeros(count, np.int32), np.zeros((3, count), np.bool_)
     for part in parts():
         at = part["queue_offset"].to_numpy() - first

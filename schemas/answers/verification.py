@@ -128,14 +128,18 @@ class _Queues:
 
 
 def _file_sizes(store: Storage, broker: BrokerConfig, is_given: bool) -> tuple[int, int]:
-    """The file sizes of the two kinds in bytes: as configured if ``is_given``, else the commonest on disk."""
+    """The file sizes of the two kinds in bytes: as configured if ``is_given``, else the commonest on disk.
+
+    Empty files do not count: a broker preallocates its files.
+    """
     configured = (
         broker.consume_queue_file_entries * CONSUME_QUEUE_UNIT,
         broker.mapped_file_size_consume_queue_ext,
     )
     if is_given:
         return configured
-    on_disk = (Counter(info.size for info in store.files(kind, recursive=True)).most_common(1) for kind in KINDS)
+    sizes = (Counter(info.size for info in store.files(kind, recursive=True) if info.size) for kind in KINDS)
+    on_disk = (size.most_common(1) for size in sizes)
     queue, extension = (found[0][0] if found else size for found, size in zip(on_disk, configured, strict=True))
     return queue, extension
 

@@ -5,7 +5,7 @@
 
 topic, queue_id, queue_offset, commitlog_offset (unique) and store_timestamp (ms) are required. The other
 columns of commitlog are optional: store_size is 1 by default, tags and keys are those in properties, and
-the rest is null. body is hex in JSON. Unknown columns are ignored.
+the rest is null. body is hex in JSON. Unknown columns are ignored, and so are properties without a name or value.
 ``./spark-submit.sh export commitlog`` writes such a log.
 
 A line or row that is not such a message goes to quarantine; its offset there is its number, from 1.

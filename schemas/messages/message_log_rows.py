@@ -7,7 +7,9 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from filtering.java.numbers import LONG_MAX
 from schemas.messages.message_log import KNOWN, NEEDED, TIMES, files
+from schemas.rocketmq_store.record_layout import GREATEST_QUEUE_OFFSET
 
 
 def read(spark: SparkSession, source: Path, broker_name: str) -> tuple[DataFrame, DataFrame]:
@@ -86,11 +88,26 @@ def _reason() -> Column:
         F.when(F.col(f"message.{name}") < 0, f"{name} is negative") for name in ("commitlog_offset", "queue_offset")
     ]
     no_size = F.when(F.col("message.store_size") < 1, "store_size is not 1 or more")
-    return F.coalesce("not_fit", *absent, *negative, no_size)
+    last_start = F.lit(LONG_MAX) - F.coalesce("message.store_size", F.lit(1))
+    too_great = [
+        F.when(F.col("message.queue_offset") > GREATEST_QUEUE_OFFSET, f"queue_offset is over {GREATEST_QUEUE_OFFSET}"),
+        F.when(F.col("message.commitlog_offset") > last_start, "the message ends beyond the last physical offset"),
+    ]
+    unstorable = F.exists(F.map_entries("message.properties"), _has_separator)
+    no_property = F.when(
+        unstorable, "a property has U+0001 in its name, or U+0002: RocketMQ ends names and values there"
+    )
+    return F.coalesce("not_fit", *absent, *negative, no_size, *too_great, no_property)
+
+
+def _has_separator(entry: Column) -> Column:
+    """Whether the property would be another one after it was stored (MessageDecoder.messageProperties2String)."""
+    return entry["key"].rlike("[\u0001\u0002]") | F.contains(entry["value"], F.lit("\u0002"))
 
 
 def _columns() -> list[Column]:
-    properties = F.map_filter("message.properties", lambda _, value: value.isNotNull())
+    # RocketMQ drops a property without a name or value when it decodes a message.
+    properties = F.map_filter("message.properties", lambda name, value: (name != "") & (value != ""))
     special = {
         "store_size": F.coalesce("message.store_size", F.lit(1)),
         "properties": F.when(F.size(properties) > 0, properties),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.rocketmq_store.record_layout import FIELDS, SHORTEST, Found, walk
+from schemas.rocketmq_store.record_layout import FIELDS, GREATEST_QUEUE_OFFSET, SHORTEST, Found, walk
 from schemas.rocketmq_store.record_search import RecordSearch
 from schemas.rocketmq_store.segments import Segment, SegmentBytes
 
@@ -24,6 +24,7 @@ REASONS = {
     Found.INCONSISTENT: "the lengths in the record do not add up to its size",
     Found.ILLEGAL_PORT: "the port of a host is not between 0 and 65535",
     Found.TOO_LONG: "the record claims more than 64 MiB",
+    Found.ILLEGAL_QUEUE_OFFSET: f"the queue offset is not between 0 and {GREATEST_QUEUE_OFFSET}",
 }
 
 

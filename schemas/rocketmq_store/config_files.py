@@ -7,13 +7,15 @@ import re
 from collections import defaultdict
 from typing import Any
 
-from filtering.java.numbers import INT_MAX, LONG_MAX
+from filtering.java.numbers import LONG_MAX, parse_int
 from filtering.subscriptions.json_fields import has_half_a_pair
 from schemas.errors import UsageError
 from schemas.storage import Storage
 
 LARGEST = 256 << 20
 """Bytes of the largest file that is read."""
+MOST_QUEUES = 1 << 16
+"""The greatest number of queues of a topic; a greater one in topics.json is damaged."""
 BROKER_TOPIC = "rmq_sys_SYNC_BROKER_MEMBER_"
 """Every broker has a topic of this name and its own (TopicConfigManager)."""
 _UNQUOTED_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|[0-9]+(?=\s*:)')
@@ -42,8 +44,9 @@ def parse_consumer_offsets(content: bytes, name: str) -> tuple[dict[tuple[str, s
         topic, _, group = name.partition("@")
         is_readable = group and isinstance(queues, dict) and not has_half_a_pair(name)
         for queue_id, offset in queues.items() if is_readable else ():
-            if queue_id.isdecimal() and int(queue_id) <= INT_MAX and _is_long(offset):
-                committed[group, topic][int(queue_id)] = offset
+            number = parse_int(queue_id)
+            if number is not None and number >= 0 and _is_long(offset):
+                committed[group, topic][number] = offset
     version = document.get("dataVersion")
     saved = version.get("timestamp") if isinstance(version, dict) else None
     return dict(committed), saved if _is_long(saved) else None
@@ -55,14 +58,17 @@ def _is_long(value: Any) -> bool:
 
 
 def read_topics(storage: Storage) -> dict[str, int]:
-    """config/topics.json: the number of queues by topic; empty if there is no such file. Raises ConfigFileError."""
+    """config/topics.json: the number of queues by topic, at most MOST_QUEUES; empty if there is no such file.
+
+    Raises ConfigFileError.
+    """
     document = _read_json(storage, "config/topics.json")
     table = document.get("topicConfigTable") if document else None
     topics = {}
     for name, topic in table.items() if isinstance(table, dict) else ():
         queues = topic.get("readQueueNums") if isinstance(topic, dict) else None
         if isinstance(queues, int):
-            topics[name] = queues
+            topics[name] = min(queues, MOST_QUEUES)
     return topics
 
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from filtering.broker_config import CONSUME_QUEUE_EXT_UNIT
 from filtering.numba_compile import compiled
+from schemas.errors import UsageError
 from schemas.storage import Storage
 
 END_BLANK_BYTES = 4
@@ -20,7 +21,7 @@ MAX_ADDRESS = -(2**31) - 1
 UNIT = np.dtype([("size", ">i2"), ("tags_code", ">i8"), ("store_timestamp", ">i8"), ("bit_map_size", ">i2")])
 
 
-class ExtensionError(ValueError):
+class ExtensionError(UsageError):
     """A unit is too long for the files of the extension."""
 
 
@@ -56,7 +57,10 @@ def encode_units(
         bit_maps, lengths = bit_maps.filter(pa.array(kept)), lengths[kept]
     sizes = CONSUME_QUEUE_EXT_UNIT + lengths
     if len(sizes) and sizes.max() > file_size - END_BLANK_BYTES:
-        raise ExtensionError(f"a unit of {sizes.max()} bytes does not fit in a file of {file_size}; give larger files")
+        raise ExtensionError(
+            f"a unit of {sizes.max()} bytes does not fit in a file of {file_size}: give --broker-config with a larger "
+            "mappedFileSizeConsumeQueueExt"
+        )
     positions = _place(sizes, file_size, position)
     codes = codes.copy()
     codes[kept] = positions + ADDRESS_BASE

@@ -11,18 +11,22 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from filtering.broker_config import CONSUME_QUEUE_UNIT
+from filtering.java.numbers import LONG_MAX
 from filtering.numba_compile import compiled
 
 MAGIC_V1 = -626843481
 MAGIC_V2 = -626843477
 MAGIC_BLANK = -875286124
 
-PHYSICAL_OFFSET, SYS_FLAG, BORN_TIMESTAMP, BORN_HOST = 28, 36, 40, 48
+QUEUE_OFFSET, PHYSICAL_OFFSET, SYS_FLAG, BORN_TIMESTAMP, BORN_HOST = 20, 28, 36, 40, 48
 BORN_HOST_V6, STORE_HOST_V6 = 0x10, 0x20
 SHORTEST = 91
 """Bytes of a record without body, topic and properties."""
 LONGEST = 64 << 20
 """Bytes of the longest record that is read: RocketMQ's own network frames end at 16 MiB."""
+GREATEST_QUEUE_OFFSET = LONG_MAX // CONSUME_QUEUE_UNIT - 1
+"""The queue offset of the last entry that a consume queue can hold: positions in it have 64 bits."""
 
 
 class Found(IntEnum):
@@ -36,9 +40,10 @@ class Found(IntEnum):
     INCONSISTENT = 5
     ILLEGAL_PORT = 6
     TOO_LONG = 7
+    ILLEGAL_QUEUE_OFFSET = 8
 
 
-RECORD, FILLER, ZEROS, INCOMPLETE, ILLEGAL_MAGIC, INCONSISTENT, ILLEGAL_PORT, _ = map(int, Found)
+RECORD, FILLER, ZEROS, INCOMPLETE, ILLEGAL_MAGIC, INCONSISTENT, ILLEGAL_PORT, _, ILLEGAL_QUEUE_OFFSET = map(int, Found)
 
 FIELDS = (
     "start",
@@ -109,6 +114,9 @@ def inspect(log: NDArray[np.uint8], start: int, layout: NDArray[np.int64], row: 
     # Java's InetSocketAddress takes no other port, so RocketMQ's own decoder fails.
     if not (0 <= int_at(log, born_port) <= 65535 and 0 <= int_at(log, store_port) <= 65535):
         return ILLEGAL_PORT
+    queue_offset = int_at(log, start + QUEUE_OFFSET) << 32 | int_at(log, start + QUEUE_OFFSET + 4) & 0xFFFFFFFF
+    if not 0 <= queue_offset <= GREATEST_QUEUE_OFFSET:
+        return ILLEGAL_QUEUE_OFFSET
     layout[0, row] = start
     layout[1, row] = size
     layout[2, row] = store_host - 8

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schemas.rocketmq_store.commitlog_walk import Records, Walk
+from schemas.rocketmq_store.commitlog_walk import REASONS, Damage, Records, Walk
 from schemas.rocketmq_store.crc import body_crcs
 from schemas.rocketmq_store.gather import ints, longs
 from schemas.rocketmq_store.log_end import checkpoint
@@ -24,6 +24,8 @@ from schemas.rocketmq_store.segments import Segment, segments
 from schemas.storage import Storage
 
 RECOVER_AT_MOST = 10  # segments; commitLogRecoverMaxNum
+UNCHECKED = frozenset({REASONS[Found.ILLEGAL_PORT], REASONS[Found.ILLEGAL_QUEUE_OFFSET]})
+"""Damage that the broker does not notice when it recovers (CommitLog.checkMessageAndReturnSize)."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,9 @@ def _end(log: Sequence[Segment]) -> int:
     for segment in log:
         end = segment.offset
         for piece in Walk(segment, segment.offset, segment.end, segment.end):
+            if isinstance(piece, Damage) and _is_unchecked(piece):
+                end = piece.offset + len(piece.bytes)
+                continue
             if not isinstance(piece, Records) or piece.offset + int(piece.at("start")[0]) != end:
                 return end
             kept = piece.first(_undamaged(piece))
@@ -92,6 +97,11 @@ def _end(log: Sequence[Segment]) -> int:
         if found != Found.FILLER:
             return end
     return end
+
+
+def _is_unchecked(piece: Damage) -> bool:
+    """Whether damage is one whole record whose fault the broker does not notice."""
+    return piece.reason in UNCHECKED and int.from_bytes(piece.bytes[:4], "big") == len(piece.bytes)
 
 
 def _undamaged(records: Records) -> int:

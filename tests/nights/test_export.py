@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs import export, pulls
+from jobs import export, nightly, pulls
 from schemas.answers.export import DELIVERIES, EXPORTED
 from schemas.delta.warehouse import Warehouse
+from tests.broker_log import BrokerLog
 from tests.nights.commands import Run
 
 Replayed = Callable[[str], Warehouse]
@@ -33,6 +34,12 @@ def test_csv_has_its_titles_whatever_was_selected(replayed: Replayed, run: Run, 
     assert ended.error == f"deliveries: {rows} rows to stdout\n"
 
 
+@pytest.mark.parametrize("output", ["", ".", "..", "/"])
+def test_an_output_that_is_a_folder(replayed: Replayed, run: Run, output: str) -> None:
+    ended = run(export, "commitlog", "--output", output, "--warehouse", replayed("small").location)
+    assert (ended.code, ended.error) == (2, f"mqsieve: {output or '.'} is a folder: give a file\n")
+
+
 def test_a_misspelt_topic_of_pulls(replayed: Replayed, run: Run) -> None:
     warehouse = ("--warehouse", replayed("small").location)
     ended = run(pulls, "--group", "cg_sql_region_price", "--topic", "OrderEvent", *warehouse)
@@ -51,6 +58,17 @@ def test_an_export_without_rows_has_the_columns_of_one_with_rows(
     every, none = (pq.read_table(tmp_path / f"{name}.parquet") for name in ("all", "none"))
     assert (len(none), len(every) > 0) == (0, table != "quarantine")
     assert pa.concat_tables([none, every]).equals(every)
+
+
+@pytest.mark.parametrize("table", sorted({*export.NAMES} - {"quality_results"}))
+def test_every_table_can_be_exported_after_a_night_without_subscriptions(run: Run, tmp_path: Path, table: str) -> None:
+    store = BrokerLog().append().write(tmp_path / "store")
+    assert run(nightly, "--store", store, "--warehouse", tmp_path / "w").code == 0
+    given = ("--warehouse", tmp_path / "w", "--format", "csv", "--output", "-")
+    ended = run(export, table, *given)
+    lines = ended.out.splitlines()
+    assert (ended.code, ended.error) == (0, f"{table}: {len(lines) - 1} rows to stdout\n")
+    assert "broker_name" in lines[0].split(",")
 
 
 def test_the_names_of_the_command_are_those_of_the_tables() -> None:

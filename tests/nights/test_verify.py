@@ -12,8 +12,11 @@ from jobs.cli import application
 from jobs.cli.exit_code import CheckFailed
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
+from tests.broker_log import BrokerLog
 from tests.captures import capture, rows
-from tests.nights.commands import living
+from tests.nights.commands import Run, living
+from tests.nights.growing_broker import BEFORE, sql
+from tests.records import V2, record
 
 Replayed = Callable[[str], Warehouse]
 
@@ -121,3 +124,47 @@ def test_a_store_that_is_newer_than_the_warehouse(tmp_path: Path, capsys: pytest
     store = capture("nights_dev") / "night_2" / "store"
     verify.main(["--warehouse", str(tmp_path), "--store", str(store)])
     assert "cannot judge 705 entries of messages that are not in the warehouse" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("topic", ["x" * 300, "a\0b"])
+def test_a_topic_that_no_folder_can_have(run: Run, tmp_path: Path, topic: str) -> None:
+    """The broker that stored the message could not write its queue either."""
+    log = BrokerLog()
+    log.data = record(0, topic=topic.encode(), magic=V2)
+    log.append().write(tmp_path)
+    log.write_queues(tmp_path)
+    given = ("--store", tmp_path, "--warehouse", tmp_path / "w")
+    assert run(nightly, *given).code == 0
+    ended = run(verify, *given)
+    assert (ended.code, ended.error) == (3, "mqsieve: 1 differences, the first 1 above\n")
+    assert ended.out.endswith("/0: consumequeue/00000000000000000000: the file is missing\n")
+
+
+def test_a_store_whose_files_are_empty(run: Run, tmp_path: Path) -> None:
+    """The size of the files is then the broker's default."""
+    log = BrokerLog().append()
+    log.write(tmp_path)
+    log.write_queues(tmp_path)
+    (tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}").write_bytes(b"")
+    given = ("--store", tmp_path, "--warehouse", tmp_path / "w")
+    assert run(nightly, *given).code == 0
+    ended = run(verify, *given)
+    assert ended.code == 3
+    assert "T/0: consumequeue/00000000000000000000: the file has 0 bytes, should be 6000000\n" in ended.out
+
+
+def test_extension_files_without_room_for_a_unit(run: Run, tmp_path: Path) -> None:
+    log = BrokerLog().append()
+    log.write(tmp_path)
+    log.write_queues(tmp_path)
+    (tmp_path / "consumequeue_ext" / "T" / "0").mkdir(parents=True)
+    (tmp_path / "consumequeue_ext" / "T" / "0" / f"{0:020d}").write_bytes(b"\1" * 10)
+    (tmp_path / "events").write_text(sql(BEFORE, "g", "n = '1'"))
+    given = ("--store", tmp_path, "--warehouse", tmp_path / "w")
+    assert run(nightly, *given, "--subscriptions", tmp_path / "events").code == 0
+    ended = run(verify, *given)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.error == (
+        "mqsieve: a unit of 34 bytes does not fit in a file of 10: give --broker-config with a larger "
+        "mappedFileSizeConsumeQueueExt\n"
+    )

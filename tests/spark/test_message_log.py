@@ -19,6 +19,7 @@ from schemas.commitlog import read as read_messages
 from schemas.delta.warehouse import Warehouse
 from schemas.messages import message_log, message_log_rows
 from schemas.rocketmq_store.segments import CommitLogError
+from tests.broker_log import BrokerLog
 from tests.captures import capture, rows
 from tests.nights.commands import arguments, differing, rows_of, without_runs
 from tests.nights.test_captures import MESSAGE_FIELDS
@@ -92,6 +93,21 @@ def test_the_same_log_again_is_nothing_new_and_a_longer_one_adds_its_messages(
     assert sorted(json.loads(text)["queue_offset"] for text in delivered) == [0, 1, 2, 3, 4]
 
 
+def test_a_store_goes_on_where_a_message_log_of_it_ended(spark: SparkSession, tmp_path: Path) -> None:
+    """The message log is an export of the same broker's commitlog, made between two nights on its store."""
+    log, exported = BrokerLog(), tmp_path / "log.jsonl"
+    for folder, stores in (("made", ["store"]), ("w", [exported, "store", exported, "store"])):
+        given = ("--warehouse", str(tmp_path / folder))
+        for store in stores:
+            if store == "store":
+                log.append(3).write(tmp_path / "store")
+            nightly.main(["--store", str(tmp_path / store), *given])
+            export.main(["commitlog", *given, "--output", str(exported)])
+    assert list(rows_of(tmp_path / "w", "quarantine")) == []
+    found = sorted(row["queue_offset"] for row in rows_of(tmp_path / "w", "consumequeue"))
+    assert found == list(range(9))
+
+
 def steps_on(log: Path, warehouse: Path, *jobs: ModuleType) -> None:
     """Runs steps of a night one by one."""
     for job in jobs:
@@ -128,10 +144,13 @@ GOOD: dict[str, Any] = {
     "commitlog_offset": 0,
     "store_timestamp": 1_795_237_513_466,
 }
+SEPARATOR = "a property has U+0001 in its name, or U+0002: RocketMQ ends names and values there"
 LINES: dict[str, str | None] = {
-    json.dumps(GOOD | {"properties": {"TAGS": "paid", "price": 5}, "body": "00fF", "colour": "red"}): None,
+    json.dumps(
+        GOOD | {"properties": {"TAGS": "paid", "price": 5, "a": "1\u0001"}, "body": "00fF", "colour": "red"}
+    ): None,
     "": None,
-    json.dumps(GOOD | {"commitlog_offset": 7}) + "\r": None,
+    json.dumps(GOOD | {"commitlog_offset": 7, "properties": {"KEYS": "", "": "x", "n": None}}) + "\r": None,
     json.dumps(GOOD): "another message has this commitlog_offset",
     '{"topic": "OrderEvents", ': "not JSON with the types of a message log",
     json.dumps(GOOD | {"queue_id": "zero"}): "not JSON with the types of a message log",
@@ -141,6 +160,11 @@ LINES: dict[str, str | None] = {
     json.dumps(GOOD | {"queue_offset": -1}): "queue_offset is negative",
     json.dumps(GOOD | {"store_size": 0}): "store_size is not 1 or more",
     json.dumps(GOOD | {"body": "xyz"}): "body is not hex",
+    json.dumps(GOOD | {"queue_offset": 2**63 - 1}): "queue_offset is over 461168601842738789",
+    json.dumps(GOOD | {"commitlog_offset": 2**63 - 1}): "the message ends beyond the last physical offset",
+    json.dumps(GOOD | {"properties": {"a\u0001b": "1"}}): SEPARATOR,
+    json.dumps(GOOD | {"properties": {"a\u0002b": "1"}}): SEPARATOR,
+    json.dumps(GOOD | {"properties": {"a": "1\u0002b", "b": None}}): SEPARATOR,
     "[]": "not JSON with the types of a message log",
     "\udcff\udcfe": "not JSON with the types of a message log",
 }
@@ -158,9 +182,21 @@ def test_a_line_that_is_no_message_is_quarantined_with_its_number_its_bytes_and_
         if reason is not None
     ]
     first, second = messages.orderBy("commitlog_offset").collect()
-    assert first["properties"] == {"TAGS": "paid", "price": "5"}
+    assert first["properties"] == {"TAGS": "paid", "price": "5", "a": "1\u0001"}
     assert (first["tags"], first["keys"], first["body"], first["store_size"]) == ("paid", None, b"\x00\xff", 1)
-    assert (second["commitlog_offset"], second["properties"], second["tags"]) == (7, None, None)
+    assert (second["commitlog_offset"], second["properties"], second["keys"]) == (7, None, None)
+
+
+def test_bad_lines_of_messages_and_subscriptions_in_files_of_one_name(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "log.jsonl").write_text(json.dumps(GOOD) + "\nno message", encoding="utf-8")
+    event = {"at": 1, "op": "register", "group": "g", "topic": "OrderEvents", "expression": "paid"}
+    (tmp_path / "log.jsonl").write_text(json.dumps(event) + "\n\nno event", encoding="utf-8")
+    subscriptions = ("--subscriptions", str(tmp_path / "log.jsonl"))
+    for _ in range(2):
+        nightly.main(["--store", str(tmp_path / "log"), *subscriptions, "--warehouse", str(tmp_path / "w")])
+    found = [(row["source_file"], row["offset"], row["bytes"]) for row in rows_of(tmp_path / "w", "quarantine")]
+    assert sorted(found) == [("log.jsonl", 2, b"no message"), ("log.jsonl (subscriptions)", 3, b"no event")]
 
 
 def ordered(rows: DataFrame) -> list[Any]:

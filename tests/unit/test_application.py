@@ -86,6 +86,18 @@ def test_a_failure_is_one_line(
     assert (ended.value.code, capsys.readouterr().err) == (code, told)
 
 
+def test_an_argument_that_is_not_utf_8(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python shows its bytes as halves of surrogate pairs, which no table can hold."""
+    monkeypatch.setattr(sys, "argv", ["job", "--message", "a\udcff"])
+
+    def main(arguments: list[str]) -> None:
+        raise AssertionError("must not run")
+
+    with pytest.raises(SystemExit) as ended:
+        application.run(main)
+    assert (ended.value.code, capsys.readouterr().err) == (2, "mqsieve: not UTF-8: the argument a\\xdcff\n")
+
+
 def test_verbose_shows_where(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MQSIEVE_LOG_LEVEL", "info")
 

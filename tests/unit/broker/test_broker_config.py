@@ -76,6 +76,7 @@ def test_an_odd_file_size_is_rounded_up_to_whole_entries(size: int, entries: int
         ("mappedFileSizeConsumeQueue=0", "mappedFileSizeConsumeQueue=0: a file size"),
         ("maxFilterMessageSize=3000000000", "maxFilterMessageSize='3000000000' is not a whole number of 32 bits"),
         ("travelCqFileNumWhenGetMessage=0", "travelCqFileNumWhenGetMessage=0: must be 1 or more"),
+        ("filterDataCleanTimeSpan=-1", "filterDataCleanTimeSpan=-1: the broker would delete filters in use"),
         ("brokerName=\\u12", "Malformed"),
     ],
 )

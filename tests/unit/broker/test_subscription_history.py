@@ -151,6 +151,13 @@ def test_a_group_that_returns_in_time_is_not_born_again() -> None:
     assert late.born_time == 3_000 + DAY
 
 
+def test_a_dead_filter_stays_if_its_age_can_never_reach_the_span() -> None:
+    """The broker compares the age, now - deadTime, which stays below 2^63 - 1."""
+    events = [register(1_000, "qty > 1"), unregister(2_000)]
+    *_, dead = subscription_history(events, BrokerConfig(filter_data_clean_time_span=2**63 - 1))
+    assert (dead.valid_from, dead.valid_to, dead.dead_time) == (2_000, None, 2_000)
+
+
 def test_an_invalid_expression_is_kept_with_its_error() -> None:
     (row,) = history(register(1_000, "qty >"))
     assert row.registered

@@ -1,13 +1,15 @@
-"""config/consumerOffset.json with values that a broker does not write."""
+"""config/consumerOffset.json and config/topics.json with values that a broker does not write."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from schemas.rocketmq_store.config_files import parse_consumer_offsets
+from schemas.rocketmq_store.config_files import MOST_QUEUES, parse_consumer_offsets, read_topics
+from schemas.storage import Storage
 
 
 @pytest.mark.parametrize("offset", [-1, -(2**70), 2**63, True, 1.5, "7", None])
@@ -16,6 +18,25 @@ def test_an_offset_that_is_none_does_not_count(offset: Any) -> None:
     document = {"offsetTable": {"T@cg": {"0": offset, "1": 7, str(2**31): 7}, "T@\ud800": {"0": 1}}}
     committed, _ = parse_consumer_offsets(json.dumps(document).encode(), "consumerOffset.json")
     assert committed == {("cg", "T"): {1: 7}}
+
+
+@pytest.mark.parametrize("key", ["-1", "", "x", "1.0", str(2**31), "9" * 5000])
+def test_a_key_that_is_no_queue_id_does_not_count(key: str) -> None:
+    """Python refuses to convert texts of more than 4,300 digits."""
+    document = {"offsetTable": {"T@cg": {key: 7, "1": 7}}}
+    committed, _ = parse_consumer_offsets(json.dumps(document).encode(), "consumerOffset.json")
+    assert committed == {("cg", "T"): {1: 7}}
+
+
+def test_topics_with_damaged_numbers_of_queues(tmp_path: Path) -> None:
+    """The queues of a topic are listed in memory."""
+    numbers = {"T": 8, "none": -4, "most": MOST_QUEUES, "damaged": 2**31 - 1, "9" * 5000: 1, "flag": "x"}
+    topics = {name: {"readQueueNums": number} for name, number in numbers.items()}
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": topics}))
+    assert read_topics(Storage.at(str(tmp_path))) == {
+        "T": 8, "none": -4, "most": MOST_QUEUES, "damaged": MOST_QUEUES, "9" * 5000: 1,
+    }  # fmt: skip
 
 
 def test_a_time_that_is_no_number_is_unknown() -> None:

@@ -145,6 +145,19 @@ def test_a_port_that_java_refuses(tmp_path: Path) -> None:
     assert "port" in piece.reason
 
 
+@pytest.mark.parametrize("queue_offset", [-1, -(2**63), 2**63 // 20, 2**63 - 1])
+def test_a_queue_offset_that_no_consume_queue_has(tmp_path: Path, queue_offset: int) -> None:
+    """The header has no checksum. The broker does not look at the queue offset when it recovers its log."""
+    first = record(0, queue_offset=queue_offset)
+    log = first + record(len(first), queue_offset=2**63 // 20 - 1)
+    kept, [piece] = walked(log, tmp_path)
+
+    assert kept == [len(first)]
+    assert piece.bytes == first
+    assert "queue offset" in piece.reason
+    assert recovery(Storage.at(str(tmp_path))).end_after_crash == len(log)
+
+
 def test_an_embedded_record_is_not_taken_for_one_of_the_log(tmp_path: Path) -> None:
     broken = b"\x7f" * 40
     carrier = record(40, body=record(0) + record(7))
