@@ -7,12 +7,13 @@ may change neither the size nor the time of a file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from jobs.night.log_comparison import COMPARED_DAMAGE, LogComparison
 from jobs.night.log_segments import LogSegments
 from jobs.night.log_task import LogRange, RangeResult
+from jobs.night.read_so_far import ReadSoFar
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.rocketmq_store.log_end import fingerprint
@@ -21,22 +22,6 @@ from schemas.rocketmq_store.segments import Segment
 from schemas.spark_tasks import Session, run_tasks
 
 RANGE_BYTES = 128 << 20
-
-
-@dataclass(frozen=True)
-class ReadSoFar:
-    """The part of a broker's log that earlier nights read: up to the physical offset ``end``.
-
-    ``unsettled``: the fingerprint of the bytes behind ``end``, which could still change; None if there were none.
-    ``queue_ends``: the offset after the last entry, by topic and queue id. ``has_damaged_bodies``: whether a message
-    in the log may be stored with a damaged body.
-    """
-
-    broker_name: str
-    end: int
-    unsettled: str | None
-    queue_ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    has_damaged_bodies: bool = True
 
 
 @dataclass(frozen=True)

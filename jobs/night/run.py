@@ -19,22 +19,22 @@ from jobs.night.events import NightEvents, events_until, merge_events
 from jobs.night.hooks import FilterHook, text_of
 from jobs.night.ledger import commit, next_run
 from jobs.night.ledger_entry import ledger_entry
-from jobs.night.log_plan import LogPlan, ReadSoFar, plan_log
+from jobs.night.log_plan import LogPlan, plan_log
 from jobs.night.new_messages import NewMessages, forget_undelivered, new_messages
 from jobs.night.night import Night, NightOutcome
 from jobs.night.night_inputs import NightInputs, NightOptions, is_nothing_new, redo_instant
 from jobs.night.past_nights import PastNight, PastOffsets
+from jobs.night.read_so_far import read_so_far
 from jobs.night.redo import forget_unsettled, plan_redo
 from jobs.night.rejected import replace_rejected
 from jobs.night.remarks import group_remarks, log_remarks
 from jobs.night.stages import Stage
 from jobs.night.state import BrokerState, read_state
 from schemas.commitlog import COMMITLOG
-from schemas.delta.table_rows import within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
-from schemas.run_ledger import DAMAGED_BODIES, INPUTS_END, REPEATED_FROM, REPLAY, RUN_LEDGER, LedgerEntry
+from schemas.run_ledger import INPUTS_END, REPEATED_FROM, REPLAY, RUN_LEDGER, LedgerEntry
 from schemas.spark_tasks import Session
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, table_row
 from schemas.tables import APPENDED_TABLES
@@ -96,7 +96,7 @@ class Run:
         state = read_state(self.warehouse, entries)
         plan = None
         if inputs.snapshot is not None:
-            so_far = _read_so_far(state, self.warehouse)
+            so_far = read_so_far(state, self.warehouse)
             plan = plan_log(inputs.snapshot.segments, so_far, self.warehouse, options.new_epoch)
         known = BrokerState(()) if plan is not None and plan.cut == 0 else state
         events = self._events(broker, known, inputs)
@@ -180,29 +180,6 @@ class Run:
         rows = night.run().rows
         progress = pa.concat_tables([state.progress, pa.Table.from_batches([rows.progress])])
         return BrokerState([*state.entries, past.entry], rows.topics, state.events, lambda: progress)
-
-
-def _read_so_far(state: BrokerState, warehouse: Warehouse) -> ReadSoFar | None:
-    last = state.last
-    if last is None or last.ingested_to is None:
-        return None
-    ends = {
-        (topic, queue_id): end
-        for topic, offsets in state.topics.items()
-        for queue_id, end in zip(offsets.queue_ids, offsets.ends.tolist(), strict=True)
-    }
-    has_damaged_bodies = last.inputs.get(DAMAGED_BODIES) != "0"
-    end = _end_of_messages(last.broker_name, last.ingested_to, warehouse)
-    return ReadSoFar(last.broker_name, end, last.unsettled, ends, has_damaged_bodies)
-
-
-def _end_of_messages(broker_name: str, ingested_to: int, warehouse: Warehouse) -> int:
-    """The physical offset after the last message. After a message log, ``ingested_to`` is inside that message."""
-    begun = ingested_to - 1
-    files = [file for file in warehouse.files(COMMITLOG, broker_name) if file.greatest["commitlog_offset"] >= begun]
-    columns = ["commitlog_offset", "store_size"]
-    rows = warehouse.rows(COMMITLOG, columns, [within("commitlog_offset", begun)], files).to_pylist()
-    return max([ingested_to, *(int(row["commitlog_offset"] + row["store_size"]) for row in rows)])
 
 
 def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes, last: LedgerEntry | None) -> int:
