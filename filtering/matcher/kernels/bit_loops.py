@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from filtering.matcher.kernels.and_registers import REGISTER_WORDS, and_registers
+from filtering.matcher.kernels.class_registers import load_classes, load_cumulative_classes
 from filtering.matcher.kernels.store_positions import store_positions
-from filtering.matcher.kernels.words import count_ones, equal_bits
+from filtering.matcher.kernels.words import count_ones
 from filtering.numba_compile import Array, Int, compiled
 
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 POSITIONS_IN_OCTET = np.ascontiguousarray(np.argsort(1 - _BITS, axis=1, kind="stable").astype(np.uint8))
-
-# Up to this number of classes, comparing all messages with each class is cheaper than setting each message's bit.
-COMPARED = 24
-
-
-@compiled
-def load_classes(classes: Array, first: Int, used: Int, registers: Array) -> None:
-    """Fill one register for each class with the messages of that class, for ``used`` words from word ``first``."""
-    count = len(registers)
-    whole = min(used, (len(classes) >> 6) - first) if count <= COMPARED else 0
-    for register in range(count):
-        for word in range(whole):
-            registers[register, word] = equal_bits(classes, (first + word) << 6, np.int32(register))
-        for word in range(whole, registers.shape[1]):
-            registers[register, word] = 0
-    for row in range((first + whole) << 6, min(len(classes), (first + used) << 6)):
-        if classes[row] < count:
-            registers[classes[row], (row >> 6) - first] |= np.uint64(1) << np.uint64(row & 63)
 
 
 @compiled
@@ -42,34 +26,36 @@ def evaluate(
     registers: Array,
     bits: Array,
 ) -> None:
-    """Run the instructions on one block of words at a time. A block has as many words as a register."""
-    width = registers.shape[1]
-    words = bits.shape[1]
-    for first in range(0, words, width):
-        used = min(width, words - first)
+    """Run the instructions on one block of words at a time. A block has as many words as a register.
+
+    ``registers`` has one more than the instructions use, at its end.
+    """
+    words, last = bits.shape[1], len(registers) - 1
+    all_registers, all_bits = registers.reshape(-1), bits.reshape(-1)
+    registers[0] = 0
+    for first in range(0, words, REGISTER_WORDS):
+        used = min(REGISTER_WORDS, words - first)
         for axis in range(len(classes)):
-            start, end = starts[axis], starts[axis] + counts[axis]
-            load_classes(classes[axis], first, used, registers[start:end])
+            of_axis = registers[starts[axis] : starts[axis] + counts[axis]]
             if is_cumulative[axis]:
-                for register in range(start + 1, end):
-                    for word in range(width):
-                        registers[register, word] |= registers[register - 1, word]
+                load_cumulative_classes(classes[axis], first, used, of_axis)
+            else:
+                load_classes(classes[axis], first, used, of_axis)
         for single in range(len(singles)):
             for word in range(used):
                 registers[first_single + single, word] = singles[single, first + word]
         for i in range(len(instructions)):
-            target, left, right = instructions[i, 0], instructions[i, 1], instructions[i, 2]
-            flip_left, flip_right = -np.uint64(left & 1), -np.uint64(right & 1)
-            a, b = registers[left >> 1], registers[right >> 1]
+            target = np.int64(instructions[i, 0])
+            left, right = np.int64(instructions[i, 1]), np.int64(instructions[i, 2])
+            at_left, at_right = (left >> 1) * REGISTER_WORDS, (right >> 1) * REGISTER_WORDS
+            flips = -np.uint64(left & 1), -np.uint64(right & 1), -np.uint64(instructions[i, 3])
             if target >= 0:
-                out = registers[target]
-                for word in range(width):
-                    out[word] = (a[word] ^ flip_left) & (b[word] ^ flip_right)
+                and_registers(all_registers, target * REGISTER_WORDS, all_registers, at_left, at_right, flips)
+            elif used == REGISTER_WORDS:
+                and_registers(all_bits, ~target * words + first, all_registers, at_left, at_right, flips)
             else:
-                flip = -np.uint64(instructions[i, 3])
-                result = bits[~target, first : first + used]
-                for word in range(used):
-                    result[word] = ((a[word] ^ flip_left) & (b[word] ^ flip_right)) ^ flip
+                and_registers(all_registers, last * REGISTER_WORDS, all_registers, at_left, at_right, flips)
+                bits[~target, first:] = registers[last, :used]
 
 
 @compiled

@@ -11,6 +11,7 @@ import pyarrow as pa
 from filtering.matcher.axes import NumberAxis
 from filtering.matcher.column import Column
 from filtering.matcher.kernels import bit_loops, cut_loops, decimal_loops, text_loops
+from filtering.matcher.kernels.and_registers import REGISTER_WORDS
 from filtering.matcher.kernels.short_texts import Texts
 from filtering.matcher.kernels.store_positions import STORED_AT_ONCE
 from filtering.matcher.packed_bits import words
@@ -18,7 +19,6 @@ from filtering.matcher.program import Program
 from filtering.numba_compile import Array
 from filtering.predicate import NumberType
 
-REGISTER_WORDS = 64
 CELLS_PER_CUT = 8
 FEW_TEXTS = 16
 """Up to this number of short texts, comparing each text with all of them is cheaper than a hash table."""
@@ -171,7 +171,7 @@ def evaluate(
         singles,
         program.first_single,
         _read_only(program.instructions),
-        np.zeros((program.registers, REGISTER_WORDS), np.uint64),
+        allocate((program.registers + 1) * REGISTER_WORDS, np.uint64).reshape(-1, REGISTER_WORDS),
         bits,
     )
     return bits
