@@ -48,7 +48,10 @@ def write_lines(output: Path, lines: Iterable[str]) -> int:
 
 @contextmanager
 def output_file(output: Path) -> Iterator[BinaryIO]:
-    """A file to write, which replaces an older one only when it is complete. ``-`` is stdout."""
+    """A file to write, which replaces an older one only when it is complete. ``-`` is stdout.
+
+    A link stays: the file that it names is replaced. A device or a pipe is written, too.
+    """
     if output == STDOUT:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -57,6 +60,11 @@ def output_file(output: Path) -> Iterator[BinaryIO]:
         raise UsageError(f"{output} is a folder: give a file")
     if not output.absolute().parent.is_dir():
         raise UsageError(f"the folder {output.parent} does not exist: create it first")
+    if output.exists() and not output.is_file():
+        with output.open("wb") as device:
+            yield device
+        return
+    output = output.resolve()
     beside = output.with_name(f".{output.name}.{os.getpid()}")
     try:
         with beside.open("wb") as file:

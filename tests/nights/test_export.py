@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,6 +39,23 @@ def test_csv_has_its_titles_whatever_was_selected(replayed: Replayed, run: Run, 
 def test_an_output_that_is_a_folder(replayed: Replayed, run: Run, output: str) -> None:
     ended = run(export, "commitlog", "--output", output, "--warehouse", replayed("small").location)
     assert (ended.code, ended.error) == (2, f"mqsieve: {output or '.'} is a folder: give a file\n")
+
+
+def test_a_link_a_pipe_and_a_device_stay(replayed: Replayed, run: Run, tmp_path: Path) -> None:
+    given = ("quarantine", "--format", "csv", "--warehouse", replayed("small").location, "--output")
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to("file")
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    for output in (tmp_path / "link", tmp_path / "pipe", Path(os.devnull)):
+        assert run(export, *given, output).code == 0
+    titles = (tmp_path / "file").read_bytes()
+    assert titles.startswith(b"broker_name,")
+    assert os.read(reader, 1 << 16) == titles
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "pipe").is_fifo()
+    assert Path(os.devnull).is_char_device()
+    os.close(reader)
 
 
 def test_a_misspelt_topic_of_pulls(replayed: Replayed, run: Run) -> None:
