@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from schemas.commitlog import COMMITLOG
 from schemas.delta.delta_log import MAINTENANCE, TableDamaged, TableState, run_of
 from schemas.delta.open_data_file import DataFileDamaged
 from schemas.delta.table import LAYOUT, Table
@@ -96,9 +95,10 @@ def read_nights(warehouse: Warehouse) -> list[LedgerEntry]:
             f"{warehouse.location}: run_ledger cannot be read ({reason}): it is of an older mqsieve, or damaged; "
             f"{START_AGAIN}"
         ) from None
-    if not warehouse.exists(RUN_LEDGER) and warehouse.exists(COMMITLOG) and warehouse.log(COMMITLOG).files:
+    filled = () if warehouse.exists(RUN_LEDGER) else (table for table in TABLES if warehouse.exists(table))
+    if table := next((table for table in filled if warehouse.log(table).files), None):
         raise UsageError(
-            f"{warehouse.location} has a commitlog, but no run_ledger: it is of an older mqsieve, or its ledger was "
+            f"{warehouse.location} has {table.name}, but no run_ledger: it is of an older mqsieve, or its ledger was "
             f"deleted: put it back from a copy, or {START_AGAIN}"
         )
     if entries:

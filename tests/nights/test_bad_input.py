@@ -187,6 +187,15 @@ def test_the_folder_of_another_program(run: Run, tmp_path: Path, replayed: Repla
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize("lost", [["run_ledger"], ["run_ledger", "commitlog"]])
+def test_a_warehouse_without_its_ledger(run: Run, tmp_path: Path, replayed: Replayed, lost: list[str]) -> None:
+    shutil.copytree(replayed("small").storage.root, tmp_path / "w")
+    for table in lost:
+        shutil.rmtree(tmp_path / "w" / table)
+    ended = run(nightly, *arguments("small", tmp_path / "w"))
+    assert (ended.code, "but no run_ledger: it is of an older mqsieve, or" in ended.error) == (2, True)
+
+
 def test_a_first_night_in_an_empty_folder(run: Run, tmp_path: Path) -> None:
     """A new disk has a folder of its own, and a run that ended early leaves its lock."""
     (tmp_path / "lost+found").mkdir()
