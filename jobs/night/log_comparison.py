@@ -60,7 +60,7 @@ class LogComparison:
         """
         cut = self._cut()
         # A broker that cuts its log writes a new record there, or nothing.
-        is_damage = cut is not None and self._log.is_damaged(cut) and self._log.ends[-1] >= self._end
+        is_damage = cut is not None and self._log.is_damaged(cut) and self._log.segments[-1].data_end >= self._end
         return None if is_damage else cut
 
     def _cut(self) -> int | None:

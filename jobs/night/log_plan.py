@@ -59,18 +59,16 @@ def plan_log(segments: Sequence[Segment], so_far: ReadSoFar | None, warehouse: W
     comparison = LogComparison(log, so_far.broker_name, so_far.end, warehouse)
     cut = comparison.first_difference()
     mended: Sequence[LogRange] = comparison.mended() if so_far.has_damaged_bodies else ()
-    if cut is not None:
-        if cut > max(log.start, comparison.first_stored):
-            repaired, mended = _before(cut, comparison.repaired()), _before(cut, mended)
-            return LogPlan(log, _ranges(log, cut, None), repaired, mended, cut=cut)
-        if new_epoch:
-            return LogPlan(log, _ranges(log, log.start, None), cut=0)
-        raise _another_log(so_far.broker_name)
     deleted = (so_far.end, log.start) if so_far.end < log.start else None
-    if deleted is not None and _goes_back(log, so_far.queue_ends):
-        if new_epoch:
-            return LogPlan(log, _ranges(log, log.start, None), cut=0)
-        raise _another_log(so_far.broker_name)
+    if cut is not None and cut > max(log.start, comparison.first_stored):
+        log = _with_data(segments, cut)
+        repaired, mended = _before(cut, comparison.repaired()), _before(cut, mended)
+        return LogPlan(log, _ranges(log, cut, None), repaired, mended, cut=cut)
+    if cut is not None or (deleted is not None and _goes_back(log, so_far.queue_ends)):
+        if not new_epoch:
+            raise _another_log(so_far.broker_name)
+        log = _with_data(segments, 0)
+        return LogPlan(log, _ranges(log, log.start, None), cut=0)
     ranges = _ranges(log, max(so_far.end, log.start), so_far.unsettled)
     is_unchanged = so_far.unsettled is not None and unsettled(log, so_far.end) == so_far.unsettled
     if is_unchanged and log.record(so_far.end) is None:

@@ -193,6 +193,33 @@ def test_a_log_that_got_shorter(night: Night, tmp_path: Path) -> None:
     assert received(tmp_path / "w", "cg_all") == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("kept", [4, 17])
+def test_a_log_that_got_shorter_by_segments(night: Night, tmp_path: Path, kept: int) -> None:
+    """The zeros at its end are no damage, although the night before had read that part of the log."""
+    night(BrokerLog(segment=1 << 11).append(40).write(tmp_path / "store"))
+    shutil.rmtree(tmp_path / "store")
+    _, out, _ = night(BrokerLog(segment=1 << 11).append(kept).write(tmp_path / "store"))
+    assert ("the log differs from offset" in out, "quarantined" in out) == (True, False)
+    assert numbers(tmp_path / "w") == list(range(kept))
+
+
+def test_a_new_epoch_with_a_shorter_log(night: Night, tmp_path: Path) -> None:
+    night(BrokerLog(segment=1 << 11).append(40).write(tmp_path / "before"))
+    _, out, _ = night(BrokerLog(segment=1 << 11).append(5, tag="new").write(tmp_path / "after"), "--new-epoch")
+    assert ("a new epoch of b" in out, "quarantined" in out) == (True, False)
+    assert numbers(tmp_path / "w") == list(range(5))
+
+
+def test_a_full_last_segment_that_was_cut(night: Night, tmp_path: Path) -> None:
+    log = BrokerLog(segment=1 << 11).append(40)
+    first = log.data[: log.segment]
+    log.data = first
+    night(log.write(tmp_path / "store"))
+    count = len(numbers(tmp_path / "w"))
+    night(BrokerLog(segment=1 << 11).append(count - 3).write(tmp_path / "store"))
+    assert numbers(tmp_path / "w") == list(range(count - 3))
+
+
 def test_another_log_is_refused_and_a_new_epoch_replaces_everything(night: Night, tmp_path: Path) -> None:
     night(BrokerLog().append(9).write(tmp_path / "store"))
     other = BrokerLog(first_time=1_795_500_000_000).append(5).write(tmp_path / "other")
