@@ -27,7 +27,9 @@ class TopicLoad:
     ``messages`` messages of ``message_bytes`` bytes on average were stored. ``groups`` groups have filter data and are
     alive, ``dead_groups`` have left. Two kinds of groups use no bit map: ``sent_with_pull`` groups send their
     subscription with each pull, ``tag_groups`` subscribe to tags. The pulls of ``groups`` scanned ``scanned`` entries,
-    of which ``matched`` matched and ``false_positives`` passed only the bit map (None: the broker had no bit maps).
+    of which ``passed_stage1`` passed the filter on the entry, so that the message was read, and ``matched`` matched.
+    ``false_positives`` were checked with the bit map, passed it and did not match; None: the broker did not always have
+    bit maps.
     """
 
     messages: int
@@ -37,8 +39,19 @@ class TopicLoad:
     sent_with_pull: int
     tag_groups: int
     scanned: int
+    passed_stage1: int
     matched: int
     false_positives: int | None
+
+    @property
+    def unchecked(self) -> int:
+        """The entries that passed stage 1 only because their bit map does not cover the group, and do not match.
+
+        Their messages were stored before the group's filter data was born, or without a bit map.
+        """
+        if self.false_positives is None:
+            return 0
+        return self.passed_stage1 - self.matched - self.false_positives
 
 
 @dataclass(frozen=True)
@@ -46,8 +59,8 @@ class BitMapAdvice:
     """Whether to ``use`` the bit map, and why. Bytes, reads and evaluations are totals over all messages of the load.
 
     ``false_positive_rate`` is the expected rate of the broker's Bloom filter, ``measured_rate`` the actual one (None:
-    the broker had no bit maps). Both are shares of the scanned entries that do not match. ``best`` is the Bloom filter
-    with the fewest bytes written and read; None if no group uses a bit map.
+    the broker did not always have bit maps). Both are shares of the entries that were checked with the bit map and do
+    not match. ``best`` is the Bloom filter with the fewest bytes written and read; None if no group uses a bit map.
     """
 
     use: bool
@@ -64,7 +77,7 @@ class BitMapAdvice:
 
 def bit_map_advice(load: TopicLoad, bloom_filter: BloomFilter) -> BitMapAdvice:
     """The advice for a topic. ``bloom_filter``: the one that the broker is configured with."""
-    unmatched = load.scanned - load.matched
+    unmatched = load.scanned - load.matched - load.unchecked
     rate = false_positive_rate(bloom_filter, _matching(load))
     measured = None
     if load.false_positives is not None and unmatched:
@@ -104,8 +117,9 @@ class _Balance:
 
     @classmethod
     def of(cls, load: TopicLoad, bloom_filter: BloomFilter, rate: float) -> _Balance:
-        """The cost and the savings of a bit map that ``rate`` (0 to 1) of the entries that do not match pass."""
-        reads = load.matched + round(rate * (load.scanned - load.matched))
+        """The cost and the savings of a bit map that ``rate`` (0 to 1) of the checked entries without a match pass."""
+        always_read = load.matched + load.unchecked
+        reads = always_read + round(rate * (load.scanned - always_read))
         extension = load.messages * (CONSUME_QUEUE_EXT_UNIT + bloom_filter.m // 8)
         return cls(reads, extension, round((load.scanned - reads) * load.message_bytes))
 
@@ -126,7 +140,7 @@ def _verdict(load: TopicLoad, balance: _Balance) -> tuple[bool, str]:
         return False, "its groups have pulled nothing so far"
     share = (load.scanned - balance.reads) / load.scanned
     if share < LEAST_SAVED:
-        return False, f"it saves only {share:.0%} of the reads: most messages match, or pass by chance"
+        return False, f"it saves only {share:.0%} of the reads: most messages match, or pass without a match"
     if load.message_bytes >= LEAST_RECORD and balance.saved_bytes <= balance.extension_bytes:
         return False, f"it saves {share:.0%} of the reads, but its extension takes more bytes than those reads"
     return True, f"it saves {share:.0%} of the reads"

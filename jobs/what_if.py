@@ -44,8 +44,8 @@ def parser() -> Parser:
     parser.add_argument(
         "--to", dest="end", type=options.instant, metavar="TIME", help="only messages stored before this time"
     )
-    parser.add_argument("--max-lost", type=int, metavar="N", help="exit 3 if more messages are lost")
-    parser.add_argument("--max-gained", type=int, metavar="N", help="exit 3 if more messages are gained")
+    parser.add_argument("--max-lost", type=int, metavar="N", help="exit 3 if the change loses more messages")
+    parser.add_argument("--max-gained", type=int, metavar="N", help="exit 3 if the change gains more messages")
     parser.add_argument(
         "--expect",
         type=input_file,
@@ -130,15 +130,13 @@ def _wanted(chosen: argparse.Namespace, facts: BrokerFacts) -> list[Subscription
 
 
 def _check_limits(chosen: argparse.Namespace, found: Sequence[WhatIf], unmet_lines: Sequence[str]) -> None:
-    gained, lost = (
-        sum(len(side) for side in sides)
-        for sides in zip(*((change.gained, change.lost) for change in found), strict=True)
-    )
+    gained = sum(change.gained_by_change for change in found)
+    lost = sum(change.lost_by_change for change in found)
     failed = list(unmet_lines)
     if chosen.max_lost is not None and lost > chosen.max_lost:
-        failed.append(f"{lost:,} messages are lost, more than --max-lost {chosen.max_lost:,}")
+        failed.append(f"{lost:,} messages are lost by the change, more than --max-lost {chosen.max_lost:,}")
     if chosen.max_gained is not None and gained > chosen.max_gained:
-        failed.append(f"{gained:,} messages are gained, more than --max-gained {chosen.max_gained:,}")
+        failed.append(f"{gained:,} messages are gained by the change, more than --max-gained {chosen.max_gained:,}")
     if failed:
         raise CheckFailed("; ".join(failed))
 

@@ -66,10 +66,14 @@ def tag_disagreements(
     return dict(disagreements)
 
 
+def client_checks(state: SubscriptionInForce) -> dict[str, Predicate]:
+    """The check of tags of each client that subscribes to the topic, by client id."""
+    checks = dict.fromkeys(state.agreeing, _check(state.topic, state))
+    return checks | {client.client_id: _check(state.topic, client) for client in state.overruled}
+
+
 def _by_queue(state: SubscriptionInForce, queue_ids: Iterable[int]) -> dict[int, Predicate | None]:
-    checks: dict[str, Predicate | None] = dict.fromkeys(state.absent)
-    checks |= dict.fromkeys(state.agreeing, _check(state.topic, state))
-    checks |= {client.client_id: _check(state.topic, client) for client in state.overruled}
+    checks: dict[str, Predicate | None] = {**dict.fromkeys(state.absent), **client_checks(state)}
     return {queue_id: checks[client] for queue_id, client in allocate_averagely(list(queue_ids), list(checks)).items()}
 
 

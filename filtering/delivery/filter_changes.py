@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,7 @@ class FilterChange:
     ``received`` are the physical offsets of the messages that the group received, ``dropped`` of those that its
     client's hooks dropped and would drop again; both ascending. By queue id, ``pulled`` has the offsets that the group
     has pulled, ``pending`` those that it has yet to pull. It has pulled all of a queue that ``pulled`` does not list.
+    ``in_force`` is the group's filter in force; None: it has none, or the broker refuses its pulls.
     """
 
     filter: MessageFilter
@@ -45,6 +46,7 @@ class FilterChange:
     dropped: Int64s
     pulled: Mapping[int, OffsetRange] = field(default_factory=dict)
     pending: Mapping[int, OffsetRange] = field(default_factory=dict)
+    in_force: MessageFilter | None = None
 
 
 @dataclass(eq=False)
@@ -54,7 +56,10 @@ class ChangeResult:
     ``kept`` counts the messages that a change keeps, by (change, day since the epoch, queue id). The other counters
     are by change: ``scanned`` entries, entries that ``passed_stage1`` (the tags code; the filter bit map is not used),
     messages on which the expression ``failed``, and messages that match and that the group has yet to pull
-    (``pending``).
+    (``pending``). ``stored`` counts the entries of the topic.
+
+    Against the filter in force, as if it had always been, a change has ``new_gains`` and ``new_losses``. The filter in
+    force itself would gain and lose ``same_gains`` and ``same_losses`` of ``rows``.
     """
 
     rows: pa.Table = field(default_factory=CHANGED.empty_table)
@@ -63,11 +68,19 @@ class ChangeResult:
     passed_stage1: Counter[int] = field(default_factory=Counter)
     failed: Counter[int] = field(default_factory=Counter)
     pending: Counter[int] = field(default_factory=Counter)
+    stored: Counter[int] = field(default_factory=Counter)
+    new_gains: Counter[int] = field(default_factory=Counter)
+    new_losses: Counter[int] = field(default_factory=Counter)
+    same_gains: Counter[int] = field(default_factory=Counter)
+    same_losses: Counter[int] = field(default_factory=Counter)
 
     def add(self, other: ChangeResult) -> None:
         self.rows = pa.concat_tables([self.rows, other.rows])
-        for name in ("kept", "scanned", "passed_stage1", "failed", "pending"):
+        for name in _COUNTERS:
             getattr(self, name).update(getattr(other, name))
+
+
+_COUNTERS = [each.name for each in fields(ChangeResult) if each.name != "rows"]
 
 
 class FilterChanges:
@@ -103,7 +116,12 @@ class _ChangesOfTopic:
         pulled_windows = [_window(change.filter, stored, change.pulled, False) for _, change in numbered]
         pending_windows = [_window(change.filter, stored, change.pending, True) for _, change in numbered]
         windows = [_window(change.filter, stored, {}, False) for _, change in numbered]
-        self.filters = TopicFilters(_NO_BIT_MAP, windows=[*pulled_windows, *pending_windows, *windows])
+        in_force = [(change.in_force, change.pulled) for _, change in numbered if change.in_force is not None]
+        pulled_in_force = [_window(filter_, stored, pulled, False) for filter_, pulled in in_force]
+        all_in_force = [_window(filter_, stored, {}, False) for filter_, _ in in_force]
+        self.filters = TopicFilters(
+            _NO_BIT_MAP, windows=[*pulled_windows, *pending_windows, *windows, *pulled_in_force, *all_in_force]
+        )
 
     def compare(self, entries: Entries, result: ChangeResult) -> list[pa.RecordBatch]:
         """Add the counts to ``result``. Returns the rows."""
@@ -111,9 +129,11 @@ class _ChangesOfTopic:
         matched = block.delivered.flags(self.filters.windows)
         in_time = (entries.store_timestamp >= self._stored[0]) & (entries.store_timestamp < self._stored[1])
         days = entries.store_timestamp // DAY
+        of_changes, of_filters_in_force = np.split(matched, [3 * len(self._numbered)])
+        in_force = zip(*np.split(of_filters_in_force, 2), strict=True)
         batches = []
         for window, (number, change) in enumerate(self._numbered):
-            pulled, pending, matches = matched[window :: len(self._numbered)]
+            pulled, pending, matches = of_changes[window :: len(self._numbered)]
             was = _among(entries.commitlog_offset, change.received) & in_time
             kept = was & matches
             keys, counts = np.unique(np.stack([days[kept], entries.queue_id[kept]]), axis=1, return_counts=True)
@@ -123,8 +143,17 @@ class _ChangesOfTopic:
             result.passed_stage1[number] += int(block.counts[window, :, window_loops.PASSED_STAGE1].sum())
             result.failed[number] += int(block.counts[window, :, window_loops.EVALUATION_ERRORS].sum())
             result.pending[number] += int(pending.sum())
-            gained = pulled & ~was & ~_among(entries.commitlog_offset, change.dropped)
-            for kind, flags in ((GAINED, gained), (LOST, was & ~matches)):
+            result.stored[number] += int(in_time.sum())
+            dropped = _among(entries.commitlog_offset, change.dropped)
+            gained, lost = pulled & ~was & ~dropped, was & ~matches
+            if change.in_force is not None:
+                pulled_before, matches_before = next(in_force)
+                before, after = pulled_before | was & matches_before, pulled | kept
+                result.new_gains[number] += int((after & ~before & ~dropped).sum())
+                result.new_losses[number] += int((before & ~after & ~dropped).sum())
+                result.same_gains[number] += int((gained & before).sum())
+                result.same_losses[number] += int((lost & ~before).sum())
+            for kind, flags in ((GAINED, gained), (LOST, lost)):
                 if flags.any():
                     batches.append(_rows(number, kind, entries, np.flatnonzero(flags)))
         return batches

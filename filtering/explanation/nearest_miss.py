@@ -12,7 +12,8 @@ from filtering.explanation.decision import Decision, Outcome, deciding_expressio
 from filtering.explanation.expression_text import expression_text
 from filtering.explanation.nearest_change import Change, nearest_change
 from filtering.explanation.trace import Result, evaluated
-from filtering.predicate import NumberType, TextIn
+from filtering.predicate import NumberType, Predicate, TextIn
+from filtering.predicate_value import holds
 from filtering.sql92 import CompiledExpression, compile
 from filtering.sql92.syntax.nodes import Minus, Node, NumberLiteral, Parentheses, walk
 from filtering.sql92.syntax.tokens import string_literal
@@ -52,8 +53,26 @@ def nearest_miss(
     others: Iterable[SubscriptionRow],
     config: BrokerConfig,
     properties: Mapping[str, str],
+    client_checks: Iterable[Predicate] = (),
 ) -> NearestMiss | None:
-    """The nearest miss; None if none was found, or if the message is delivered."""
+    """The nearest miss; None if none was found, or if the message is delivered.
+
+    ``client_checks``: the checks of tags of the group's clients, if they differ. The message must pass all of them,
+    because it is not known which client reads the queue.
+    """
+    found = _nearest_miss(decision, row, others, config, properties)
+    if found is None or not all(holds(check, found.applied(properties)) for check in client_checks):
+        return None
+    return found
+
+
+def _nearest_miss(
+    decision: Decision,
+    row: SubscriptionRow,
+    others: Iterable[SubscriptionRow],
+    config: BrokerConfig,
+    properties: Mapping[str, str],
+) -> NearestMiss | None:
     if decision.outcome in (Outcome.STOPPED_BY_TAGS_CODE, Outcome.DROPPED_BY_CLIENT):
         return _other_tag(row, properties)
     stopped = (Outcome.STOPPED_BY_BIT_MAP, Outcome.STOPPED_BY_EXPRESSION, Outcome.EXPRESSION_FAILED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from filtering.explanation.trace import Part, Result, trace
 from filtering.sql92 import CompiledExpression
@@ -44,6 +44,13 @@ def other_tag_same_hash(tag: str | None, tags: Sequence[str]) -> str:
         f"has the hash of {quoted(colliding[0])}, {code}" if colliding else "is not one that this client subscribes to"
     )
     return f"the client drops it: {has} {shares}; the broker compares hashes only"
+
+
+def dropped_by_other_client(tags_of: Mapping[str, Iterable[str]]) -> str:
+    """The client that reads the queue has other tags. ``tags_of``: those that may read it, with their tags."""
+    clients = [f"{client} subscribes to {', '.join(map(quoted, sorted(tags)))}" for client, tags in tags_of.items()]
+    reads = f" drops it: {' or '.join(clients[:NAMED])}" if clients else " subscribes to other tags"
+    return f"the client that reads the queue{reads}; the subscription in force is that of another client"
 
 
 def not_in_bit_map(expression: CompiledExpression | None, properties: Mapping[str, str], result: Result) -> Reason:

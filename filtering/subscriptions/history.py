@@ -49,6 +49,11 @@ class SubscriptionRow:
     filter_data: ConsumerFilterData | None
 
     @property
+    def filter(self) -> tuple[str, str, bool]:
+        """The expression, its type, and whether it names a class: equal if two states have the same filter."""
+        return self.expression or "", self.expression_type, self.class_filter_mode
+
+    @property
     def tags_set(self) -> tuple[str, ...] | None:
         """The tags, sorted, of a TAG subscription."""
         return self.compiled.tags_set

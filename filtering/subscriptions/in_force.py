@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import takewhile
 
 from filtering.broker_config import BrokerConfig
 from filtering.subscriptions.history import SubscriptionRow
@@ -11,6 +12,18 @@ from filtering.subscriptions.history import SubscriptionRow
 def in_force_at(history: Iterable[SubscriptionRow], instant: int) -> list[SubscriptionRow]:
     """The rows that are valid at ``instant`` (ms)."""
     return [row for row in history if row.valid_from <= instant and (row.valid_to is None or instant < row.valid_to)]
+
+
+def present_filter(history: Iterable[SubscriptionRow], instant: int) -> SubscriptionRow | None:
+    """The first state with the filter that is in force at ``instant`` (ms), and was since then; None if there is none.
+
+    ``history`` has the states of one group and topic, in order.
+    """
+    before = [row for row in history if row.valid_from <= instant]
+    if not in_force_at(before, instant):
+        return None
+    same = takewhile(lambda row: row.filter == before[-1].filter, reversed(before))
+    return list(same)[-1]
 
 
 def in_force_at_the_end(

@@ -45,6 +45,8 @@ def print_explanation(explanation: Explanation, copies: Sequence[FoundMessage], 
         _line("stopped at", f"{stage}: {decision.reason}")
     else:
         _line("stopped at", f"{stage}: {decision.headline}")
+    if explanation.filter_change is not None:
+        _line("filter", explanation.filter_change)
     if explanation.preview is not None:
         would = "would be delivered" if explanation.preview.outcome is Outcome.DELIVERED else "would not be delivered"
         _line("today", f"{would}: {explanation.preview.reason}")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.findings.static import delivers
 from filtering.predicate import postorder
 from filtering.relation import Kind, Message, Relation
@@ -13,7 +15,7 @@ from filtering.subscriptions.history import SubscriptionRow
 from filtering.time_spans import DAY
 from jobs.cli.markup import Markup
 from jobs.cli.text import one_line, time
-from schemas.answers.what_if import ChangedMessages, WhatIf
+from schemas.answers.what_if import AgainstInForce, ChangedMessages, WhatIf
 
 QUEUES_SHOWN = 40
 LONGEST_PROPERTIES = 160
@@ -68,8 +70,11 @@ def _print_section(found: WhatIf, markup: Markup) -> None:
 def _facts(found: WhatIf, markup: Markup) -> Iterator[str]:
     yield f"in force: {_filter(found.old, markup)}"
     yield f"instead: {_filter(found.new, markup)}"
+    yield from _period(found, markup)
     if found.relation is not None:
         yield from _relation(found.relation, markup)
+    if found.against_in_force is not None and found.deliveries_differ:
+        yield from _against_in_force(found.against_in_force)
     if found.pending:
         yield f"{found.pending:,} messages that the group has not pulled yet match the new filter"
     yield f"cost: {found.scanned:,} entries scanned, {found.passed_stage1:,} pass on the entry alone" + (
@@ -77,6 +82,32 @@ def _facts(found: WhatIf, markup: Markup) -> Iterator[str]:
     )
     for finding in found.findings:
         yield f"{finding.severity}: {markup.text(finding.text)}"
+
+
+def _period(found: WhatIf, markup: Markup) -> Iterator[str]:
+    begin, end = found.period
+    limits = [f"from {time(begin)}"] * (begin != BEGINNING) + [f"before {time(end)}"] * (end != FOREVER)
+    if limits:
+        yield f"only messages stored {' and '.join(limits)}: {found.stored:,} of {markup.text(found.new.topic)}"
+    if not found.stored:
+        yield "there is no message to compare"
+
+
+def _against_in_force(against: AgainstInForce) -> Iterator[str]:
+    yield (
+        f"against the filter in force, as if it had always been: {against.gained:,} gained, {against.lost:,} lost; "
+        "--max-gained and --max-lost count these"
+    )
+    if against.same_gains:
+        yield (
+            f"{against.same_gains:,} of the gained messages pass the filter in force, too: the group did not receive "
+            "them for another reason, such as an earlier filter, or a message deleted before it was pulled"
+        )
+    if against.same_losses:
+        yield (
+            f"{against.same_losses:,} of the lost messages do not pass the filter in force either: the group received "
+            "them under an earlier filter"
+        )
 
 
 def _relation(relation: Relation, markup: Markup) -> Iterator[str]:
@@ -145,6 +176,10 @@ def _object(found: WhatIf) -> dict[str, Any]:
         "lost": len(found.lost),
         "kept": found.kept,
         "pending": found.pending,
+        "against_in_force": None if found.against_in_force is None else asdict(found.against_in_force),
+        "from": None if found.period[0] == BEGINNING else found.period[0],
+        "to": None if found.period[1] == FOREVER else found.period[1],
+        "stored": found.stored,
         "relation": None if relation is None else relation.kind.value,
         "relation_of_plain_numbers": relation is not None and relation.plain_numbers,
         "only_old": None if relation is None else relation.only_old,

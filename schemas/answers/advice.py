@@ -18,7 +18,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.aggregates import Key, sums
 
-_COUNTS = ("scanned", "passed_stage2", "bit_map_false_positives")
+_COUNTS = ("scanned", "passed_stage1", "passed_stage2", "bit_map_false_positives")
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,10 @@ def _load(
         if kind == "groups":
             totals.update(counts.get((row.consumer_group, row.topic), {}))
     messages, octets = size
-    has_bit_map = facts.broker.enable_calc_filter_bit_map and facts.broker.enable_consume_queue_ext
+    had_bit_maps = all(
+        broker.enable_calc_filter_bit_map and broker.enable_consume_queue_ext
+        for broker in (facts.broker, *(night.broker for night in facts.nights))
+    )
     return TopicLoad(
         messages=messages,
         message_bytes=octets / max(1, messages),
@@ -77,8 +80,9 @@ def _load(
         sent_with_pull=kinds["sent_with_pull"],
         tag_groups=kinds["tag_groups"],
         scanned=totals["scanned"],
+        passed_stage1=totals["passed_stage1"],
         matched=totals["passed_stage2"],
-        false_positives=totals["bit_map_false_positives"] if has_bit_map else None,
+        false_positives=totals["bit_map_false_positives"] if had_bit_maps else None,
     )
 
 

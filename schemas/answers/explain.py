@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow.compute as pc
@@ -13,6 +13,7 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import Key
 from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY
 from filtering.delivery.pull_window import BEGINNING
+from filtering.explanation.client_tags import ClientTags, dropping_clients
 from filtering.explanation.decision import Decision, Outcome, Stage, decide
 from filtering.explanation.nearest_miss import NearestMiss, nearest_miss
 from filtering.explanation.pulls_of_message import (
@@ -23,15 +24,18 @@ from filtering.explanation.pulls_of_message import (
     pulls_of_message,
     uncertain_change,
 )
+from filtering.explanation.reasons import dropped_by_other_client
 from filtering.explanation.trace import Part, trace
+from filtering.predicate import Predicate
 from filtering.subscriptions.events import Operation
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
-from filtering.subscriptions.in_force import in_force_at
+from filtering.subscriptions.in_force import in_force_at, present_filter
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.found_messages import Delivery, FoundMessage
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table_rows import one_of, sorted_by
+from schemas.time_text import time_text
 
 BY_THE_TABLES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DROPPED_BY_HOOK)
 """Outcomes that the table deliveries stores."""
@@ -43,7 +47,9 @@ class Explanation:
 
     ``subscription`` filtered the message, or would filter it, at ``pulled_at`` (ms). It is None if the group had no
     subscription or did not pull. ``preview`` is what the filters would decide on a pending message. ``uncertain`` says
-    why another subscription may have filtered the message.
+    why another subscription may have filtered the message. ``client_checks`` are the checks of tags of the group's
+    clients by client id, if they differ. ``present`` is the first state with the filter in force now, if another
+    filter decided.
     """
 
     message: FoundMessage
@@ -56,10 +62,20 @@ class Explanation:
     received: Sequence[Delivery] = ()
     preview: Decision | None = None
     uncertain: str | None = None
+    client_checks: Mapping[str, Predicate] = field(default_factory=dict)
+    present: SubscriptionRow | None = None
 
     @property
     def outcome(self) -> Outcome:
         return self.decision.outcome
+
+    @property
+    def filter_change(self) -> str | None:
+        """The filter that decided, and since when another one is in force; None if the same one is in force."""
+        if self.subscription is None or self.present is None:
+            return None
+        since = f"since {time_text(self.present.valid_from)}, {_filter(self.present)} is in force"
+        return f"{_filter(self.subscription)}; {since}"
 
     @property
     def filters(self) -> Decision:
@@ -77,7 +93,8 @@ class Explanation:
         """A small change that would have delivered the message; None if it was delivered or no change helps."""
         if self.subscription is None:
             return None
-        return nearest_miss(self.filters, self.subscription, self.others, self.config, self.message.properties)
+        checks, properties = self.client_checks.values(), self.message.properties
+        return nearest_miss(self.filters, self.subscription, self.others, self.config, properties, checks)
 
 
 class Explainer:
@@ -86,11 +103,13 @@ class Explainer:
     def __init__(self, facts: BrokerFacts, groups: Collection[str] | None = None) -> None:
         self._facts = facts
         self._groups = groups
+        events = facts.events
         if groups is None:
             history = facts.history
         else:
-            events = [event for event in facts.events if event.group in groups]
+            events = tuple(event for event in events if event.group in groups)
             history = subscription_history(events, facts.broker, facts.expressions)
+        self._clients = ClientTags(events)
         self._rows: defaultdict[Key, list[SubscriptionRow]] = defaultdict(list)
         self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
         for row in history:
@@ -140,7 +159,8 @@ class Explainer:
         explanation = self._filtered(message, Pulled(row, max(last.available_at, row.valid_from), config))
         decision, outcome = explanation.decision, Outcome(last.outcome)
         if decision.outcome is not outcome:
-            decision = replace(decision, outcome=outcome, stage=Stage.CLIENT, headline=_otherwise(outcome), detail="")
+            headline = _otherwise(outcome, explanation)
+            decision = replace(decision, outcome=outcome, stage=Stage.CLIENT, headline=headline, detail="")
         return replace(explanation, decision=decision, received=received, pulled_at=last.available_at)
 
     def _filtered(self, message: FoundMessage, pull: Pulled) -> Explanation:
@@ -148,7 +168,14 @@ class Explainer:
         row = pull.row
         others = in_force_at(self._rows_by_group[row.consumer_group], pull.at)
         decision = decide(row, others, pull.config, message.entry, message.properties)
-        return Explanation(message, row.consumer_group, decision, pull.config, row, others, pull.at)
+        checks = self._clients.at(row.consumer_group, row.topic, pull.at)
+        present = present_filter(self._rows[row.consumer_group, row.topic], self._facts.present)
+        if present is not None and present.filter == row.filter:
+            present = None
+        return Explanation(
+            message, row.consumer_group, decision, pull.config, row, others, pull.at,
+            client_checks=checks, present=present,
+        )  # fmt: skip
 
     def _previewed(self, explanation: Explanation, row: SubscriptionRow) -> Explanation:
         """Adds what the last subscription would decide on a pending message."""
@@ -202,16 +229,20 @@ class Explainer:
         return dict(by_queue)
 
 
+def _filter(row: SubscriptionRow) -> str:
+    return f"{row.expression_type} {' '.join((row.expression or '*').split())}"
+
+
 def _no_entry(message: FoundMessage) -> str:
     if message.sys_flag & TRANSACTION_FLAGS in WITHOUT_ENTRY:
         return "it has no consume queue entry: a prepared or rolled-back transaction message"
     return "it has no consume queue entry yet: dispatch has not run"
 
 
-def _otherwise(outcome: Outcome) -> str:
+def _otherwise(outcome: Outcome, explanation: Explanation) -> str:
     """Why the stored outcome differs from what the filters of the subscription decide."""
     if outcome is Outcome.DROPPED_BY_HOOK:
         return "a filter hook of the client drops it"
     if outcome is Outcome.DROPPED_BY_CLIENT:
-        return "the client that reads the queue subscribes to other tags than the one whose subscription is in force"
+        return dropped_by_other_client(dropping_clients(explanation.client_checks, explanation.message.properties))
     return "delivered"

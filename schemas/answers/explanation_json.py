@@ -28,6 +28,7 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         "would_be": None if preview is None else {"outcome": str(preview.outcome), "reason": preview.reason},
         "uncertain": explanation.uncertain,
         "subscription": None if row is None else _subscription(row),
+        "present": None if explanation.present is None else _present(explanation.present),
         "bit_map": None if bit_map is None else _bit_map(bit_map),
         "expression": None if trace is None else part_json(trace),
         "nearest_miss": None if miss is None else _nearest_miss(miss),
@@ -63,6 +64,10 @@ def _subscription(row: SubscriptionRow) -> dict[str, Any]:
         "sent_with_pull",
     )  # fmt: skip
     return {name: getattr(row, name) for name in names}
+
+
+def _present(row: SubscriptionRow) -> dict[str, Any]:
+    return {"expression": row.expression, "expression_type": row.expression_type, "since": row.valid_from}
 
 
 def _bit_map(check: BitMapCheck) -> dict[str, Any]:

@@ -62,6 +62,11 @@ class BrokerFacts:
         return self.last.as_of or 0
 
     @property
+    def present(self) -> int:
+        """The instant after the last night and the last event, ms."""
+        return max(self.as_of, self.events[-1].at if self.events else 0)
+
+    @property
     def is_replay(self) -> bool:
         """Whether the warehouse holds a replay, which has deliveries but no messages."""
         return self.last.job == REPLAY
@@ -99,8 +104,7 @@ class BrokerFacts:
 
     def in_force(self, instant: int | None = None) -> list[SubscriptionRow]:
         """The subscriptions in force at an instant (ms). None: after the last night and the last event."""
-        last = max(self.as_of, self.events[-1].at if self.events else 0)
-        return in_force_at(self.history, last if instant is None else instant)
+        return in_force_at(self.history, self.present if instant is None else instant)
 
     def subscriptions_of(self, consumer_group: str) -> list[SubscriptionRow]:
         """The history of one group. Raises UsageError if the group never subscribed."""

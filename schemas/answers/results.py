@@ -86,6 +86,8 @@ def explanation_html(explanation: Explanation) -> str:
         f"<b>{escape(explanation.consumer_group)}</b>: {explanation.outcome}</p>",
         f"<p>{escape(explanation.decision.reason)}</p>",
     ]
+    if explanation.filter_change is not None:
+        parts.append(f"<p>Filter: {escape(explanation.filter_change)}</p>")
     if explanation.preview is not None:
         parts.append(f"<p>Now: {explanation.preview.outcome}, {escape(explanation.preview.reason)}</p>")
     if explanation.trace is not None and explanation.outcome is not Outcome.DELIVERED:

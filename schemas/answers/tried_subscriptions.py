@@ -26,9 +26,9 @@ def subscription_of(group: str, topic: str, expression: str, type_: str, broker:
 def changed_subscriptions(facts: BrokerFacts, events: Sequence[SubscriptionEvent]) -> list[SubscriptionRow]:
     """The subscriptions in force after some events, but not now. Raises UsageError if the broker refuses one."""
     last = max((event.at for event in events), default=0)
-    now = {(row.consumer_group, row.topic): _filter(row) for row in facts.in_force()}
+    now = {(row.consumer_group, row.topic): row.filter for row in facts.in_force()}
     after = in_force_at(subscription_history(events, facts.broker), last)
-    changed = [row for row in after if now.get((row.consumer_group, row.topic)) != _filter(row)]
+    changed = [row for row in after if now.get((row.consumer_group, row.topic)) != row.filter]
     for row in changed:
         _check(row, facts.broker)
     return changed
@@ -40,10 +40,6 @@ def only_topic(facts: BrokerFacts, group: str) -> str:
     if len(topics) != 1:
         raise UsageError(f"{group} subscribes to {', '.join(sorted(topics)) or 'no topic'}: say which with --topic")
     return topics.pop()
-
-
-def _filter(row: SubscriptionRow) -> tuple[str, str, bool]:
-    return row.expression or "", row.expression_type, row.class_filter_mode
 
 
 def _check(row: SubscriptionRow, broker: BrokerConfig) -> None:

@@ -9,31 +9,23 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_HOOK
-from filtering.delivery.filter_changes import GAINED, LOST, ChangeResult, FilterChange, FilterChanges
-from filtering.delivery.message_filter import message_filter
+from filtering.delivery.filter_changes import GAINED, LOST, ChangeResult, FilterChanges
 from filtering.findings import Finding
 from filtering.findings.static import delivers
 from filtering.relation import Relation, Trait, common_traits, relation
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.time_spans import DAY
+from schemas.answers.delivery_history import DeliveryHistory, Period
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.findings import findings_of_rows
-from schemas.answers.pulled_offsets import PulledOffsets
 from schemas.answers.what_if_html import what_if_html
-from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.delivery_pairs import PAIRS, pairs_of
-from schemas.delta.table_rows import one_of, within
 from schemas.errors import UsageError
 from schemas.messages.messages_at import Rows, messages_at
 from schemas.messages.stored_entries import scan_entries
 from schemas.spark_tasks import Session
 
 SAMPLES = 5
-Period = tuple[int, int]
-"""Store times, ms, the second exclusive."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +55,25 @@ class QueueChange:
 
 
 @dataclass(frozen=True)
+class AgainstInForce:
+    """Messages that the change itself gains and loses: compared with the filter in force, as if it had always been.
+
+    The filter in force would itself gain ``same_gains`` of the gained messages, and lose ``same_losses`` of the lost
+    ones: the group pulled them under an earlier filter, or the broker deleted them before.
+    """
+
+    gained: int
+    lost: int
+    same_gains: int
+    same_losses: int
+
+
+@dataclass(frozen=True)
 class WhatIf:
     """What ``new`` changes for a group on a topic; ``old`` is in force, None if the group has no subscription.
 
+    ``period`` limits the store times of messages; ``stored`` messages of the topic are in it. ``against_in_force`` is
+    None if no filter is in force, or if the broker refuses its pulls.
     ``relation`` compares the two filters for all possible messages. ``scanned``, ``passed_stage1`` and ``failed`` are
     entries, as in :class:`filtering.delivery.filter_changes.ChangeResult`; ``pending`` are messages that the new
     filter matches and the group has yet to pull; no other count includes them.
@@ -73,16 +81,38 @@ class WhatIf:
 
     old: SubscriptionRow | None
     new: SubscriptionRow
+    period: Period
+    stored: int
     relation: Relation | None
     kept: int
     gained: ChangedMessages
     lost: ChangedMessages
+    against_in_force: AgainstInForce | None
     by_queue: Sequence[QueueChange]
     scanned: int
     passed_stage1: int
     failed: int
     pending: int
     findings: Sequence[Finding]
+
+    @property
+    def gained_by_change(self) -> int:
+        """The messages that the change itself gains; all gained ones if there is no filter to compare with."""
+        return len(self.gained) if self.against_in_force is None else self.against_in_force.gained
+
+    @property
+    def lost_by_change(self) -> int:
+        """The messages that the change itself loses; all lost ones if there is no filter to compare with."""
+        return len(self.lost) if self.against_in_force is None else self.against_in_force.lost
+
+    @property
+    def deliveries_differ(self) -> bool:
+        """Whether the group received other messages than the filter in force would have delivered."""
+        against = self.against_in_force
+        if against is None:
+            return False
+        counts = against.gained, against.lost, against.same_gains, against.same_losses
+        return counts != (len(self.gained), len(self.lost), 0, 0)
 
     def _repr_html_(self) -> str:
         return what_if_html(self)
@@ -99,19 +129,34 @@ def what_if(
     for row in wanted:
         if row.topic not in facts.topics:
             raise UsageError(f"no message of the log has the topic {row.topic}; it has {', '.join(facts.topics)}")
-    history = _History(facts, wanted, period)
-    changes = FilterChanges([history.change(row) for row in wanted], period)
+    in_force = {(row.consumer_group, row.topic): row for row in facts.in_force()}
+    pairs = [(in_force.get((row.consumer_group, row.topic)), row) for row in wanted]
+    history = DeliveryHistory(facts, wanted, period)
+    compared = [history.change(old, new) for old, new in pairs]
+    changes = FilterChanges(compared, period)
     total = ChangeResult()
     for part in scan_entries(
         facts.warehouse, facts.name, changes.properties, changes, session, stored=period, bit_maps=False
     ):
         total.add(part)
-    in_force = {(row.consumer_group, row.topic): row for row in facts.in_force()}
     found = findings_of_rows(facts, wanted)
-    return [
-        _what_if(facts, number, row, in_force.get((row.consumer_group, row.topic)), total, found)
-        for number, row in enumerate(wanted)
+    against = [
+        _against_in_force(total, number) if change.in_force is not None else None
+        for number, change in enumerate(compared)
     ]
+    return [
+        _what_if(facts, number, new, old, period, total, against[number], found)
+        for number, (old, new) in enumerate(pairs)
+    ]
+
+
+def _against_in_force(total: ChangeResult, number: int) -> AgainstInForce:
+    return AgainstInForce(
+        gained=total.new_gains[number],
+        lost=total.new_losses[number],
+        same_gains=total.same_gains[number],
+        same_losses=total.same_losses[number],
+    )
 
 
 def _what_if(
@@ -119,7 +164,9 @@ def _what_if(
     number: int,
     new: SubscriptionRow,
     old: SubscriptionRow | None,
+    period: Period,
     total: ChangeResult,
+    against_in_force: AgainstInForce | None,
     found: Sequence[Finding],
 ) -> WhatIf:
     changes, kinds = total.rows["change"], total.rows["kind"]
@@ -131,10 +178,13 @@ def _what_if(
     return WhatIf(
         old=old,
         new=new,
+        period=period,
+        stored=total.stored[number],
         relation=relation(before, after) if before is not None and after is not None else None,
         kept=sum(kept.values()),
         gained=_changed(facts, new.topic, sides[GAINED]),
         lost=_changed(facts, new.topic, sides[LOST]),
+        against_in_force=against_in_force,
         by_queue=_by_queue(kept, sides[GAINED], sides[LOST]),
         scanned=total.scanned[number],
         passed_stage1=total.passed_stage1[number],
@@ -166,47 +216,3 @@ def _counts(rows: pa.Table) -> Counter[tuple[int, int]]:
     return Counter(
         {(key >> 32, key & 0xFFFFFFFF): count for key, count in zip(keys.tolist(), counts.tolist(), strict=True)}
     )
-
-
-class _History:
-    """The messages of some topics that groups pulled, and those that they received."""
-
-    def __init__(self, facts: BrokerFacts, wanted: Sequence[SubscriptionRow], period: Period) -> None:
-        self._facts = facts
-        groups, topics = {row.consumer_group for row in wanted}, {row.topic for row in wanted}
-        self._received = _received(facts, groups, topics, period)
-        self._pulled = PulledOffsets(facts, groups, topics)
-
-    def change(self, row: SubscriptionRow) -> FilterChange:
-        """The change to another subscription."""
-        group, topic = row.consumer_group, row.topic
-        new_filter = message_filter(row, [row], self._facts.broker)
-        assert new_filter is not None
-        received = self._received.filter(
-            pc.and_(pc.equal(self._received["consumer_group"], group), pc.equal(self._received["topic"], topic))
-        )
-        pulled, pending = self._pulled.of(group, topic)
-        return FilterChange(
-            new_filter, _offsets(received, DELIVERED), _offsets(received, DROPPED_BY_HOOK), pulled, pending
-        )
-
-
-def _received(facts: BrokerFacts, groups: set[str], topics: set[str], period: Period) -> pa.Table:
-    """The pairs of some groups and topics."""
-    where = [
-        one_of("topic", topics),
-        within("first_store_timestamp", below=period[1]),
-        within("last_store_timestamp", low=period[0]),
-    ]
-    blocks = facts.rows(DELIVERY_BLOCKS, DELIVERY_BLOCKS.file_schema.names, where)
-    columns = ["consumer_group", "topic", "commitlog_offset", "outcome"]
-    parts = [pa.Table.from_batches([batch]).select(columns) for batch in pairs_of(blocks, groups)]
-    return pa.concat_tables([PAIRS.empty_table().select(columns), *parts])
-
-
-def _offsets(pairs: pa.Table, outcome: str) -> NDArray[np.int64]:
-    """The physical offsets of the pairs with an outcome, ascending, each once."""
-    found: NDArray[np.int64] = np.unique(
-        pairs.filter(pc.equal(pairs["outcome"], outcome))["commitlog_offset"].to_numpy()
-    )
-    return found

@@ -23,6 +23,9 @@ def what_if_html(found: WhatIf) -> str:
         html_table(("", "filter"), filters),
         html_table(("gained", "lost", "kept", "pending"), [counts]),
     ]
+    if found.deliveries_differ:
+        by_change = f"{found.gained_by_change:,} gained, {found.lost_by_change:,} lost"
+        parts.append(f"<p>Against the filter in force, as if it had always been: {by_change}</p>")
     if found.relation is not None:
         parts.append(f"<p>The new filter against the old one: {escape(found.relation.kind.value)}</p>")
     parts.append(html_list("Findings", [f"{each.severity}: {each.text}" for each in found.findings]))

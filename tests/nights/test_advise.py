@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from filtering.subscription_data import SQL92
 from jobs import advise
 from schemas.answers.advice import advice
 from schemas.answers.facts import open_facts
 from schemas.delta.warehouse import Warehouse
 from tests.nights.commands import Run, rows_of
+from tests.nights.growing_broker import BEFORE, LOW, GrowingBroker, sql
 
 Replayed = Callable[[str], Warehouse]
 
@@ -27,6 +31,36 @@ def test_what_is_predicted_is_about_what_the_broker_measured(replayed: Replayed,
         of_topic = [row for row in stats if row["topic"] == each.topic]
         assert each.load.false_positives is not None
         assert each.load.false_positives <= sum(row["bit_map_false_positives"] for row in of_topic)
+
+
+def test_the_reads_are_those_of_the_pulls_that_were_made(nights: Path) -> None:
+    """Some groups registered late, and then pulled messages whose bit maps do not cover them."""
+    facts = open_facts(Warehouse.at(str(nights / "4")))
+    users = {
+        (row.consumer_group, row.topic)
+        for row in facts.in_force()
+        if row.expression_type == SQL92 and row.filter_data and row.dead_time is None and not row.sent_with_pull
+    }
+    read: Counter[str] = Counter()
+    for row in rows_of(facts.warehouse, "delivery_stats"):
+        if (row["consumer_group"], row["topic"]) in users:
+            read[row["topic"]] += row["passed_stage1"]
+    topics = advice(facts)
+    assert {each.topic: each.bit_map.reads_with for each in topics} == {each.topic: read[each.topic] for each in topics}
+    assert any(each.load.unchecked for each in topics)
+
+
+def test_nights_without_bit_maps_are_no_measurement(broker: GrowingBroker) -> None:
+    config = broker.folder / "broker.conf"
+    with_bit_map = config.read_text()
+    config.write_text("brokerName=b\nenablePropertyFilter=true\n")
+    lines = [sql(BEFORE, "cg", LOW)]
+    broker.night(lines)
+    config.write_text(with_bit_map)
+    broker.grow()
+    assert broker.night(lines, "--redo-from", broker.log.messages[10].stored_at).code == 0
+    (found,) = advice(open_facts(Warehouse.at(str(broker.folder / "w"))))
+    assert (found.bit_map.measured_rate, found.bit_map.use) == (None, True)
 
 
 def test_a_broker_without_bit_maps_is_told_what_they_would_save(replayed: Replayed) -> None:

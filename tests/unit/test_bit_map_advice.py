@@ -12,7 +12,7 @@ from tests.unit.broker.bit_maps import bit_map
 
 SELECTIVE = TopicLoad(
     messages=10_000, message_bytes=500, groups=20, dead_groups=0, sent_with_pull=0, tag_groups=3, scanned=200_000,
-    matched=10_000, false_positives=None,
+    passed_stage1=200_000, matched=10_000, false_positives=None,
 )  # fmt: skip
 USUAL = BloomFilter.create_by_fn(20, 32)
 
@@ -21,7 +21,7 @@ USUAL = BloomFilter.create_by_fn(20, 32)
     ("load", "use", "reason"),
     [
         (SELECTIVE, True, "it saves 95% of the reads"),
-        (replace(SELECTIVE, matched=180_000), False, "of the reads: most messages match, or pass by chance"),
+        (replace(SELECTIVE, matched=180_000), False, "of the reads: most messages match, or pass without a match"),
         (replace(SELECTIVE, groups=0, scanned=0, matched=0, sent_with_pull=2), False,
          "no group would use it: 3 use tags, 2 send their subscription with the pull"),
         (replace(SELECTIVE, groups=0, tag_groups=0, scanned=0, matched=0), False, "no group subscribes by SQL92"),
@@ -37,11 +37,18 @@ def test_the_verdict_has_a_reason(load: TopicLoad, use: bool, reason: str) -> No
 
 
 def test_numbers_follow_from_the_load() -> None:
-    found = bit_map_advice(replace(SELECTIVE, dead_groups=5, false_positives=1_900), USUAL)
+    found = bit_map_advice(replace(SELECTIVE, dead_groups=5, passed_stage1=11_900, false_positives=1_900), USUAL)
     assert found.store_evaluations == 250_000
     assert (found.reads_without, found.reads_with) == (200_000, 11_900)
     assert (found.saved_bytes, found.extension_bytes) == (188_100 * 500, 10_000 * (20 + 14))
     assert found.measured_rate == 0.01
+
+
+def test_messages_older_than_the_filters_are_read_and_do_not_count_in_the_rate() -> None:
+    found = bit_map_advice(replace(SELECTIVE, passed_stage1=60_000, false_positives=1_400), USUAL)
+    assert found.reads_with == 60_000
+    assert found.saved_bytes == 140_000 * 500
+    assert found.measured_rate == 1_400 / (200_000 - 60_000 + 1_400)
 
 
 def test_a_filter_that_is_too_large_gets_a_better_one() -> None:

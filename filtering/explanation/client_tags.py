@@ -1,0 +1,43 @@
+"""The tags that the clients of a group check, if they subscribe differently.
+
+The tables do not have all queues of a topic, so it is not known which client read which queue.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from filtering.consumption.allocation import client_checks
+from filtering.predicate import Predicate, TextIn
+from filtering.predicate_value import holds
+from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.inconsistency import SubscriptionInForce, subscriptions_in_force
+
+
+class ClientTags:
+    """The checks of tags of each client. Events without client ids do not count."""
+
+    def __init__(self, events: Iterable[SubscriptionEvent]) -> None:
+        events = list(events)
+        with_clients = {event.group for event in events if event.client_id is not None}
+        self._states: defaultdict[tuple[str, str], list[SubscriptionInForce]] = defaultdict(list)
+        for state in subscriptions_in_force(event for event in events if event.group in with_clients):
+            if not state.is_consistent and state.expression_type is not None:
+                self._states[state.consumer_group, state.topic].append(state)
+
+    def at(self, consumer_group: str, topic: str, instant: int) -> dict[str, Predicate]:
+        """The check of each client at an instant (ms), by client id; none if the clients subscribe alike."""
+        for state in self._states.get((consumer_group, topic), ()):
+            if state.valid_from <= instant and (state.valid_to is None or instant < state.valid_to):
+                return client_checks(state)
+        return {}
+
+
+def dropping_clients(checks: Mapping[str, Predicate], properties: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    """The tags of the clients that drop a message, by client id."""
+    return {
+        client: check.texts
+        for client, check in checks.items()
+        if isinstance(check, TextIn) and not holds(check, properties)
+    }

@@ -1,0 +1,88 @@
+"""what-if of groups that once had another filter: what the change itself gains and loses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from filtering.delivery.pull_window import BEGINNING, FOREVER
+from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+from jobs import what_if
+from schemas.answers.facts import open_facts
+from schemas.answers.what_if import what_if as tried
+from schemas.delta.warehouse import Warehouse
+from tests.broker_log import EVERY, FIRST_TIME
+from tests.nights.commands import Run
+from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, sql
+
+GATE = ("--max-lost", 0, "--max-gained", 0)
+HIGH_REWRITTEN = "n IN ('15','9','8','7','6') OR n = '5'"
+
+
+@pytest.fixture
+def changed(broker: GrowingBroker) -> GrowingBroker:
+    """The group receives 0 to 4 of ten messages by LOW, and 6 to 9 by HIGH, which comes after message 5."""
+    broker.night([sql(BEFORE, "cg", LOW), sql(after(6), "cg", HIGH)])
+    assert broker.received("cg") == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+    return broker
+
+
+def test_a_rewritten_filter_passes_the_gate_after_an_earlier_filter(changed: GrowingBroker, run: Run) -> None:
+    ended = run(what_if, "--warehouse", changed.folder / "w", "--group", "cg", "--sql", HIGH_REWRITTEN, *GATE)
+    assert (ended.code, ended.error) == (0, "")
+    lines = ended.out.splitlines()
+    facts = open_facts(Warehouse.at(str(changed.folder / "w")))
+    (found,) = tried(facts, facts.subscriptions_of("cg")[-1:], (BEGINNING, FOREVER))
+    assert "Against the filter in force, as if it had always been: 0 gained, 0 lost" in found._repr_html_()
+    assert lines[0] == "## cg on T: 1 gained, 5 lost, 4 kept"
+    assert "- the new filter delivers the same messages as the old one" in lines
+    counts = "- against the filter in force, as if it had always been: 0 gained, 0 lost"
+    assert f"{counts}; --max-gained and --max-lost count these" in lines
+    assert any(line.startswith("- 1 of the gained messages pass the filter in force, too:") for line in lines)
+    assert any(line.startswith("- 5 of the lost messages do not pass the filter in force either:") for line in lines)
+
+
+def test_the_gate_sees_what_an_earlier_filter_hides(changed: GrowingBroker, run: Run) -> None:
+    """Message 5 passes HIGH, and came before it: LOW loses 4 of the received messages, and 5 of those that pass."""
+    given = ("--warehouse", changed.folder / "w", "--group", "cg", "--sql", LOW, "--json")
+    ended = run(what_if, *given, "--max-lost", 4)
+    assert (ended.code, ended.error) == (3, "mqsieve: 5 messages are lost by the change, more than --max-lost 4\n")
+    (change,) = json.loads(ended.out)["changes"]
+    assert (change["gained"], change["lost"], change["kept"]) == (0, 4, 5)
+    assert change["against_in_force"] == {"gained": 5, "lost": 5, "same_gains": 0, "same_losses": 0}
+    assert run(what_if, *given, "--max-lost", 5, "--max-gained", 5).code == 0
+
+
+def test_without_an_earlier_filter_there_is_one_comparison(broker: GrowingBroker, run: Run) -> None:
+    broker.night([sql(BEFORE, "cg", LOW)])
+    given = ("--warehouse", broker.folder / "w", "--group", "cg", "--sql", HIGH)
+    assert "against the filter in force" not in run(what_if, *given).out
+    (change,) = json.loads(run(what_if, *given, "--json").out)["changes"]
+    assert change["against_in_force"] == {"gained": 5, "lost": 5, "same_gains": 0, "same_losses": 0}
+
+
+def test_the_filters_in_force_change_nothing_in_the_nights_of_a_real_broker(nights: Path) -> None:
+    """Of its groups, some had other filters, and one lost messages that the broker deleted before it pulled them."""
+    facts = open_facts(Warehouse.at(str(nights / "4")))
+    rows = [row for row in facts.in_force() if not row.topic.startswith(RETRY_TOPIC_PREFIX)]
+    found = {each.new.consumer_group: each for each in tried(facts, rows, (BEGINNING, FOREVER))}
+    compared = [each for each in found.values() if each.against_in_force is not None]
+    assert len(compared) > 20
+    assert {(each.gained_by_change, each.lost_by_change) for each in compared} == {(0, 0)}
+    assert {group for group, each in found.items() if len(each.lost)} >= {"cg_sql_change_boundary"}
+    assert len(found["cg_expired"].gained) > 100
+
+
+def test_the_period_is_named_and_may_be_empty(changed: GrowingBroker, run: Run) -> None:
+    given = ("--warehouse", changed.folder / "w", "--group", "cg", "--sql", HIGH)
+    period = ("--from", FIRST_TIME, "--to", FIRST_TIME + 3 * EVERY)
+    out = run(what_if, *given, *period).out
+    assert "- only messages stored from 2026-11-18 11:06:40.000 and before 2026-11-18 11:06:43.000: 3 of T" in out
+    assert "no message to compare" not in out
+    empty = run(what_if, *given, "--to", FIRST_TIME).out.splitlines()
+    assert "- only messages stored before 2026-11-18 11:06:40.000: 0 of T" in empty
+    assert "- there is no message to compare" in empty
+    made = json.loads(run(what_if, *given, *period, "--json").out)["changes"][0]
+    assert (made["from"], made["to"], made["stored"]) == (FIRST_TIME, FIRST_TIME + 3 * EVERY, 3)
