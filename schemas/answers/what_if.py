@@ -21,8 +21,9 @@ from filtering.subscriptions.history import SubscriptionRow
 from filtering.time_spans import DAY
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.findings import findings_of_rows
+from schemas.answers.plain_text import Shown
 from schemas.answers.pulled_offsets import PulledOffsets
-from schemas.answers.what_if_html import what_if_html
+from schemas.answers.what_if_html import what_if_html, what_if_text
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_pairs import PAIRS, pairs_of
 from schemas.delta.table_rows import one_of, within
@@ -62,8 +63,8 @@ class QueueChange:
     lost: int
 
 
-@dataclass(frozen=True)
-class WhatIf:
+@dataclass(frozen=True, repr=False)
+class WhatIf(Shown):
     """What ``new`` changes for a group on a topic; ``old`` is in force, None if the group has no subscription.
 
     ``relation`` compares the two filters for all possible messages. ``scanned``, ``passed_stage1`` and ``failed`` are
@@ -83,6 +84,9 @@ class WhatIf:
     failed: int
     pending: int
     findings: Sequence[Finding]
+
+    def __str__(self) -> str:
+        return what_if_text(self)
 
     def _repr_html_(self) -> str:
         return what_if_html(self)

@@ -1,4 +1,4 @@
-"""What another filter would have changed, as a notebook shows it. Every text is escaped."""
+"""What another filter would have changed, as a notebook and a Python prompt show it. Every text is escaped."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from schemas.answers.html import html_list, html_table
+from schemas.answers.plain_text import one_line
 
 if TYPE_CHECKING:
     from filtering.subscriptions.history import SubscriptionRow
@@ -28,6 +29,20 @@ def what_if_html(found: WhatIf) -> str:
     parts.append(html_list("Findings", [f"{each.severity}: {each.text}" for each in found.findings]))
     parts += [_side("Gained", found.gained), _side("Lost", found.lost)]
     return "".join(parts)
+
+
+def what_if_text(found: WhatIf) -> str:
+    """The same as :func:`what_if_html` without the messages, line by line."""
+    counts = f"{len(found.gained):,} gained, {len(found.lost):,} lost, {found.kept:,} kept, {found.pending:,} pending"
+    lines = [
+        f"{found.new.consumer_group} on {found.new.topic}: {counts}",
+        f"in force: {_filter(found.old)}",
+        f"instead: {_filter(found.new)}",
+    ]
+    if found.relation is not None:
+        lines.append(f"the new filter against the old one: {found.relation.kind.value}")
+    lines += [f"{each.severity}: {each.text}" for each in found.findings]
+    return "\n".join(map(one_line, lines))
 
 
 def _filter(row: SubscriptionRow | None) -> str:
