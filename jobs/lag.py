@@ -55,9 +55,8 @@ def main(arguments: list[str]) -> None:
     if chosen.offsets is not None:
         newer = CommittedOffsets(*parse_consumer_offsets(chosen.offsets.read_bytes(), str(chosen.offsets)))
     facts = options.facts_of(chosen)
-    if chosen.group is not None:
-        facts.subscriptions_of(chosen.group)
-    rows = lag(facts, newer, [chosen.group] if chosen.group else None, [chosen.topic] if chosen.topic else None)
+    groups, topics = (None if name is None else [name] for name in (chosen.group, chosen.topic))
+    rows = lag(facts, newer, groups, topics)
     if chosen.json:
         for row in rows:
             print(json.dumps(asdict(row) | {"estimate_error": row.estimate_error}, ensure_ascii=False))

@@ -48,13 +48,15 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
+        hint = ""
         if unknown := _UNRECOGNISED.search(message):
-            message += did_you_mean(unknown[1], [name for action in self._actions for name in action.option_strings])
+            hint = did_you_mean(unknown[1], [name for action in self._actions for name in action.option_strings])
         if invalid := _INVALID_CHOICE.match(message):
             named = (each for each in self._actions if invalid[1] in (each.metavar, "/".join(each.option_strings)))
             choices = [str(choice) for action in named for choice in action.choices or ()]
-            message = f"{invalid[0]}{did_you_mean(invalid[2], choices)}; it is one of {', '.join(choices)}"
-        raise UsageError(f"{message}; {self.prog} --help lists the options")
+            message = f"{invalid[0]}; it is one of {', '.join(choices)}"
+            hint = did_you_mean(invalid[2], choices)
+        raise UsageError(f"{message}; {self.prog} --help lists the options{hint}")
 
 
 def input_file(text: str) -> Path:

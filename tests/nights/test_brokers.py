@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from jobs import nightly
+from schemas import warehouse as door
 from schemas.delta.warehouse import Warehouse
+from schemas.errors import UsageError
 from tests.captures import capture
 from tests.nights.commands import Run, arguments, contents, differing, living, rows_of, without_runs
 
@@ -82,6 +84,8 @@ def test_all_brokers_in_one_run(run: Run, tmp_path: Path) -> None:
         alone = tmp_path / f"alone_{broker_name}"
         nightly.main(night_of(name, alone, tmp_path / f"{broker_name}.conf"))
         assert differing(of_broker(without_runs(tmp_path / "both"), broker_name), without_runs(alone)) == []
+    with pytest.raises(UsageError, match=r"the brokers a, b: say which \(--broker NAME, in Python broker=NAME\)"):
+        door.open(str(tmp_path / "both"))
 
 
 def test_paths_may_begin_at_home(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

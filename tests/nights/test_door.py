@@ -145,3 +145,5 @@ def test_what_is_not_there_is_said(tmp_path: Path, replayed: Replayed) -> None:
         opened.why("nothing")
     with pytest.raises(UsageError, match="did you mean cg_sql_city"):
         opened.why("ord-370", "cg_sql_cit")
+    with pytest.raises(UsageError, match="did you mean cg_sql_city"):
+        opened.lag("cg_sql_cit")
