@@ -6,6 +6,7 @@ import sys
 from itertools import chain
 from pathlib import Path
 
+from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser
 from schemas.errors import UsageError
@@ -59,7 +60,7 @@ def main(arguments: list[str]) -> None:
         rows = batches if first is None else chain([first], batches)
         written = write_batches(kind, file, rows, schema_of(chosen.table, chosen.columns))
     place = "to stdout" if str(chosen.output) == "-" else f"in {chosen.output}"
-    print(f"{chosen.table}: {written:,} rows {place}", file=sys.stderr)
+    print(f"{chosen.table}: {counted(written, 'row')} {place}", file=sys.stderr)
 
 
 def _format_of(output: Path) -> str:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser, input_file
 from jobs.cli.text import age, count, print_table, printable, short, time
@@ -81,7 +82,7 @@ def _print_groups(rows: Sequence[Lag]) -> None:
         lines = [[short(group), short(topic), *_cells(queues)] for (group, topic), queues in behind]
         print_table(("group", "topic", *TITLES, "pulls"), lines, left=2)
     up_to_date = len(subscriptions) - len(behind)
-    print(f"{up_to_date:,} of {len(subscriptions):,} subscriptions have nothing behind their offsets")
+    print(f"nothing behind the offsets: {up_to_date:,} of {counted(len(subscriptions), 'subscription')}")
 
 
 def _print_queues(rows: Sequence[Lag]) -> None:

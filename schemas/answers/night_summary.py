@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from filtering.counted import counted
 from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY
 from filtering.findings.finding import FAILING_SHARE
 from filtering.pulls.pull import refusal
@@ -101,8 +102,8 @@ def _attention(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[st
     for group in groups:
         if group.counts["lost"]:
             yield (
-                f"{group.consumer_group} on {group.topic} lost {group.counts['lost']:,} entries: the broker deleted "
-                "them before the group pulled them"
+                f"{group.consumer_group} on {group.topic} lost {counted(group.counts['lost'], 'entry', 'entries')}, "
+                "deleted by the broker before the group pulled"
             )
     yield from _quarantined(facts)
 
@@ -146,4 +147,4 @@ def _quarantined(facts: BrokerFacts) -> Iterator[str]:
         place = place if count == 1 else f"{count:,} times from {place} on"
         yield f"quarantined: {file}, {place}: {reason}"
     if len(pieces) > SHOWN:
-        yield f"quarantined: {len(pieces) - SHOWN:,} more reasons; export quarantine lists all"
+        yield f"quarantined: {counted(len(pieces) - SHOWN, 'more reason')}; export quarantine lists all"
