@@ -2,6 +2,7 @@
 
 import json
 import re
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,6 +63,22 @@ def test_every_pull_has_its_status(replayed: Replayed, capsys: pytest.CaptureFix
         ("100", "40", "NO_MATCHED_MESSAGE"),
     ]
     assert "without bit map: 1 pull, 22 scanned, 22 read, 0 found" in told
+
+
+def test_a_queue_begins_where_the_brokers_log_does(nights: Path, run: Run) -> None:
+    """Before night 4 the broker had deleted its first segments; the tables keep their messages."""
+    store = capture("nights_dev") / "night_4" / "store"
+    log_start = min(int(segment.name) for segment in (store / "commitlog").iterdir())
+    expected = {}
+    for queue in (store / "consumequeue" / "OrderEvents").iterdir():
+        files = sorted(queue.iterdir())
+        entries = [entry for file in files for entry in struct.iter_unpack(">qiq", file.read_bytes()) if entry[1]]
+        first = next(number for number, entry in enumerate(entries) if entry[0] >= log_start)
+        expected[int(queue.name)] = int(files[0].name) // 20 + first
+    assert max(expected.values()) > 0
+    given = ("--warehouse", nights / "4", "--group", "cg_expired", "--topic", "OrderEvents")
+    found = re.findall(r"^queue (\d+): MIN_OFFSET (\d+)", run(pulls, *given).out, re.MULTILINE)
+    assert {int(queue): int(offset) for queue, offset in found} == expected
 
 
 def test_a_warehouse_before_its_first_night(tmp_path: Path) -> None:
