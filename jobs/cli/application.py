@@ -88,10 +88,18 @@ def run(main: Callable[[list[str]], None]) -> NoReturn:
         code = ExitCode.DONE
     except SystemExit as stop:
         code = ExitCode(stop.code) if isinstance(stop.code, int) else ExitCode.FAILED
+    except BrokenPipeError:
+        code = ExitCode.OUTPUT_CLOSED
     except BaseException as error:
         code = _report(error)
-    with suppress(OSError):
+    try:
         sys.stdout.flush()
+    except BrokenPipeError:
+        code = code or ExitCode.OUTPUT_CLOSED
+        # Python flushes once more when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:
+        code = code or ExitCode.FAILED
     sys.exit(code)
 
 
@@ -125,8 +133,6 @@ def _code_and_message(error: BaseException) -> tuple[ExitCode, str]:
             return ExitCode.CHECK_FAILED, str(error)
         case WarehouseBusy():
             return ExitCode.LOST_RACE, str(error)
-        case BrokenPipeError():
-            return ExitCode.FAILED, "the output was closed"
         case OSError() if isinstance(error, tuple(ADVICE)):
             return ExitCode.USAGE, describe(error)
         case UsageError():
