@@ -64,6 +64,8 @@ def main(arguments: list[str]) -> None:
     elif chosen.prometheus:
         for line in _metrics(rows, facts.name):
             print(line)
+    elif not facts.topics:
+        print("no message has been filtered yet: no group is behind")
     else:
         if chosen.group is not None:
             _print_queues(rows)

@@ -24,6 +24,7 @@ from schemas.quarantine import QUARANTINE
 
 SHOWN = 20
 NAMED = 3
+QUARANTINED = "quarantined: "
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,10 @@ def group_counts(
 def _attention(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:
     yield from facts.last.remarks
     in_force = facts.in_force()
+    quarantined = list(_quarantined(facts))
     if not facts.topics:
-        yield "no message: nothing in the store could be decoded"
+        first = f", the first in quarantine: {quarantined[0].removeprefix(QUARANTINED)}" if quarantined else ""
+        yield f"no message: nothing could be decoded{first}"
     if not in_force:
         yield "no subscription: nothing can be delivered"
     for row in in_force:
@@ -105,7 +108,7 @@ def _attention(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[st
                 f"{group.consumer_group} on {group.topic} lost {counted(group.counts['lost'], 'entry', 'entries')}, "
                 "deleted by the broker before the group pulled"
             )
-    yield from _quarantined(facts)
+    yield from quarantined
 
 
 def _notes(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:
@@ -145,6 +148,6 @@ def _quarantined(facts: BrokerFacts) -> Iterator[str]:
     for (file, reason), count in sorted(pieces.items())[:SHOWN]:
         place = f"{'offset' if file.isdecimal() else 'line'} {first[file, reason]:,}"
         place = place if count == 1 else f"{count:,} times from {place} on"
-        yield f"quarantined: {file}, {place}: {reason}"
+        yield f"{QUARANTINED}{file}, {place}: {reason}"
     if len(pieces) > SHOWN:
-        yield f"quarantined: {counted(len(pieces) - SHOWN, 'more reason')}; export quarantine lists all"
+        yield f"{QUARANTINED}{counted(len(pieces) - SHOWN, 'more reason')}; export quarantine lists all"

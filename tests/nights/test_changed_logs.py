@@ -283,7 +283,7 @@ def test_a_store_of_zeros(night: Night, tmp_path: Path) -> None:
     (store / "commitlog").mkdir(parents=True)
     (store / "commitlog" / f"{0:020d}").write_bytes(bytes(SEGMENT))
     code, out, _ = night(store)
-    assert (code, "no message: nothing in the store could be decoded" in out) == (0, True)
+    assert (code, "no message: nothing could be decoded" in out) == (0, True)
     assert night(store, "--strict").code == 3
     assert night(BrokerLog().append(2).write(store)).code == 0
     assert numbers(tmp_path / "w") == [0, 1]
