@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from filtering.counted import counted
 from jobs import export, nightly, pulls
 from jobs.cli.batch_writers import write_batches
 from schemas.answers.export import DELIVERIES, EXPORTED, Selection, batches_of, schema_of
@@ -90,7 +91,7 @@ def test_every_table_can_be_exported_after_a_night_without_subscriptions(run: Ru
     given = ("--warehouse", tmp_path / "w", "--format", "csv", "--output", "-")
     ended = run(export, table, *given)
     lines = ended.out.splitlines()
-    assert (ended.code, ended.error) == (0, f"{table}: {len(lines) - 1} rows to stdout\n")
+    assert (ended.code, ended.error) == (0, f"{table}: {counted(len(lines) - 1, 'row')} to stdout\n")
     assert "broker_name" in lines[0].split(",")
 
 
