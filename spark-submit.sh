@@ -5,7 +5,13 @@
 # ./spark-submit.sh bench [options]      measure
 # spark-submit's own options (--master, --conf, --jars, …) go through to it; -v shows Spark's log, and stack traces.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+script=${BASH_SOURCE[0]}
+while [ -L "$script" ]; do # macOS before 12.3 has no readlink -f
+  folder=$(cd "$(dirname "$script")" && pwd -P)
+  script=$(readlink "$script")
+  case $script in /*) ;; *) script=$folder/$script ;; esac
+done
+root=$(cd "$(dirname "$script")" && pwd -P)
 # shellcheck source=conf/environment.sh
 source "$root/conf/environment.sh"
 

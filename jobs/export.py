@@ -6,8 +6,10 @@ import sys
 from itertools import chain
 from pathlib import Path
 
+from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser
+from schemas.errors import UsageError
 
 NAMES = (
     "commitlog", "consumequeue", "delivery_stats", "consumer_offsets", "current_offsets", "queue_progress",
@@ -31,7 +33,7 @@ def parser() -> Parser:
     parser.add_argument(
         "--format",
         choices=FORMATS,
-        help="jsonl (binary as hex), csv or parquet; default: the extension of the output file",
+        help="jsonl (binary as hex), csv or parquet; default: the extension of the output file, without one jsonl",
     )
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the file to write; - is stdout")
     return parser
@@ -42,20 +44,32 @@ def main(arguments: list[str]) -> None:
     from jobs.cli.batch_writers import write_batches
     from jobs.cli.json_lines import output_file
     from schemas.answers.export import Selection, batches_of, check_groups, schema_of
+    from schemas.answers.facts import check_broker
     from schemas.ledger_check import open_nights
 
+    kind = chosen.format or _format_of(chosen.output)
     warehouse = options.warehouse_of(chosen.warehouse)
-    open_nights(warehouse)
+    brokers = dict.fromkeys(entry.broker_name for entry in open_nights(warehouse))
+    if chosen.broker is not None:
+        check_broker(chosen.broker, list(brokers))
     check_groups(warehouse, chosen.group or ())
     selection = Selection(chosen.broker, chosen.group, chosen.topic, chosen.columns)
     batches = batches_of(warehouse, chosen.table, selection)
-    kind = chosen.format or (chosen.output.suffix[1:] if chosen.output.suffix[1:] in FORMATS else "jsonl")
     first = next(batches, None)  # before the file exists: a user's error leaves none
     with output_file(chosen.output) as file:
         rows = batches if first is None else chain([first], batches)
         written = write_batches(kind, file, rows, schema_of(chosen.table, chosen.columns))
     place = "to stdout" if str(chosen.output) == "-" else f"in {chosen.output}"
-    print(f"{chosen.table}: {written:,} rows {place}", file=sys.stderr)
+    print(f"{chosen.table}: {counted(written, 'row')} {place}", file=sys.stderr)
+
+
+def _format_of(output: Path) -> str:
+    """The format that a file's extension names. Raises UsageError if it names none."""
+    extension = output.suffix[1:].lower()
+    if extension and extension not in FORMATS:
+        known = ", ".join(f".{name}" for name in FORMATS)
+        raise UsageError(f"{output}: the extension names no format; give one of {known}, or --format")
+    return extension or FORMATS[0]
 
 
 def _names(text: str) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser
 from jobs.cli.text import printable, time
@@ -60,7 +61,7 @@ def main(arguments: list[str]) -> None:
     if chosen.output:
         rows = lost_rows(found)
         written = write_lines(chosen.output, json_rows(rows.to_batches()))
-        print(f"{written:,} rows in {chosen.output}", file=sys.stderr)
+        print(f"{counted(written, 'row')} in {chosen.output}", file=sys.stderr)
 
 
 def _print(found: Disagreements) -> None:
@@ -75,7 +76,7 @@ def _print(found: Disagreements) -> None:
         print(f"  {time(state.valid_from)} – {time(state.valid_to)}  {printable(describe(state))}")
         for loss, messages in found.losses_in(state):
             lost = "lost to" if loss.in_force is not None else "held back from"
-            print(f"    {messages:,} messages {lost} {printable(', '.join(loss.clients))}")
+            print(f"    {counted(messages, 'message')} {lost} {printable(', '.join(loss.clients))}")
 
 
 def _as_json(found: Disagreements, state: SubscriptionInForce) -> str:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser, input_file
 from jobs.cli.text import age, count, print_table, printable, short, time
@@ -55,15 +56,16 @@ def main(arguments: list[str]) -> None:
     if chosen.offsets is not None:
         newer = CommittedOffsets(*parse_consumer_offsets(chosen.offsets.read_bytes(), str(chosen.offsets)))
     facts = options.facts_of(chosen)
-    if chosen.group is not None:
-        facts.subscriptions_of(chosen.group)
-    rows = lag(facts, newer, [chosen.group] if chosen.group else None, [chosen.topic] if chosen.topic else None)
+    groups, topics = (None if name is None else [name] for name in (chosen.group, chosen.topic))
+    rows = lag(facts, newer, groups, topics)
     if chosen.json:
         for row in rows:
             print(json.dumps(asdict(row) | {"estimate_error": row.estimate_error}, ensure_ascii=False))
     elif chosen.prometheus:
         for line in _metrics(rows, facts.name):
             print(line)
+    elif not facts.topics:
+        print("no message has been filtered yet: no group is behind")
     else:
         if chosen.group is not None:
             _print_queues(rows)
@@ -82,7 +84,7 @@ def _print_groups(rows: Sequence[Lag]) -> None:
         lines = [[short(group), short(topic), *_cells(queues)] for (group, topic), queues in behind]
         print_table(("group", "topic", *TITLES, "pulls"), lines, left=2)
     up_to_date = len(subscriptions) - len(behind)
-    print(f"{up_to_date:,} of {len(subscriptions):,} subscriptions have nothing behind their offsets")
+    print(f"nothing behind the offsets: {up_to_date:,} of {counted(len(subscriptions), 'subscription')}")
 
 
 def _print_queues(rows: Sequence[Lag]) -> None:

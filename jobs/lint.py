@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser, input_file
 from jobs.cli.exit_code import CheckFailed
@@ -56,7 +57,7 @@ def main(arguments: list[str]) -> None:
         severities = FAIL_ON[: FAIL_ON.index(chosen.fail_on) + 1]
         bad = [finding for finding in found if finding.severity in severities]
         if bad:
-            raise CheckFailed(f"{len(bad):,} findings are {' or '.join(severities)}")
+            raise CheckFailed(f"{counted(len(bad), 'finding is', 'findings are')} {' or '.join(severities)}")
 
 
 def _findings(chosen: argparse.Namespace) -> list[Finding]:

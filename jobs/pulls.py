@@ -7,6 +7,7 @@ from argparse import ArgumentTypeError
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser
 
@@ -34,7 +35,7 @@ def _print_pulls(queue_id: int, with_bit_map: PullTotals, without: PullTotals) -
         print(f"  … and {more:,} more")
     for name, totals in (("as configured", with_bit_map), ("without bit map", without)):
         print(
-            f"  {name}: {totals.pulls:,} pulls, {totals.scanned:,} scanned, {totals.read:,} read, "
+            f"  {name}: {counted(totals.pulls, 'pull')}, {totals.scanned:,} scanned, {totals.read:,} read, "
             f"{totals.found:,} found"
         )
 

@@ -6,6 +6,7 @@ subscriptions that are in force now, or with those of a file.
 
 from __future__ import annotations
 
+from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser
 from jobs.cli.text import printable
@@ -57,9 +58,8 @@ def main(arguments: list[str]) -> None:
     with into.writing():
         report = replay(facts, subscriptions, stored, into, options.session_of())
         options.register_in_catalog(into)
-    print(
-        f"{report.deliveries:,} deliveries; the tables are in {printable(into.location)}; to write one as JSON lines:"
-    )
+    deliveries = counted(report.deliveries, "delivery", "deliveries")
+    print(f"{deliveries}; the tables are in {printable(into.location)}; to write one as JSON lines:")
     print(f"  {into.command('export deliveries')} --output deliveries.jsonl")
 
 

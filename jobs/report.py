@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser
 
@@ -40,8 +41,8 @@ def main(arguments: list[str]) -> None:
     page = render_page(found)
     with output_file(chosen.output) as file:
         file.write(page)
-    counted = f"{len(found.groups):,} rows of groups, {len(found.nights)} nights, {len(page):,} bytes"
-    print(f"report: {counted} in {chosen.output}", file=sys.stderr)
+    rows, nights = counted(len(found.groups), "row of groups", "rows of groups"), counted(len(found.nights), "night")
+    print(f"report: {rows}, {nights}, {len(page):,} bytes in {chosen.output}", file=sys.stderr)
 
 
 if __name__ == "__main__":

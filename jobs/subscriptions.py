@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from filtering.counted import counted
 from jobs.cli import application
 from jobs.cli.application import Parser, input_file
 from schemas.errors import UsageError
@@ -47,7 +48,7 @@ def _print_events(texts: dict[Path, str]) -> None:
     events = in_order(event for text in texts.values() for event in broker_log_events(text))
     for event in events:
         print(event_line(event))
-    print(f"{len(events):,} subscription events", file=sys.stderr)
+    print(counted(len(events), "subscription event"), file=sys.stderr)
 
 
 def _print_snapshot(texts: dict[Path, str]) -> None:
@@ -68,7 +69,7 @@ def _print_snapshot(texts: dict[Path, str]) -> None:
             kind = "sql" if subscription["type"] == SQL92 else "tag"
             entries.append({"group": path.stem, "topic": subscription["topic"], kind: subscription["expression"]})
     yaml.safe_dump(entries, sys.stdout, allow_unicode=True, sort_keys=False)
-    print(f"{len(entries):,} subscriptions of {len(texts):,} groups", file=sys.stderr)
+    print(f"{counted(len(entries), 'subscription')} of {counted(len(texts), 'group')}", file=sys.stderr)
 
 
 if __name__ == "__main__":

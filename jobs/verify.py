@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser
 from jobs.cli.exit_code import CheckFailed
@@ -45,7 +46,7 @@ def main(arguments: list[str]) -> None:
         _print(found)
     if found.differences:
         shown = len(found.differences) if chosen.json else min(SHOWN, len(found.differences))
-        raise CheckFailed(f"{len(found.differences):,} differences, the first {shown} above")
+        raise CheckFailed(f"{counted(len(found.differences), 'difference')}, the first {shown} above")
 
 
 def _print(found: Verification) -> None:
@@ -55,7 +56,8 @@ def _print(found: Verification) -> None:
             "snapshot and not from events"
         )
     if found.newer:
-        print(f"cannot judge {found.newer:,} entries of messages that are not in the warehouse: run nightly first")
+        newer = counted(found.newer, "entry", "entries")
+        print(f"cannot judge {newer} of messages that are not in the warehouse: run nightly first")
     if not found.differences and found.knows_bit_maps and not found.newer:
         print("identical: every consume queue and extension file agrees with the warehouse, byte for byte")
     elif not found.differences:

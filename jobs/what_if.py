@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser, input_file
 from jobs.cli.exit_code import CheckFailed
@@ -134,9 +135,9 @@ def _check_limits(chosen: argparse.Namespace, found: Sequence[WhatIf], unmet_lin
     lost = sum(change.lost_by_change for change in found)
     failed = list(unmet_lines)
     if chosen.max_lost is not None and lost > chosen.max_lost:
-        failed.append(f"{lost:,} messages are lost by the change, more than --max-lost {chosen.max_lost:,}")
+        failed.append(f"the change loses {counted(lost, 'message')}, more than --max-lost {chosen.max_lost:,}")
     if chosen.max_gained is not None and gained > chosen.max_gained:
-        failed.append(f"{gained:,} messages are gained by the change, more than --max-gained {chosen.max_gained:,}")
+        failed.append(f"the change gains {counted(gained, 'message')}, more than --max-gained {chosen.max_gained:,}")
     if failed:
         raise CheckFailed("; ".join(failed))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from filtering.counted import counted
 from schemas.delta.delta_log import MAINTENANCE, TableDamaged, TableState, run_of
 from schemas.delta.open_data_file import DataFileDamaged
 from schemas.delta.table import LAYOUT, Table
@@ -134,7 +135,7 @@ def _check(warehouse: Warehouse, table: Table, state: TableState, entries: Seque
         if log.state().digest != state.digest:
             raise TableDamaged(f"{table.name} has other files than the last run left: its last commit was lost")
     elif log.state().rows != state.rows:
-        raise TableDamaged(f"{table.name} has {log.state().rows:,} rows instead of {state.rows:,}")
+        raise TableDamaged(f"{table.name} has {counted(log.state().rows, 'row')} instead of {state.rows:,}")
     if missing := log.missing_files():
         raise TableDamaged(f"{table.name} lacks {len(missing)} of its data files, such as {missing[0].path}")
 

@@ -22,6 +22,7 @@ from schemas.answers.facts import BrokerFacts, open_facts
 from schemas.answers.findings import Finding, findings
 from schemas.answers.lag import CommittedOffsets, Lag, lag
 from schemas.answers.night_summary import GroupCounts, night_summary
+from schemas.answers.plain_text import Shown
 from schemas.answers.results import Explanations, Results, Rows, Summary
 from schemas.answers.tried_subscriptions import only_topic, subscription_of
 from schemas.answers.what_if import WhatIf, what_if
@@ -39,11 +40,14 @@ _ADVICE_TITLES = ("topic", "use", "reason", "reads_without", "reads_with", "fals
 _SUMMARY_TITLES = ("topic", "consumer_group", "scanned", "delivered", "delivered_before", "expression")
 
 
-@dataclass(frozen=True)
-class OpenWarehouse:
+@dataclass(frozen=True, repr=False)
+class OpenWarehouse(Shown):
     """Answers questions about one broker. ``facts`` are its stored data."""
 
     facts: BrokerFacts
+
+    def __str__(self) -> str:
+        return f"{self.facts.warehouse.location}, broker {self.facts.name}"
 
     def why(self, key_or_msg_id: str, group: str | None = None) -> Explanations:
         """Explains what happened to a message for a group, or for all that ever subscribed to its topic.

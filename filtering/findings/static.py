@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from filtering.counted import counted
 from filtering.delivery.message_filter import TAGS_PROPERTY
 from filtering.findings.finding import ERROR, INFO, WARN, Finding
 from filtering.predicate import FALSE, TRUE, Predicate, TextIn
@@ -67,7 +68,7 @@ def _equivalent(rows: Iterable[SubscriptionRow]) -> Iterator[Finding]:
         first, *others = equivalent
         if others:
             named = ", ".join(row.consumer_group for row in others[:NAMED])
-            more = f" and {len(others) - NAMED:,} more groups" if len(others) > NAMED else ""
+            more = f" and {counted(len(others) - NAMED, 'more group')}" if len(others) > NAMED else ""
             texts = {" ".join((row.expression or "").split()) for row in equivalent}
             written = "" if len(texts) == 1 else ", though their filters are written differently"
             yield Finding(

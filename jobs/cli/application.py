@@ -48,13 +48,15 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
+        hint = ""
         if unknown := _UNRECOGNISED.search(message):
-            message += did_you_mean(unknown[1], [name for action in self._actions for name in action.option_strings])
+            hint = did_you_mean(unknown[1], [name for action in self._actions for name in action.option_strings])
         if invalid := _INVALID_CHOICE.match(message):
             named = (each for each in self._actions if invalid[1] in (each.metavar, "/".join(each.option_strings)))
             choices = [str(choice) for action in named for choice in action.choices or ()]
-            message = f"{invalid[0]}{did_you_mean(invalid[2], choices)}; it is one of {', '.join(choices)}"
-        raise UsageError(f"{message}; {self.prog} --help lists the options")
+            message = f"{invalid[0]}; it is one of {', '.join(choices)}"
+            hint = did_you_mean(invalid[2], choices)
+        raise UsageError(f"{message}; {self.prog} --help lists the options{hint}")
 
 
 def input_file(text: str) -> Path:
@@ -86,10 +88,18 @@ def run(main: Callable[[list[str]], None]) -> NoReturn:
         code = ExitCode.DONE
     except SystemExit as stop:
         code = ExitCode(stop.code) if isinstance(stop.code, int) else ExitCode.FAILED
+    except BrokenPipeError:
+        code = ExitCode.OUTPUT_CLOSED
     except BaseException as error:
         code = _report(error)
-    with suppress(OSError):
+    try:
         sys.stdout.flush()
+    except BrokenPipeError:
+        code = code or ExitCode.OUTPUT_CLOSED
+        # Python flushes once more when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:
+        code = code or ExitCode.FAILED
     sys.exit(code)
 
 
@@ -123,8 +133,6 @@ def _code_and_message(error: BaseException) -> tuple[ExitCode, str]:
             return ExitCode.CHECK_FAILED, str(error)
         case WarehouseBusy():
             return ExitCode.LOST_RACE, str(error)
-        case BrokenPipeError():
-            return ExitCode.FAILED, "the output was closed"
         case OSError() if isinstance(error, tuple(ADVICE)):
             return ExitCode.USAGE, describe(error)
         case UsageError():

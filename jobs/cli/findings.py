@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from filtering.counted import counted
 from filtering.findings import SEVERITIES, Finding
 from jobs.cli.text import printable, short
 
@@ -29,8 +30,8 @@ def print_findings(findings: Sequence[Finding]) -> None:
         mark, color = _MARKS[finding.severity]
         print(f"{_colored(mark, color)} {_whose(finding):<{width}}  {_cut(printable(finding.text), width + 4)}")
     counts = Counter(finding.severity for finding in findings)
-    counted = ", ".join(f"{counts[severity]:,} {severity}" for severity in SEVERITIES if counts[severity])
-    print(f"{len(findings):,} findings: {counted}" if findings else "no findings")
+    by_severity = ", ".join(f"{counts[severity]:,} {severity}" for severity in SEVERITIES if counts[severity])
+    print(f"{counted(len(findings), 'finding')}: {by_severity}" if findings else "no findings")
 
 
 def _whose(finding: Finding) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from filtering.counted import counted
 from jobs.cli import options as shared
 from jobs.cli.exit_code import CheckFailed
 from jobs.cli.progress import Progress
@@ -24,6 +25,7 @@ from schemas.errors import UsageError
 from schemas.ledger_check import read_nights
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import is_message_log
+from schemas.storage import Storage
 from schemas.warehouse_folder import check_folder, no_nights
 
 
@@ -43,25 +45,31 @@ def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> 
     with warehouse.writing():
         run = Run(warehouse, job, shared.session_of())
         run.open()
+        several = len(entries) > 1
         for entry in entries:
-            try:
-                reports = _nights(run, entry, stages, options, hooks)
-            except Exception as error:
-                if len(entries) == 1:
-                    raise
-                error.add_note(entry.name or entry.stores[0].root)
-                failed.append(error)
-                run.open()  # What the failed night has committed must not become part of the next one.
-                continue
-            if stages == ALL_STAGES:
-                attention += print_summary(run, reports[-1])
-            else:
-                print_steps(run, reports[-1])
+            for night in _nights(entry, stages, options, hooks):
+                try:
+                    report = night.run(run)
+                except Exception as error:
+                    if not several:
+                        raise
+                    error.add_note(entry.name or entry.stores[0].root)
+                    failed.append(error)
+                    run.open()  # What the failed night has committed must not become part of the next one.
+                    break
+                if stages != ALL_STAGES:
+                    print_steps(run, report)
+                    continue
+                one_of_several = several or len(run.last) > 1
+                lines = print_summary(run, report, one_of_several)
+                attention += [f"{report.broker.name}: {line}" if one_of_several else line for line in lines]
         shared.register_in_catalog(warehouse)
     if failed:
         raise ExceptionGroup(f"{len(failed)} of {len(entries)} brokers failed", failed)
     if attention and getattr(options, "strict", False):
-        raise CheckFailed(f"{len(attention)} things need attention, the first: {attention[0]}")
+        raise CheckFailed(
+            f"{counted(len(attention), 'thing needs', 'things need')} attention, the first: {attention[0]}"
+        )
 
 
 def _entries(options: argparse.Namespace, job: str) -> list[BrokerEntry]:
@@ -78,36 +86,43 @@ def _entries(options: argparse.Namespace, job: str) -> list[BrokerEntry]:
     return read_brokers(file, subscriptions)
 
 
+@dataclass(frozen=True)
+class _Night:
+    """A night on a snapshot of a broker, or one without new messages. ``storage`` is the snapshot, if there is one."""
+
+    entry: BrokerEntry
+    storage: Storage | None
+    options: NightOptions
+
+    def run(self, run: Run) -> NightReport:
+        """Runs the night, and shows its progress."""
+        storage, entry = self.storage, self.entry
+        is_log = storage is not None and storage.is_local and is_message_log(Path(storage.root))
+        snapshot = StoreSnapshot(storage) if storage is not None and not is_log else None
+        broker = broker_of(entry.config, snapshot, run.last, entry.name, reads_messages=storage is not None)
+        message_log = Path(storage.root) if storage is not None and is_log else None
+        subscriptions = entry.subscriptions
+        if subscriptions is None and snapshot is not None and Stage.REGISTER in self.options.stages:
+            subscriptions = _subscriptions_in_store(snapshot)
+        with Progress(broker.name) as progress:
+            report = run.run_night(broker, NightInputs(snapshot, subscriptions, message_log), self.options)
+            progress.end(report)
+        return report
+
+
 def _nights(
-    run: Run,
-    entry: BrokerEntry,
-    stages: frozenset[Stage],
-    options: argparse.Namespace,
-    hooks: Sequence[FilterHook],
-) -> list[NightReport]:
-    """Runs a night for each snapshot of one broker, in order, or one night without new messages if there is none."""
-    chosen = NightOptions(
+    entry: BrokerEntry, stages: frozenset[Stage], options: argparse.Namespace, hooks: Sequence[FilterHook]
+) -> list[_Night]:
+    """A night for each snapshot of one broker, in order, or one night without new messages if there is none."""
+    first = NightOptions(
         Bodies(getattr(options, "bodies", Bodies.KEEP.value)),
         getattr(options, "new_epoch", False),
         getattr(options, "redo_from", None),
         stages,
         tuple(hooks),
     )
-    reports = []
-    for i, storage in enumerate(entry.stores or (None,)):
-        is_log = storage is not None and storage.is_local and is_message_log(Path(storage.root))
-        snapshot = StoreSnapshot(storage) if storage is not None and not is_log else None
-        broker = broker_of(entry.config, snapshot, run.last, entry.name, reads_messages=storage is not None)
-        message_log = Path(storage.root) if storage is not None and is_log else None
-        subscriptions = entry.subscriptions
-        if subscriptions is None and snapshot is not None and Stage.REGISTER in stages:
-            subscriptions = _subscriptions_in_store(snapshot)
-        options_of_night = chosen if i == 0 else replace(chosen, new_epoch=False, redo_from=None)
-        with Progress(broker.name) as progress:
-            inputs = NightInputs(snapshot, subscriptions, message_log)
-            reports.append(run.run_night(broker, inputs, options_of_night))
-            progress.end(reports[-1])
-    return reports
+    later = replace(first, new_epoch=False, redo_from=None)
+    return [_Night(entry, storage, later if i else first) for i, storage in enumerate(entry.stores or (None,))]
 
 
 def _subscriptions_in_store(snapshot: StoreSnapshot) -> SubscriptionFile | None:

@@ -7,6 +7,7 @@ import sys
 import time
 from types import TracebackType
 
+from filtering.counted import counted
 from jobs.cli.text import printable
 from jobs.night.run import NightReport
 
@@ -26,10 +27,12 @@ class Progress:
         return self
 
     def end(self, report: NightReport) -> None:
-        """Writes one line: the time, the number of messages, and the rate."""
+        """Writes one line: the time, and the number of messages and their rate if any were read."""
         seconds = time.monotonic() - self._begun
         messages = report.rows.get("commitlog", 0)
-        done = f"{messages:,} messages, {messages / max(seconds, 0.001):,.0f}/s" if report.entry else "nothing new"
+        done = "done" if report.entry else "nothing new"
+        if messages:
+            done = f"{counted(messages, 'message')}, {messages / max(seconds, 0.001):,.0f}/s"
         clear = "\r\033[K" if self._on_terminal else ""
         sys.stderr.write(f"{clear}{time.strftime('%H:%M:%S')} {self._name}: {done} ({seconds:.1f} s)\n")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from filtering.counted import counted
 from jobs.cli.text import count, one_line, print_table, printable, short
 from jobs.night.run import NightReport, Run
 from schemas.answers.facts import BrokerFacts, open_facts
@@ -47,10 +48,11 @@ LEGEND = {
 WIDTH = 118
 
 
-def print_summary(run: Run, report: NightReport) -> list[str]:
+def print_summary(run: Run, report: NightReport, one_of_several: bool) -> list[str]:
     """Prints the counts of each group, what needs attention, and where the tables are.
 
-    Returns the lines about what needs attention.
+    ``one_of_several``: whether the warehouse holds other brokers, or will after this run. Returns the lines about what
+    needs attention.
     """
     facts = open_facts(run.warehouse, report.broker.name, run.expressions)
     summary = night_summary(facts)
@@ -62,7 +64,7 @@ def print_summary(run: Run, report: NightReport) -> list[str]:
         print(printable(line))
     if summary.notes:
         print("lint says why, and what real messages show:")
-        which = f" {option('broker', report.broker.name)}" if len(run.last) > 1 else ""
+        which = f" {option('broker', report.broker.name)}" if one_of_several else ""
         print(f"  {run.warehouse.command('lint')}{which}")
     if attention or summary.notes:
         print()
@@ -92,9 +94,10 @@ def _without_entry(facts: BrokerFacts, report: NightReport) -> str:
     if report.entry is None or report.rows.get(COMMITLOG.name, 0) <= report.rows.get(CONSUMEQUEUE.name, 0):
         return ""
     without = messages_without_entry(facts, report.entry.run)
-    return (
-        f"\n  {without:,} prepared or rolled-back transaction messages have no entry in consumequeue" if without else ""
+    messages = counted(
+        without, "prepared or rolled-back transaction message has", "prepared or rolled-back transaction messages have"
     )
+    return f"\n  {messages} no entry in consumequeue" if without else ""
 
 
 def _print_groups(groups: Sequence[GroupCounts]) -> None:
@@ -137,7 +140,7 @@ def _inconsistent(facts: BrokerFacts, run: Run) -> list[str]:
     """A line for each group and topic whose clients have different subscriptions, with their last state."""
     return [
         f"inconsistent: {group.consumer_group} on {group.topic}: {group.last_state}; "
-        f"{group.lost:,} messages lost to overruled clients"
+        f"{counted(group.lost, 'message')} lost to overruled clients"
         for group in inconsistent_groups(facts, run.session)
     ]
 
@@ -147,7 +150,8 @@ def _damage(report: NightReport) -> list[str]:
     lines = []
     damaged = report.outcome.result.damaged_bodies if report.outcome else 0
     if damaged:
-        lines.append(f"damaged: {damaged:,} messages whose body does not match its crc32; they are kept")
+        bodies = counted(damaged, "message whose body does", "messages whose bodies do")
+        lines.append(f"damaged, but kept: {bodies} not match the crc32")
     snapshot = report.inputs.snapshot
     if snapshot is not None and (damaged or report.rows.get(QUARANTINE.name)):
         config = report.broker.config

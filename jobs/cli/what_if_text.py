@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from filtering.counted import counted
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.findings.static import delivers
 from filtering.predicate import postorder
@@ -76,9 +77,11 @@ def _facts(found: WhatIf, markup: Markup) -> Iterator[str]:
     if found.against_in_force is not None and found.deliveries_differ:
         yield from _against_in_force(found.against_in_force)
     if found.pending:
-        yield f"{found.pending:,} messages that the group has not pulled yet match the new filter"
-    yield f"cost: {found.scanned:,} entries scanned, {found.passed_stage1:,} pass on the entry alone" + (
-        f", the expression fails on {found.failed:,} messages" if found.failed else ""
+        matching = counted(found.pending, "pending message matches", "pending messages match")
+        yield f"{matching} the new filter; the group has not pulled them yet"
+    yield (
+        f"cost: {counted(found.scanned, 'entry', 'entries')} scanned, {found.passed_stage1:,} pass on the entry alone"
+        + (f", the expression fails on {counted(found.failed, 'message')}" if found.failed else "")
     )
     for finding in found.findings:
         yield f"{finding.severity}: {markup.text(finding.text)}"
@@ -127,7 +130,7 @@ def _names(found: WhatIf) -> list[str]:
 
 
 def _print_side(kind: str, side: ChangedMessages, names: Sequence[str], markup: Markup) -> None:
-    print("\n" + markup.strong(f"{kind}: {len(side):,} messages") + "\n")
+    print("\n" + markup.strong(f"{kind}: {counted(len(side), 'message')}") + "\n")
     for trait in side.traits:
         print(f"- {trait.share:.0%} have {markup.code(trait.text)} ({trait.share_of_others:.0%} of the others)")
     if side.traits:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from filtering.consumption.offsets import BrokerOffsets
+from filtering.counted import counted
 from filtering.subscriptions.history import SubscriptionRow
 from jobs.night.broker import Broker
 from jobs.night.log_plan import LogPlan
@@ -25,8 +26,8 @@ def log_remarks(broker: Broker, plan: LogPlan | None) -> list[str]:
     if plan.deleted is not None:
         start, end = plan.deleted
         remarks.append(
-            f"the broker deleted {end - start:,} bytes of its log (offsets {start:,} to {end:,}) before any night read "
-            "them: their messages are in no table"
+            f"the broker deleted {counted(end - start, 'byte')} of its log (offsets {start:,} to {end:,}) before any "
+            "night read them: their messages are in no table"
         )
     if plan.cut:
         remarks.append(
@@ -36,9 +37,11 @@ def log_remarks(broker: Broker, plan: LogPlan | None) -> list[str]:
     if plan.cut == 0:
         remarks.append(f"a new epoch of {broker.name}: all earlier rows of it were replaced")
     if plan.repaired:
-        remarks.append(f"{len(plan.repaired):,} damaged places of the log were repaired, and were read")
+        places = counted(len(plan.repaired), "damaged place of the log was", "damaged places of the log were")
+        remarks.append(f"{places} repaired and read")
     if plan.mended:
-        remarks.append(f"{len(plan.mended):,} messages with a damaged body have the right one now")
+        messages = counted(len(plan.mended), "message with a damaged body has", "messages with a damaged body have")
+        remarks.append(f"{messages} the right one now")
     return remarks
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import escape
 
+from filtering.counted import counted
 from jobs.report_page import numbers, plots
 from jobs.report_page.columns import columns
 from jobs.report_page.commands import Commands, is_plain
@@ -103,6 +104,7 @@ def _render(report: Report, limits: Limits) -> bytes:
             function.__name__: function
             for function in (
                 numbers.whole, numbers.difference, numbers.share, numbers.name, numbers.sentence, numbers.cut,
+                counted,
             )
         },
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from filtering.counted import counted
 from jobs.night.changes import Changes
 from jobs.night.ledger import record
 from jobs.night.run import Run
@@ -31,7 +32,7 @@ def maintain(run: Run, broker_name: str | None, keep_days: int | None, keep_bodi
         lines += broker_lines
     cleaning = clean(run.warehouse)
     record(run.warehouse, LedgerEntry(name, "", MAINTAIN, inputs=inputs))
-    return [*lines, f"{cleaning.files:,} old files deleted, of {cleaning.tables} tables"]
+    return [*lines, f"{counted(cleaning.files, 'old file')} deleted, of {counted(cleaning.tables, 'table')}"]
 
 
 def _remove(
@@ -45,15 +46,16 @@ def _remove(
     if keep_days is not None:
         removed, night_inputs = remove_nights(entries, keep_days, changes)
         inputs |= night_inputs
-        lines.append(f"{broker_name}: {removed.rows:,} rows of nights older than {keep_days} days removed")
+        days = counted(keep_days, "day")
+        lines.append(f"{broker_name}: {counted(removed.rows, 'row')} of nights older than {days} removed")
         if removed.kept_for_broker:
-            lines.append(
-                f"{broker_name}: {removed.kept_for_broker:,} older nights are kept: the broker still has their messages"
-            )
+            nights = counted(removed.kept_for_broker, "older night is", "older nights are")
+            lines.append(f"{broker_name}: {nights} kept: the broker still has messages of them")
     if keep_bodies is not None:
         removed, body_inputs = remove_bodies(entries, keep_bodies, changes)
         inputs |= body_inputs
-        lines.append(f"{broker_name}: {removed.bodies:,} bodies of nights older than {keep_bodies} days removed")
+        bodies, days = counted(removed.bodies, "body", "bodies"), counted(keep_bodies, "day")
+        lines.append(f"{broker_name}: {bodies} of nights older than {days} removed")
     changes.commit()
     return inputs, lines
 

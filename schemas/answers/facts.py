@@ -114,6 +114,12 @@ class BrokerFacts:
             raise UsageError(f"{consumer_group} has no subscription in {self.warehouse.location}{hint}")
         return rows
 
+    def check_topic(self, topic: str) -> None:
+        """Raises UsageError if the topic has no message, and no group ever subscribed to it."""
+        known = sorted({*self.topics, *(row.topic for row in self.history)})
+        if topic not in known:
+            raise UsageError(f"there is no topic {topic} in {self.warehouse.location}{did_you_mean(topic, known)}")
+
     @cached_property
     def groups(self) -> list[str]:
         """The groups that ever subscribed."""
@@ -141,8 +147,14 @@ def open_facts(
     for entry in open_nights(warehouse):
         by_broker.setdefault(entry.broker_name, []).append(entry)
     if broker_name is None and len(by_broker) > 1:
-        raise UsageError(f"the warehouse holds the brokers {', '.join(by_broker)}: say which with --broker")
+        names = ", ".join(by_broker)
+        raise UsageError(f"the warehouse holds the brokers {names}: say which (--broker NAME, in Python broker=NAME)")
     chosen = broker_name if broker_name is not None else next(iter(by_broker))
-    if chosen not in by_broker:
-        raise UsageError(f"the warehouse has no broker {chosen}; it holds {', '.join(by_broker)}")
+    check_broker(chosen, list(by_broker))
     return BrokerFacts(warehouse, by_broker[chosen], expressions or Expressions())
+
+
+def check_broker(name: str, known: Sequence[str]) -> None:
+    """Raises UsageError if a warehouse with these brokers has none of this name."""
+    if name not in known:
+        raise UsageError(f"the warehouse has no broker {name}; it holds {', '.join(known)}")

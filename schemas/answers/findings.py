@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow.compute as pc
 
+from filtering.counted import counted
 from filtering.delivery.message_filter import MessageFilter, message_filter
 from filtering.findings import (
     SEVERITIES,
@@ -139,7 +140,7 @@ def _message_findings(row: SubscriptionRow, result: FilterOnMessages, total: int
 
     if result.failed:
         severity = ERROR if result.failed > total * FAILING_SHARE else WARN
-        text = f"{_share(result.failed, total)} fail"
+        text = f"{_share(result.failed, total)} {'fails' if result.failed == 1 else 'fail'}"
         yield finding(severity, "fails", ": ".join([text, *result.remedies[:1]]), result.failed)
     if result.collided:
         tags = ", ".join(tag or "(no tag)" for tag in dict.fromkeys(result.colliding_tags[:NAMED]))
@@ -148,12 +149,13 @@ def _message_findings(row: SubscriptionRow, result: FilterOnMessages, total: int
     is_sql92 = not is_tag_type(row.expression_type)
     expression = row.compiled.expression
     if is_sql92 and result.matched == total and expression and expression.predicate is not TRUE:
-        yield finding(INFO, "matches-all", f"all of the newest {total:,} messages match: is a filter needed?", total)
+        every = "the only message matches" if total == 1 else f"all of the newest {total:,} messages match"
+        yield finding(INFO, "matches-all", f"{every}: is a filter needed?", total)
 
 
 def _share(messages: int, total: int) -> str:
     share = f"{messages / total:.0%}" if messages / total >= 0.01 else "under 1%"
-    return f"{messages:,} of {total:,} messages ({share})"
+    return f"{messages:,} of {counted(total, 'message')} ({share})"
 
 
 def _never_matched(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Iterator[Finding]:
@@ -164,7 +166,7 @@ def _never_matched(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Itera
         total = counts.get(key)
         if total is None or not total["scanned"] or total["delivered"] or total["passed_stage2"]:
             continue
-        text = f"none of {total['scanned']:,} messages matched so far"
+        text = f"none of {counted(total['scanned'], 'message')} matched so far"
         yield Finding(WARN, *key, "never-matched", text, 0, total["scanned"])
 
 
@@ -182,7 +184,9 @@ def _dead_filters(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Iterat
     for row in dead:
         times = stored.filter(pc.equal(stored["topic"], row.topic))["store_timestamp"]
         later = int(pc.sum(pc.greater(times, row.dead_time)).as_py() or 0)
-        text = f"the group has left; the broker evaluated its expression on {later:,} messages since, for nobody"
+        text = (
+            f"the group has left; the broker evaluated its expression on {counted(later, 'message')} since, for nobody"
+        )
         yield Finding(INFO, row.consumer_group, row.topic, "dead-filter", text, later, later)
 
 
@@ -190,7 +194,7 @@ def _inconsistent(facts: BrokerFacts, session: Session | None) -> Iterator[Findi
     if knows_clients(facts):
         for group in inconsistent_groups(facts, session):
             severity = ERROR if group.lost else WARN
-            text = f"{group.last_state}; {group.lost:,} messages lost to overruled clients"
+            text = f"{group.last_state}; {counted(group.lost, 'message')} lost to overruled clients"
             yield Finding(
                 severity, group.consumer_group, group.topic, "inconsistent-clients", text, group.lost, group.lost
             )

@@ -14,12 +14,13 @@ LONGEST_CELL = 200
 def html_table(titles: Sequence[str], rows: Sequence[Sequence[Any]], more: int = 0) -> str:
     """A table; ``more`` rows are not shown."""
     head = "".join(f"<th>{escape(title)}</th>" for title in titles)
-    body = "".join("<tr>" + "".join(f"<td>{_cell(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell_text(cell))}</td>" for cell in row) + "</tr>" for row in rows)
     rest = f"<p>… and {more:,} more</p>" if more else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
 
 
-def _cell(value: Any) -> str:
+def cell_text(value: Any) -> str:
+    """The text of a value in a table, cut to LONGEST_CELL characters."""
     match value:
         case None:
             text = ""
@@ -27,10 +28,10 @@ def _cell(value: Any) -> str:
             text = f"{value:.4g}"
         case _:
             text = f"{value:,}" if type(value) is int else str(value)
-    return escape(text if len(text) <= LONGEST_CELL else f"{text[: LONGEST_CELL - 1]}…")
+    return text if len(text) <= LONGEST_CELL else f"{text[: LONGEST_CELL - 1]}…"
 
 
 def html_list(title: str, lines: Sequence[str]) -> str:
     """A list under a title; nothing where there are no lines."""
-    items = "".join(f"<li>{_cell(line)}</li>" for line in lines)
+    items = "".join(f"<li>{escape(cell_text(line))}</li>" for line in lines)
     return f"<p><b>{escape(title)}</b></p><ul>{items}</ul>" if lines else ""

@@ -74,8 +74,12 @@ def lag(
     """A row for each group, topic and queue, in this order, after the last night. ``groups``, ``topics``: only these.
 
     ``newer``: offsets of a later time. The ends of the queues stay those of the last night. Filter hooks of clients
-    are not applied.
+    are not applied. Raises UsageError for a group that never subscribed, and for an unknown topic.
     """
+    for group in groups or ():
+        facts.subscriptions_of(group)
+    for topic in topics or ():
+        facts.check_topic(topic)
     in_force = {(row.consumer_group, row.topic): row for row in facts.in_force()}
     by_topic: defaultdict[str, list[_Standing]] = defaultdict(list)
     behind = set()

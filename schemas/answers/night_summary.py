@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from filtering.counted import counted
 from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY
 from filtering.findings.finding import FAILING_SHARE
 from filtering.pulls.pull import refusal
@@ -23,6 +24,7 @@ from schemas.quarantine import QUARANTINE
 
 SHOWN = 20
 NAMED = 3
+QUARANTINED = "quarantined: "
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,10 @@ def group_counts(
 def _attention(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:
     yield from facts.last.remarks
     in_force = facts.in_force()
+    quarantined = list(_quarantined(facts))
     if not facts.topics:
-        yield "no message: nothing in the store could be decoded"
+        first = f", the first in quarantine: {quarantined[0].removeprefix(QUARANTINED)}" if quarantined else ""
+        yield f"no message: nothing could be decoded{first}"
     if not in_force:
         yield "no subscription: nothing can be delivered"
     for row in in_force:
@@ -101,10 +105,10 @@ def _attention(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[st
     for group in groups:
         if group.counts["lost"]:
             yield (
-                f"{group.consumer_group} on {group.topic} lost {group.counts['lost']:,} entries: the broker deleted "
-                "them before the group pulled them"
+                f"{group.consumer_group} on {group.topic} lost {counted(group.counts['lost'], 'entry', 'entries')}, "
+                "deleted by the broker before the group pulled"
             )
-    yield from _quarantined(facts)
+    yield from quarantined
 
 
 def _notes(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:
@@ -144,6 +148,6 @@ def _quarantined(facts: BrokerFacts) -> Iterator[str]:
     for (file, reason), count in sorted(pieces.items())[:SHOWN]:
         place = f"{'offset' if file.isdecimal() else 'line'} {first[file, reason]:,}"
         place = place if count == 1 else f"{count:,} times from {place} on"
-        yield f"quarantined: {file}, {place}: {reason}"
+        yield f"{QUARANTINED}{file}, {place}: {reason}"
     if len(pieces) > SHOWN:
-        yield f"quarantined: {len(pieces) - SHOWN:,} more reasons; export quarantine lists all"
+        yield f"{QUARANTINED}{counted(len(pieces) - SHOWN, 'more reason')}; export quarantine lists all"

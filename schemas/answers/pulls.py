@@ -40,15 +40,19 @@ FLAGS = pa.schema(
 
 @dataclass(frozen=True)
 class StageFlags:
-    """Finds the filter stages that entries pass for one subscription. Spark pickles it for its workers."""
+    """Finds the filter stages that entries pass for one subscription. Spark pickles it for its workers.
+
+    Entries of messages before the physical offset ``log_start`` are left out: the broker deleted them.
+    """
 
     filters: TopicFilters
+    log_start: int
 
     @classmethod
-    def of(cls, window: PullWindow, bit_num: int) -> StageFlags:
+    def of(cls, window: PullWindow, bit_num: int, log_start: int) -> StageFlags:
         without_bit_map = replace(window, message_filter=replace(window.message_filter, bit_pos=()))
         unfiltered = replace(window, message_filter=replace(window.message_filter, bit_pos=(), tags=TRUE))
-        return cls(TopicFilters(bit_num, windows=[window, without_bit_map, unfiltered]))
+        return cls(TopicFilters(bit_num, windows=[window, without_bit_map, unfiltered]), log_start)
 
     def __call__(self, blocks: Iterable[Entries]) -> pa.Table:
         """Rows of FLAGS: ``stage1`` and, without a bit map, ``tags`` are for the entry, ``stage2`` for the message."""
@@ -61,7 +65,8 @@ class StageFlags:
         windows = self.filters.windows
         returned = block.delivered.flags(windows) | block.dropped_by_client.flags(windows)
         columns = [entries.queue_id, entries.queue_offset, entries.size, passed[0], passed[1], returned[2]]
-        return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=FLAGS)
+        kept = entries.commitlog_offset >= self.log_start
+        return pa.RecordBatch.from_arrays([pa.array(column[kept]) for column in columns], schema=FLAGS)
 
 
 @dataclass
@@ -101,7 +106,7 @@ def pulls_of(
     batch: int,
     session: Session,
 ) -> list[QueuePulls]:
-    """The pulls of a group from an offset (None: each queue's first), by queue.
+    """The pulls of a group from an offset (None: each queue's first in the broker's log), by queue.
 
     Raises UsageError if the group does not subscribe to the topic, if the broker refuses its pulls, if more than
     MOST_MISSING messages of a queue are missing (one of them then has a wrong queue offset), and for a replay.
@@ -117,7 +122,9 @@ def pulls_of(
     if code is not None:
         raise UsageError(f"the broker answers every pull of {group} on {topic} with {code.name}")
     filters = [f for f in message_filters(in_force, broker) if (f.consumer_group, f.topic) == (group, topic)]
-    flags = StageFlags.of(PullWindow(filters[0], wanted[0].valid_from), broker.bloom_filter.m)
+    flags = StageFlags.of(
+        PullWindow(filters[0], wanted[0].valid_from), broker.bloom_filter.m, facts.last.log_start or 0
+    )
     parts = list(scan_entries(facts.warehouse, facts.name, {topic: flags.filters.properties}, flags, session))
     ids = sorted({queue_id for part in parts for queue_id in pc.unique(part["queue_id"]).to_pylist()})
     queues = ((queue_id, _queues(parts, topic, queue_id)) for queue_id in ids)

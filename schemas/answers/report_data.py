@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from filtering.counted import counted
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.findings import SEVERITIES, Finding, findings
 from schemas.answers.night_summary import night_summary
@@ -90,7 +91,7 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
 
 def _errors(found: Sequence[Finding]) -> list[str]:
     groups = {(finding.consumer_group, finding.topic) for finding in found if finding.severity == SEVERITIES[0]}
-    return [f"{len(groups):,} subscriptions have errors: see Findings"] if groups else []
+    return [f"{counted(len(groups), 'subscription has', 'subscriptions have')} errors: see Findings"] if groups else []
 
 
 def _quarantined(facts: BrokerFacts, run: str) -> list[Quarantined]:

@@ -1,4 +1,4 @@
-"""Answers as objects that a notebook shows as HTML tables. All texts are escaped."""
+"""Answers as objects that a notebook shows as HTML, and a Python prompt as text. All texts are escaped."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import pyarrow as pa
 
-from filtering.explanation.decision import Outcome
-from filtering.explanation.reasons import leaf_values
 from schemas.answers.explain import Explanation
+from schemas.answers.explanation_page import explanation_html, explanation_text
 from schemas.answers.export import Selection, batches_of, schema_of
 from schemas.answers.html import SHOWN, html_list, html_table
 from schemas.answers.night_summary import GroupCounts
+from schemas.answers.plain_text import Shown, one_line, text_table
 from schemas.delta.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True)
-class Results(Sequence[Answer], Generic[Answer]):
+@dataclass(frozen=True, repr=False)
+class Results(Shown, Sequence[Answer], Generic[Answer]):
     """A list of answers. ``row`` returns the cells of one answer, under ``titles``."""
 
     answers: Sequence[Answer]
@@ -42,11 +42,8 @@ class Results(Sequence[Answer], Generic[Answer]):
         return len(self.answers)
 
     def __str__(self) -> str:
-        """A table of text."""
-        cells = [["" if cell is None else str(cell) for cell in self.row(answer)] for answer in self.answers]
-        widths = [max(map(len, column)) for column in zip(self.titles, *cells, strict=True)]
-        lines = [[*self.titles], *cells]
-        return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+        shown = self.answers[:SHOWN]
+        return text_table(self.titles, [self.row(answer) for answer in shown], len(self) - len(shown))
 
     def to_pandas(self) -> pd.DataFrame:
         """A DataFrame with the columns that are shown."""
@@ -59,53 +56,34 @@ class Results(Sequence[Answer], Generic[Answer]):
         return html_table(self.titles, [self.row(answer) for answer in shown], len(self) - len(shown))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanations(Results[Explanation]):
     """Explanations of one message or of several, for one group or for all."""
+
+    def __str__(self) -> str:
+        return explanation_text(self.answers[0]) if len(self) == 1 else super().__str__()
 
     def _repr_html_(self) -> str:
         return explanation_html(self.answers[0]) if len(self) == 1 else super()._repr_html_()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Summary(Results[GroupCounts]):
     """A night: a row for each group and topic, problems to act on, and facts to know."""
 
     attention: Sequence[str]
     notes: Sequence[str]
 
+    def __str__(self) -> str:
+        return "\n".join([*map(one_line, (*self.attention, *self.notes)), super().__str__()])
+
     def _repr_html_(self) -> str:
         attention = html_list("Needs attention", self.attention)
         return attention + html_list("Notes", self.notes) + super()._repr_html_()
 
 
-def explanation_html(explanation: Explanation) -> str:
-    """One explanation: the outcome, the leaves with their values, and what would have matched."""
-    parts = [
-        f"<p><b>{escape(explanation.message.name)}</b> {escape(explanation.message.place)} → "
-        f"<b>{escape(explanation.consumer_group)}</b>: {explanation.outcome}</p>",
-        f"<p>{escape(explanation.decision.reason)}</p>",
-    ]
-    if explanation.filter_change is not None:
-        parts.append(f"<p>Filter: {escape(explanation.filter_change)}</p>")
-    if explanation.preview is not None:
-        parts.append(f"<p>Now: {explanation.preview.outcome}, {escape(explanation.preview.reason)}</p>")
-    if explanation.trace is not None and explanation.outcome is not Outcome.DELIVERED:
-        leaves = list(explanation.trace.leaves())
-        rows = [
-            (leaf.text, leaf.result.value, leaf_values(leaf), "decides" if leaf.decides else "")
-            for leaf in leaves[:SHOWN]
-        ]
-        parts.append(html_table(("part", "is", "since", ""), rows, max(0, len(leaves) - SHOWN)))
-    if explanation.uncertain is not None:
-        parts.append(f"<p>Uncertain: {escape(explanation.uncertain)}</p>")
-    if explanation.nearest_miss is not None:
-        parts.append(f"<p>Would match with <code>{escape(explanation.nearest_miss.text)}</code></p>")
-    return "".join(parts)
-
-
-@dataclass(frozen=True)
-class Rows:
+@dataclass(frozen=True, repr=False)
+class Rows(Shown):
     """The rows of a table in the form that readers see. They are read on each use."""
 
     warehouse: Warehouse
@@ -135,12 +113,22 @@ class Rows:
         """All rows."""
         return self.to_arrow().to_pandas()
 
+    def __str__(self) -> str:
+        return "\n".join(filter(None, (self._caption(shown := self._first()), text_table(*shown))))
+
     def _repr_html_(self) -> str:
+        shown = self._first()
+        caption = self._caption(shown)
+        return (f"<p>{escape(caption)}</p>" if caption else "") + html_table(*shown)
+
+    def _first(self) -> tuple[list[str], list[list[Any]]]:
+        """The column names, and at most SHOWN rows."""
         shown: list[dict[str, Any]] = []
         for batch in self.batches():
             shown += batch.slice(0, SHOWN - len(shown)).to_pylist(maps_as_pydicts="strict")
             if len(shown) == SHOWN:
                 break
-        titles = list(shown[0]) if shown else []
-        first = f"<p>the first {SHOWN} rows of {escape(self.name)}</p>" if len(shown) == SHOWN else ""
-        return first + html_table(titles, [list(row.values()) for row in shown])
+        return list(schema_of(self.name, self.selection.columns).names), [list(row.values()) for row in shown]
+
+    def _caption(self, shown: tuple[list[str], list[list[Any]]]) -> str:
+        return f"the first {SHOWN} rows of {self.name}" if len(shown[1]) == SHOWN else ""

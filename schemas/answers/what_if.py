@@ -19,7 +19,8 @@ from filtering.time_spans import DAY
 from schemas.answers.delivery_history import DeliveryHistory, Period
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.findings import findings_of_rows
-from schemas.answers.what_if_html import what_if_html
+from schemas.answers.plain_text import Shown
+from schemas.answers.what_if_html import what_if_html, what_if_text
 from schemas.errors import UsageError
 from schemas.messages.messages_at import Rows, messages_at
 from schemas.messages.stored_entries import scan_entries
@@ -68,8 +69,8 @@ class AgainstInForce:
     same_losses: int
 
 
-@dataclass(frozen=True)
-class WhatIf:
+@dataclass(frozen=True, repr=False)
+class WhatIf(Shown):
     """What ``new`` changes for a group on a topic; ``old`` is in force, None if the group has no subscription.
 
     ``period`` limits the store times of messages; ``stored`` messages of the topic are in it. ``against_in_force`` is
@@ -113,6 +114,9 @@ class WhatIf:
             return False
         counts = against.gained, against.lost, against.same_gains, against.same_losses
         return counts != (len(self.gained), len(self.lost), 0, 0)
+
+    def __str__(self) -> str:
+        return what_if_text(self)
 
     def _repr_html_(self) -> str:
         return what_if_html(self)

@@ -1,4 +1,4 @@
-"""What another filter would have changed, as a notebook shows it. Every text is escaped."""
+"""What another filter would have changed, as a notebook and a Python prompt show it. Every text is escaped."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from schemas.answers.html import html_list, html_table
+from schemas.answers.plain_text import one_line
 
 if TYPE_CHECKING:
     from filtering.subscriptions.history import SubscriptionRow
@@ -24,13 +25,32 @@ def what_if_html(found: WhatIf) -> str:
         html_table(("gained", "lost", "kept", "pending"), [counts]),
     ]
     if found.deliveries_differ:
-        by_change = f"{found.gained_by_change:,} gained, {found.lost_by_change:,} lost"
-        parts.append(f"<p>Against the filter in force, as if it had always been: {by_change}</p>")
+        parts.append(f"<p>Against the filter in force, as if it had always been: {_by_change(found)}</p>")
     if found.relation is not None:
         parts.append(f"<p>The new filter against the old one: {escape(found.relation.kind.value)}</p>")
     parts.append(html_list("Findings", [f"{each.severity}: {each.text}" for each in found.findings]))
     parts += [_side("Gained", found.gained), _side("Lost", found.lost)]
     return "".join(parts)
+
+
+def what_if_text(found: WhatIf) -> str:
+    """The same as :func:`what_if_html` without the messages, line by line."""
+    counts = f"{len(found.gained):,} gained, {len(found.lost):,} lost, {found.kept:,} kept, {found.pending:,} pending"
+    lines = [
+        f"{found.new.consumer_group} on {found.new.topic}: {counts}",
+        f"in force: {_filter(found.old)}",
+        f"instead: {_filter(found.new)}",
+    ]
+    if found.deliveries_differ:
+        lines.append(f"against the filter in force, as if it had always been: {_by_change(found)}")
+    if found.relation is not None:
+        lines.append(f"the new filter against the old one: {found.relation.kind.value}")
+    lines += [f"{each.severity}: {each.text}" for each in found.findings]
+    return "\n".join(map(one_line, lines))
+
+
+def _by_change(found: WhatIf) -> str:
+    return f"{found.gained_by_change:,} gained, {found.lost_by_change:,} lost"
 
 
 def _filter(row: SubscriptionRow | None) -> str:

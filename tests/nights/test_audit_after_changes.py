@@ -30,7 +30,7 @@ def repaired(broker: GrowingBroker) -> None:
     broker.night(EVENTS)
     assert broker.failed_audits() == []
     broker.grow()
-    assert "1 damaged places of the log were repaired" in broker.night(EVENTS).out
+    assert "1 damaged place of the log was repaired" in broker.night(EVENTS).out
 
 
 def mended(broker: GrowingBroker) -> None:
@@ -42,7 +42,7 @@ def mended(broker: GrowingBroker) -> None:
     broker.night(EVENTS)
     assert broker.failed_audits() == []
     broker.grow()
-    assert "1 messages with a damaged body have the right one now" in broker.night(EVENTS).out
+    assert "1 message with a damaged body has the right one now" in broker.night(EVENTS).out
 
 
 def half_written(broker: GrowingBroker) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from jobs import nightly
+from jobs import lint, nightly
+from schemas import warehouse as door
 from schemas.delta.warehouse import Warehouse
+from schemas.errors import UsageError
 from tests.captures import capture
 from tests.nights.commands import Run, arguments, contents, differing, living, rows_of, without_runs
 
@@ -82,6 +85,26 @@ def test_all_brokers_in_one_run(run: Run, tmp_path: Path) -> None:
         alone = tmp_path / f"alone_{broker_name}"
         nightly.main(night_of(name, alone, tmp_path / f"{broker_name}.conf"))
         assert differing(of_broker(without_runs(tmp_path / "both"), broker_name), without_runs(alone)) == []
+    with pytest.raises(UsageError, match=r"the brokers a, b: say which \(--broker NAME, in Python broker=NAME\)"):
+        door.open(str(tmp_path / "both"))
+
+
+def test_what_needs_attention_names_the_broker(run: Run, tmp_path: Path) -> None:
+    """The printed command finds its broker, also that of the first broker of a new warehouse."""
+    file = brokers_file(tmp_path, ("a b", "small", ""), ("c", "small", str(capture("small_corrupt") / "store")))
+    code, out, error = run(nightly, "--brokers", file, "--warehouse", tmp_path / "w", "--strict")
+    assert (code, "attention, the first: c: " in error) == (3, True), error
+    commands = [shlex.split(line)[2:] for line in out.splitlines() if line.startswith("  ./spark-submit.sh lint ")]
+    assert [command[-1] for command in commands] == ["a b", "c"]
+    for command in commands:
+        assert run(lint, *command).code == 0
+
+
+def test_each_snapshot_of_a_run_has_its_summary(run: Run, tmp_path: Path) -> None:
+    first, *later = ((night, living(night, tmp_path / "w")) for night in (1, 2))
+    given = [*first[1], *(part for _, more in later for part in more[:2])]
+    ended = run(nightly, *given, "--strict")
+    assert ended.out.count("rows added: ") == 2
 
 
 def test_paths_may_begin_at_home(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

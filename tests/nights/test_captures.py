@@ -218,7 +218,7 @@ def test_damage_loses_nothing_that_can_be_decoded(
     quarantined = list(rows_of(tmp_path, "quarantine"))
     if name == "small_corrupt":
         assert quarantined == []
-        assert "1 messages whose body" in out
+        assert "1 message whose body" in out
     else:
         assert [row["offset"] for row in quarantined] == [659900]
         log = (capture(name) / "store/commitlog/00000000000000655360").read_bytes()

@@ -53,6 +53,28 @@ def test_hostile_names_stay_text(hostile: warehouse.OpenWarehouse) -> None:
     assert "&lt;script&gt;" in shown[0]._repr_html_()
 
 
+def test_a_python_prompt_shows_short_texts(replayed: Replayed, hostile: warehouse.OpenWarehouse) -> None:
+    opened = warehouse.open(replayed("small").location)
+    assert repr(opened) == f"{replayed('small').location}, broker broker-a"
+    assert repr(opened.why("ord-370", "cg_sql_region_price")) == (
+        "ord-370 OrderEvents 0/56 → cg_sql_region_price: STOPPED_BY_BIT_MAP\n"
+        "the expression did not match when the message was stored: region = 'hangzhou' is FALSE, region is 'us-east'\n"
+        "part                 is             since\n"
+        "region = 'hangzhou'  FALSE          region is 'us-east'  decides\n"
+        "price > 50.0         not evaluated  price is missing\n"
+        "would match with price = '50.01' and region = 'hangzhou'"
+    )
+    wider = repr(opened.what_if("cg_sql_region_price", sql="price > 40.0 AND region = 'hangzhou'"))
+    assert wider.splitlines()[:2] == [
+        "cg_sql_region_price on OrderEvents: 5 gained, 0 lost, 21 kept, 0 pending",
+        "in force: SQL92 region = 'hangzhou' AND price > 50.0",
+    ]
+    for each, key in ((opened, "ord-370"), (hostile, HOSTILE)):
+        answers: list[object] = [each.why(key), each.lag(), each.findings(), each.advice(), each.summary()]
+        for answer in (*answers, each.deliveries, each.messages, each.subscriptions):
+            assert 1 <= len(repr(answer).splitlines()) <= 60
+
+
 def test_one_explanation_shows_its_leaves(hostile: warehouse.OpenWarehouse) -> None:
     found = hostile.why_at(HOSTILE, 0, 0, HOSTILE)
     assert len(found) == 1
@@ -123,3 +145,5 @@ def test_what_is_not_there_is_said(tmp_path: Path, replayed: Replayed) -> None:
         opened.why("nothing")
     with pytest.raises(UsageError, match="did you mean cg_sql_city"):
         opened.why("ord-370", "cg_sql_cit")
+    with pytest.raises(UsageError, match="did you mean cg_sql_city"):
+        opened.lag("cg_sql_cit")

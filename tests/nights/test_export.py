@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from filtering.counted import counted
 from jobs import export, nightly, pulls
-from schemas.answers.export import DELIVERIES, EXPORTED
+from jobs.cli.batch_writers import write_batches
+from schemas.answers.export import DELIVERIES, EXPORTED, Selection, batches_of, schema_of
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.nights.commands import Run
@@ -33,6 +35,26 @@ def test_csv_has_its_titles_whatever_was_selected(replayed: Replayed, run: Run, 
     lines = ended.out.splitlines()
     assert (ended.code, lines[0], len(lines) - 1) == (0, "topic,queue_id", rows)
     assert ended.error == f"deliveries: {rows} rows to stdout\n"
+
+
+def test_an_unknown_broker_is_refused(replayed: Replayed, run: Run, tmp_path: Path) -> None:
+    given = ("deliveries", "--broker", "nosuch", "--output", tmp_path / "d.jsonl")
+    ended = run(export, *given, "--warehouse", replayed("small").location)
+    assert (ended.code, ended.error) == (2, "mqsieve: the warehouse has no broker nosuch; it holds broker-a\n")
+    assert not (tmp_path / "d.jsonl").exists()
+
+
+@pytest.mark.parametrize(("name", "begins"), [("d.CSV", b"consumer_group,"), ("d.parquet", b"PAR1"), ("d", b"{")])
+def test_the_extension_decides_the_format(
+    replayed: Replayed, run: Run, tmp_path: Path, name: str, begins: bytes
+) -> None:
+    warehouse = ("--warehouse", replayed("small").location)
+    assert run(export, "deliveries", "--output", tmp_path / name, *warehouse).code == 0
+    assert (tmp_path / name).read_bytes().startswith(begins)
+    code, _, error = run(export, "deliveries", "--output", tmp_path / "d.xyz", *warehouse)
+    assert (code, "give one of .jsonl, .csv, .parquet, or --format" in error) == (2, True)
+    assert not (tmp_path / "d.xyz").exists()
+    assert run(export, "deliveries", "--format", "csv", "--output", tmp_path / "d.xyz", *warehouse).code == 0
 
 
 @pytest.mark.parametrize("output", ["", ".", "..", "/"])
@@ -72,7 +94,9 @@ def test_an_export_without_rows_has_the_columns_of_one_with_rows(
 ) -> None:
     given = (table, "--warehouse", replayed("small").location, "--format", "parquet", "--output")
     assert run(export, *given, tmp_path / "all.parquet").code == 0
-    assert run(export, *given, tmp_path / "none.parquet", "--broker", "nobody").code == 0
+    nothing = batches_of(replayed("small"), table, Selection("nobody"))
+    with (tmp_path / "none.parquet").open("wb") as file:
+        assert write_batches("parquet", file, nothing, schema_of(table)) == 0
     every, none = (pq.read_table(tmp_path / f"{name}.parquet") for name in ("all", "none"))
     assert (len(none), len(every) > 0) == (0, table != "quarantine")
     assert pa.concat_tables([none, every]).equals(every)
@@ -85,7 +109,7 @@ def test_every_table_can_be_exported_after_a_night_without_subscriptions(run: Ru
     given = ("--warehouse", tmp_path / "w", "--format", "csv", "--output", "-")
     ended = run(export, table, *given)
     lines = ended.out.splitlines()
-    assert (ended.code, ended.error) == (0, f"{table}: {len(lines) - 1} rows to stdout\n")
+    assert (ended.code, ended.error) == (0, f"{table}: {counted(len(lines) - 1, 'row')} to stdout\n")
     assert "broker_name" in lines[0].split(",")
 
 

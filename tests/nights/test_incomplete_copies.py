@@ -44,7 +44,7 @@ def test_the_rest_of_a_segment_is_read_when_it_is_there(small_segments: GrowingB
     assert (code, MISSING in out, "There was nothing new" in night(broker).out) == (0, True, True)
     assert len(broker.received("cg")) < 60
     file.write_bytes(whole)
-    assert "1 damaged places of the log were repaired" in night(broker).out
+    assert "1 damaged place of the log was repaired" in night(broker).out
     assert "quarantined" not in night(broker).out
     assert broker.received("cg") == list(range(60))
     assert broker.passes_audits()

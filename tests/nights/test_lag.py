@@ -155,6 +155,8 @@ def test_people_read_group_topic_and_what_waits(nights: Path, run: Run) -> None:
     assert line.split()[1:5] == ["DeviceTelemetry", "389", "103", "389"]
     code, _, error = run(lag_job, "--warehouse", nights / "4", "--group", "cg_sql_gon")
     assert (code, "did you mean cg_sql_gone?" in error) == (2, True)
+    code, _, error = run(lag_job, "--warehouse", nights / "4", "--topic", "OrderEvent")
+    assert (code, "there is no topic OrderEvent in" in error, "did you mean OrderEvents?" in error) == (2, True, True)
 
 
 def test_fields_are_those_that_docs_promise() -> None:

@@ -91,7 +91,7 @@ def test_the_exit_code_is_what_fail_on_asks_for(night: Path, run: Run) -> None:
     fine.write_text("- {group: g, topic: T, sql: price > 55}\n")
     assert run(lint, "--subscriptions", fine, "--fail-on", "warn").code == 0
     ended = run(lint, "--subscriptions", fine, *given, "--fail-on", "warn")
-    assert (ended.code, ended.error) == (3, "mqsieve: 1 findings are error or warn\n")
+    assert (ended.code, ended.error) == (3, "mqsieve: 1 finding is error or warn\n")
     fine.write_text("- {group: g, topic: T, sql: price > 55.0}\n- {group: h}\n")
     ended = run(lint, "--subscriptions", fine, "--fail-on", "error")
     assert (ended.code, "fine.yaml, line 2: topic: is missing" in ended.out) == (3, True)

@@ -154,7 +154,7 @@ def test_old_files_go_and_young_ones_stay(run: Run, copied: Path, nights: Path) 
     eight_days_ago = time.time() - 8 * 86_400
     os.utime(old, (eight_days_ago, eight_days_ago))
     ended = run(maintain, "--warehouse", copied)
-    assert (ended.code, ended.out) == (0, "1 old files deleted, of 1 tables\n")
+    assert (ended.code, ended.out) == (0, "1 old file deleted, of 1 table\n")
     assert not old.exists()
     assert young.exists()
     assert differing(contents(copied), contents(nights)) == []
@@ -219,7 +219,7 @@ def test_bodies_of_old_nights_go_and_their_checksums_stay(shop: Shop) -> None:
     after = shop.rows("commitlog")
     gone = sum(row["body"] is None for row in after)
     assert 0 < gone < len(before)
-    assert f"b: {gone} bodies of nights older than 1 days removed" in ended.out
+    assert f"b: {gone} bodies of nights older than 1 day removed" in ended.out
     assert [row | {"body": None} for row in after] == [row | {"body": None} for row in before]
     assert {row["body"] for row in after} == {None, b"b" * 1000}
     assert "b: 0 bodies" in shop.maintain("--keep-bodies", 1).out
@@ -232,7 +232,7 @@ def test_old_nights_go_but_for_those_that_the_broker_still_has(shop: Shop) -> No
     before = shop.rows("commitlog")
     ended = shop.maintain("--keep-days", 0)
     assert (ended.code, ended.error) == (0, "")
-    assert "b: 2 older nights are kept: the broker still has their messages" in ended.out
+    assert "b: 2 older nights are kept: the broker still has messages of them" in ended.out
     after = shop.rows("commitlog")
     start = shop.starts[-3]
     gone = [int(str(row["commitlog_offset"])) for row in before if row not in after]

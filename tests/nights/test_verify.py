@@ -136,7 +136,7 @@ def test_a_topic_that_no_folder_can_have(run: Run, tmp_path: Path, topic: str) -
     given = ("--store", tmp_path, "--warehouse", tmp_path / "w")
     assert run(nightly, *given).code == 0
     ended = run(verify, *given)
-    assert (ended.code, ended.error) == (3, "mqsieve: 1 differences, the first 1 above\n")
+    assert (ended.code, ended.error) == (3, "mqsieve: 1 difference, the first 1 above\n")
     assert ended.out.endswith("/0: consumequeue/00000000000000000000: the file is missing\n")
 
 

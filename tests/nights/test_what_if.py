@@ -149,7 +149,7 @@ def test_limits_and_expectations_end_with_3(night: Path, run: Run) -> None:
     given = ("--warehouse", night / "w", "--group", "g", "--sql", "region IN ('us', 'eu')")
     assert run(what_if, *given, "--max-lost", 0, "--max-gained", 10).code == 0
     ended = run(what_if, *given, "--max-lost", 0, "--max-gained", 9)
-    assert (ended.code, ended.error) == (3, "mqsieve: 10 messages are gained by the change, more than --max-gained 9\n")
+    assert (ended.code, ended.error) == (3, "mqsieve: the change gains 10 messages, more than --max-gained 9\n")
     expected = night / "messages.yaml"
     expected.write_text("- pass: {region: eu}\n- stop: {region: mars}\n- {pass: {region: mars}, group: h}\n")
     assert run(what_if, *given, "--expect", expected).code == 0

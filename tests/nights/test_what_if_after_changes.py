@@ -48,7 +48,7 @@ def test_the_gate_sees_what_an_earlier_filter_hides(changed: GrowingBroker, run:
     """Message 5 passes HIGH, and came before it: LOW loses 4 of the received messages, and 5 of those that pass."""
     given = ("--warehouse", changed.folder / "w", "--group", "cg", "--sql", LOW, "--json")
     ended = run(what_if, *given, "--max-lost", 4)
-    assert (ended.code, ended.error) == (3, "mqsieve: 5 messages are lost by the change, more than --max-lost 4\n")
+    assert (ended.code, ended.error) == (3, "mqsieve: the change loses 5 messages, more than --max-lost 4\n")
     (change,) = json.loads(ended.out)["changes"]
     assert (change["gained"], change["lost"], change["kept"]) == (0, 4, 5)
     assert change["against_in_force"] == {"gained": 5, "lost": 5, "same_gains": 0, "same_losses": 0}

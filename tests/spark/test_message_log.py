@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs import deliver, dispatch, export, ingest, nightly, register
+from jobs import deliver, dispatch, export, ingest, lag, nightly, register
+from jobs.cli.exit_code import CheckFailed
 from schemas.commitlog import read as read_messages
 from schemas.delta.warehouse import Warehouse
 from schemas.messages import message_log, message_log_rows
@@ -91,6 +92,16 @@ def test_the_same_log_again_is_nothing_new_and_a_longer_one_adds_its_messages(
     nightly.main(given)
     delivered = without_runs(tmp_path / "w")["deliveries"]
     assert sorted(json.loads(text)["queue_offset"] for text in delivered) == [0, 1, 2, 3, 4]
+
+
+def test_a_log_without_messages(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log.jsonl").write_text('{"key": 1}\n{"key": 2}\n')
+    with pytest.raises(
+        CheckFailed, match=r"no message: nothing could be decoded, the first in quarantine: log\.jsonl, "
+    ):
+        nightly.main(["--store", str(tmp_path / "log.jsonl"), "--warehouse", str(tmp_path / "w"), "--strict"])
+    lag.main(["--warehouse", str(tmp_path / "w")])
+    assert capsys.readouterr().out.endswith("\nno message has been filtered yet: no group is behind\n")
 
 
 def test_a_store_goes_on_where_a_message_log_of_it_ended(spark: SparkSession, tmp_path: Path) -> None:

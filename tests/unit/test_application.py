@@ -98,6 +98,31 @@ def test_an_argument_that_is_not_utf_8(capsys: pytest.CaptureFixture[str], monke
     assert (ended.value.code, capsys.readouterr().err) == (2, "mqsieve: not UTF-8: the argument a\\xdcff\n")
 
 
+@pytest.mark.parametrize(
+    ("job", "code", "told"),
+    [
+        ("for _ in range(100_000): print('a line')", 141, ""),
+        ("print('a line')", 141, ""),
+        ("print('a line', end=''); raise CheckFailed('2 differences')", 3, "mqsieve: 2 differences\n"),
+    ],
+)
+def test_a_reader_that_has_enough_ends_a_job_quietly(job: str, code: int, told: str) -> None:
+    frame = (
+        "from jobs.cli import application\nfrom jobs.cli.exit_code import CheckFailed\n"
+        f"def main(arguments):\n    {job}\napplication.run(main)\n"
+    )
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-c", frame]
+    buffered = {name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    ended = subprocess.run(
+        command, cwd=Path(__file__).parents[2], stdout=write, stderr=subprocess.PIPE, text=True, check=False,
+        env=buffered,
+    )  # fmt: skip
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (code, told)
+
+
 def test_verbose_shows_where(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MQSIEVE_LOG_LEVEL", "info")
 

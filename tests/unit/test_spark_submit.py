@@ -27,6 +27,7 @@ TOOLS = (
     "ls",
     "mkdir",
     "mv",
+    "readlink",
     "rm",
     "sed",
     "tee",
@@ -130,6 +131,16 @@ def test_help_lists_every_job_with_what_it_does(machine: Machine) -> None:
 
 def test_it_is_executable() -> None:
     assert os.access(PROJECT / "spark-submit.sh", os.X_OK)
+
+
+def test_links_to_it_work(machine: Machine, tmp_path: Path) -> None:
+    """A link in a folder of programs, to a relative link beside the project."""
+    (tmp_path / "beside").symlink_to("my project/spark-submit.sh")
+    (machine.bin / "mqsieve").symlink_to(tmp_path / "beside")
+    command = [machine.bin / "bash", machine.bin / "mqsieve", "--help"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", env={"PATH": machine.bin})
+    assert (ended.returncode, ended.stdout, ended.stderr) == machine.run("--help")
+    assert "nightly" in ended.stdout
 
 
 def test_a_topics_queue_is_no_queue_of_yarn(tmp_path: Path) -> None:

@@ -1,0 +1,62 @@
+"""One explanation as HTML for a notebook, and as text for a Python prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from filtering.explanation.decision import Outcome
+from filtering.explanation.reasons import leaf_values
+from filtering.explanation.trace import Part
+from schemas.answers.explain import Explanation
+from schemas.answers.html import SHOWN, html_table
+from schemas.answers.plain_text import one_line, text_table
+
+
+def explanation_html(explanation: Explanation) -> str:
+    """One explanation: the outcome, the leaves with their values, and what would have matched."""
+    parts = [
+        f"<p><b>{escape(explanation.message.name)}</b> {escape(explanation.message.place)} → "
+        f"<b>{escape(explanation.consumer_group)}</b>: {explanation.outcome}</p>",
+        f"<p>{escape(explanation.decision.reason)}</p>",
+    ]
+    if explanation.filter_change is not None:
+        parts.append(f"<p>Filter: {escape(explanation.filter_change)}</p>")
+    if explanation.preview is not None:
+        parts.append(f"<p>Now: {explanation.preview.outcome}, {escape(explanation.preview.reason)}</p>")
+    if explanation.trace is not None and explanation.outcome is not Outcome.DELIVERED:
+        parts.append(html_table(*_leaves(explanation.trace)))
+    if explanation.uncertain is not None:
+        parts.append(f"<p>Uncertain: {escape(explanation.uncertain)}</p>")
+    if explanation.nearest_miss is not None:
+        parts.append(f"<p>Would match with <code>{escape(explanation.nearest_miss.text)}</code></p>")
+    return "".join(parts)
+
+
+def explanation_text(explanation: Explanation) -> str:
+    """The same as :func:`explanation_html`, line by line."""
+    message, preview = explanation.message, explanation.preview
+    lines = [
+        one_line(f"{message.name} {message.place} → {explanation.consumer_group}: {explanation.outcome}"),
+        one_line(explanation.decision.reason),
+    ]
+    if explanation.filter_change is not None:
+        lines.append(one_line(f"filter: {explanation.filter_change}"))
+    if preview is not None:
+        lines.append(one_line(f"now: {preview.outcome}, {preview.reason}"))
+    if explanation.trace is not None and explanation.outcome is not Outcome.DELIVERED:
+        lines.append(text_table(*_leaves(explanation.trace)))
+    if explanation.uncertain is not None:
+        lines.append(one_line(f"uncertain: {explanation.uncertain}"))
+    if explanation.nearest_miss is not None:
+        lines.append(one_line(f"would match with {explanation.nearest_miss.text}"))
+    return "\n".join(lines)
+
+
+def _leaves(trace: Part) -> tuple[Sequence[str], list[Sequence[str]], int]:
+    """The titles and rows of a table of the leaves, and the number of leaves that it does not show."""
+    leaves = list(trace.leaves())
+    rows = [
+        (leaf.text, leaf.result.value, leaf_values(leaf), "decides" if leaf.decides else "") for leaf in leaves[:SHOWN]
+    ]
+    return ("part", "is", "since", ""), [*rows], max(0, len(leaves) - SHOWN)
