@@ -45,8 +45,9 @@ def main(arguments: list[str]) -> None:
     else:
         _print(found)
     if found.differences:
-        shown = len(found.differences) if chosen.json else min(SHOWN, len(found.differences))
-        raise CheckFailed(f"{counted(len(found.differences), 'difference')}, the first {shown} above")
+        hidden = len(found.differences) > SHOWN and not chosen.json
+        first = f", the first {SHOWN} above" if hidden else ""
+        raise CheckFailed(f"{counted(len(found.differences), 'difference')}{first}")
 
 
 def _print(found: Verification) -> None:

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from filtering.counted import counted
 from jobs.cli.text import count, one_line, print_table, printable, short
+from jobs.night.log_comparison import is_segment_name
 from jobs.night.run import NightReport, Run
 from schemas.answers.facts import BrokerFacts, open_facts
 from schemas.answers.inconsistency import inconsistent_groups
@@ -59,7 +60,7 @@ def print_summary(run: Run, report: NightReport, one_of_several: bool) -> list[s
     _print_groups(summary.groups)
     attention = [*summary.attention, *_inconsistent(facts, run)]
     if report.outcome is not None:
-        attention += _damage(report)
+        attention += _damage(facts, report)
     for line in [*attention, *summary.notes]:
         print(printable(line))
     if summary.notes:
@@ -145,7 +146,7 @@ def _inconsistent(facts: BrokerFacts, run: Run) -> list[str]:
     ]
 
 
-def _damage(report: NightReport) -> list[str]:
+def _damage(facts: BrokerFacts, report: NightReport) -> list[str]:
     """Lines about damaged messages, and how the broker itself would recover the store."""
     lines = []
     damaged = report.outcome.result.damaged_bodies if report.outcome else 0
@@ -153,11 +154,17 @@ def _damage(report: NightReport) -> list[str]:
         bodies = counted(damaged, "message whose body does", "messages whose bodies do")
         lines.append(f"damaged, but kept: {bodies} not match the crc32")
     snapshot = report.inputs.snapshot
-    if snapshot is not None and (damaged or report.rows.get(QUARANTINE.name)):
+    if snapshot is not None and (damaged or (report.entry is not None and _is_log_damaged(facts, report.entry.run))):
         config = report.broker.config
         size = config.mapped_file_size_commit_log if report.broker.is_given else None
         lines += _recovery_lines(recovery(snapshot.storage, size))
     return lines
+
+
+def _is_log_damaged(facts: BrokerFacts, run: str) -> bool:
+    """Whether a run quarantined bytes of the log; others are lines of text files."""
+    names = facts.rows_of_runs(QUARANTINE, [run], ["source_file"])["source_file"].to_pylist()
+    return any(map(is_segment_name, names))
 
 
 def _recovery_lines(recovered: Recovery) -> list[str]:

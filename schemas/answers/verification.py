@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from filtering.broker_config import CONSUME_QUEUE_UNIT, BrokerConfig
 from schemas.answers.facts import BrokerFacts
+from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.open_data_file import open_data_file
 from schemas.delta.table_rows import sorted_by
@@ -45,13 +46,24 @@ def verify(facts: BrokerFacts, store: Storage, broker: BrokerConfig | None) -> V
     """Compares all files of all queues. One row group of entries is in memory at a time.
 
     ``broker``: the configuration with the file sizes; None: the sizes are those on disk.
-    Raises UsageError for a replay.
+    Raises UsageError for a replay, and if the store's log ends before the last message of the warehouse.
     """
     facts.check_has_messages()
+    _check_log(facts, store)
     queues = _Queues(facts, store, broker)
     for topic, queue_id, entries in _entries(facts):
         queues.verification(topic, queue_id).add(entries)
     return queues.finish()
+
+
+def _check_log(facts: BrokerFacts, store: Storage) -> None:
+    last = max((file.greatest["commitlog_offset"] for file in facts.warehouse.files(COMMITLOG, facts.name)), default=0)
+    end = max(segment.data_end for segment in segments(store)[-2:])
+    if end < last:
+        raise UsageError(
+            f"the log of {store.root} ends at offset {end:,}, before the last message of the warehouse at {last:,}: "
+            "give a newer copy of the store, or run nightly if the broker cut its log"
+        )
 
 
 def _entries(facts: BrokerFacts) -> Iterator[tuple[str, int, QueueEntries]]:

@@ -174,6 +174,11 @@ def test_a_snapshot_with_a_bad_entry_lets_nobody_leave(broker: GrowingBroker) ->
     assert "quarantined" not in broker.night(YAML + YAML.replace("cg", "cg_b"), name="s.yaml").out
 
 
+def test_a_bad_line_says_nothing_of_the_log(broker: GrowingBroker) -> None:
+    out = broker.night([sql(BEFORE, "cg", LOW), "garbage"]).out
+    assert ("quarantined: events.jsonl, line 2" in out, "the broker itself" in out) == (True, False)
+
+
 def test_the_stores_own_consumer_filter_is_read(broker: GrowingBroker) -> None:
     of_group = {
         "consumerGroup": "cg", "topic": "T", "expression": LOW, "expressionType": "SQL92", "bornTime": BEFORE,
