@@ -40,9 +40,9 @@ class Trait:
 def common_traits(messages: Sequence[Mapping[str, str]], others: Sequence[Mapping[str, str]]) -> list[Trait]:
     """Traits that most messages have and fewer of the others. Those with the greatest difference come first.
 
-    Properties that RocketMQ sets itself are left out.
+    Properties that RocketMQ sets itself are left out. Without others there is nothing to compare with, and no trait.
     """
-    if not messages:
+    if not messages or not others:
         return []
     names = dict.fromkeys(name for message in [*messages, *others] for name in message if name not in SYSTEM_PROPERTIES)
     traits = []
@@ -52,11 +52,11 @@ def common_traits(messages: Sequence[Mapping[str, str]], others: Sequence[Mappin
         text, count = texts.most_common(1)[0]
         share = count / len(messages)
         if share >= LEAST_SHARE:
-            traits.append(Trait(name, () if text is None else (text,), share, other_texts[text] / max(1, len(others))))
+            traits.append(Trait(name, () if text is None else (text,), share, other_texts[text] / len(others)))
         elif (numbers := _numbers(texts)) is not None:
             low, high = min(numbers, key=itemgetter(0)), max(numbers, key=itemgetter(0))
             inside = sum(low[0] <= number <= high[0] for number, _ in _numbers(other_texts, strict=False) or ())
-            traits.append(Trait(name, (low[1], high[1]), 1.0, inside / max(1, len(others))))
+            traits.append(Trait(name, (low[1], high[1]), 1.0, inside / len(others)))
     telling = [trait for trait in traits if trait.share - trait.share_of_others >= LEAST_LIFT]
     return sorted(telling, key=lambda trait: trait.share_of_others - trait.share)[:MOST]
 
