@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -110,7 +111,7 @@ class LedgerEntry:
         """Whether the run was a whole night. The others prepare one."""
         return self.job not in PREPARING
 
-    @property
+    @cached_property
     def broker(self) -> BrokerConfig:
         """The configuration of the broker in the run."""
         return BrokerConfig.of({**self.broker_config, "brokerName": self.broker_name})

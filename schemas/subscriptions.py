@@ -7,10 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from filtering.subscriptions.event_lines import event_line
+from filtering.subscriptions.event_lines import event_line, parse_event
 from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow
 from schemas.delta.table import Table, column
+from schemas.delta.table_rows import sorted_by
 
 SUBSCRIPTIONS = Table(
     "subscriptions",
@@ -77,6 +78,12 @@ def table_row(row: SubscriptionRow) -> dict[str, Any]:
     ]  # fmt: skip
     compiled = row.compiled.expression
     return {name: getattr(row, name) for name in names} | {"predicate": compiled and compiled.spark_predicate()}
+
+
+def events_of(rows: pa.Table) -> tuple[SubscriptionEvent, ...]:
+    """The events of rows of subscription_events, in order."""
+    lines = sorted_by(rows, "number")["event"].to_pylist()
+    return tuple(parse_event(line, len(line)) for line in lines)
 
 
 def event_rows(events: Iterable[SubscriptionEvent], first_number: int, run: str) -> list[dict[str, Any]]:

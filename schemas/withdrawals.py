@@ -30,8 +30,8 @@ class Withdrawal:
 
 def withdrawals_text(withdrawals: Iterable[Withdrawal]) -> str:
     """Withdrawals as JSON, each once."""
-    found = [[withdrawal.table_name, *map(_condition_json, withdrawal.where)] for withdrawal in withdrawals]
-    return json.dumps([row for i, row in enumerate(found) if row not in found[:i]])
+    found = (json.dumps([each.table_name, *map(_condition_json, each.where)]) for each in withdrawals)
+    return f"[{', '.join(dict.fromkeys(found))}]"
 
 
 def withdrawals_since(

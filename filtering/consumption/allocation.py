@@ -52,10 +52,8 @@ def tag_disagreements(
 
     ``queue_ids``: the queue ids of each topic.
     """
-    events = list(events)
-    with_clients = {event.group for event in events if event.client_id is not None}
     disagreements: defaultdict[tuple[str, str], list[ClientTags]] = defaultdict(list)
-    for state in subscriptions_in_force(event for event in events if event.group in with_clients):
+    for state in subscriptions_in_force(events):
         queues = queue_ids.get(state.topic)
         if not state.is_consistent and state.expression_type is not None and queues:
             valid_to = FOREVER if state.valid_to is None else state.valid_to

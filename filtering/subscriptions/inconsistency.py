@@ -60,9 +60,13 @@ def subscriptions_in_force(events: Iterable[SubscriptionEvent]) -> list[Subscrip
     ``events`` must be in order of time. An event without a client id changes the subscription in force, but not the
     subscription of a client. A client stays until it unregisters.
     """
+    events = list(events)
+    with_clients = {event.group for event in events if event.client_id is not None}
     groups: dict[str, _Group] = defaultdict(_Group)
     rows: dict[tuple[str, str], list[SubscriptionInForce]] = defaultdict(list)
     for event in events:
+        if event.group not in with_clients:
+            continue
         group = groups[event.group]
         group.apply(event)
         for topic in group.topics:

@@ -58,4 +58,4 @@ def _last_version(row: SubscriptionRow | None) -> int:
 def _has_subscription(row: SubscriptionRow, event: SubscriptionEvent) -> bool:
     (subscription,) = event.subscriptions
     content = subscription["expression"] or "", subscription["type"], subscription.get("class_filter_mode", False)
-    return content == (row.expression or "", row.expression_type, row.class_filter_mode)
+    return content == row.filter

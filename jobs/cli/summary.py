@@ -7,7 +7,6 @@ from itertools import groupby
 
 from filtering.counted import counted
 from jobs.cli.text import count, one_line, print_table, printable, short
-from jobs.night.log_comparison import is_segment_name
 from jobs.night.run import NightReport, Run
 from schemas.answers.facts import BrokerFacts, open_facts
 from schemas.answers.inconsistency import inconsistent_groups
@@ -16,6 +15,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.recovery import Recovery, recovery
+from schemas.rocketmq_store.segments import is_mapped_file
 from schemas.shell_command import option
 
 COLUMNS = (
@@ -164,7 +164,7 @@ def _damage(facts: BrokerFacts, report: NightReport) -> list[str]:
 def _is_log_damaged(facts: BrokerFacts, run: str) -> bool:
     """Whether a run quarantined bytes of the log; others are lines of text files."""
     names = facts.rows_of_runs(QUARANTINE, [run], ["source_file"])["source_file"].to_pylist()
-    return any(map(is_segment_name, names))
+    return any(map(is_mapped_file, names))
 
 
 def _recovery_lines(recovered: Recovery) -> list[str]:

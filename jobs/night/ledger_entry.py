@@ -86,5 +86,5 @@ def _ingested_to(
         return plan.log.start if before is None else before
     if not reads_message_log:
         return before
-    ends = [file.greatest["commitlog_offset"] + 1 for file in changes.files(COMMITLOG)]
-    return max([*ends, *([] if before is None else [before])], default=None)
+    ends = (file.greatest["commitlog_offset"] + 1 for file in changes.files(COMMITLOG))
+    return max((end for end in (before, *ends) if end is not None), default=None)

@@ -22,6 +22,7 @@ from schemas.rocketmq_store.commitlog_walk import Records, Walk
 from schemas.rocketmq_store.crc import crc_of
 from schemas.rocketmq_store.message_decoder import decode
 from schemas.rocketmq_store.property_columns import parse
+from schemas.rocketmq_store.segments import is_mapped_file
 
 SEAM_BYTES = 1 << 16
 """The last messages that are stored, this many bytes and at least one, are compared with the log in all fields."""
@@ -166,7 +167,7 @@ class LogComparison:
         pieces = sorted(
             (row["offset"], row["source_file"], row["bytes"])
             for row in rows
-            if is_segment_name(row["source_file"]) and self._log.at(row["offset"]) is not None  # not after a cut
+            if is_mapped_file(row["source_file"]) and self._log.at(row["offset"]) is not None  # not after a cut
         )
         ranges: list[LogRange] = []
         begin, end, of, compared, differs = -1, -1, "", 0, False
@@ -192,7 +193,3 @@ def properties_of(row: dict[str, Any]) -> dict[str, str] | None:
     found |= {name: row[column] for name, column in NAMED_PROPERTIES.items()}
     found |= parse(row["more_properties"] or "")
     return {name: value for name, value in found.items() if value is not None}
-
-
-def is_segment_name(text: str) -> bool:
-    return len(text) == 20 and text.isdecimal()

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from filtering.delivery.pull_window import FOREVER
 from jobs.night.changes import Changes
-from jobs.night.log_comparison import is_segment_name
 from jobs.night.log_plan import LogPlan
 from jobs.night.past_nights import PastNight, PhysicalRange, filtered_to, past_nights
 from jobs.night.state import BrokerState, read_state_before
@@ -18,6 +17,7 @@ from schemas.delta.stored_files import files_since
 from schemas.delta.table_rows import one_of, within
 from schemas.errors import UsageError
 from schemas.quarantine import QUARANTINE
+from schemas.rocketmq_store.segments import is_mapped_file
 from schemas.run_ledger import HOOKS, MESSAGES_FROM, LedgerEntry, first_beyond, unreplaced_nights
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
 from schemas.tables import DERIVED_TABLES
@@ -133,7 +133,7 @@ def delete_log_damage(start: int, stop: int | None, changes: Changes) -> None:
     """Removes the quarantined bytes of the log from ``start`` to ``stop`` (exclusive; None: the end of the log)."""
     files = changes.files(QUARANTINE)
     names = set(changes.warehouse.rows(QUARANTINE, ["source_file"], files=files)["source_file"].to_pylist())
-    segments = [name for name in names if is_segment_name(name)]
+    segments = [name for name in names if is_mapped_file(name)]
     changes.delete_rows(QUARANTINE, [one_of("source_file", segments), within("offset", start, stop)], files)
 
 

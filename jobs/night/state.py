@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.consumption.offsets import UNKNOWN, OffsetsSoFar, TopicOffsets
-from filtering.subscriptions.event_lines import parse_event
 from filtering.subscriptions.events import SubscriptionEvent
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
@@ -24,7 +23,7 @@ from schemas.delta.table_rows import Where, sorted_by, within
 from schemas.delta.warehouse import Warehouse
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import LedgerEntry, unreplaced_nights
-from schemas.subscriptions import SUBSCRIPTION_EVENTS
+from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
 
 
 @dataclass(frozen=True)
@@ -153,8 +152,7 @@ def _offset_batch(topic: str, offsets: TopicOffsets, run: str) -> pa.RecordBatch
 
 def read_events(warehouse: Warehouse, broker_name: str) -> tuple[SubscriptionEvent, ...]:
     """All subscription events of a broker, in order."""
-    lines = sorted_by(_rows(warehouse, SUBSCRIPTION_EVENTS, broker_name), "number")["event"].to_pylist()
-    return tuple(parse_event(line, len(line)) for line in lines)
+    return events_of(_rows(warehouse, SUBSCRIPTION_EVENTS, broker_name))
 
 
 def _queue_ends(rows: pa.Table, column: str) -> dict[str, dict[int, int]]:

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from filtering.time_spans import DAY
 from jobs.night.changes import Changes
-from jobs.night.log_comparison import is_segment_name
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
@@ -20,6 +19,7 @@ from schemas.delta.table import Table
 from schemas.delta.table_rows import one_of, row_groups, within
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.crc import crc_of
+from schemas.rocketmq_store.segments import is_mapped_file
 from schemas.run_ledger import CUT, MESSAGES_FROM, LedgerEntry, unreplaced_nights
 
 BODIES_FROM = "bodies_from"
@@ -65,7 +65,7 @@ def remove_nights(entries: Sequence[LedgerEntry], keep_days: int, changes: Chang
     files = changes.files(QUARANTINE)
     names = set(changes.warehouse.rows(QUARANTINE, ["source_file"], files=files)["source_file"].to_pylist())
     changes.delete_rows(
-        QUARANTINE, [earlier, one_of("source_file", [name for name in names if is_segment_name(name)])], files
+        QUARANTINE, [earlier, one_of("source_file", [name for name in names if is_mapped_file(name)])], files
     )
     return Removed(rows, kept_for_broker=requested - first), {MESSAGES_FROM: str(entries[first - 1].ingested_to or 0)}
 

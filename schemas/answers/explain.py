@@ -13,7 +13,7 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import Key
 from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY
 from filtering.delivery.pull_window import BEGINNING
-from filtering.explanation.client_tags import ClientTags, dropping_clients
+from filtering.explanation.client_checks import ClientChecks, dropping_clients
 from filtering.explanation.decision import Decision, Outcome, Stage, decide
 from filtering.explanation.nearest_miss import NearestMiss, nearest_miss
 from filtering.explanation.pulls_of_message import (
@@ -109,7 +109,7 @@ class Explainer:
         else:
             events = tuple(event for event in events if event.group in groups)
             history = subscription_history(events, facts.broker, facts.expressions)
-        self._clients = ClientTags(events)
+        self._clients = ClientChecks(events)
         self._rows: defaultdict[Key, list[SubscriptionRow]] = defaultdict(list)
         self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
         for row in history:

@@ -11,18 +11,17 @@ import pyarrow.compute as pc
 
 from filtering.broker_config import BrokerConfig
 from filtering.sql92 import Expressions
-from filtering.subscriptions.event_lines import parse_event
 from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
 from filtering.subscriptions.in_force import in_force_at
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.table import Table
-from schemas.delta.table_rows import Where, one_of, sorted_by
+from schemas.delta.table_rows import Where, one_of
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_check import open_nights
 from schemas.run_ledger import REPLAY, LedgerEntry, unreplaced_nights
-from schemas.subscriptions import SUBSCRIPTION_EVENTS
+from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
 
 
 @dataclass(frozen=True)
@@ -94,8 +93,7 @@ class BrokerFacts:
     @cached_property
     def events(self) -> tuple[SubscriptionEvent, ...]:
         """All subscription events, in order."""
-        lines = sorted_by(self.rows(SUBSCRIPTION_EVENTS, ["number", "event"]), "number")["event"].to_pylist()
-        return tuple(parse_event(line, len(line)) for line in lines)
+        return events_of(self.rows(SUBSCRIPTION_EVENTS, ["number", "event"]))
 
     @cached_property
     def history(self) -> list[SubscriptionRow]:

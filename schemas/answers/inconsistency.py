@@ -55,9 +55,7 @@ def knows_clients(facts: BrokerFacts) -> bool:
 
 def disagreements(facts: BrokerFacts, session: Session | None) -> Disagreements:
     """All disagreements of clients of one group, by group, topic and time."""
-    with_clients = {event.group for event in facts.events if event.client_id is not None}
-    all_states = subscriptions_in_force(event for event in facts.events if event.group in with_clients)
-    states = [state for state in all_states if not state.is_consistent]
+    states = [state for state in subscriptions_in_force(facts.events) if not state.is_consistent]
     found = losses(states, facts.history, facts.broker) if states else []
     if not found:
         return Disagreements(states, (), LOST.empty_table())

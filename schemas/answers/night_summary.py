@@ -24,7 +24,6 @@ from schemas.quarantine import QUARANTINE
 
 SHOWN = 20
 NAMED = 3
-QUARANTINED = "quarantined: "
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ def _attention(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[st
     in_force = facts.in_force()
     quarantined = list(_quarantined(facts))
     if not facts.topics:
-        first = f", the first in quarantine: {quarantined[0].removeprefix(QUARANTINED)}" if quarantined else ""
+        first = f", the first in quarantine: {quarantined[0]}" if quarantined else ""
         yield f"no message: nothing could be decoded{first}"
     if not in_force:
         yield "no subscription: nothing can be delivered"
@@ -108,7 +107,7 @@ def _attention(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[st
                 f"{group.consumer_group} on {group.topic} lost {counted(group.counts['lost'], 'entry', 'entries')}, "
                 "deleted by the broker before the group pulled"
             )
-    yield from quarantined
+    yield from (f"quarantined: {line}" for line in quarantined)
 
 
 def _notes(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:
@@ -148,6 +147,6 @@ def _quarantined(facts: BrokerFacts) -> Iterator[str]:
     for (file, reason), count in sorted(pieces.items())[:SHOWN]:
         place = f"{'offset' if file.isdecimal() else 'line'} {first[file, reason]:,}"
         place = place if count == 1 else f"{count:,} times from {place} on"
-        yield f"{QUARANTINED}{file}, {place}: {reason}"
+        yield f"{file}, {place}: {reason}"
     if len(pieces) > SHOWN:
-        yield f"{QUARANTINED}{counted(len(pieces) - SHOWN, 'more reason')}; export quarantine lists all"
+        yield f"{counted(len(pieces) - SHOWN, 'more reason')}; export quarantine lists all"

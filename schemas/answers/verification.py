@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from schemas.rocketmq_store.consume_queue_ext import has_extension
 from schemas.rocketmq_store.queue_files import Difference
 from schemas.rocketmq_store.queue_index import QueueIndex
 from schemas.rocketmq_store.queue_verification import QueueEntries, QueueVerification
-from schemas.rocketmq_store.segments import segments
+from schemas.rocketmq_store.segments import Segment, segments
 from schemas.storage import Storage
 
 KINDS = ("consumequeue", "consumequeue_ext")
@@ -49,16 +49,17 @@ def verify(facts: BrokerFacts, store: Storage, broker: BrokerConfig | None) -> V
     Raises UsageError for a replay, and if the store's log ends before the last message of the warehouse.
     """
     facts.check_has_messages()
-    _check_log(facts, store)
-    queues = _Queues(facts, store, broker)
+    log = segments(store)
+    _check_log(facts, store, log)
+    queues = _Queues(facts, store, log[0].offset, broker)
     for topic, queue_id, entries in _entries(facts):
         queues.verification(topic, queue_id).add(entries)
     return queues.finish()
 
 
-def _check_log(facts: BrokerFacts, store: Storage) -> None:
+def _check_log(facts: BrokerFacts, store: Storage, log: Sequence[Segment]) -> None:
     last = max((file.greatest["commitlog_offset"] for file in facts.warehouse.files(COMMITLOG, facts.name)), default=0)
-    end = max(segment.data_end for segment in segments(store)[-2:])
+    end = max(segment.data_end for segment in log[-2:])
     if end < last:
         raise UsageError(
             f"the log of {store.root} ends at offset {end:,}, before the last message of the warehouse at {last:,}: "
@@ -97,10 +98,10 @@ def _runs(rows: pa.Table) -> Iterator[tuple[str, int, QueueEntries]]:
 
 
 class _Queues:
-    def __init__(self, facts: BrokerFacts, store: Storage, broker: BrokerConfig | None) -> None:
+    def __init__(self, facts: BrokerFacts, store: Storage, log_start: int, broker: BrokerConfig | None) -> None:
         self._store = store
         self._file_sizes = _file_sizes(store, facts.broker if broker is None else broker, is_given=broker is not None)
-        self._log_start = segments(store)[0].offset
+        self._log_start = log_start
         self._has_extension = facts.broker.enable_consume_queue_ext or has_extension(store)
         self._knows_bit_maps = not facts.history_is_incomplete
         self._index = QueueIndex(store)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from schemas.rocketmq_store.segments import is_mapped_file
 from schemas.storage import Storage
 
 BYTES_AT_ONCE = 1 << 20
 LONGEST_NAME = 255
 """Bytes of the longest name of a folder. A topic with a longer name has no files."""
-_NAME = re.compile("[0-9]{20}")
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class QueueFiles:
         self._folder = f"{kind}/{topic}/{queue_id}"
         can_exist = "\0" not in topic and len(topic.encode()) <= LONGEST_NAME
         found = storage.files(self._folder) if can_exist else []
-        self.sizes = {int(info.base_name): info.size for info in found if _NAME.fullmatch(info.base_name)}
+        self.sizes = {int(info.base_name): info.size for info in found if is_mapped_file(info.base_name)}
         self.file_size = file_size
 
     def name(self, position: int) -> str:

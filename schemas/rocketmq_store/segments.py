@@ -108,6 +108,11 @@ class SegmentBytes:
         return np.frombuffer(data, np.uint8)[:length]
 
 
+def is_mapped_file(name: str) -> bool:
+    """Whether the name is that of a broker's mapped file: the offset of its first byte (MappedFileQueue)."""
+    return _NAME.fullmatch(name) is not None
+
+
 def segments(storage: Storage) -> list[Segment]:
     """The segment files of a store folder, or of its ``commitlog`` folder, by offset. Raises CommitLogError."""
     if not storage.is_folder():
@@ -116,7 +121,7 @@ def segments(storage: Storage) -> list[Segment]:
     folder = storage.child("commitlog")
     if not folder.is_folder():
         folder = storage
-    named = [file for file in folder.files() if _NAME.fullmatch(file.base_name) and int(file.base_name) < 2**63]
+    named = [file for file in folder.files() if is_mapped_file(file.base_name) and int(file.base_name) < 2**63]
     if not named:
         raise CommitLogError(
             f"{folder.root} holds no commit log segment (a file named by its offset, as 00000000000000000000); "

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic
+
+from filtering.matcher.kernels.llvm_vectors import address, repeated
 
 REGISTER_WORDS = 64
 """Words of 64 bits in a register."""
@@ -22,11 +24,12 @@ _FLIPS = types.UniTuple(types.uint64, 3)  # type: ignore[no-untyped-call]
 def _and_registers(typing_context: Any, into: Any, at: Any, registers: Any, left: Any, right: Any, flips: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         def vectors(array: int, at: int) -> Any:
-            data = cgutils.create_struct_proxy(signature.args[array])(context, builder, arguments[array]).data  # type: ignore[no-untyped-call]
-            return builder.bitcast(builder.gep(data, [arguments[at]]), _VECTOR.as_pointer())
+            pointer = address(context, builder, signature.args[array], arguments[array], arguments[at])
+            return builder.bitcast(pointer, _VECTOR.as_pointer())
 
         targets, lefts, rights = vectors(0, 1), vectors(2, 3), vectors(2, 4)
-        of_left, of_right, of_result = (_repeated(builder, builder.extract_value(arguments[5], i)) for i in range(3))
+        flips = (builder.extract_value(arguments[5], i) for i in range(3))
+        of_left, of_right, of_result = (repeated(builder, flip, _VECTOR.count) for flip in flips)
         for number in range(REGISTER_WORDS // _VECTOR.count):
             at = [ir.Constant(_WORD, number)]
             a, b = (builder.load(builder.gep(operand, at), align=8) for operand in (lefts, rights))
@@ -43,9 +46,3 @@ and_registers.__doc__ = """and_registers(into, at, registers, left, right, flips
 Writes ((registers[left:] ^ flips[0]) & (registers[right:] ^ flips[1])) ^ flips[2] to into[at:], REGISTER_WORDS words.
 ``into`` and ``registers``: uint64, contiguous. ``flips``: three uint64, each 0 or all bits set.
 """
-
-
-def _repeated(builder: Any, word: Any) -> Any:
-    one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), word, ir.Constant(ir.IntType(32), 0))
-    first = ir.Constant(ir.VectorType(ir.IntType(32), _VECTOR.count), [0] * _VECTOR.count)
-    return builder.shuffle_vector(one, one, first)

@@ -14,6 +14,8 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from filtering.matcher.kernels.llvm_vectors import address, repeated
+
 _OCTET, _INTEGER, _INDEX = (ir.IntType(bits) for bits in (8, 32, 64))
 STORED_AT_ONCE = 16
 VBMI2 = "+avx512vbmi2"
@@ -55,7 +57,7 @@ def look_up(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     octets = ir.VectorType(_OCTET, 8)
     for first in range(0, 64, 8):
         row = builder.and_(builder.lshr(word, _INDEX(first)), _INDEX(255))
-        source = _address(context, builder, signature.args[2], arguments[2], builder.shl(row, _INDEX(3)))
+        source = address(context, builder, signature.args[2], arguments[2], builder.shl(row, _INDEX(3)))
         positions = builder.load(builder.bitcast(source, octets.as_pointer()))
         _store(context, builder, signature, arguments, positions, builder.add(base, _INTEGER(first)), at)
         at = builder.add(at, builder.ctpop(row))
@@ -66,15 +68,9 @@ def _store(context: Any, builder: Any, signature: Any, arguments: Any, positions
     """Stores ``base`` plus each of the positions, a vector of octets, from ``at`` on."""
     width = positions.type.count
     integers = ir.VectorType(_INTEGER, width)
-    one = builder.insert_element(ir.Constant(integers, ir.Undefined), base, _INTEGER(0))
-    bases = builder.shuffle_vector(one, one, ir.Constant(integers, [0] * width))
-    target = _address(context, builder, signature.args[0], arguments[0], at)
-    values = builder.add(builder.zext(positions, integers), bases)
+    target = address(context, builder, signature.args[0], arguments[0], at)
+    values = builder.add(builder.zext(positions, integers), repeated(builder, base, width))
     builder.store(values, builder.bitcast(target, integers.as_pointer())).align = 4
-
-
-def _address(context: Any, builder: Any, type: Any, array: Any, at: Any) -> Any:
-    return builder.gep(cgutils.create_struct_proxy(type)(context, builder, array).data, [at])  # type: ignore[no-untyped-call]
 
 
 store_positions: Any = storing(lambda features: compress if VBMI2 in features else look_up)

@@ -12,26 +12,23 @@ from filtering.consumption.allocation import client_checks
 from filtering.predicate import Predicate, TextIn
 from filtering.predicate_value import holds
 from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.in_force import in_force_at
 from filtering.subscriptions.inconsistency import SubscriptionInForce, subscriptions_in_force
 
 
-class ClientTags:
+class ClientChecks:
     """The checks of tags of each client. Events without client ids do not count."""
 
     def __init__(self, events: Iterable[SubscriptionEvent]) -> None:
-        events = list(events)
-        with_clients = {event.group for event in events if event.client_id is not None}
         self._states: defaultdict[tuple[str, str], list[SubscriptionInForce]] = defaultdict(list)
-        for state in subscriptions_in_force(event for event in events if event.group in with_clients):
+        for state in subscriptions_in_force(events):
             if not state.is_consistent and state.expression_type is not None:
                 self._states[state.consumer_group, state.topic].append(state)
 
     def at(self, consumer_group: str, topic: str, instant: int) -> dict[str, Predicate]:
         """The check of each client at an instant (ms), by client id; none if the clients subscribe alike."""
-        for state in self._states.get((consumer_group, topic), ()):
-            if state.valid_from <= instant and (state.valid_to is None or instant < state.valid_to):
-                return client_checks(state)
-        return {}
+        states = in_force_at(self._states.get((consumer_group, topic), ()), instant)
+        return client_checks(states[0]) if states else {}
 
 
 def dropping_clients(checks: Mapping[str, Predicate], properties: Mapping[str, str]) -> dict[str, frozenset[str]]:
