@@ -19,7 +19,7 @@ from tests.captures import capture
 from tests.faults.kill import Nights, Order
 from tests.faults.stores import FaultyBroker
 from tests.nights.commands import Run, arguments, without_runs
-from tests.nights.test_bad_input import as_nobody, one_line
+from tests.nights.test_bad_input import as_nobody, one_line, open_to_all
 
 
 def before(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, fault: Callable[[], object]) -> None:
@@ -142,8 +142,7 @@ def test_vacuum_during_a_night(
 def test_a_read_only_warehouse_is_read_and_not_written(
     run: Run, replayed: Callable[[str], Any], tmp_path: Path
 ) -> None:
-    for folder in (*reversed(tmp_path.parents[:2]), tmp_path):
-        folder.chmod(0o755)
+    open_to_all(tmp_path)
     warehouse = tmp_path / "w"
     shutil.copytree(replayed("small").storage.root, warehouse)
     (warehouse / ".lock").unlink()

@@ -30,6 +30,13 @@ EVENTS = capture("small") / "subscription_events.jsonl"
 GOOD_EVENT = '{"at": 1, "op": "register", "group": "cg_good", "topic": "OrderEvents", "expression": "paid"}'
 
 
+def open_to_all(tmp_path: Path) -> None:
+    """Lets everybody into a test's folder. Only its owner may enter the folders of pytest and its processes."""
+    for folder in (*tmp_path.parents, tmp_path):
+        if folder == tmp_path or folder.name.startswith(("pytest-", "popen-")):
+            folder.chmod(0o755)
+
+
 @contextmanager
 def as_nobody() -> Iterator[None]:
     """Drops root's rights during a test, since root may read everything."""
@@ -62,7 +69,6 @@ NOISE = random.Random(20_261_121).randbytes(10_000)
 def unreadable_segment(folder: Path) -> Path:
     store = store_of(folder, NOISE)
     (store / "commitlog" / "00000000000000000000").chmod(0)
-    folder.chmod(0o755)
     return store
 
 
@@ -79,8 +85,7 @@ STORES: dict[str, tuple[Callable[[Path], Path], str]] = {
 
 @pytest.mark.parametrize(("make", "told"), STORES.values(), ids=STORES)
 def test_no_store(run: Run, tmp_path: Path, make: Callable[[Path], Path], told: str) -> None:
-    for folder in (*reversed(tmp_path.parents[:2]), tmp_path):
-        folder.chmod(0o755)
+    open_to_all(tmp_path)
     store = make(tmp_path)
     with as_nobody():
         code, out, error = run(nightly, "--store", store, "--subscriptions", EVENTS, "--warehouse", tmp_path / "w")
@@ -217,6 +222,7 @@ def test_a_first_night_in_an_empty_folder(run: Run, tmp_path: Path) -> None:
 
 def test_no_warehouse(run: Run, tmp_path: Path) -> None:
     given = ("--subscriptions", EVENTS, "--warehouse")
+    open_to_all(tmp_path)
     tmp_path.chmod(0o555)
     with as_nobody():
         code, out, error = run(register, *given, tmp_path / "w")
