@@ -36,7 +36,7 @@ CONTROL = frozenset(chr(code) for code in (*range(32), *range(127, 160))) - {"\n
 
 def test_mutated_segments(tmp_path: Path) -> None:
     """A sample of tests/faults/fuzz_segments.py."""
-    assert fuzz(examples(60, 150), 7, tmp_path) < MOST_SECONDS
+    assert fuzz(examples(60, 300), 7, tmp_path) < MOST_SECONDS
 
 
 def test_other_files_in_a_commitlog_are_no_segments(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_claims_about_random_pairs_hold() -> None:
     random = Random(15)
     messages = messages_of(random, 60)
     kinds = []
-    for _ in range(examples(100, deep=250)):
+    for _ in range(examples(100, deep=500)):
         old, new = pair_of(random)
         found = relation(old, new)
         kinds.append(found.kind)
@@ -140,7 +140,7 @@ def test_no_claim_is_wrong(random: Random) -> None:
         check_claim(found, old, new, message)
 
 
-@settings(max_examples=examples(30, deep=400), deadline=None, suppress_health_check=[HealthCheck.large_base_example])
+@settings(max_examples=examples(30, deep=1_000), deadline=None, suppress_health_check=[HealthCheck.large_base_example])
 @given(st.randoms(use_true_random=False))
 def test_a_message_satisfies_and_nothing_else_is_ruled_out(random: Random) -> None:
     predicate = random_work.predicate(random, 2)

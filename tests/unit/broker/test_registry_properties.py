@@ -71,7 +71,7 @@ def held(state: list[FilterState]) -> dict[tuple[str, str], Any]:
     }
 
 
-@settings(deadline=None, max_examples=examples(30, deep=250))
+@settings(deadline=None, max_examples=examples(30, deep=500))
 @given(HISTORIES)
 def test_the_history_is_the_registry_at_every_instant(events: list[SubscriptionEvent]) -> None:
     config = BrokerConfig(filter_data_clean_time_span=CLEAN_TIME_SPAN)
@@ -85,7 +85,7 @@ def test_the_history_is_the_registry_at_every_instant(events: list[SubscriptionE
         assert as_of(rows, now) == held(manager.state()), now
 
 
-@settings(deadline=None, max_examples=examples(20, deep=150))
+@settings(deadline=None, max_examples=examples(20, deep=300))
 @given(HISTORIES)
 def test_what_is_saved_comes_back_dead(events: list[SubscriptionEvent]) -> None:
     manager = ConsumerFilterManager(20, 32)
@@ -100,7 +100,7 @@ def test_what_is_saved_comes_back_dead(events: list[SubscriptionEvent]) -> None:
     assert before == after
 
 
-@settings(deadline=None, max_examples=examples(20, deep=150))
+@settings(deadline=None, max_examples=examples(20, deep=300))
 @given(HISTORIES, GROUPS, st.lists(SUBSCRIPTIONS, max_size=3, unique_by=lambda each: each["topic"]))
 def test_the_same_heartbeat_again_changes_nothing(
     events: list[SubscriptionEvent], group: str, subscriptions: list[Subscription]

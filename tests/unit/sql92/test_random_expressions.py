@@ -31,13 +31,13 @@ def agree(expression, message):
     return (holds(expression.predicate, message), holds(expression.error_predicate, message)) == expected
 
 
-@settings(max_examples=examples(50, deep=500), deadline=None)
+@settings(max_examples=examples(50, deep=1_000), deadline=None)
 @given(compiled(), properties())
 def test_predicates_are_where_the_reference_is_true_and_where_it_fails(expression, message):
     assert agree(expression, message)
 
 
-@settings(max_examples=examples(20, deep=150), deadline=None)
+@settings(max_examples=examples(20, deep=300), deadline=None)
 @given(compiled())
 def test_commuting_and_doubling_change_nothing(expression):
     text = expression.expression
@@ -46,7 +46,7 @@ def test_commuting_and_doubling_change_nothing(expression):
     assert CompiledExpression(f"({text}) AND ({text})").predicate is expression.predicate
 
 
-@settings(max_examples=examples(100, deep=1_000), deadline=None)
+@settings(max_examples=examples(100, deep=2_000), deadline=None)
 @given(PRINTABLE | TOKENS, properties())
 def test_any_text_means_what_the_reference_says_or_is_refused_with_a_place_in_it(text, message):
     expression = Expressions().compile(text)
