@@ -15,9 +15,11 @@ from contextlib import redirect_stdout
 from time import perf_counter, process_time
 
 from benchmarks.steps import Steps, night_steps
+from jobs.cli.application import collect_garbage_rarely
 
 
 def main() -> None:
+    collect_garbage_rarely()
     answers = os.fdopen(os.dup(1), "w")
     steps = Steps()
     if "--steps" in sys.argv:

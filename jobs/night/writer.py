@@ -25,6 +25,7 @@ from schemas.messages.columns import Messages, concat
 from schemas.messages.commitlog_rows import store_dates
 from schemas.messages.stored_entries import MESSAGES_AT_ONCE
 from schemas.quarantine import QUARANTINE
+from schemas.text_dictionaries import repeated
 
 WRITTEN_BY_TASKS = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE)
 
@@ -92,7 +93,7 @@ class NightWriter:
             self._deliver(entries, work, outcome)
         self._note_queues(entries, work)
         columns = {
-            "topic": pa.repeat(entries.topic, len(entries)),
+            "topic": repeated(entries.topic, len(entries)),
             "queue_id": pa.array(entries.queue_id),
             "queue_offset": pa.array(entries.queue_offset),
             "commitlog_offset": pa.array(entries.commitlog_offset),
@@ -100,7 +101,7 @@ class NightWriter:
             "tags_code": pa.array(entries.tags_code),
             "store_timestamp": pa.array(entries.store_timestamp),
             "store_date": store_dates(entries.store_timestamp),
-            "run": pa.repeat(self._work.run, len(entries)),
+            "run": repeated(self._work.run, len(entries)),
         }
         if bit_maps is not None:
             columns["filter_bit_map"] = bit_maps

@@ -42,7 +42,8 @@ class DataFileWriter:
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Adds rows as one row group. The batches are of the table's file_schema; strings may be dictionaries."""
-        rows = pa.Table.from_batches(batches)
+        # If a row group had several dictionaries, its rows would be written without them.
+        rows = pa.Table.from_batches(batches).unify_dictionaries()
         if not rows.num_rows:
             return
         if self._writer is None:

@@ -19,6 +19,7 @@ from schemas.rocketmq_store.hosts import distinct_hosts, host_strings, msg_id_ho
 from schemas.rocketmq_store.interning import Interner
 from schemas.rocketmq_store.property_columns import Properties, PropertyColumns
 from schemas.rocketmq_store.record_layout import BORN_HOST, BORN_TIMESTAMP, SYS_FLAG
+from schemas.text_dictionaries import chosen, repeated
 
 LAST_DATE = AFTER_YEAR_9999 // DAY - 1
 """9999-12-31 in days since the epoch: the last date that every reader of a table supports."""
@@ -70,7 +71,6 @@ class CommitlogRows:
         log, starts, rows = records.log, records.at("start"), len(records)
         topics = pa.array([shape.topic for shape in messages.shapes], pa.string())
         names = pa.array([NAME_SEPARATOR.join(shape.names) for shape in messages.shapes], pa.string())
-        shape_of = pa.array(messages.shape_of)
         has_no_properties = records.at("properties_length") == 0
         store_host = records.at("store_host")
         store_hosts = distinct_hosts(log, store_host, records.at("body") - 16 - store_host)
@@ -78,12 +78,13 @@ class CommitlogRows:
         born_hosts = distinct_hosts(log, born_host, records.at("store_timestamp") - born_host)
         columns = {
             "commitlog_offset": pa.array(messages.commitlog_offset),
-            "topic": topics.take(shape_of),
+            "topic": chosen(topics, pa.array(messages.shape_of)),
             "queue_id": pa.array(messages.queue_id),
             "queue_offset": pa.array(messages.queue_offset),
             "store_size": pa.array(messages.store_size),
-            "property_names": names.take(
-                shape_of if not has_no_properties.any() else pa.array(messages.shape_of, mask=has_no_properties)
+            "property_names": chosen(
+                names,
+                pa.array(messages.shape_of, mask=has_no_properties if has_no_properties.any() else None),
             ),
             "born_timestamp": pa.array(gather.longs(log, starts + BORN_TIMESTAMP)),
             "store_timestamp": pa.array(messages.store_timestamp),
@@ -97,7 +98,7 @@ class CommitlogRows:
             "magic_code": pa.array(gather.ints(log, starts + 4)),
             "body_length": pa.array(records.at("body_length").astype(np.int32)),
             "store_date": store_dates(messages.store_timestamp),
-            "run": pa.repeat(self._run, rows),
+            "run": repeated(self._run, rows),
         }
         columns |= {column: messages.named[name] for name, column in NAMED_PROPERTIES.items()}
         columns |= {name: slot for name, slot in zip(SLOTS, messages.slots, strict=True) if slot is not None}

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from filtering.numba_compile import compiled
 from schemas.rocketmq_store.gather import Bytes, Positions, binary_array, spans
+from schemas.text_dictionaries import chosen
 
 IPV4_MAPPED = b"\0" * 10 + b"\xff\xff"
 HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16)  # two digits a byte
@@ -20,18 +21,18 @@ def distinct_hosts(log: Bytes, at: Positions, lengths: Positions) -> pa.Dictiona
     return binary_array(*spans(log, at, lengths)).dictionary_encode()
 
 
-def host_strings(hosts: pa.DictionaryArray) -> pa.StringArray:
+def host_strings(hosts: pa.DictionaryArray) -> pa.DictionaryArray:
     """``127.0.0.1:10911``, ``2001:db8:0:0:0:0:0:1:10911``: Java's InetAddress.getHostAddress, and the port."""
     return _texts(hosts, _host_string)
 
 
-def msg_id_hosts(hosts: pa.DictionaryArray) -> pa.StringArray:
+def msg_id_hosts(hosts: pa.DictionaryArray) -> pa.DictionaryArray:
     """The first part of a msgId: address and port in upper-case hex (MessageDecoder.createMessageId)."""
     return _texts(hosts, lambda host: (_java_address(host[:-4]) + host[-4:]).hex().upper())
 
 
-def _texts(hosts: pa.DictionaryArray, text: Callable[[bytes], str]) -> pa.StringArray:
-    return pa.array([text(host) for host in hosts.dictionary.to_pylist()], pa.string()).take(hosts.indices)
+def _texts(hosts: pa.DictionaryArray, text: Callable[[bytes], str]) -> pa.DictionaryArray:
+    return chosen(pa.array([text(host) for host in hosts.dictionary.to_pylist()], pa.string()), hosts.indices)
 
 
 def _host_string(host: bytes) -> str:

@@ -45,10 +45,12 @@ class Columns:
 
     def born_host(self) -> pa.StringArray:
         starts = self.records.at("start") + BORN_HOST
-        return host_strings(distinct_hosts(self.log, starts, self.records.at("store_timestamp") - starts))
+        hosts = distinct_hosts(self.log, starts, self.records.at("store_timestamp") - starts)
+        return host_strings(hosts).dictionary_decode()
 
     def store_host(self) -> pa.StringArray:
-        return host_strings(distinct_hosts(self.log, self.records.at("store_host"), self._store_host_lengths()))
+        hosts = distinct_hosts(self.log, self.records.at("store_host"), self._store_host_lengths())
+        return host_strings(hosts).dictionary_decode()
 
     def msg_id(self) -> pa.StringArray:
         lengths = self._store_host_lengths()
