@@ -77,6 +77,7 @@ def measure(folder: Path, store: Path, messages: int, groups: int, with_bit_map:
     cold = [cold_night(night_options(folder, store, each)) for each in cold_warehouses]
     remove(*others)
     cold_night([*night_options(folder, store, folder / "without_bodies"), "--bodies", "none"])
+    os.sync()
     warm = [night["seconds"] for night in nights_in_a_process(commands, "--spark")[1:]]
     remove(*warehouses)
     in_steps = nights_in_a_process(commands[:2], "--steps")[1]
@@ -91,6 +92,7 @@ def measure(folder: Path, store: Path, messages: int, groups: int, with_bit_map:
         "bytes_per_message": bytes_per_message(made, messages),
         "bytes_per_message_without_bodies": bytes_per_message(folder / "without_bodies", messages)["all"],
     }
+    os.sync()
     least = floor(store, made, CORES)
     found["floor"] = {"seconds": round(least.seconds, 2), "decode": round(least.decode, 2)}
     broker = rocketmq_night(store, messages, subscriptions, with_bit_map, CORES, made)
@@ -176,6 +178,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(dir=options.folder) as name:
             folder = Path(name)
             size = write_store(folder / "store", messages).size
+            os.sync()  # No night has to wait while the disk stores the log.
             cat = round(seconds_of_cat(folder / "store", size), 2)
             for groups in options.groups:
                 for bit_map in options.bit_map:
