@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from jobs.cli.batch_writers import write_batches
     from jobs.cli.json_lines import output_file
-    from schemas.answers.export import Selection, batches_of, check_groups, schema_of
+    from schemas.answers.export import Selection, batches_of, check_groups, check_topics, schema_of
     from schemas.answers.facts import check_broker
     from schemas.ledger_check import open_nights
 
@@ -56,6 +56,8 @@ def main(arguments: list[str]) -> None:
     selection = Selection(chosen.broker, chosen.group, chosen.topic, chosen.columns)
     batches = batches_of(warehouse, chosen.table, selection)
     first = next(batches, None)  # before the file exists: a user's error leaves none
+    if first is None:
+        check_topics(warehouse, chosen.topic or ())
     with output_file(chosen.output) as file:
         rows = batches if first is None else chain([first], batches)
         written = write_batches(kind, file, rows, schema_of(chosen.table, chosen.columns))

@@ -20,7 +20,7 @@ from schemas.delta.table import Table
 FILES_IN_A_TIER = 16
 SMALLEST = 64 << 10
 """Bytes of the largest file in the first tier."""
-LARGE = 4 << 20
+LARGE = 2 << 20
 """Files of this size (bytes) and more are not merged."""
 MOST_BYTES = 64 << 20
 """Bytes of a table that a night merges. Other full tiers wait for later nights."""

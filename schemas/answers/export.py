@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.commitlog import COMMITLOG, VIEW
+from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_pairs import DELIVERY_COLUMNS, pairs_of
 from schemas.delta.open_data_file import open_data_file
@@ -57,6 +58,15 @@ def check_groups(warehouse: Warehouse, groups: Collection[str]) -> None:
     for group in groups:
         if group not in known:
             raise UsageError(f"{group} has no subscription in {warehouse.location}{did_you_mean(group, known)}")
+
+
+def check_topics(warehouse: Warehouse, topics: Collection[str]) -> None:
+    """Raises UsageError if a topic has no consume queue entry, and no group ever subscribed to it."""
+    tables = [table for table in (CURRENT_OFFSETS, SUBSCRIPTIONS) if warehouse.exists(table)]
+    known = sorted({topic for table in tables for topic in warehouse.rows(table, ["topic"])["topic"].to_pylist()})
+    for topic in topics:
+        if topic not in known:
+            raise UsageError(f"there is no topic {topic} in {warehouse.location}{did_you_mean(topic, known)}")
 
 
 def batches_of(warehouse: Warehouse, name: str, selection: Selection) -> Iterator[pa.RecordBatch]:

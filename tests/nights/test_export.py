@@ -44,6 +44,14 @@ def test_an_unknown_broker_is_refused(replayed: Replayed, run: Run, tmp_path: Pa
     assert not (tmp_path / "d.jsonl").exists()
 
 
+def test_an_unknown_topic_is_refused_with_the_nearest_one(replayed: Replayed, run: Run, tmp_path: Path) -> None:
+    given = ("--topic", "OrderEvent", "--output", tmp_path / "d.jsonl", "--warehouse", replayed("small").location)
+    ended = run(export, "commitlog", *given)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.error.endswith("; did you mean OrderEvents?\n")
+    assert not (tmp_path / "d.jsonl").exists()
+
+
 @pytest.mark.parametrize(("name", "begins"), [("d.CSV", b"consumer_group,"), ("d.parquet", b"PAR1"), ("d", b"{")])
 def test_the_extension_decides_the_format(
     replayed: Replayed, run: Run, tmp_path: Path, name: str, begins: bytes
