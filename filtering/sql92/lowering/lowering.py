@@ -72,8 +72,9 @@ class Lowering:
         fails = yield from _lower_all(parts, EvaluationOutcome.ERROR)
         if {FALSE, fails[0]}.issuperset(fails):
             return fails[0]
-        decides = yield from _lower_all(parts, deciding)
-        return chains.failed(self._form, decides, fails)
+        last = max(fails.index(failing) for failing in {*fails} - {FALSE})
+        decides = yield from _lower_all(parts[:last], deciding)
+        return chains.failed(self._form, decides, fails[: last + 1])
 
     def _not(self, node: nodes.Not, outcome: EvaluationOutcome) -> Steps[Predicate]:
         return (yield from self._lower(node.operand, outcome.negated))
