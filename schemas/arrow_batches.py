@@ -1,9 +1,10 @@
-"""Combines Arrow record batches: Spark cuts rows into batches of its own size."""
+"""Arrow record batches: combines those of Spark, which cuts rows into batches of its own size, and fills columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pyarrow as pa
 
 ROWS = 1 << 16
@@ -20,6 +21,11 @@ def gathered(batches: Iterable[pa.RecordBatch], rows: int = ROWS, size: int = BY
             waiting = []
     if waiting:
         yield from _together(waiting)
+
+
+def repeated(text: str, rows: int) -> pa.DictionaryArray:
+    """A column with one text. It is a dictionary: Parquet's writer hashes each value of other columns."""
+    return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([text]))
 
 
 def _together(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

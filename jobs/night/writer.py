@@ -17,6 +17,7 @@ from filtering.delivery.filter_hooks import after_hooks
 from filtering.delivery.match_sets import MatchSets
 from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, entry_tags_codes, tags_codes
 from jobs.night.work import QueueProgress, Result, TopicWork, Work
+from schemas.arrow_batches import repeated
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
@@ -25,7 +26,6 @@ from schemas.messages.columns import Messages, concat
 from schemas.messages.commitlog_rows import store_dates
 from schemas.messages.stored_entries import MESSAGES_AT_ONCE
 from schemas.quarantine import QUARANTINE
-from schemas.text_dictionaries import repeated
 
 WRITTEN_BY_TASKS = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE)
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from filtering.time_spans import AFTER_YEAR_9999, DAY
+from schemas.arrow_batches import repeated
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, PROPERTY_COLUMNS, SLOTS
 from schemas.messages.bodies import Bodies
 from schemas.messages.columns import Messages, Shape
@@ -19,7 +20,6 @@ from schemas.rocketmq_store.hosts import distinct_hosts, host_strings, msg_id_ho
 from schemas.rocketmq_store.interning import Interner
 from schemas.rocketmq_store.property_columns import Properties, PropertyColumns
 from schemas.rocketmq_store.record_layout import BORN_HOST, BORN_TIMESTAMP, SYS_FLAG
-from schemas.text_dictionaries import chosen, repeated
 
 LAST_DATE = AFTER_YEAR_9999 // DAY - 1
 """9999-12-31 in days since the epoch: the last date that every reader of a table supports."""
@@ -78,13 +78,12 @@ class CommitlogRows:
         born_hosts = distinct_hosts(log, born_host, records.at("store_timestamp") - born_host)
         columns = {
             "commitlog_offset": pa.array(messages.commitlog_offset),
-            "topic": chosen(topics, pa.array(messages.shape_of)),
+            "topic": pa.DictionaryArray.from_arrays(messages.shape_of, topics),
             "queue_id": pa.array(messages.queue_id),
             "queue_offset": pa.array(messages.queue_offset),
             "store_size": pa.array(messages.store_size),
-            "property_names": chosen(
-                names,
-                pa.array(messages.shape_of, mask=has_no_properties if has_no_properties.any() else None),
+            "property_names": pa.DictionaryArray.from_arrays(
+                pa.array(messages.shape_of, mask=has_no_properties if has_no_properties.any() else None), names
             ),
             "born_timestamp": pa.array(gather.longs(log, starts + BORN_TIMESTAMP)),
             "store_timestamp": pa.array(messages.store_timestamp),

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from filtering.numba_compile import compiled
 from schemas.rocketmq_store.gather import Bytes, Positions, binary_array, spans
-from schemas.text_dictionaries import chosen
 
 IPV4_MAPPED = b"\0" * 10 + b"\xff\xff"
 HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16)  # two digits a byte
@@ -32,7 +31,8 @@ def msg_id_hosts(hosts: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def _texts(hosts: pa.DictionaryArray, text: Callable[[bytes], str]) -> pa.DictionaryArray:
-    return chosen(pa.array([text(host) for host in hosts.dictionary.to_pylist()], pa.string()), hosts.indices)
+    texts = pa.array([text(host) for host in hosts.dictionary.to_pylist()], pa.string())
+    return pa.DictionaryArray.from_arrays(hosts.indices, texts)
 
 
 def _host_string(host: bytes) -> str:
