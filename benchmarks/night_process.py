@@ -15,11 +15,11 @@ from contextlib import redirect_stdout
 from time import perf_counter, process_time
 
 from benchmarks.steps import Steps, night_steps
-from jobs.cli.application import collect_garbage_rarely
+from filtering import garbage_collection
 
 
 def main() -> None:
-    collect_garbage_rarely()
+    garbage_collection.collect_rarely()
     answers = os.fdopen(os.dup(1), "w")
     steps = Steps()
     if "--steps" in sys.argv:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import re
 import sys
@@ -12,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from filtering import garbage_collection
 from filtering.subscriptions.json_fields import has_half_a_pair
 from jobs.cli.exit_code import CheckFailed, ExitCode
 from jobs.cli.text import printable
@@ -82,7 +82,7 @@ def describe(error: OSError) -> str:
 def run(main: Callable[[list[str]], None]) -> NoReturn:
     """Runs a job's main and exits with its ExitCode."""
     _find_stderr()
-    collect_garbage_rarely()
+    garbage_collection.collect_rarely()
     os.umask(os.umask(0) | 0o002)  # Files of a warehouse are not writable for all users.
     try:
         with without_pandas():
@@ -103,11 +103,6 @@ def run(main: Callable[[list[str]], None]) -> NoReturn:
     except OSError:
         code = code or ExitCode.FAILED
     sys.exit(code)
-
-
-def collect_garbage_rarely() -> None:
-    """Python's defaults are for small heaps: for 10,000 groups, a night spent a sixth of its time on collections."""
-    gc.set_threshold(100_000, 50, 100)
 
 
 def _arguments() -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from schemas.answers.facts import check_known_topic
 from schemas.commitlog import COMMITLOG, VIEW
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
@@ -62,11 +63,12 @@ def check_groups(warehouse: Warehouse, groups: Collection[str]) -> None:
 
 def check_topics(warehouse: Warehouse, topics: Collection[str]) -> None:
     """Raises UsageError if a topic has no consume queue entry, and no group ever subscribed to it."""
+    if not topics:
+        return
     tables = [table for table in (CURRENT_OFFSETS, SUBSCRIPTIONS) if warehouse.exists(table)]
     known = sorted({topic for table in tables for topic in warehouse.rows(table, ["topic"])["topic"].to_pylist()})
     for topic in topics:
-        if topic not in known:
-            raise UsageError(f"there is no topic {topic} in {warehouse.location}{did_you_mean(topic, known)}")
+        check_known_topic(topic, known, warehouse)
 
 
 def batches_of(warehouse: Warehouse, name: str, selection: Selection) -> Iterator[pa.RecordBatch]:

@@ -115,8 +115,7 @@ class BrokerFacts:
     def check_topic(self, topic: str) -> None:
         """Raises UsageError if the topic has no message, and no group ever subscribed to it."""
         known = sorted({*self.topics, *(row.topic for row in self.history)})
-        if topic not in known:
-            raise UsageError(f"there is no topic {topic} in {self.warehouse.location}{did_you_mean(topic, known)}")
+        check_known_topic(topic, known, self.warehouse)
 
     @cached_property
     def groups(self) -> list[str]:
@@ -150,6 +149,12 @@ def open_facts(
     chosen = broker_name if broker_name is not None else next(iter(by_broker))
     check_broker(chosen, list(by_broker))
     return BrokerFacts(warehouse, by_broker[chosen], expressions or Expressions())
+
+
+def check_known_topic(topic: str, known: Sequence[str], warehouse: Warehouse) -> None:
+    """Raises UsageError if the topic is not one of those known."""
+    if topic not in known:
+        raise UsageError(f"there is no topic {topic} in {warehouse.location}{did_you_mean(topic, known)}")
 
 
 def check_broker(name: str, known: Sequence[str]) -> None:

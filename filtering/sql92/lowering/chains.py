@@ -28,13 +28,10 @@ def decided(form: NormalForm, deciding: Sequence[Predicate], failing: Sequence[P
 
 
 def failed(form: NormalForm, deciding: Sequence[Predicate], failing: Sequence[Predicate]) -> Predicate:
-    """True if an operand fails and no operand before it decides the chain.
-
-    ``deciding[i]`` is true if operand i decides, ``failing[i]`` if it fails. The last operand has only the latter.
-    """
+    """True if an operand fails and no operand before it decides the chain."""
     steps: list[tuple[Predicate, list[Predicate]]] = []
     seen: set[Predicate] = {FALSE}
-    for decides, fails in zip([*deciding, FALSE], failing, strict=True):
+    for decides, fails in zip(deciding, failing, strict=True):
         if steps and fails in seen:
             steps[-1][1].append(decides)
         else:

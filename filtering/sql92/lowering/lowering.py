@@ -74,7 +74,7 @@ class Lowering:
             return fails[0]
         last = max(fails.index(failing) for failing in {*fails} - {FALSE})
         decides = yield from _lower_all(parts[:last], deciding)
-        return chains.failed(self._form, decides, fails[: last + 1])
+        return chains.failed(self._form, [*decides, FALSE], fails[: last + 1])
 
     def _not(self, node: nodes.Not, outcome: EvaluationOutcome) -> Steps[Predicate]:
         return (yield from self._lower(node.operand, outcome.negated))
