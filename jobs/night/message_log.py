@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,19 +12,16 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.night.changes import Changes
+from jobs.night.rejected import RejectedLine, quarantined_lines, remove_lines
 from schemas.arrow_batches import gathered
 from schemas.commitlog import COMMITLOG
 from schemas.delta.data_files import DataFile, DataFileWriter
-from schemas.delta.table import Table
-from schemas.delta.table_rows import one_of
 from schemas.messages import message_log, message_log_rows
 from schemas.messages.bodies import Bodies
 from schemas.messages.mapped_rows import MappedRows
 from schemas.quarantine import QUARANTINE
 from schemas.spark_tasks import run_on_rows
 from schemas.storage import Storage
-
-Encode = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 def ingest_message_log(source: Path, bodies: Bodies, changes: Changes, spark: SparkSession) -> tuple[int, int] | None:
@@ -36,10 +33,9 @@ def ingest_message_log(source: Path, bodies: Bodies, changes: Changes, spark: Sp
     messages, rejected = message_log_rows.read(spark, source, changes.broker_name)
     stored = changes.warehouse.rows(COMMITLOG, ["commitlog_offset"], files=changes.files(COMMITLOG))
     known = np.sort(stored["commitlog_offset"].to_numpy())
-    files = _write(messages.drop("broker_name"), COMMITLOG, changes, _NewRows(changes.run, bodies, known))
-    names = [file.name for file in message_log.files(source)]
-    changes.delete_rows(QUARANTINE, [one_of("source_file", names)], changes.files(QUARANTINE))
-    changes.add_files(QUARANTINE, _write(rejected.drop("broker_name"), QUARANTINE, changes, _RejectedRows(changes.run)))
+    writer = _MessageWriter(changes.warehouse.log(COMMITLOG).storage, changes.run, bodies, known)
+    files = [file for files in run_on_rows(messages.drop("broker_name"), writer) for file in files]
+    _quarantine(rejected.drop("broker_name"), [file.name for file in message_log.files(source)], changes)
     changes.add_files(COMMITLOG, files)
     paths = {file.path for file in files}
     added = [file for file in changes.files(COMMITLOG) if file.path in paths]
@@ -51,50 +47,49 @@ def ingest_message_log(source: Path, bodies: Bodies, changes: Changes, spark: Sp
     )
 
 
+def _quarantine(rejected: DataFrame, names: Sequence[str], changes: Changes) -> None:
+    """Quarantines rejected lines, and removes those of the same files that are not rejected any more."""
+    stored = quarantined_lines(names, changes)
+    writer = _RejectedWriter(changes.warehouse.log(QUARANTINE).storage, changes.run, frozenset(stored))
+    written = run_on_rows(rejected, writer)
+    remove_lines(stored - {line for _, known in written for line in known}, changes)
+    changes.add_files(QUARANTINE, [file for files, _ in written for file in files])
+
+
 @dataclass(frozen=True)
-class _NewRows:
+class _MessageWriter:
+    """Writes the messages that commitlog does not have. ``known``: their physical offsets, sorted."""
+
+    storage: Storage
     run: str
     bodies: Bodies
     known: NDArray[np.int64]
 
-    def encoder(self) -> Encode:
-        rows = MappedRows(self.run, self.bodies)
-
-        def encode(batch: pa.RecordBatch) -> pa.RecordBatch:
-            is_new = ~np.isin(batch["commitlog_offset"].to_numpy(), self.known)
-            return rows.rows(batch.filter(pa.array(is_new)))
-
-        return encode
-
-
-@dataclass(frozen=True)
-class _RejectedRows:
-    run: str
-
-    def encoder(self) -> Encode:
-        def encode(batch: pa.RecordBatch) -> pa.RecordBatch:
-            columns = {name: batch[name] for name in batch.schema.names}
-            return QUARANTINE.batch(columns | {"run": pa.repeat(self.run, batch.num_rows)}, batch.num_rows)
-
-        return encode
-
-
-def _write(rows: DataFrame, table: Table, changes: Changes, encoding: _NewRows | _RejectedRows) -> list[DataFile]:
-    """The files that Spark's workers wrote for some rows."""
-    writer = _Writer(table, changes.warehouse.log(table).storage, encoding)
-    return [file for files in run_on_rows(rows, writer) for file in files]
-
-
-@dataclass(frozen=True)
-class _Writer:
-    table: Table
-    storage: Storage
-    encoding: _NewRows | _RejectedRows
-
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[DataFile]]:
-        encode = self.encoding.encoder()
-        file = DataFileWriter(self.table, self.storage)
+        rows = MappedRows(self.run, self.bodies)
+        file = DataFileWriter(COMMITLOG, self.storage)
         for batch in gathered(batches):
-            if (rows := encode(batch)).num_rows:
-                file.write([rows])
+            is_new = ~np.isin(batch["commitlog_offset"].to_numpy(), self.known)
+            new = rows.rows(batch.filter(pa.array(is_new)))
+            if new.num_rows:
+                file.write([new])
         yield file.close()
+
+
+@dataclass(frozen=True)
+class _RejectedWriter:
+    """Writes the rejected lines that are not in quarantine, and yields those that are: ``known``."""
+
+    storage: Storage
+    run: str
+    known: frozenset[RejectedLine]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[list[DataFile], list[RejectedLine]]]:
+        file, found = DataFileWriter(QUARANTINE, self.storage), []
+        for batch in gathered(batches):
+            lines = [RejectedLine(**row) for row in batch.to_pylist()]
+            found += [line for line in lines if line in self.known]
+            new = [{**line._asdict(), "run": self.run} for line in lines if line not in self.known]
+            if new:
+                file.write([QUARANTINE.rows_batch(new)])
+        yield file.close(), found

@@ -286,6 +286,18 @@ def test_a_bad_line_is_told_with_the_name_of_its_file(run: Run, tmp_path: Path) 
     assert "second.jsonl, line 2" in run(lint, "--subscriptions", first, "--subscriptions", second).out
 
 
+def test_a_bad_line_keeps_the_run_that_first_read_it(run: Run, tmp_path: Path) -> None:
+    bad = ["bad", "worse", "worst"]
+    for lines in (bad[:2], bad, ["better", *bad[1:]], [GOOD_EVENT, *bad[1:]]):
+        events = file_of(tmp_path, "events.jsonl", "\n".join([GOOD_EVENT, *lines]))
+        run(register, "--subscriptions", events, "--warehouse", tmp_path / "w")
+    runs = sorted(row["run"] for row in rows_of(tmp_path / "w", "run_ledger"))
+    rows = rows_of(tmp_path / "w", "quarantine", "offset", "bytes", "run")
+    assert sorted((row["offset"], row["bytes"], runs.index(row["run"])) for row in rows) == [
+        (3, b"worse", 0), (4, b"worst", 1),
+    ]  # fmt: skip
+
+
 def test_a_store_that_grows_gives_what_is_whole_and_the_rest_once(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

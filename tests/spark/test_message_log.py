@@ -210,6 +210,22 @@ def test_bad_lines_of_messages_and_subscriptions_in_files_of_one_name(spark: Spa
     assert sorted(found) == [("log.jsonl", 2, b"no message"), ("log.jsonl (subscriptions)", 3, b"no event")]
 
 
+def test_a_bad_line_of_a_log_that_grows_keeps_the_run_that_first_read_it(spark: SparkSession, tmp_path: Path) -> None:
+    log, warehouse = tmp_path / "log.jsonl", tmp_path / "w"
+    for lines in (
+        ["bad", "worse"],
+        ["bad", "worse", json.dumps(GOOD), "worst"],
+        [json.dumps(GOOD), "worse", "", "good"],
+    ):
+        log.write_text("\n".join(lines))
+        ingest.main(["--store", str(log), "--warehouse", str(warehouse)])
+    runs = sorted(row["run"] for row in rows_of(warehouse, "run_ledger"))
+    rows = rows_of(warehouse, "quarantine", "offset", "bytes", "run")
+    assert sorted((row["offset"], row["bytes"], runs.index(row["run"])) for row in rows) == [
+        (2, b"worse", 0), (4, b"good", 2),
+    ]  # fmt: skip
+
+
 def ordered(rows: DataFrame) -> list[Any]:
     return rows.orderBy("offset").collect()
 
