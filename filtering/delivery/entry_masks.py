@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from filtering.delivery.window_loops import EVERYTHING, NOTHING
+from filtering.delivery.window_loops import EVERYTHING
 from filtering.matcher import packed_bits
 from filtering.matcher.packed_bits import Words
 
@@ -15,14 +15,21 @@ class EntryMasks:
 
     def __init__(self, numbers: int, everything: npt.NDArray[np.bool_]) -> None:
         self.row_of = np.full(numbers, EVERYTHING, np.int32)
-        self._rows = [packed_bits.pack(everything), packed_bits.pack(np.zeros(len(everything), bool))]
+        of_all = packed_bits.pack(everything)
+        # Room for all: the system gives memory to rows only when they are written.
+        self._room = np.zeros((numbers + 2, len(of_all)), np.uint64)
+        self._room[EVERYTHING] = of_all
+        self._used = 2
 
     def add(self, number: int) -> Words:
         """Give mask ``number`` its own row. Returns the row, all zeros."""
-        self.row_of[number] = len(self._rows)
-        self._rows.append(np.zeros_like(self._rows[NOTHING]))
-        return self._rows[-1]
+        self.row_of[number] = self._used
+        self._used += 1
+        row: Words = self._room[self._used - 1]
+        return row
 
     @property
     def rows(self) -> Words:
-        return np.stack(self._rows)
+        """The rows: that of all entries, that of none, and those that were added."""
+        rows: Words = self._room[: self._used]
+        return rows

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from filtering.delivery import window_loops
 from filtering.delivery.block_result import BlockResult
 from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_CLIENT, DROPPED_BY_HOOK
-from filtering.delivery.delivery_blocks import block_matches, block_rows
+from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, block_matches, block_rows
 from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY, Entries
 from filtering.delivery.filter_hooks import after_hooks
 from filtering.delivery.match_sets import MatchSets
@@ -42,6 +42,8 @@ class NightWriter:
         }
         self._waiting: list[Messages] = []
         self._waiting_rows: list[pa.RecordBatch] = []
+        self._waiting_blocks: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
         self.result = Result()
 
     def add(self, messages: Messages, rows: pa.RecordBatch | None = None) -> None:
@@ -66,6 +68,7 @@ class NightWriter:
     def close(self) -> Result:
         """Writes the remaining messages. Returns the result."""
         self._flush()
+        self._flush_blocks()
         for name, writer in self._writers.items():
             self.result.files[name] += writer.close()
         return self.result
@@ -82,6 +85,12 @@ class NightWriter:
             rows = [self._dispatch(entries) for entries in entries_of(messages, self._work)]
             if rows:
                 self._writers[CONSUMEQUEUE.name].write(rows)
+
+    def _flush_blocks(self) -> None:
+        """Writes delivery blocks as one row group. Each small topic has its own block."""
+        if self._waiting_blocks:
+            self._writers[DELIVERY_BLOCKS.name].write(self._waiting_blocks)
+        self._waiting_blocks, self._waiting_bytes = [], 0
 
     def _dispatch(self, entries: Entries) -> pa.RecordBatch:
         """Filters entries, and writes their deliveries. Returns their rows of consumequeue."""
@@ -111,20 +120,21 @@ class NightWriter:
         delivered, dropped = outcome.delivered, MatchSets.of([], len(entries))
         if work.hooks and entries.rows is not None:
             delivered, dropped = after_hooks(delivered, work.hooks, entries.rows)
-        matches = pa.concat_arrays(
-            [
-                block_matches(delivered, DELIVERED, work.recipients),
-                block_matches(outcome.dropped_by_client, DROPPED_BY_CLIENT, work.recipients),
-                block_matches(dropped, DROPPED_BY_HOOK, work.recipients),
-            ]
-        )
+        outcomes = {
+            DELIVERED: delivered,
+            DROPPED_BY_CLIENT: outcome.dropped_by_client,
+            DROPPED_BY_HOOK: dropped,
+        }
+        matches = [block_matches(sets, name, work.recipients) for name, sets in outcomes.items() if len(sets)]
         dropped_by_hook = _count_dropped(dropped, outcome, entries)
         outcome.counts[:, :, window_loops.DELIVERED] -= dropped_by_hook
         self.result.deliveries += int(outcome.counts[:, :, window_loops.DELIVERED].sum())
-        for row in block_rows(entries, matches):
-            self._writers[DELIVERY_BLOCKS.name].write(
-                [DELIVERY_BLOCKS.batch(row | {"run": pa.array([self._work.run])}, 1)]
-            )
+        for row in block_rows(entries, pa.concat_arrays(matches)) if matches else ():
+            block = DELIVERY_BLOCKS.batch(row | {"run": pa.array([self._work.run])}, 1)
+            self._waiting_blocks.append(block)
+            self._waiting_bytes += block.nbytes
+            if self._waiting_bytes >= BYTES_IN_A_ROW:
+                self._flush_blocks()
         counts = self.result.counts[entries.topic]
         for i, queue_id in enumerate(outcome.queue_ids.tolist()):
             counts.add(
@@ -149,11 +159,8 @@ class NightWriter:
 def entries_of(messages: Messages, work: Work) -> Iterable[Entries]:
     """The consume queue entries of messages, by topic. Prepared and rolled back transactions have none."""
     has_entry = ~np.isin(messages.sys_flag & TRANSACTION_FLAGS, WITHOUT_ENTRY)
-    for topic in sorted(messages.topics):
-        rows = np.flatnonzero(messages.of_topic(topic) & has_entry)
-        rows = rows[np.lexsort((messages.queue_offset[rows], messages.queue_id[rows]))]
-        if not len(rows):
-            continue
+    for topic, in_log_order in messages.rows_by_topic(has_entry):
+        rows = messages.by_queue(in_log_order)
         store_timestamps = messages.store_timestamp[rows]
         tags = messages.named["TAGS"].take(pa.array(rows))
         codes = tags_codes(tags)

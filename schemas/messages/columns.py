@@ -49,14 +49,23 @@ class Messages:
     def __len__(self) -> int:
         return len(self.shape_of)
 
-    @property
-    def topics(self) -> list[str]:
-        """The topics of the messages, each once."""
-        return list(dict.fromkeys(self.shapes[shape].topic for shape in self._used(self.shape_of)))
+    def rows_by_topic(self, chosen: NDArray[np.bool_]) -> Iterator[tuple[str, Int64s]]:
+        """The rows of some messages by topic, in the order of the topics' names, and each in the order of the log."""
+        topics = sorted({shape.topic for shape in self.shapes})
+        number = {topic: i for i, topic in enumerate(topics)}
+        # NumPy sorts small integers by their digits, which takes linear time.
+        topic_of_shape = np.array([number[shape.topic] for shape in self.shapes], np.min_scalar_type(len(topics)))
+        rows = np.flatnonzero(chosen)
+        topic_of = topic_of_shape[self.shape_of[rows]]
+        rows = rows[np.argsort(topic_of, kind="stable")]
+        ends = np.cumsum(np.bincount(topic_of, minlength=len(topics)))
+        for topic, start, end in zip(topics, [0, *ends.tolist()], ends.tolist(), strict=False):
+            if start < end:
+                yield topic, rows[start:end]
 
-    def of_topic(self, topic: str) -> NDArray[np.bool_]:
-        """A mask of the messages of a topic."""
-        return np.isin(self.shape_of, [i for i, shape in enumerate(self.shapes) if shape.topic == topic])
+    def by_queue(self, rows: Int64s) -> Int64s:
+        """The same rows by queue, and in each queue by queue offset."""
+        return rows[np.lexsort((self.queue_offset[rows], self.queue_id[rows]))]
 
     def take(self, rows: Int64s) -> Messages:
         """Some of the messages, by their row numbers."""

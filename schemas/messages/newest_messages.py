@@ -37,12 +37,10 @@ def newest_messages(
         return {}
     messages = concat(parts)
     with_entry = ~np.isin(messages.sys_flag & TRANSACTION_FLAGS, WITHOUT_ENTRY)
-    found = {}
-    for topic in properties:
-        rows = np.flatnonzero(messages.of_topic(topic) & with_entry)[-MOST:]
-        if len(rows):
-            found[topic] = _topic_messages(messages, rows, properties[topic])
-    return found
+    return {
+        topic: _topic_messages(messages, rows[-MOST:], properties[topic])
+        for topic, rows in messages.rows_by_topic(with_entry)
+    }
 
 
 def _read(warehouse: Warehouse, broker_name: str, topics: Collection[str], names: Collection[str]) -> list[Messages]:
@@ -57,7 +55,8 @@ def _read(warehouse: Warehouse, broker_name: str, topics: Collection[str], names
             if seen >= MOST_READ or all(counts[topic] >= MOST for topic in topics):
                 return parts[::-1]
             for part in read_messages(storage, [file.path], offsets, topics, names):
-                counts.update({topic: int(part.of_topic(topic).sum()) for topic in part.topics})
+                everything = np.ones(len(part), bool)
+                counts.update({topic: len(rows_of_topic) for topic, rows_of_topic in part.rows_by_topic(everything)})
                 parts.append(part)
             seen += rows
     return parts[::-1]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from filtering.delivery.entries import Entries
@@ -98,11 +97,8 @@ def _entries_of(
     messages: Messages, stored: StoredEntries, properties: Mapping[str, Sequence[str]]
 ) -> Iterator[Entries]:
     at, has_entry = stored.find(messages.commitlog_offset)
-    for topic in sorted(set(messages.topics) & properties.keys()):
-        rows = np.flatnonzero(messages.of_topic(topic) & has_entry)
-        rows = rows[np.lexsort((messages.queue_offset[rows], messages.queue_id[rows]))]
-        if not len(rows):
-            continue
+    for topic, in_log_order in messages.rows_by_topic(has_entry):
+        rows = messages.by_queue(in_log_order)
         found = {name: messages.property(name, rows) for name in properties[topic]}
         yield Entries(
             topic,

@@ -53,8 +53,7 @@ class PropertyColumns:
 
     def cut(self, records: Records, topic_codes: NDArray[np.int32], topics: Sequence[str]) -> Properties:
         """The properties of some records; ``topics`` are all topics known so far, by code."""
-        for topic in topics[len(self._used) :]:
-            self._add_topic(topic)
+        self._add_topics(topics[len(self._used) :])
         starts, lengths = records.at("properties"), records.at("properties_length")
         log = records.log
         properties = self._cut(log, starts, lengths, topic_codes)
@@ -68,18 +67,24 @@ class PropertyColumns:
             assert properties is not None
         return properties
 
-    def _add_topic(self, topic: str) -> None:
-        names = list(dict.fromkeys([*self._named, *(name.encode() for name in self._wanted.get(topic, ()))]))
-        names = [name for name in names if len(name) <= NAME_BYTES - SLACK][: self._slots]
-        slots = np.zeros((1, self._slots, NAME_BYTES), np.uint8)
-        for slot, name in enumerate(names):
-            slots[0, slot, : len(name)] = np.frombuffer(name, np.uint8)
-        lengths = np.array([[*map(len, names), *([0] * (self._slots - len(names)))]], np.int32)
+    def _add_topics(self, topics: Sequence[str]) -> None:
+        if not topics:
+            return
+        slots = np.zeros((len(topics), self._slots, NAME_BYTES), np.uint8)
+        lengths = np.zeros((len(topics), self._slots), np.int32)
+        used = np.zeros(len(topics), np.int32)
+        for row, topic in enumerate(topics):
+            names = dict.fromkeys([*self._named, *(name.encode() for name in self._wanted.get(topic, ()))])
+            kept = [name for name in names if len(name) <= NAME_BYTES - SLACK][: self._slots]
+            for slot, name in enumerate(kept):
+                slots[row, slot, : len(name)] = np.frombuffer(name, np.uint8)
+                lengths[row, slot] = len(name)
+            used[row] = len(kept)
         follower = np.arange(1, self._slots + 2, dtype=np.int32)[None] % self._slots
         self._names = np.concatenate([self._names, slots])
         self._lengths = np.concatenate([self._lengths, lengths])
-        self._used = np.append(self._used, np.int32(len(names)))
-        self._follower = np.concatenate([self._follower, follower])
+        self._used = np.concatenate([self._used, used])
+        self._follower = np.concatenate([self._follower, np.repeat(follower, len(topics), axis=0)])
 
     def _cut(
         self,

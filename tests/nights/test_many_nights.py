@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from jobs import nightly
 from jobs.night.compaction import FILES_IN_A_TIER
+from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.warehouse import Warehouse
 from schemas.run_ledger import RUN_LEDGER
 from schemas.tables import APPENDED_TABLES
@@ -39,6 +41,22 @@ def test_twenty_small_nights_leave_few_files_and_every_row(tmp_path: Path) -> No
     assert len(offsets) == len(set(offsets)) == NIGHTS * MESSAGES
     assert sorted(row["commitlog_offset"] for row in rows_of(warehouse, "deliveries")) == sorted(offsets)
     assert len({row["run"] for row in rows_of(warehouse, "run_ledger")}) == NIGHTS
+
+
+def test_small_topics_share_a_row_group(tmp_path: Path) -> None:
+    """Each group of a broker has a retry topic with few messages, and a row group for each takes a millisecond."""
+    topics = [f"%RETRY%cg_{number}" for number in range(40)]
+    events, config, log = tmp_path / "events.yaml", tmp_path / "broker.conf", BrokerLog()
+    events.write_text("".join(f"- {{group: {topic[7:]}, topic: '{topic}', tag: '*', at: 1}}\n" for topic in topics))
+    config.write_text("brokerName=b\n")
+    for topic in topics * 2:
+        log.append(1, topic)
+    nightly.main(night(tmp_path / "w", log.write(tmp_path / "store"), events, config))
+    warehouse = Warehouse.at(str(tmp_path / "w"))
+    received = [(row["consumer_group"], row["queue_offset"]) for row in rows_of(warehouse, "deliveries")]
+    assert sorted(received) == sorted((topic[7:], offset) for topic in topics for offset in (0, 1))
+    [file] = warehouse.files(DELIVERY_BLOCKS, "b")
+    assert pq.ParquetFile(tmp_path / "w" / "delivery_blocks" / file.path).num_row_groups == 1
 
 
 @dataclass(frozen=True)
