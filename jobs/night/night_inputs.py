@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
 from filtering.subscriptions.events import InvalidSubscriptionEvent
@@ -22,6 +21,7 @@ from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import files as message_log_files
 from schemas.run_ledger import HOOKS, QUEUES
 from schemas.time_text import time_text
+from schemas.version import VERSION
 
 _COMPARED_INPUTS = ("offsets", "subscriptions", "messages", "mqsieve")
 
@@ -61,7 +61,7 @@ class NightInputs:
 
     def fingerprints(self, options: NightOptions) -> dict[str, str]:
         """Fingerprints of the inputs by kind, which the ledger keeps."""
-        found = {"mqsieve": version("mqsieve"), HOOKS: text_of(options.hooks)}
+        found = {"mqsieve": VERSION, HOOKS: text_of(options.hooks)}
         if self.message_log is not None:
             files = message_log_files(self.message_log)
             listed = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
