@@ -43,12 +43,16 @@ def main(arguments: list[str]) -> None:
 def _print_events(texts: dict[Path, str]) -> None:
     from filtering.subscriptions.event_lines import event_line
     from filtering.subscriptions.events import in_order
-    from filtering.subscriptions.operator_tools import broker_log_events
+    from filtering.subscriptions.operator_tools import read_broker_log
 
-    events = in_order(event for text in texts.values() for event in broker_log_events(text))
+    logs = {path: read_broker_log(text) for path, text in texts.items()}
+    events = in_order(event for log in logs.values() for event in log.events)
     for event in events:
         print(event_line(event))
     print(counted(len(events), "subscription event"), file=sys.stderr)
+    for path, log in logs.items():
+        for line in log.incomplete:
+            print(f"{path}, line {line}: left out, its SubscriptionData is incomplete", file=sys.stderr)
 
 
 def _print_snapshot(texts: dict[Path, str]) -> None:
@@ -56,6 +60,7 @@ def _print_snapshot(texts: dict[Path, str]) -> None:
 
     from filtering.sql92 import Expressions
     from filtering.subscription_data import SQL92
+    from filtering.subscriptions.events import ConsumeFrom
     from filtering.subscriptions.operator_tools import consumer_connection
 
     expressions = Expressions()
@@ -65,9 +70,14 @@ def _print_snapshot(texts: dict[Path, str]) -> None:
             found = consumer_connection(text, expressions)
         except ValueError as error:
             raise UsageError(f"{path}: {error}") from None
-        for subscription in found:
+        for subscription in found.subscriptions:
             kind = "sql" if subscription["type"] == SQL92 else "tag"
-            entries.append({"group": path.stem, "topic": subscription["topic"], kind: subscription["expression"]})
+            entry = {"group": path.stem, "topic": subscription["topic"], kind: subscription["expression"]}
+            if subscription.get("class_filter_mode"):
+                entry["class_filter_mode"] = "true"
+            if found.consume_from is not ConsumeFrom.LAST:
+                entry["consume_from"] = found.consume_from.value
+            entries.append(entry)
     yaml.safe_dump(entries, sys.stdout, allow_unicode=True, sort_keys=False)
     print(f"{counted(len(entries), 'subscription')} of {counted(len(texts), 'group')}", file=sys.stderr)
 

@@ -6,56 +6,92 @@ ConsumerGroupInfo.updateSubscription and ConsumerManager (broker.log).
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from filtering.consumer_filter_manager import Subscription
 from filtering.sql92 import Expressions, InvalidExpression
 from filtering.subscription_data import SQL92, TAG
-from filtering.subscriptions.events import UNVERSIONED, Operation, SubscriptionEvent
+from filtering.subscriptions.events import UNVERSIONED, ConsumeFrom, Operation, SubscriptionEvent
 from filtering.subscriptions.json_fields import parse_json
 
 LOG_TIME_ZONE = timezone(timedelta(hours=8))
 """The time zone of broker.log on any machine: rmq.broker.logback.xml sets GMT+8."""
 _SUBSCRIPTION = re.compile(
     r"SubscriptionData \[classFilterMode=(?P<class_filter_mode>true|false), topic=(?P<topic>\S+), "
-    r"subString=(?P<expression>.*?), tagsSet=\[[^\]]*\], codeSet=\[[-\d, ]*\], subVersion=(?P<version>\d+), "
-    r"expressionType=(?P<type>\w*)\]"
+    r"subString=(?P<expression>.*?), tagsSet=\[.*?\], codeSet=\[[-\d, ]*\], subVersion=(?P<version>\d+), "
+    r"expressionType=(?P<type>\w*)\]",
+    re.DOTALL,
 )
-_LOG_LINE = re.compile(r"^(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\b.*? - (?P<message>.*)$")
-_ADDED = re.compile(r"subscription changed, add new topic, group: (?P<group>\S+) (?P<new>SubscriptionData .*)")
-_CHANGED = re.compile(r"subscription changed, group: (?P<group>\S+) OLD: .* NEW: (?P<new>SubscriptionData .*)")
+_LOG_LINE = re.compile(r"^(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\b.*? - (?P<message>.*)$", re.DOTALL)
+_ADDED = re.compile(r"subscription changed, add new topic, group: (?P<group>\S+) (?P<new>.*)", re.DOTALL)
+_CHANGED = re.compile(r"subscription changed, group: (?P<group>\S+) OLD: (?:.* NEW: )?(?P<new>.*)", re.DOTALL)
 _REMOVED = re.compile(r"subscription changed, group: (?P<group>\S+) remove topic (?P<topic>\S+) ")
 _LEFT = re.compile(r"(?:remove consumer group, |all clear, consumerGroup=)(?P<group>\S+)")
+_TABLE_ROW = re.compile(r"(?P<topic>[%|\w-]+)(?: {2,}|(?<=\S{20}) |\s*$)(?P<expression>.*)", re.ASCII)
+"""mqadmin prints a topic in a column of 20, a space, and an expression of one or more lines."""
+_CONSUME_FROM_WHERE = re.compile(r"^ConsumeFromWhere: (\w+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class BrokerLog:
+    """The subscription events in a broker.log, exact to the second, and the numbers of the lines that lack a part."""
+
+    events: Sequence[SubscriptionEvent]
+    incomplete: Sequence[int]
+
+
+@dataclass(frozen=True)
+class ConsumerConnection:
+    """The subscriptions of the clients of one group, and where they begin at their first start."""
+
+    subscriptions: Sequence[Subscription]
+    consume_from: ConsumeFrom
 
 
 def is_broker_log(text: str) -> bool:
     """Whether a text has lines of a broker.log."""
-    return any(_LOG_LINE.match(line) for line in text.splitlines()[:1000])
+    return any(_LOG_LINE.match(line) for line in text.split("\n", 1000)[:1000])
 
 
-def broker_log_events(text: str) -> Iterator[SubscriptionEvent]:
-    """The subscription events in a broker.log. Their times are exact to the second."""
-    for line in text.splitlines():
-        logged = _LOG_LINE.match(line)
-        if logged is None:
-            continue
-        message = logged["message"]
-        at = _milliseconds(logged["time"])
+def read_broker_log(text: str) -> BrokerLog:
+    """Reads the lines of a broker.log that report changes of subscriptions."""
+    events, incomplete = [], []
+    for number, logged in _log_lines(text):
+        message, at = logged["message"], _milliseconds(logged["time"])
         if match := _ADDED.search(message) or _CHANGED.search(message):
-            subscription = _SUBSCRIPTION.search(match["new"])
-            if subscription is not None:
-                yield SubscriptionEvent(at, Operation.REGISTER, match["group"], (_logged(subscription),))
+            subscription = _SUBSCRIPTION.match(match["new"])
+            if subscription is None:
+                incomplete.append(number)
+            else:
+                events.append(SubscriptionEvent(at, Operation.REGISTER, match["group"], (_logged(subscription),)))
         elif match := _REMOVED.search(message):
-            yield SubscriptionEvent(at, Operation.UNREGISTER, match["group"], topic=match["topic"])
+            events.append(SubscriptionEvent(at, Operation.UNREGISTER, match["group"], topic=match["topic"]))
         elif match := _LEFT.search(message):
-            yield SubscriptionEvent(at, Operation.UNREGISTER, match["group"])
+            events.append(SubscriptionEvent(at, Operation.UNREGISTER, match["group"]))
+    return BrokerLog(events, incomplete)
 
 
-def consumer_connection(text: str, expressions: Expressions) -> list[Subscription]:
-    """The subscriptions in the output of ``mqadmin consumerConnection``, or in the dashboard's JSON of it.
+def _log_lines(text: str) -> Iterator[tuple[int, re.Match[str]]]:
+    """The lines with a time, by number, each with the lines after it: an expression may have several lines."""
+    whole: list[tuple[int, str]] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        line = line.removesuffix("\r")
+        if _LOG_LINE.match(line):
+            whole.append((number, line))
+        elif whole:
+            whole[-1] = whole[-1][0], f"{whole[-1][1]}\n{line}"
+    for number, line in whole:
+        if logged := _LOG_LINE.match(line):
+            yield number, logged
+
+
+def consumer_connection(text: str, expressions: Expressions) -> ConsumerConnection:
+    """Reads the output of ``mqadmin consumerConnection``, or in the dashboard's JSON of it.
 
     mqadmin does not print the type of an expression. It counts as SQL92 if it compiles and is not a list of single
     words. Raises ValueError if the text is in neither format.
@@ -63,32 +99,48 @@ def consumer_connection(text: str, expressions: Expressions) -> list[Subscriptio
     return _from_json(text) if text.lstrip().startswith("{") else _from_table(text, expressions)
 
 
-def _from_json(text: str) -> list[Subscription]:
+def _from_json(text: str) -> ConsumerConnection:
     read: Any = parse_json(text, len(text))
     if isinstance(read, dict) and isinstance(read.get("data"), dict):
         read = read["data"]
     table = read.get("subscriptionTable") if isinstance(read, dict) else None
     if not isinstance(table, dict) or not all(isinstance(entry, dict) for entry in table.values()):
         raise ValueError("it has no subscriptionTable")
-    return [
-        _subscription(topic, str(entry.get("expressionType") or TAG), str(entry.get("subString") or ""))
+    subscriptions = [
+        _subscription(
+            topic,
+            str(entry.get("expressionType") or TAG),
+            str(entry.get("subString") or ""),
+            class_filter_mode=entry.get("classFilterMode") is True,
+        )
         for topic, entry in table.items()
     ]
+    return ConsumerConnection(subscriptions, _consume_from(read.get("consumeFromWhere")))
 
 
-def _from_table(text: str, expressions: Expressions) -> list[Subscription]:
-    lines = iter(text.splitlines())
+def _from_table(text: str, expressions: Expressions) -> ConsumerConnection:
+    lines = iter([line.removesuffix("\r") for line in text.split("\n")])
     if not any(line.startswith("#Topic") for line in lines):
         raise ValueError("it is not the output of mqadmin consumerConnection: it has no line #Topic")
-    subscriptions = []
-    for line in lines:
-        if not line.strip():
-            break
-        topic, _, expression = line.strip().partition(" ")
-        expression = expression.strip()
-        kind = TAG if _looks_like_tags(expression, expressions) else SQL92
-        subscriptions.append(_subscription(topic, kind, expression))
-    return subscriptions
+    rows: list[tuple[str, str]] = []
+    for line in itertools.takewhile(str.strip, lines):
+        row = _TABLE_ROW.match(line)
+        if row is not None:
+            rows.append((row["topic"], row["expression"].strip()))
+        elif rows:
+            rows[-1] = rows[-1][0], f"{rows[-1][1]}\n{line.rstrip()}"
+        else:
+            raise ValueError(f"it has no topic where mqadmin prints one: {line}")
+    subscriptions = [
+        _subscription(topic, TAG if _looks_like_tags(expression, expressions) else SQL92, expression)
+        for topic, expression in rows
+    ]
+    where = _CONSUME_FROM_WHERE.search(text)
+    return ConsumerConnection(subscriptions, _consume_from(where and where[1]))
+
+
+def _consume_from(where: object) -> ConsumeFrom:
+    return ConsumeFrom.FIRST if where == "CONSUME_FROM_FIRST_OFFSET" else ConsumeFrom.LAST
 
 
 def _looks_like_tags(expression: str, expressions: Expressions) -> bool:
@@ -98,14 +150,18 @@ def _looks_like_tags(expression: str, expressions: Expressions) -> bool:
 
 
 def _logged(match: re.Match[str]) -> Subscription:
-    subscription = _subscription(match["topic"], match["type"] or TAG, match["expression"], int(match["version"]))
-    if match["class_filter_mode"] == "true":
+    class_filter_mode = match["class_filter_mode"] == "true"
+    version = int(match["version"])
+    return _subscription(match["topic"], match["type"] or TAG, match["expression"], version, class_filter_mode)
+
+
+def _subscription(
+    topic: str, kind: str, expression: str, version: int = UNVERSIONED, class_filter_mode: bool = False
+) -> Subscription:
+    subscription = Subscription(topic=topic, expression=expression, type=kind, version=version)
+    if class_filter_mode:
         subscription["class_filter_mode"] = True
     return subscription
-
-
-def _subscription(topic: str, kind: str, expression: str, version: int = UNVERSIONED) -> Subscription:
-    return Subscription(topic=topic, expression=expression, type=kind, version=version)
 
 
 def _milliseconds(text: str) -> int:

@@ -28,7 +28,7 @@ def read_baseline(file: Path) -> dict[str, int]:
     Raises UsageError if a line is not a result of an audit.
     """
     known = {}
-    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+    for number, line in enumerate(file.read_text("utf-8").split("\n"), 1):
         if not line.strip():
             continue
         try:

@@ -15,8 +15,8 @@ from filtering.subscriptions.sources import is_consumer_filter, parse_subscripti
 class SubscriptionFile:
     """The events of a file or of several, and a SHA-256 ``digest`` of the bytes.
 
-    ``rejected``: the rejected entries of each file, by its name. ``filters_only``: all are consumerFilter.json files,
-    which have only SQL92 filters.
+    ``rejected``: the rejected entries of each file, by its name. ``filters_only``: all entries are of
+    consumerFilter.json files, which have only SQL92 filters.
     """
 
     digest: str
@@ -34,19 +34,20 @@ def read_subscriptions(name: str, content: bytes) -> SubscriptionFile:
 
 
 def combine(files: Sequence[SubscriptionFile] | None) -> SubscriptionFile | None:
-    """Combines several files into one, a snapshot if all of them are; None without files."""
+    """Combines several files into one, a snapshot if all that have entries are; None without files."""
     if not files:
         return None
     if len(files) == 1:
         return files[0]
+    filled = [file for file in files if file.events.entries]
     events = SubscriptionEvents(
         tuple(event for file in files for event in file.events.entries),
         tuple(line for file in files for line in file.events.rejected),
-        all(file.events.is_snapshot for file in files),
+        bool(filled) and all(file.events.is_snapshot for file in filled),
     )
     rejected: defaultdict[str, list[InvalidSubscriptionEvent]] = defaultdict(list)
     for file in files:
         for name, entries in file.rejected.items():
             rejected[name] += entries
     digest = hashlib.sha256("".join(file.digest for file in files).encode()).hexdigest()
-    return SubscriptionFile(digest, events, rejected, all(file.filters_only for file in files))
+    return SubscriptionFile(digest, events, rejected, all(file.filters_only for file in filled))

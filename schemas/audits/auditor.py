@@ -181,7 +181,7 @@ def store(report: AuditReport, passed: bool) -> None:
     ]
     writer = DataFileWriter(QUALITY_RESULTS, log.storage)
     writer.write([QUALITY_RESULTS.rows_batch(rows)])
-    log.commit(writer.close(), (), None, scope.last_run)
+    log.append(writer.close(), scope.last_run)
 
 
 def _json_lines(rows: Sequence[Mapping[str, object]]) -> str | None:

@@ -148,6 +148,23 @@ class DeltaLog:
         if not self.exists:
             self.create()
         version = self.version
+        self._commit(added, removed, broker_name, run)
+        # Delta lets a commit follow one that removed the same files: their rows would be in the table twice.
+        if self.version != version + 1:
+            raise WarehouseBusy(f"another program changed {self.table.name} meanwhile: run the same command again")
+        if self.missing_files():
+            raise WarehouseBusy(
+                f"another program removed files of {self.table.name} that were just written (VACUUM without a "
+                "retention?): run the same command again"
+            )
+
+    def append(self, added: Sequence[DataFile], run: str) -> None:
+        """Adds files that are of no broker, whatever other programs commit meanwhile."""
+        self._commit(added, (), None, run)
+
+    def _commit(
+        self, added: Sequence[DataFile], removed: Collection[StoredFile], broker_name: str | None, run: str
+    ) -> None:
         partition = {"broker_name": broker_name} if self.table.partition_by else {}
         now = int(time.time() * 1000)
         actions: list[AddAction | RemoveAction] = [
@@ -164,14 +181,6 @@ class DeltaLog:
             commit_properties=CommitProperties(custom_metadata={RUN_KEY: run}),
         )
         self._forget()
-        # Delta lets a commit follow one that removed the same files: their rows would be in the table twice.
-        if self.version != version + 1:
-            raise WarehouseBusy(f"another program changed {self.table.name} meanwhile: run the same command again")
-        if self.missing_files():
-            raise WarehouseBusy(
-                f"another program removed files of {self.table.name} that were just written (VACUUM without a "
-                "retention?): run the same command again"
-            )
 
     def restore(self, version: int, run: str) -> None:
         """Restores a version of the table in a new commit."""

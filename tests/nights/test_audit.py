@@ -17,7 +17,7 @@ from deltalake.schema import Field
 
 from jobs import audit, nightly
 from schemas.audits.audit import AuditList, parse_audits
-from schemas.audits.auditor import AuditResult, run_audits
+from schemas.audits.auditor import AuditReport, AuditResult, run_audits, store
 from schemas.audits.scope import scope_of
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
@@ -228,6 +228,20 @@ def test_nights_are_audited_until_an_audit_passes(run: Run, tmp_path: Path) -> N
     stored = list(rows_of(tmp_path / "w", "quality_results"))
     assert len(stored) == 5 * len(NAMES)
     assert all(row["passed"] for row in stored)
+
+
+def test_results_of_two_audits_at_once_are_both_stored(replayed: Replayed, tmp_path: Path) -> None:
+    folder = tmp_path / "w"
+
+    def report() -> AuditReport:
+        scope = scope_of(each := Warehouse.at(str(folder)), open_warehouse(each), every_night=True)
+        return run_audits(scope, LISTED, {}, lambda: pytest.fail("asked for Spark"))
+
+    copy_of(replayed("small"), folder)
+    store(report(), passed=True)
+    for each in (report(), report()):
+        store(each, passed=True)
+    assert len(list(rows_of(folder, "quality_results"))) == 3 * len(NAMES)
 
 
 def test_a_baseline_knows_failures_up_to_their_number(run: Run, replayed: Replayed, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from jobs import nightly
 from tests.nights.commands import differing, rows_of
 from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, event, sql
@@ -172,6 +174,17 @@ def test_a_snapshot_with_a_bad_entry_lets_nobody_leave(broker: GrowingBroker) ->
     rows = {row["consumer_group"]: row for row in rows_of(broker.folder / "w", "current_offsets")}
     assert rows["cg_b"]["told_to"] == 20
     assert "quarantined" not in broker.night(YAML + YAML.replace("cg", "cg_b"), name="s.yaml").out
+
+
+@pytest.mark.parametrize("empty", ['{"filterDataByTopic": {}}', "", "[]"])
+def test_a_file_without_subscriptions_leaves_a_snapshot_a_snapshot(broker: GrowingBroker, empty: str) -> None:
+    """A broker without SQL92 filters has such a consumerFilter.json."""
+    (broker.folder / "empty.json").write_text(empty)
+    more = ("--subscriptions", broker.folder / "empty.json")
+    assert broker.night(YAML, *more, name="s.yaml").code == 0
+    broker.grow()
+    assert broker.night(YAML.replace("'3','4'", "'3','15'"), *more, name="s.yaml").code == 0
+    assert broker.received("cg") == [0, 1, 2, 3, 4, 15]
 
 
 def test_a_bad_line_says_nothing_of_the_log(broker: GrowingBroker) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from filtering.subscriptions.events import ConsumeFrom
 from filtering.subscriptions.sources import parse_subscriptions
 from jobs import subscriptions
 from schemas.errors import UsageError
@@ -100,6 +101,41 @@ def test_any_other_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "x").write_text(text)
     with pytest.raises(UsageError, match="/x: "):
         subscriptions.main([str(tmp_path / "x")])
+
+
+def test_expressions_of_several_lines_and_subscriptions_by_class(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sql = "price > 5\n  AND note = 'a\u2028b]'\nOR b IS NULL"
+    change = (
+        "2026-11-21 14:00:01 INFO HeartbeatThread_2 - subscription changed, add new topic, group: cg SubscriptionData"
+    )
+    logged = (
+        f"{change} [classFilterMode=false, topic=Orders, subString={sql}, tagsSet=[], codeSet=[], subVersion=1, "
+        f"expressionType=SQL92]\n{change} [classFilterMode=true, topic=T, subString=C, tagsSet=[a]b], codeSet=[5], "
+        f"subVersion=2, expressionType=TAG]\n{change} [classFilterMode=false, topic=Orders, sub\n"
+    )
+    (tmp_path / "broker.log").write_text(logged, "utf-8")
+    subscriptions.main([str(tmp_path / "broker.log")])
+    out, err = capsys.readouterr()
+    first, second = (event.subscriptions[0] for event in parse_subscriptions(out).events)
+    assert (first["expression"], second["expression"], second["class_filter_mode"]) == (sql, "C", True)
+    assert f"{tmp_path}/broker.log, line 5: left out, its SubscriptionData is incomplete" in err
+
+    printed = CONNECTION.replace("hangzhou'", "hangzhou'\nAND a = 1\n  AND b = 2")
+    (tmp_path / "cg.txt").write_text(f"{printed}ConsumeFromWhere: CONSUME_FROM_FIRST_OFFSET\n")
+    subscriptions.main([str(tmp_path / "cg.txt")])
+    events = parse_subscriptions(capsys.readouterr().out).events
+    assert [event.subscriptions[0]["topic"] for event in events] == ["%RETRY%cg_rich", "Orders", "Payments"]
+    [several] = events[1].subscriptions
+    assert several["expression"] == "price > 50.0 AND region = 'hangzhou'\nAND a = 1\n  AND b = 2"
+    assert {event.consume_from for event in events} == {ConsumeFrom.FIRST}
+
+    by_class = {"subString": "com.x.Filter", "expressionType": "TAG", "classFilterMode": True}
+    (tmp_path / "cg.json").write_text(json.dumps({"subscriptionTable": {"T": by_class}}))
+    subscriptions.main([str(tmp_path / "cg.json")])
+    [event] = parse_subscriptions(capsys.readouterr().out).events
+    assert event.subscriptions[0]["class_filter_mode"]
 
 
 def _parsed(text: str) -> list[tuple[str, str, str | None, str | None]]:
