@@ -57,18 +57,32 @@ class LogComparison:
         """The physical offset of the first stored message after the last one that is in the log; None if all are.
 
         Messages before it that are not in the log were damaged after a night read them: a broker that cuts its log
-        writes all later messages anew. Messages that the broker deleted are not compared.
+        writes all later messages anew. Messages that the broker deleted are not compared. If the log has all stored
+        messages and ends before what was read, the bytes that are gone were damage: it differs after the last message.
         """
         cut = self._cut()
-        # A broker that cuts its log writes a new record there, or nothing.
-        is_damage = cut is not None and self._log.is_damaged(cut) and self._log.segments[-1].data_end >= self._end
-        return None if is_damage else cut
+        if cut is None and self._is_shorter:
+            return self._end_of_messages
+        # A broker that cuts its log writes a new record there, or nothing, and no later segment has data.
+        is_damage = cut is not None and (self._log.is_damaged(cut) or self._log.is_missing(cut))
+        return None if is_damage and self._log.segments[-1].data_end >= self._end else cut
+
+    @property
+    def _is_shorter(self) -> bool:
+        return self._end > self._log.segments[-1].end
+
+    @property
+    def _end_of_messages(self) -> int:
+        """The physical offset after the last stored message; the start of the log without one."""
+        last = max((file.greatest["commitlog_offset"] for file in self._files), default=0)
+        at_last = [within("commitlog_offset", last)]
+        rows = self._warehouse.rows(COMMITLOG, ["commitlog_offset", "store_size"], at_last, self._files).to_pylist()
+        return max([self._log.start, *(int(row["commitlog_offset"] + row["store_size"]) for row in rows)])
 
     def _cut(self) -> int | None:
         files = [file for file in self._files if file.greatest["commitlog_offset"] >= self._log.start]
-        is_shorter = self._end > self._log.segments[-1].end
-        at_end = None if is_shorter or not files else self._difference_at_end(files[-1])
-        if not files or (at_end is None and not is_shorter):
+        at_end = None if self._is_shorter or not files else self._difference_at_end(files[-1])
+        if not files or (at_end is None and not self._is_shorter):
             return None
         low, high = 0, len(files)
         while low < high:  # files before `low` begin like the log, files from `high` on do not
@@ -160,29 +174,58 @@ class LogComparison:
                         yield decode(piece, _HEADER)
 
     def repaired(self) -> list[LogRange]:
-        """Ranges of quarantined bytes that differ in the log now."""
-        files = self._warehouse.files(QUARANTINE, self._broker_name)
-        in_log = [within("offset", self._log.start, self._end)]
-        rows = self._warehouse.rows(QUARANTINE, ["source_file", "offset", "bytes"], in_log, files).to_pylist()
-        pieces = sorted(
-            (row["offset"], row["source_file"], row["bytes"])
-            for row in rows
-            if is_mapped_file(row["source_file"]) and self._log.at(row["offset"]) is not None  # not after a cut
-        )
+        """Ranges of quarantined bytes that differ in the log now, and of segments that were missing."""
+        pieces = self._quarantined()
         ranges: list[LogRange] = []
         begin, end, of, compared, differs = -1, -1, "", 0, False
-        for offset, segment, data in [*pieces, (-1, "", b"")]:
+        for number, (offset, segment, data) in enumerate([*pieces, (-1, "", b"")]):
             if offset != end or segment != of:
                 if differs:
                     ranges.append(self._log.range(begin, end))
                 begin, of, differs = offset, segment, False
             end = offset + len(data)
-            if not data and (found := self._log.at(offset)) is not None and found[0].data_end > offset:
-                end, differs = found[0].data_end, True  # the rest of the segment was missing
+            if not data and segment:  # the rest of the segment was missing, and perhaps segments after it
+                stop = min([self._first_message_after(offset), *(piece[0] for piece in pieces[number + 1 :][:1])])
+                for part in self._log.parts(offset, stop):
+                    if part.start == offset:
+                        end, differs = part.stop, True
+                    else:
+                        ranges.append(part)
             if compared < COMPARED_DAMAGE:
                 differs |= self._log.read(offset, len(data)) != data
                 compared += len(data)
-        return ranges
+        return sorted(ranges, key=lambda part: part.start)
+
+    def _quarantined(self) -> list[tuple[int, str, bytes]]:
+        """The quarantined pieces of the log by physical offset: each with its segment file and its bytes.
+
+        A piece without bytes is where the rest of a segment was missing. Pieces of a file that is not the segment with
+        this offset are left out: its name was wrong, or the log was cut.
+        """
+        files = self._warehouse.files(QUARANTINE, self._broker_name)
+        in_log = [within("offset", self._log.start, min(self._end, self._log.segments[-1].end))]
+        rows = self._warehouse.rows(QUARANTINE, ["source_file", "offset", "bytes"], in_log, files).to_pylist()
+        pieces = []
+        for row in rows:
+            offset, name = row["offset"], row["source_file"]
+            found = self._log.at(offset) if is_mapped_file(name) else None
+            is_gap = is_mapped_file(name) and not row["bytes"] and (found is None or found[0].offset >= int(name))
+            if is_gap or (found is not None and found[0].path == name):
+                pieces.append((offset, name, row["bytes"]))
+        return sorted(pieces)
+
+    def _first_message_after(self, offset: int) -> int:
+        """The physical offset of the first stored message after another; the end of what was read without one."""
+        found = [self._end]
+        for file in self._files:
+            least, greatest = file.least["commitlog_offset"], file.greatest["commitlog_offset"]
+            if least > offset:
+                found.append(least)
+            elif greatest > offset:
+                after = [within("commitlog_offset", offset + 1)]
+                rows = self._warehouse.rows(COMMITLOG, ["commitlog_offset"], after, [file])
+                found.append(pc.min(rows["commitlog_offset"]).as_py())
+        return min(found)
 
 
 def properties_of(row: dict[str, Any]) -> dict[str, str] | None:

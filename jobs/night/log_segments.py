@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jobs.night.log_task import LogRange
@@ -35,6 +35,11 @@ class LogSegments:
         """Whether the bytes from a physical offset on are not a record, nor the end of a segment or of the log."""
         return isinstance(self._first_piece(offset), Damage)
 
+    def is_missing(self, offset: int) -> bool:
+        """Whether the segment with a physical offset has no data from there on, but a later segment has."""
+        found = self.at(offset)
+        return self.start <= offset < self.segments[-1].offset and (found is None or found[0].data_end <= offset)
+
     def _first_piece(self, offset: int) -> Records | Damage | None:
         found = self.at(offset)
         if found is None:
@@ -58,6 +63,12 @@ class LogSegments:
         stop = min(stop, segment.end)
         ends_segment = stop >= segment.data_end
         return LogRange(segment, start, stop, max(end, stop), followed_by=self.after(segment) if ends_segment else None)
+
+    def parts(self, start: int, stop: int) -> Iterator[LogRange]:
+        """The data from a physical offset to another, a range for each segment."""
+        for segment in self.segments:
+            if start < segment.end and segment.offset < stop and start < segment.data_end:
+                yield self.range(max(start, segment.offset), min(stop, segment.data_end))
 
     def after(self, segment: Segment) -> int | None:
         """The physical offset of the next segment; None after the last one."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker_log import BrokerLog
-from tests.nights.commands import Ended
+from tests.nights.commands import Ended, rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, event
 
 SEGMENT = 1 << 11
@@ -64,3 +64,62 @@ def test_a_full_segment_of_which_the_copy_is_from_the_night_before(small_segment
     segment(broker, 0).write_bytes(new)
     night(broker)
     assert broker.received("cg") == list(range(40))
+
+
+@pytest.mark.parametrize("back", [(1, 2, 3), (2, 3, 1), (3, 1, 2)])
+def test_adjacent_segments_that_are_missing_are_read_when_they_are_there(
+    small_segments: GrowingBroker, back: tuple[int, ...]
+) -> None:
+    broker = small_segments
+    broker.log.append(90)
+    broker.grow()
+    whole = {number: segment(broker, number).read_bytes() for number in back}
+    for number in back:
+        segment(broker, number).unlink()
+    assert MISSING in night(broker).out
+    for number in back:
+        segment(broker, number).write_bytes(whole[number])
+        assert "1 damaged place of the log was repaired" in night(broker).out
+    assert "There was nothing new" in night(broker).out
+    assert broker.received("cg") == list(range(100))
+    assert broker.passes_audits()
+
+
+def test_the_segment_where_the_last_night_ended_is_missing(small_segments: GrowingBroker) -> None:
+    """No broker cuts its log there: a later segment has messages. What the first night stored stays."""
+    broker = small_segments
+    broker.log.append(20)
+    broker.grow()
+    night(broker)
+    last = max((broker.folder / "store" / "commitlog").iterdir())
+    changed = event(broker.log.time - 500, "register", "cg", expression="none", sub_version=broker.log.time)
+    broker.log.append(50)
+    broker.log.write(broker.folder / "store")
+    whole = last.read_bytes()
+    for damaged in (None, bytes(SEGMENT)):
+        last.unlink() if damaged is None else last.write_bytes(damaged)
+        out = broker.night([*EVENTS, changed]).out
+        assert (MISSING in out, "the log differs" in out) == (True, False)
+        assert broker.received("cg") == list(range(30))
+    last.write_bytes(whole)
+    broker.night([*EVENTS, changed])
+    assert broker.received("cg") == list(range(30))
+    assert sorted(row["queue_offset"] for row in rows_of(broker.folder / "w", "commitlog")) == list(range(80))
+    assert broker.passes_audits()
+
+
+@pytest.mark.parametrize("name", ["00000000000000000001", "00000000009999999999"])
+@pytest.mark.parametrize("content", [b"", b"x" * 5_000])
+def test_a_file_that_is_no_segment_of_the_log(small_segments: GrowingBroker, name: str, content: bytes) -> None:
+    broker = small_segments
+    broker.grow()
+    wrong = broker.folder / "store" / "commitlog" / name
+    wrong.write_bytes(content)
+    assert night(broker).code == 0
+    assert night(broker).code == 0
+    broker.log.append(20)
+    for _ in range(3):
+        broker.grow()  # without the wrong file
+        night(broker)
+    assert broker.received("cg") == list(range(60))
+    assert sorted(row["queue_offset"] for row in rows_of(broker.folder / "w", "commitlog")) == list(range(60))
