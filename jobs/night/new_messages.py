@@ -10,6 +10,8 @@ from jobs.night.night_inputs import NightInputs
 from jobs.night.stages import Stage
 from jobs.night.state import BrokerState
 from schemas.consumequeue import CONSUMEQUEUE
+from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.delta.stored_files import files_since
 from schemas.delta.table_rows import within
 from schemas.messages.bodies import Bodies
 from schemas.queue_progress import QUEUE_PROGRESS
@@ -64,3 +66,11 @@ def forget_undelivered(state: BrokerState, changes: Changes) -> None:
         return
     for table in (CONSUMEQUEUE, QUEUE_PROGRESS):
         changes.delete_rows(table, [within("run", state.first_prepared)], changes.files(table))
+
+
+def forget_prepared_offsets(state: BrokerState, changes: Changes) -> None:
+    """Removes the committed offsets that ingest left for deliver. The night's own rows have them."""
+    first = state.first_prepared
+    if first is not None:
+        files = files_since(changes.files(CONSUMER_OFFSETS), first)
+        changes.delete_rows(CONSUMER_OFFSETS, [within("run", first)], files)

@@ -20,7 +20,7 @@ from jobs.night.hooks import FilterHook, text_of
 from jobs.night.ledger import commit, next_run
 from jobs.night.ledger_entry import ledger_entry
 from jobs.night.log_plan import LogPlan, plan_log
-from jobs.night.new_messages import NewMessages, forget_undelivered, new_messages
+from jobs.night.new_messages import NewMessages, forget_prepared_offsets, forget_undelivered, new_messages
 from jobs.night.night import Night, NightOutcome
 from jobs.night.night_inputs import NightInputs, NightOptions, is_nothing_new, redo_instant
 from jobs.night.past_nights import PastNight, PastOffsets
@@ -125,6 +125,8 @@ class Run:
             new = new.with_stored(stored) if stored is not None else new
         as_of = max(_end_of_night(inputs, events, changes, state_before.last), state_before.as_of or 0)
         offsets = _offsets(inputs, state_before, options.stages, changes)
+        if Stage.DELIVER in options.stages:
+            forget_prepared_offsets(state_before, changes)
         night = Night(
             broker.config, state_before, events_until(events.events, as_of), offsets, new, changes,
             self.expressions, self.session, as_of, options.stages, options.hooks,
