@@ -34,11 +34,15 @@ def build_subscription_data(topic: str, sub_string: str | None) -> SubscriptionD
     """
     if not sub_string or sub_string == SUB_ALL:
         return SubscriptionData(topic, SUB_ALL, frozenset(), frozenset())
-    parts = sub_string.split("||")
-    if not any(parts):
+    if not any(sub_string.split("||")):
         raise ValueError(f"subString split error: {sub_string!r} names no tag; write tags joined by ||, or * for all")
-    tags = frozenset(filter(None, (part.strip(_TRIMMED) for part in parts)))
+    tags = tags_in(sub_string)
     return SubscriptionData(topic, sub_string, tags, frozenset(map(java_hash, tags)))
+
+
+def tags_in(sub_string: str) -> frozenset[str]:
+    """The tags that a tag expression lists, trimmed."""
+    return frozenset(filter(None, (part.strip(_TRIMMED) for part in sub_string.split("||"))))
 
 
 def is_tag_type(expression_type: str | None) -> bool:

@@ -42,3 +42,8 @@ def is_utf8(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> bool
         return False
     starts = offsets[offsets < len(data)]
     return not np.any(data[starts] & 0xC0 == 0x80)
+
+
+def has_half_a_pair(text: str) -> bool:
+    """Whether a text contains half of a surrogate pair. JSON may have it; UTF-8 does not."""
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)

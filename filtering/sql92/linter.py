@@ -12,6 +12,7 @@ from filtering.sql92.lowering.operands import Value, operand
 from filtering.sql92.syntax import nodes
 from filtering.sql92.syntax.checks import compare
 from filtering.sql92.syntax.nodes import Node, Number, Property, inside
+from filtering.subscription_data import tags_in
 
 # Words that name amounts rather than counts.
 _DECIMAL = re.compile(
@@ -67,11 +68,11 @@ def _node_findings(node: Node) -> Iterator[Finding]:
             )
         case nodes.Equal() | nodes.NotEqual() | nodes.Ordering():
             yield from _tight_not(node.left)
-            yield from _integers(node)
+            yield from _integers(node, [(node.left, node.right)])
             yield from _tags(node, _texts(node))
         case nodes.Between():
             yield from _tight_not(node.operand)
-            yield from _integers(node)
+            yield from _integers(node, [(node.operand, node.low), (node.operand, node.high)])
         case nodes.In(name=name, texts=texts) if name == _TAGS:
             yield from _tags(node, texts)
         case nodes.IsNull() | nodes.TextSearch():
@@ -136,24 +137,26 @@ def _is_negative_form(node: nodes.Not) -> bool:
     return isinstance(node.operand, (nodes.Between, nodes.In, nodes.IsNull))
 
 
-def _integers(node: Node) -> Iterator[Finding]:
-    sides = [operand(part) for part in node.children]
-    for side in sides:
-        if isinstance(side, Property) and _DECIMAL.search(side.name):
-            for other in sides:
-                if (
-                    isinstance(other, Value)
-                    and isinstance(other.value, Number)
-                    and other.value.type is not NumberType.DOUBLE
-                ):
-                    value = other.value.value
-                    yield Finding(
-                        "integer-literal",
-                        node.position,
-                        f"Compared with the integer {value}, a {side.name} like '55.10' is an error, not a number.",
-                        f"Write {value}.0 if {side.name} may have decimals." if value else _ZERO,
-                    )
-                    return
+def _integers(node: Node, compared: Iterable[tuple[Node, Node]]) -> Iterator[Finding]:
+    """``compared``: the pairs of parts that the node compares."""
+    for pair in compared:
+        for part, other in (pair, pair[::-1]):
+            side, value = operand(part), operand(other)
+            if not isinstance(side, Property) or not _DECIMAL.search(side.name):
+                continue
+            if isinstance(value, Value) and isinstance(value.value, Number) and _is_integer(value.value):
+                number = value.value.value
+                yield Finding(
+                    "integer-literal",
+                    node.position,
+                    f"Compared with the integer {number}, a {side.name} like '55.10' is an error, not a number.",
+                    f"Write {number}.0 if {side.name} may have decimals." if number else _ZERO,
+                )
+                return
+
+
+def _is_integer(number: Number) -> bool:
+    return number.type is not NumberType.DOUBLE
 
 
 def _reversed(node: nodes.Not) -> Iterator[Finding]:
@@ -179,10 +182,10 @@ def _texts(node: Node) -> list[str]:
 
 def _tags(node: Node, texts: Iterable[str]) -> Iterator[Finding]:
     for text in texts:
-        if "||" in text or text != text.strip() or not text:
+        if text not in tags_in(text):
             yield Finding(
                 "impossible-tag",
                 node.position,
-                f"A message has one tag, trimmed and not empty: {text!r} can't be one.",
+                f"Tags are listed with || and trimmed: no tag subscription can name {text!r}.",
                 "List single tags: TAGS IN ('TagA', 'TagB').",
             )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from filtering.java.numbers import LONG_MAX
+from filtering.java.strings import has_half_a_pair
 
 LONGEST_LINE = 1 << 20
 """The greatest length of a line in characters."""
@@ -24,11 +25,6 @@ def parse_json(text: str, longest: int = LONGEST_LINE) -> Any:
         raise ValueError("not JSON that can be read: a number is too long") from None
     except RecursionError:
         raise ValueError("not JSON that can be read: nested too deep") from None
-
-
-def has_half_a_pair(text: str) -> bool:
-    """Whether a text contains half of a surrogate pair. JSON may have it; UTF-8 does not."""
-    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def text_field(row: Mapping[str, Any], key: str, may_be_empty: bool = False) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from filtering import garbage_collection
-from filtering.subscriptions.json_fields import has_half_a_pair
+from filtering.java.strings import has_half_a_pair
 from jobs.cli.exit_code import CheckFailed, ExitCode
 from jobs.cli.text import printable
 from jobs.cli.without_pandas import without_pandas

@@ -8,7 +8,7 @@ from collections import defaultdict
 from typing import Any
 
 from filtering.java.numbers import LONG_MAX, parse_int
-from filtering.subscriptions.json_fields import has_half_a_pair
+from filtering.java.strings import has_half_a_pair
 from schemas.errors import UsageError
 from schemas.storage import Storage
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from filtering.java.strings import has_half_a_pair
 from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.syntax import checks, nodes, tokens
 from filtering.sql92.syntax.binary_nodes import ORDERINGS, binary_node
@@ -29,7 +30,7 @@ _ATOMS = (
 )
 _PREFIXES = frozenset(["NOT", "-", "+", "("])
 LONGEST = 262_144
-"""The greatest length of an expression in characters. A broker's stack of 1 MB overflows at a fraction of it."""
+"""The greatest length of an expression in characters. A broker has no such limit."""
 
 
 class SyntaxTree(NamedTuple):
@@ -48,9 +49,14 @@ class _Operator(NamedTuple):
 
 
 def parse(text: str) -> SyntaxTree:
-    """Parse an expression. Raises InvalidExpression if the broker refuses it, or if it is longer than LONGEST."""
+    """Parse an expression.
+
+    Raises InvalidExpression if the broker refuses it, if it is longer than LONGEST, or if it is not encodable as UTF-8.
+    """
     if len(text) > LONGEST:
         raise InvalidExpression(f"An expression must be at most {LONGEST:,} characters long.", text, LONGEST)
+    if has_half_a_pair(text):
+        raise InvalidExpression("An expression must not contain half of a surrogate pair.", text, 0)
     return _Parser(text).parse()
 
 

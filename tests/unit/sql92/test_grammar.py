@@ -118,3 +118,9 @@ def test_the_longest_expression_and_one_longer():
     with pytest.raises(InvalidExpression, match="at most 262,144 characters") as refused:
         compile(longest + " ")
     assert refused.value.position == LONGEST
+
+
+def test_half_of_a_surrogate_pair_is_refused():
+    """Java's UTF-8 has no such text, and Arrow takes none."""
+    with pytest.raises(InvalidExpression, match="half of a surrogate pair"):
+        compile("a CONTAINS '\ud83d'")

@@ -11,6 +11,9 @@ FINDINGS = [
     ("NOT (a = 5)", []),
     ("price > 50", [("integer-literal", 6)]),
     ("price BETWEEN 5 AND 9", [("integer-literal", 6)]),
+    ("x BETWEEN price AND 5", []),
+    ("x NOT BETWEEN 5 AND price", []),
+    ("5 BETWEEN price AND 9.0", [("integer-literal", 2)]),
     ("price > 50.0", []),
     ("qty > 50", []),
     ("a = 'x' OR b", [("bare-property", 11)]),
@@ -21,6 +24,8 @@ FINDINGS = [
     ("a <> -b", [("negated-property", 5)]),
     ("TAGS = 'TagA || TagB'", [("impossible-tag", 5)]),
     ("TAGS IN ('TagA', 'TagB')", []),
+    ("TAGS IN (' TagA', '')", [("impossible-tag", 5), ("impossible-tag", 5)]),
+    ("TAGS = '\u00a0TagA'", []),
     ("a NOT BETWEEN 9 AND 5", [("reversed-not-between", 6)]),
     ("a NOT BETWEEN 5 AND 9", []),
 ]
