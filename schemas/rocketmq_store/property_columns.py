@@ -133,6 +133,8 @@ class PropertyColumns:
         others = None
         if overflow.any():
             others = self._others(log, starts, lengths, topic_codes, overflow)
+            if others is None:
+                return None
         return Properties(columns, others)
 
     def _new_names_are_utf8(self, used_before: NDArray[np.int32]) -> bool:
@@ -150,11 +152,15 @@ class PropertyColumns:
         lengths: gather.Positions,
         topic_codes: NDArray[np.int32],
         overflow: NDArray[np.bool_],
-    ) -> pa.StringArray:
+    ) -> pa.StringArray | None:
+        """The properties without a slot of rows with ``overflow``; None if the text of one is not UTF-8."""
         known = {code: set(self.names(code)) for code in np.unique(topic_codes[overflow]).tolist()}
         texts: list[str | None] = [None] * len(starts)
         for row in np.flatnonzero(overflow).tolist():
-            text = decode_utf8(log[starts[row] : starts[row] + lengths[row]].tobytes())
+            data = log[starts[row] : starts[row] + lengths[row]].tobytes()
+            text = decode_utf8(data)
+            if text.encode() != data:
+                return None
             topic_names = known[int(topic_codes[row])]
             pairs = {name: value for name, value in parse(text).items() if name not in topic_names}
             texts[row] = chr(END).join(f"{name}{chr(SEPARATOR)}{value}" for name, value in pairs.items())

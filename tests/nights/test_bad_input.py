@@ -23,6 +23,7 @@ from jobs.night import log_task, night
 from schemas.delta.warehouse import Warehouse
 from tests.captures import capture
 from tests.nights.commands import Run, arguments, rows_of
+from tests.records import log_of
 
 Replayed = Callable[[str], Warehouse]
 PROJECT = Path(__file__).parent.parent.parent
@@ -296,6 +297,18 @@ def test_a_bad_line_keeps_the_run_that_first_read_it(run: Run, tmp_path: Path) -
     assert sorted((row["offset"], row["bytes"], runs.index(row["run"])) for row in rows) == [
         (3, b"worse", 0), (4, b"worst", 1),
     ]  # fmt: skip
+
+
+def test_a_name_that_is_not_utf8_among_more_names_than_columns(run: Run, tmp_path: Path) -> None:
+    """Java decodes the properties as a whole: each wrong byte becomes U+FFFD, which may be another name's, too."""
+    many = b"\xef\xbf\xbd\x01w\x02" + b"".join(b"p%d\x01x\x02" % number for number in range(40))
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    texts = (many, b"\xff\x01v\x02")
+    log = log_of(*({"topic": b"T", "properties": text, "queue_offset": i} for i, text in enumerate(texts)))
+    (tmp_path / "store" / "commitlog" / f"{0:020d}").write_bytes(log)
+    run(nightly, "--store", tmp_path / "store", "--warehouse", tmp_path / "w")
+    first, second = (row["properties"] for row in rows_of(tmp_path / "w", "commitlog", "properties"))
+    assert (len(first), first["\ufffd"], second) == (41, "w", {"\ufffd": "v"})
 
 
 def test_a_store_that_grows_gives_what_is_whole_and_the_rest_once(
