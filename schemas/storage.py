@@ -28,13 +28,13 @@ class Storage:
     root: str
 
     @classmethod
-    def at(cls, text: str) -> Storage:
-        """``text`` is a path, relative ones from the working directory, or a URI."""
+    def at(cls, text: str, base: Path = Path()) -> Storage:
+        """``text`` is a URI or a path. Relative paths are from ``base``, by default the working directory."""
         if text.startswith("file:"):
             text = unquote(urlparse(text).path)
         if _SCHEME.match(text):
             return cls(re.sub("^s3a:", "s3:", text).rstrip("/"))
-        return cls(str(Path(text).expanduser().resolve()))
+        return cls(str((base / Path(text).expanduser()).resolve()))
 
     @property
     def is_local(self) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from filtering.java.numbers import parse_double
+from filtering.sql92.syntax.tokens import string_literal
 from filtering.system_properties import SYSTEM_PROPERTIES
 
 LEAST_SHARE = 0.5
@@ -33,7 +34,7 @@ class Trait:
         if not self.values:
             return f"{self.name} is missing"
         if len(self.values) == 1:
-            return f"{self.name} = '{self.values[0]}'"
+            return f"{self.name} = {string_literal(self.values[0])}"
         return f"{self.name} is from {self.values[0]} to {self.values[1]}"
 
 

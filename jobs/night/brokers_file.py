@@ -63,11 +63,7 @@ def _entry(entry: object, where: str, folder: Path, shared: SubscriptionFile | N
         path = _path(texts["subscriptions"], folder)
         subscriptions = read_subscriptions(path.name, path.read_bytes())
     config = _path(texts["config"], folder) if texts["config"] else None
-    return BrokerEntry(texts["name"], tuple(_storage(store, folder) for store in stores), config, subscriptions)
-
-
-def _storage(text: str, folder: Path) -> Storage:
-    return Storage.at(text if "://" in text else str(_path(text, folder)))
+    return BrokerEntry(texts["name"], tuple(Storage.at(store, folder) for store in stores), config, subscriptions)
 
 
 def _path(text: str, folder: Path) -> Path:

@@ -121,6 +121,8 @@ def _readers_view(
         blocks = _where(parquet.read_row_group(group, use_threads=False), "topic", selection.topics)
         yield from (pa.Table.from_batches([batch]) for batch in pairs_of(blocks, selection.groups))
         return
+    if table is COMMITLOG and not needed:
+        needed = {"commitlog_offset": None}  # the view of no columns has no rows
     stored_columns = file_columns(list(needed)) if table is COMMITLOG else list(needed)
     rows = parquet.read_row_group(group, [name for name in stored_columns if name in table.file_schema.names], False)
     for name, given in filters.items():

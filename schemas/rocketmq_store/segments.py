@@ -21,6 +21,8 @@ from schemas.storage import Storage
 SLACK = 8
 """Bytes after the last one that readers of a chunk may touch: they load eight at a time."""
 LOOK_BYTES = 1 << 20
+LOOK_BYTES_REMOTE = 1 << 24
+"""Bytes that each request reads while the end of a segment's data is searched for, in an object store."""
 _NAME = re.compile(r"[0-9]{20}")
 
 
@@ -48,10 +50,11 @@ class Segment:
     @cached_property
     def data_end(self) -> int:
         """The physical offset after the last byte that is not zero, determined on first use."""
+        look = LOOK_BYTES if self.storage.is_local else LOOK_BYTES_REMOTE
         with self.open() as file:
             end = self._hole()
             while end > 0:
-                begin = (end - 1) // LOOK_BYTES * LOOK_BYTES
+                begin = (end - 1) // look * look
                 data = file.read(begin, end - begin)
                 words = data[: len(data) // 8 * 8].view(np.uint64)
                 if words.any() or data[len(words) * 8 :].any():

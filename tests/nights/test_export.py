@@ -123,3 +123,9 @@ def test_every_table_can_be_exported_after_a_night_without_subscriptions(run: Ru
 
 def test_the_names_of_the_command_are_those_of_the_tables() -> None:
     assert {*export.NAMES} == {*EXPORTED, DELIVERIES}
+
+
+@pytest.mark.parametrize("table", ["commitlog", "consumequeue", "deliveries"])
+def test_the_column_that_no_file_has(replayed: Replayed, table: str) -> None:
+    rows = [batch.num_rows for batch in batches_of(replayed("small"), table, Selection(columns=["broker_name"]))]
+    assert sum(rows) == sum(batch.num_rows for batch in batches_of(replayed("small"), table, Selection()))

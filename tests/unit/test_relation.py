@@ -155,6 +155,7 @@ def test_what_messages_have_in_common() -> None:
     system = {"WAIT": "true", "UNIQ_KEY": "AC11"}
     changed = [{"region": "us", "price": str(n), "id": f"m{n}"} | system for n in range(10, 20)]
     others = [{"region": "us" if n % 2 else "eu", "price": str(n), "id": f"m{n}", "note": "x"} for n in range(30)]
+    assert Trait("name", ("O'Brien",), 1.0, 0.0).text == "name = 'O''Brien'"
     assert common_traits(changed, others) == [
         Trait("note", (), 1.0, 0.0),
         Trait("price", ("10", "19"), 1.0, 10 / 30),
