@@ -109,6 +109,11 @@ class BrokerConfig:
         return parse_delay_levels(self.message_delay_level)
 
     @property
+    def calculates_bit_maps(self) -> bool:
+        """Whether entries get a filter bit map. The broker keeps it in consumequeue_ext."""
+        return self.enable_calc_filter_bit_map and self.enable_consume_queue_ext
+
+    @property
     def consume_queue_file_entries(self) -> int:
         """The number of entries in one consume queue file. The broker rounds the file size up to whole entries."""
         return -(-self.mapped_file_size_consume_queue // CONSUME_QUEUE_UNIT)

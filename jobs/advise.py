@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> None:
     topics = advice(facts)
     found = findings(facts, options.session_of())
     broker = facts.broker
-    is_on = broker.enable_calc_filter_bit_map and broker.enable_consume_queue_ext
+    is_on = broker.calculates_bit_maps
     if chosen.json:
         print(_as_json(topics, found, is_on))
         return

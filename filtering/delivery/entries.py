@@ -13,12 +13,20 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from filtering.matcher.column import Column
 
-TRANSACTION_FLAGS = 0xC
-WITHOUT_ENTRY = (0x4, 0xC)
-"""sysFlag of prepared and rolled back messages: they get no entry (CommitLogDispatcherBuildConsumeQueue)."""
+_TRANSACTION_FLAGS = 0xC
+_WITHOUT_ENTRY = (0x4, 0xC)
+"""In sysFlag, of prepared and rolled back messages (MessageSysFlag)."""
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
+
+
+def has_entry(sys_flag: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """Whether messages get a consume queue entry, by their sysFlag (CommitLogDispatcherBuildConsumeQueue).
+
+    Prepared and rolled back transaction messages get none.
+    """
+    return ~np.isin(np.asarray(sys_flag) & _TRANSACTION_FLAGS, _WITHOUT_ENTRY)
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ def filter_data_in_force(
     history: Iterable[SubscriptionRow], broker: BrokerConfig
 ) -> dict[str, list[FilterDataInForce]]:
     """By topic, the filter data that the broker had, and when. Empty if the broker computes no bit maps."""
-    if not (broker.enable_calc_filter_bit_map and broker.enable_consume_queue_ext):
+    if not broker.calculates_bit_maps:
         return {}
     by_topic: dict[str, list[FilterDataInForce]] = defaultdict(list)
     for row in history:

@@ -14,7 +14,7 @@ from filtering.consumer_filter_data import ConsumerFilterData
 from filtering.predicate import FALSE, TRUE, And, Not, Or, Predicate, TagsCodeIn, TextIn
 from filtering.pulls.pull import refusal
 from filtering.sql92 import CompiledExpression
-from filtering.subscription_data import SUB_ALL, is_tag_type
+from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.tags_code import tags_code
@@ -71,7 +71,7 @@ def message_filter(
     if refusal(row, config) is not None:
         return None
     group, topic = row.consumer_group, row.topic
-    if row.class_filter_mode:
+    if row.takes_every_message:
         return MessageFilter(group, topic)
     if is_tag_type(row.expression_type):
         return _tag_filter(row)
@@ -128,8 +128,6 @@ def _sql92_filter(row: SubscriptionRow, compiled: CompiledExpression | None, bit
 
 
 def _tag_filter(row: SubscriptionRow) -> MessageFilter:
-    if row.expression in (None, "", SUB_ALL):
-        return MessageFilter(row.consumer_group, row.topic)
     tags = frozenset(row.tags_set or ())
     return MessageFilter(
         row.consumer_group,

@@ -31,10 +31,10 @@ def delivers(row: SubscriptionRow) -> Predicate | None:
     """
     if row.compile_error is not None:
         return None
+    if row.takes_every_message:
+        return TRUE
     if not is_tag_type(row.expression_type):
         return row.compiled.expression.predicate if row.compiled.expression is not None else None
-    if row.class_filter_mode or row.expression in (None, "", SUB_ALL):
-        return TRUE
     return TextIn(TAGS_PROPERTY, frozenset(row.tags_set)) if row.tags_set else FALSE
 
 

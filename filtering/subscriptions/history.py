@@ -54,6 +54,12 @@ class SubscriptionRow:
         return self.expression or "", self.expression_type, self.class_filter_mode
 
     @property
+    def takes_every_message(self) -> bool:
+        """Whether the broker and the client filter nothing (ExpressionMessageFilter, FilterAPI)."""
+        is_any_tag = is_tag_type(self.expression_type) and self.expression in (None, "", SUB_ALL)
+        return self.class_filter_mode or is_any_tag
+
+    @property
     def tags_set(self) -> tuple[str, ...] | None:
         """The tags, sorted, of a TAG subscription."""
         return self.compiled.tags_set

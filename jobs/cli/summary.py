@@ -76,7 +76,7 @@ def print_summary(run: Run, report: NightReport, one_of_several: bool) -> list[s
 def print_steps(run: Run, report: NightReport, remark: str = "") -> None:
     """Prints the broker's switches, the number of rows written with a remark on it, and where the tables are."""
     config = report.broker.config
-    bit_map = "on" if config.enable_calc_filter_bit_map and config.enable_consume_queue_ext else "off"
+    bit_map = "on" if config.calculates_bit_maps else "off"
     sql92 = "on" if config.enable_property_filter else "off"
     print(f"broker {short(report.broker.name)}: property filter {sql92}, filter bit map {bit_map}")
     print(f"  ({printable(report.broker.source)})")

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from filtering.consumption.offsets import BrokerOffsets, Key
-from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY
+from filtering.delivery.entries import has_entry
 from jobs.night.changes import Changes
 from schemas.commitlog import COMMITLOG
 from schemas.consumer_offsets import CONSUMER_OFFSETS
@@ -107,7 +107,7 @@ class _StoredQueues:
         names = ["topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp"]
         rows = changes.warehouse.rows(COMMITLOG, [*names, "sys_flag"], files=changes.files(COMMITLOG))
         # Prepared and rolled back messages have no entry; their queue offset is always 0.
-        rows = rows.filter(~np.isin(rows["sys_flag"].fill_null(0).to_numpy() & TRANSACTION_FLAGS, WITHOUT_ENTRY))
+        rows = rows.filter(has_entry(rows["sys_flag"].fill_null(0).to_numpy()))
         self._queues: dict[tuple[str, int], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         grouped = sorted_by(rows, *names[:3])
         if not len(grouped):

@@ -12,7 +12,7 @@ from filtering.delivery import window_loops
 from filtering.delivery.block_result import BlockResult
 from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_CLIENT, DROPPED_BY_HOOK
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, block_matches, block_rows
-from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY, Entries
+from filtering.delivery.entries import Entries, has_entry
 from filtering.delivery.filter_hooks import after_hooks
 from filtering.delivery.match_sets import MatchSets
 from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, entry_tags_codes, tags_codes
@@ -158,8 +158,7 @@ class NightWriter:
 
 def entries_of(messages: Messages, work: Work) -> Iterable[Entries]:
     """The consume queue entries of messages, by topic. Prepared and rolled back transactions have none."""
-    has_entry = ~np.isin(messages.sys_flag & TRANSACTION_FLAGS, WITHOUT_ENTRY)
-    for topic, in_log_order in messages.rows_by_topic(has_entry):
+    for topic, in_log_order in messages.rows_by_topic(has_entry(messages.sys_flag)):
         rows = messages.by_queue(in_log_order)
         store_timestamps = messages.store_timestamp[rows]
         tags = messages.named["TAGS"].take(pa.array(rows))

@@ -68,10 +68,8 @@ def _load(
         if kind == "groups":
             totals.update(counts.get((row.consumer_group, row.topic), {}))
     messages, octets = size
-    had_bit_maps = all(
-        broker.enable_calc_filter_bit_map and broker.enable_consume_queue_ext
-        for broker in (facts.broker, *(night.broker for night in facts.nights))
-    )
+    brokers = (facts.broker, *(night.broker for night in facts.nights))
+    had_bit_maps = all(broker.calculates_bit_maps for broker in brokers)
     return TopicLoad(
         messages=messages,
         message_bytes=octets / max(1, messages),

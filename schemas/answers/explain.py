@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import Key
-from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY
+from filtering.delivery.entries import has_entry
 from filtering.delivery.pull_window import BEGINNING
 from filtering.explanation.client_checks import ClientChecks, dropping_clients
 from filtering.explanation.decision import Decision, Outcome, Stage, decide
@@ -234,7 +234,7 @@ def _filter(row: SubscriptionRow) -> str:
 
 
 def _no_entry(message: FoundMessage) -> str:
-    if message.sys_flag & TRANSACTION_FLAGS in WITHOUT_ENTRY:
+    if not has_entry(message.sys_flag):
         return "it has no consume queue entry: a prepared or rolled-back transaction message"
     return "it has no consume queue entry yet: dispatch has not run"
 

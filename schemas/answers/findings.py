@@ -173,7 +173,7 @@ def _never_matched(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Itera
 def _dead_filters(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Iterator[Finding]:
     """Filters of groups that left. The broker evaluates them on each message until it removes them."""
     broker = facts.broker
-    if not (broker.enable_calc_filter_bit_map and broker.enable_consume_queue_ext):
+    if not broker.calculates_bit_maps:
         return
     dead = [row for row in rows if row.dead_time is not None and row.compiled.compile_error is None]
     since = min((row.dead_time for row in dead if row.dead_time is not None), default=None)

@@ -6,11 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from filtering.counted import counted
-from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY
+from filtering.delivery.entries import has_entry
 from filtering.findings.finding import FAILING_SHARE
 from filtering.pulls.pull import refusal
 from filtering.subscriptions.history import SubscriptionRow
@@ -63,7 +62,7 @@ def night_summary(facts: BrokerFacts) -> NightSummary:
 def messages_without_entry(facts: BrokerFacts, run: str) -> int:
     """The messages of a run that get no consume queue entry: prepared and rolled-back transaction messages."""
     flags = facts.rows_of_runs(COMMITLOG, [run], ["sys_flag"])["sys_flag"].fill_null(0).to_numpy()
-    return int(np.isin(flags & TRANSACTION_FLAGS, WITHOUT_ENTRY).sum())
+    return int((~has_entry(flags)).sum())
 
 
 def group_counts(

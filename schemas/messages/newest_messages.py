@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from filtering.delivery.entries import TRANSACTION_FLAGS, WITHOUT_ENTRY, Int64s
+from filtering.delivery.entries import Int64s, has_entry
 from filtering.findings import TopicMessages
 from filtering.tags_code import tags_codes
 from schemas.commitlog import COMMITLOG
@@ -36,10 +36,9 @@ def newest_messages(
     if not parts:
         return {}
     messages = concat(parts)
-    with_entry = ~np.isin(messages.sys_flag & TRANSACTION_FLAGS, WITHOUT_ENTRY)
     return {
         topic: _topic_messages(messages, rows[-MOST:], properties[topic])
-        for topic, rows in messages.rows_by_topic(with_entry)
+        for topic, rows in messages.rows_by_topic(has_entry(messages.sys_flag))
     }
 
 
