@@ -32,7 +32,8 @@ class MappedRows:
     def rows(self, messages: pa.RecordBatch) -> pa.RecordBatch:
         """``messages`` has the columns of _SAME, tags, keys and properties (map of strings).
 
-        A body is damaged if it does not match its body_crc.
+        Of properties with one name, the last counts (MessageDecoder.string2messageProperties). Without tags or keys,
+        those are TAGS and KEYS of the properties. A body is damaged if it does not match its body_crc.
         """
         count = messages.num_rows
         columns = {name: messages[name] for name in _SAME}
@@ -41,12 +42,12 @@ class MappedRows:
         more: list[str | None] = [None] * count
         names: list[str | None] = [None] * count
         topics = messages["topic"].to_pylist()
-        for row, properties in enumerate(messages["properties"].to_pylist(maps_as_pydicts="strict")):
+        for row, properties in enumerate(messages["properties"].to_pylist()):
             if properties is None:
                 continue
             topic_names = self._names[topics[row]]
             others = []
-            for name, value in properties.items():
+            for name, value in dict(properties).items():
                 if name in named:
                     named[name][row] = value
                     continue

@@ -13,7 +13,7 @@ from schemas.rocketmq_store.record_layout import GREATEST_QUEUE_OFFSET
 
 
 def read(spark: SparkSession, source: Path, broker_name: str) -> tuple[DataFrame, DataFrame]:
-    """The messages in the shape of commitlog, and all other lines in the shape of quarantine."""
+    """The messages as MappedRows takes them, and all other lines in the shape of quarantine."""
     paths = [str(file) for file in files(source)]
     json_lines = paths[0].endswith(".jsonl")
     rows = _json_lines(spark, paths) if json_lines else _parquet(spark, paths)
@@ -111,7 +111,5 @@ def _columns() -> list[Column]:
     special = {
         "store_size": F.coalesce("message.store_size", F.lit(1)),
         "properties": F.when(F.size(properties) > 0, properties),
-        "tags": F.coalesce("message.tags", properties["TAGS"]),
-        "keys": F.coalesce("message.keys", properties["KEYS"]),
     }
     return [special.get(name, F.col(f"message.{name}")).alias(name) for name in KNOWN]

@@ -148,6 +148,30 @@ def test_steps_find_messages_between_those_that_they_had(
     assert len(list(rows_of(warehouse, "deliveries", "queue_offset"))) == 9
 
 
+def test_the_last_of_two_properties_of_one_name_counts(spark: SparkSession, tmp_path: Path) -> None:
+    """As in RocketMQ (MessageDecoder.string2messageProperties), which ignores a property without a value."""
+    given = [("TAGS", "a"), ("TAGS", "b"), ("KEYS", "k1"), ("n", "1"), ("KEYS", "k2"), ("n", "2"), ("n", "")]
+    properties = ", ".join(f'"{name}": "{value}"' for name, value in given)
+    line = json.dumps(GOOD)[:-1] + f', "properties": {{{properties}}}}}'
+    (tmp_path / "log.jsonl").write_text(line + "\n" + json.dumps(GOOD | {"commitlog_offset": 7, "queue_offset": 1}))
+    subscriptions = tmp_path / "s.yaml"
+    filters = {"cg_a": "tag: a", "cg_b": "tag: b", "cg_1": "sql: n = '1'", "cg_2": "sql: n = '2'"}
+    entries = [
+        f"- {{group: {group}, topic: OrderEvents, {each}, consume_from: first}}" for group, each in filters.items()
+    ]
+    subscriptions.write_text("\n".join(entries))
+    warehouse = tmp_path / "w"
+    nightly.main(
+        ["--store", str(tmp_path / "log.jsonl"), "--subscriptions", str(subscriptions), "--warehouse", str(warehouse)]
+    )
+    row = read_messages(spark, Warehouse.at(str(warehouse))).where("commitlog_offset = 0").first()
+    assert row is not None
+    assert row["properties"] == {"TAGS": "b", "KEYS": "k2", "n": "2"}
+    assert (row["tags"], row["keys"]) == ("b", "k2")
+    delivered = rows_of(warehouse, "deliveries", "consumer_group", "queue_offset")
+    assert sorted((each["consumer_group"], each["queue_offset"]) for each in delivered) == [("cg_2", 0), ("cg_b", 0)]
+
+
 GOOD: dict[str, Any] = {
     "topic": "OrderEvents",
     "queue_id": 0,
@@ -194,8 +218,8 @@ def test_a_line_that_is_no_message_is_quarantined_with_its_number_its_bytes_and_
     ]
     first, second = messages.orderBy("commitlog_offset").collect()
     assert first["properties"] == {"TAGS": "paid", "price": "5", "a": "1\u0001"}
-    assert (first["tags"], first["keys"], first["body"], first["store_size"]) == ("paid", None, b"\x00\xff", 1)
-    assert (second["commitlog_offset"], second["properties"], second["keys"]) == (7, None, None)
+    assert (first["body"], first["store_size"]) == (b"\x00\xff", 1)
+    assert (second["commitlog_offset"], second["properties"]) == (7, None)
 
 
 def test_bad_lines_of_messages_and_subscriptions_in_files_of_one_name(spark: SparkSession, tmp_path: Path) -> None:
