@@ -32,7 +32,7 @@ def _json_lines(spark: SparkSession, paths: list[str]) -> DataFrame:
     types = ", ".join(f"`{name}` {'string' if name == 'body' else kind}" for name, kind in KNOWN.items())
     in_file = Window.partitionBy("source_file").orderBy("block", "line")
     lines = spark.read.text(paths).select(
-        F.col("_metadata.file_name").alias("source_file"),
+        _file_name().alias("source_file"),
         F.col("_metadata.file_block_start").alias("block"),
         F.monotonically_increasing_id().alias("line"),
         F.col("value"),
@@ -66,7 +66,7 @@ def _parquet(spark: SparkSession, paths: list[str]) -> DataFrame:
     }
     fields = [known.get(name, F.lit(None).cast(kind)).alias(name) for name, kind in KNOWN.items()]
     return rows.select(
-        F.col("_metadata.file_name").alias("source_file"),
+        _file_name().alias("source_file"),
         (F.col("_metadata.row_index") + 1).alias("offset"),
         F.to_json(F.struct(*(F.col(name) for name in rows.columns))).cast("binary").alias("bytes"),
         F.struct(*fields).alias("message"),
@@ -74,6 +74,11 @@ def _parquet(spark: SparkSession, paths: list[str]) -> DataFrame:
             *(_unreadable(name, F.col(name), cast, f"of type {KNOWN[name]}") for name, cast in known.items())
         ).alias("not_fit"),
     )
+
+
+def _file_name() -> Column:
+    """Spark's name of a file is encoded as in a URL, but a plus stands for itself."""
+    return F.url_decode(F.replace(F.col("_metadata.file_name"), F.lit("+"), F.lit("%2B")))
 
 
 def _unreadable(name: str, given: Column, read: Column, kind: str) -> Column:

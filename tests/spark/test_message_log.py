@@ -250,6 +250,17 @@ def test_a_bad_line_of_a_log_that_grows_keeps_the_run_that_first_read_it(spark: 
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["a b%20+é.jsonl"])
+def test_a_bad_line_is_told_once_with_any_name_of_its_file(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    lines = [json.dumps(GOOD), "bad", json.dumps(GOOD | {"commitlog_offset": 1})]
+    for count in (2, 3):
+        (tmp_path / name).write_text("\n".join(lines[:count]))
+        ingest.main(["--store", str(tmp_path / name), "--warehouse", str(tmp_path / "w")])
+    found = rows_of(tmp_path / "w", "quarantine", "source_file", "offset", "bytes")
+    assert [tuple(row.values()) for row in found] == [(name, 2, b"bad")]
+    assert len(list(rows_of(tmp_path / "w", "commitlog", "topic"))) == 2
+
+
 def ordered(rows: DataFrame) -> list[Any]:
     return rows.orderBy("offset").collect()
 
