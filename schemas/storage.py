@@ -102,3 +102,8 @@ def one_line(error: Exception) -> str:
 def spark_path(storage: Storage) -> str:
     """The path of the folder for Spark."""
     return re.sub("^s3:", "s3a:", storage.root)
+
+
+def spark_file(path: str) -> str:
+    """The path of one file for Spark's readers of files, which take paths as patterns."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)

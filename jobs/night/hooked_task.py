@@ -25,7 +25,7 @@ from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.spark_tasks import run_on_rows
 from schemas.spark_views import with_properties
-from schemas.storage import spark_path
+from schemas.storage import spark_file, spark_path
 
 
 def hooked_entries(
@@ -50,7 +50,8 @@ def filter_hooked(entries: DataFrame, work: Work) -> Result:
 
 def _read(spark: SparkSession, table: Table, changes: Changes, files: Sequence[StoredFile]) -> DataFrame:
     folder = spark_path(changes.warehouse.log(table).storage)
-    return spark.read.schema(from_arrow_schema(table.file_schema)).parquet(*(f"{folder}/{file.path}" for file in files))
+    paths = [spark_file(f"{folder}/{file.path}") for file in files]
+    return spark.read.schema(from_arrow_schema(table.file_schema)).parquet(*paths)
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,14 @@ from pyspark.sql import functions as F
 from filtering.java.numbers import LONG_MAX
 from schemas.messages.message_log import KNOWN, NEEDED, TIMES, files
 from schemas.rocketmq_store.record_layout import GREATEST_QUEUE_OFFSET
+from schemas.storage import spark_file
 
 
 def read(spark: SparkSession, source: Path, broker_name: str) -> tuple[DataFrame, DataFrame]:
     """The messages as MappedRows takes them, and all other lines in the shape of quarantine."""
-    paths = [str(file) for file in files(source)]
-    json_lines = paths[0].endswith(".jsonl")
-    rows = _json_lines(spark, paths) if json_lines else _parquet(spark, paths)
+    found = files(source)
+    paths = [spark_file(str(file)) for file in found]
+    rows = _json_lines(spark, paths) if found[0].suffix == ".jsonl" else _parquet(spark, paths)
     same_offset = Window.partitionBy("message.commitlog_offset", "reason").orderBy("source_file", "offset")
     rows = rows.withColumn("reason", _reason()).withColumn("copy", F.row_number().over(same_offset))
     again = F.when(F.col("copy") > 1, "another message has this commitlog_offset")

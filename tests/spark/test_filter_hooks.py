@@ -79,6 +79,17 @@ def test_what_hooks_drop_is_counted_and_listed(
     assert "There was nothing new" in capsys.readouterr().out
 
 
+def test_a_warehouse_whose_name_reads_as_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
+    store = BrokerLog().append(4).write(tmp_path / "store")
+    (tmp_path / "subscriptions.yaml").write_text("- {group: g, topic: T, tag: '*'}")
+    (tmp_path / "hooks.yaml").write_text("- {group: g, topic: T, predicate: queue_offset % 2 = 0}")
+    warehouse = tmp_path / "w[1]{2}*"
+    given = ("--subscriptions", tmp_path / "subscriptions.yaml", "--filter-hooks", tmp_path / "hooks.yaml")
+    nightly.main(list(map(str, ("--store", store, "--warehouse", warehouse, *given))))
+    found = [(row["queue_offset"], row["outcome"]) for row in rows_of(warehouse, "deliveries")]
+    assert sorted(found) == [(0, "DELIVERED"), (1, "DROPPED_BY_HOOK"), (2, "DELIVERED"), (3, "DROPPED_BY_HOOK")]
+
+
 def test_small_arrow_batches_make_no_more_blocks(spark: SparkSession, tmp_path: Path) -> None:
     store = BrokerLog().append(2_000, region="hangzhou").write(tmp_path / "store")
     (tmp_path / "subscriptions.yaml").write_text("- {group: g, topic: T, tag: '*'}")

@@ -250,7 +250,7 @@ def test_a_bad_line_of_a_log_that_grows_keeps_the_run_that_first_read_it(spark: 
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["a b%20+é.jsonl"])
+@pytest.mark.parametrize("name", ["a b%20+é.jsonl", "a[1]{b,c}*?\\[.jsonl"])
 def test_a_bad_line_is_told_once_with_any_name_of_its_file(spark: SparkSession, tmp_path: Path, name: str) -> None:
     lines = [json.dumps(GOOD), "bad", json.dumps(GOOD | {"commitlog_offset": 1})]
     for count in (2, 3):
