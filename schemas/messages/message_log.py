@@ -52,6 +52,8 @@ def files(source: Path) -> list[Path]:
     if len({file.suffix for file in found}) > 1:
         raise CommitLogError(f"{source} mixes .jsonl and .parquet files; give a folder with one kind")
     for file in found:
+        if file.name.startswith(("_", ".")):
+            raise CommitLogError(f"{file}: Spark ignores files whose name begins with _ or a dot: rename it")
         if file.suffix == ".parquet":
             _check_columns(file)
     return found

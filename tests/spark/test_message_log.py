@@ -299,3 +299,11 @@ def test_columns_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").touch()
     with pytest.raises(CommitLogError, match="mixes"):
         message_log.files(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["_log.jsonl", ".log.jsonl"])
+def test_a_file_that_spark_ignores_is_told(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(json.dumps(GOOD))
+    for source in (tmp_path, tmp_path / name):
+        with pytest.raises(CommitLogError, match=f"{name}: Spark ignores files .* rename it"):
+            message_log.files(source)
