@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -63,10 +64,9 @@ class MappedRows:
         columns |= {column: pa.array(named[name], pa.string()) for name, column in NAMED_PROPERTIES.items()}
         for column in ("tags", "keys"):
             columns[column] = pc.coalesce(messages[column], columns[column])
-        has_tags = columns["tags"].is_valid().to_numpy(zero_copy_only=False)
-        columns["property_names"] = pa.array(
-            ["" if name is None and tagged else name for name, tagged in zip(names, has_tags, strict=True)], pa.string()
-        )
+        has_named = reduce(pc.or_, (columns[column].is_valid() for column in NAMED_PROPERTIES.values()))
+        only_named = pc.if_else(has_named, "", pa.scalar(None, pa.string()))
+        columns["property_names"] = pc.coalesce(pa.array(names, pa.string()), only_named)
         columns["more_properties"] = pa.array(more, pa.string())
         columns["store_date"] = store_dates(messages["store_timestamp"].to_numpy())
         columns["body_is_damaged"] = pa.array(np.zeros(count, bool))

@@ -250,6 +250,16 @@ def test_a_bad_line_of_a_log_that_grows_keeps_the_run_that_first_read_it(spark: 
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("field", "name"), [("tags", "TAGS"), ("keys", "KEYS")])
+def test_tags_or_keys_alone_are_properties(spark: SparkSession, tmp_path: Path, field: str, name: str) -> None:
+    (tmp_path / "log.jsonl").write_text(json.dumps(GOOD | {field: "a"}))
+    warehouse = tmp_path / "w"
+    ingest.main(["--store", str(tmp_path / "log.jsonl"), "--warehouse", str(warehouse)])
+    by_spark = read_messages(spark, Warehouse.at(str(warehouse))).collect()
+    for (row,) in (by_spark, list(rows_of(warehouse, "commitlog"))):
+        assert row["properties"] == {name: "a"}
+
+
 @pytest.mark.parametrize("name", ["a b%20+é.jsonl", "a[1]{b,c}*?\\[.jsonl"])
 def test_a_bad_line_is_told_once_with_any_name_of_its_file(spark: SparkSession, tmp_path: Path, name: str) -> None:
     lines = [json.dumps(GOOD), "bad", json.dumps(GOOD | {"commitlog_offset": 1})]
