@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from filtering.java.numbers import LONG_MAX
+from filtering.time_spans import AFTER_YEAR_9999
 from schemas.messages.message_log import KNOWN, NEEDED, TIMES, files
 from schemas.rocketmq_store.record_layout import GREATEST_QUEUE_OFFSET
 from schemas.storage import spark_file
@@ -91,13 +92,18 @@ def _reason() -> Column:
     """Why a row is not a message; null if it is one."""
     absent = [F.when(F.col(f"message.{name}").isNull(), f"no {name}") for name in NEEDED]
     negative = [
-        F.when(F.col(f"message.{name}") < 0, f"{name} is negative") for name in ("commitlog_offset", "queue_offset")
+        F.when(F.col(f"message.{name}") < 0, f"{name} is negative")
+        for name in ("commitlog_offset", "queue_offset", "store_timestamp")
     ]
     no_size = F.when(F.col("message.store_size") < 1, "store_size is not 1 or more")
     last_start = F.lit(LONG_MAX) - F.coalesce("message.store_size", F.lit(1))
     too_great = [
         F.when(F.col("message.queue_offset") > GREATEST_QUEUE_OFFSET, f"queue_offset is over {GREATEST_QUEUE_OFFSET}"),
         F.when(F.col("message.commitlog_offset") > last_start, "the message ends beyond the last physical offset"),
+        F.when(
+            F.col("message.store_timestamp") >= AFTER_YEAR_9999,
+            "store_timestamp is after the year 9999; write milliseconds since 1970",
+        ),
     ]
     unstorable = F.exists(F.map_entries("message.properties"), _has_separator)
     no_property = F.when(

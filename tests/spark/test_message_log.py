@@ -180,6 +180,7 @@ GOOD: dict[str, Any] = {
     "store_timestamp": 1_795_237_513_466,
 }
 SEPARATOR = "a property has U+0001 in its name, or U+0002: RocketMQ ends names and values there"
+YEAR_10000 = "store_timestamp is after the year 9999; write milliseconds since 1970"
 LINES: dict[str, str | None] = {
     json.dumps(
         GOOD | {"properties": {"TAGS": "paid", "price": 5, "a": "1\u0001"}, "body": "00fF", "colour": "red"}
@@ -197,6 +198,10 @@ LINES: dict[str, str | None] = {
     json.dumps(GOOD | {"body": "xyz"}): "body is not hex",
     json.dumps(GOOD | {"queue_offset": 2**63 - 1}): "queue_offset is over 461168601842738789",
     json.dumps(GOOD | {"commitlog_offset": 2**63 - 1}): "the message ends beyond the last physical offset",
+    json.dumps(GOOD | {"store_timestamp": -1}): "store_timestamp is negative",
+    json.dumps(GOOD | {"store_timestamp": GOOD["store_timestamp"] * 1000}): YEAR_10000,
+    json.dumps(GOOD | {"store_timestamp": 2**63 - 1}): YEAR_10000,
+    json.dumps(GOOD | {"commitlog_offset": 8, "store_timestamp": 253_402_300_799_999, "born_timestamp": -1}): None,
     json.dumps(GOOD | {"properties": {"a\u0001b": "1"}}): SEPARATOR,
     json.dumps(GOOD | {"properties": {"a\u0002b": "1"}}): SEPARATOR,
     json.dumps(GOOD | {"properties": {"a": "1\u0002b", "b": None}}): SEPARATOR,
@@ -216,10 +221,11 @@ def test_a_line_that_is_no_message_is_quarantined_with_its_number_its_bytes_and_
         for number, (line, reason) in enumerate(zip(lines, LINES.values(), strict=True), start=1)
         if reason is not None
     ]
-    first, second = messages.orderBy("commitlog_offset").collect()
+    first, second, last = messages.orderBy("commitlog_offset").collect()
     assert first["properties"] == {"TAGS": "paid", "price": "5", "a": "1\u0001"}
     assert (first["body"], first["store_size"]) == (b"\x00\xff", 1)
     assert (second["commitlog_offset"], second["properties"]) == (7, None)
+    assert last["store_timestamp"] == 253_402_300_799_999
 
 
 def test_bad_lines_of_messages_and_subscriptions_in_files_of_one_name(spark: SparkSession, tmp_path: Path) -> None:
@@ -248,6 +254,23 @@ def test_a_bad_line_of_a_log_that_grows_keeps_the_run_that_first_read_it(spark: 
     assert sorted((row["offset"], row["bytes"], runs.index(row["run"])) for row in rows) == [
         (2, b"worse", 0), (4, b"good", 2),
     ]  # fmt: skip
+
+
+def test_one_absurd_time_does_not_keep_later_events_out(spark: SparkSession, tmp_path: Path) -> None:
+    log, events = tmp_path / "log.jsonl", tmp_path / "events.jsonl"
+    given = ["--store", str(log), "--subscriptions", str(events), "--warehouse", str(tmp_path / "w")]
+    lines: list[dict[str, Any]] = []
+    absurd = GOOD | {"commitlog_offset": 1, "queue_offset": 1, "store_timestamp": 2**63 - 1}
+    for group, new in (("g", [GOOD, absurd]), ("h", [GOOD | {"commitlog_offset": 2, "queue_offset": 2}])):
+        lines += new
+        log.write_text("\n".join(map(json.dumps, lines)))
+        event = {"at": GOOD["store_timestamp"] + len(lines), "op": "register", "group": group, "topic": "OrderEvents"}
+        with events.open("a") as file:
+            file.write(json.dumps(event | {"expression": "*", "consume_from": "first"}) + "\n")
+        nightly.main(given)
+    delivered = rows_of(tmp_path / "w", "deliveries", "consumer_group", "queue_offset")
+    found = sorted((row["consumer_group"], row["queue_offset"]) for row in delivered)
+    assert found == [("g", 0), ("g", 2), ("h", 0), ("h", 2)]
 
 
 @pytest.mark.parametrize(("field", "name"), [("tags", "TAGS"), ("keys", "KEYS")])
