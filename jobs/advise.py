@@ -29,6 +29,7 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from jobs.cli.findings import print_findings
+    from jobs.cli.json_lines import print_data
     from schemas.answers.advice import advice
     from schemas.answers.findings import findings
 
@@ -38,7 +39,7 @@ def main(arguments: list[str]) -> None:
     broker = facts.broker
     is_on = broker.calculates_bit_maps
     if chosen.json:
-        print(_as_json(topics, found, is_on))
+        print_data(_as_json(topics, found, is_on))
         return
     _print_topics(topics)
     bloom = broker.bloom_filter

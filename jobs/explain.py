@@ -36,6 +36,7 @@ def main(arguments: list[str]) -> None:
     if (chosen.message is None) == (None in place) or (chosen.message is not None and place != (None, None, None)):
         given.error("choose a message: give either --message, or --topic, --queue and --offset")
     from jobs.cli.explanation import print_choices, print_every_group, print_explanation
+    from jobs.cli.json_lines import print_data
     from schemas.answers.explanation_json import explanation_json, message_json
     from schemas.answers.why import why, why_at
 
@@ -49,7 +50,7 @@ def main(arguments: list[str]) -> None:
         }
         for explanation in found:
             row = explanation_json(explanation) | {"copies": copies[explanation.message.commitlog_offset]}
-            print(json.dumps(row, ensure_ascii=False))
+            print_data(json.dumps(row, ensure_ascii=False))
     elif len(found.messages) > 1:
         print_choices(found.messages, chosen.group)
     elif chosen.group is None:

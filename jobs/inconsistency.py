@@ -34,7 +34,7 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from filtering.subscriptions.event_lines import event_line
-    from jobs.cli.json_lines import json_rows, write_lines
+    from jobs.cli.json_lines import json_rows, print_data, write_lines
     from schemas.answers.inconsistency import disagreements, knows_clients, lost_rows
 
     subscriptions = options.subscriptions_of(chosen.subscriptions)
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> None:
     found = disagreements(facts, options.session_of())
     if chosen.json:
         for state in found.states:
-            print(_as_json(found, state))
+            print_data(_as_json(found, state))
     elif not found.states:
         print("all clients with a client_id have the same subscriptions as the other clients of their group")
     else:

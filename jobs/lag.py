@@ -49,6 +49,7 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
+    from jobs.cli.json_lines import print_data
     from schemas.answers.lag import CommittedOffsets, lag
     from schemas.rocketmq_store.config_files import parse_consumer_offsets
 
@@ -59,11 +60,11 @@ def main(arguments: list[str]) -> None:
     groups, topics = (None if name is None else [name] for name in (chosen.group, chosen.topic))
     rows = lag(facts, newer, groups, topics)
     if chosen.json:
-        for row in rows:
-            print(json.dumps(asdict(row) | {"estimate_error": row.estimate_error}, ensure_ascii=False))
+        print_data(
+            *(json.dumps(asdict(row) | {"estimate_error": row.estimate_error}, ensure_ascii=False) for row in rows)
+        )
     elif chosen.prometheus:
-        for line in _metrics(rows, facts.name):
-            print(line)
+        print_data(*_metrics(rows, facts.name))
     elif not facts.topics:
         print("no message has been filtered yet: no group is behind")
     else:

@@ -47,10 +47,11 @@ def main(arguments: list[str]) -> None:
     if chosen.warehouse is None and not chosen.subscriptions:
         raise UsageError("lint needs --subscriptions FILE, --warehouse DIR, or both")
     from jobs.cli.findings import as_json, print_findings
+    from jobs.cli.json_lines import print_data
 
     found = _findings(chosen)
     if chosen.json:
-        print(as_json(found))
+        print_data(as_json(found))
     else:
         print_findings(found)
     if chosen.fail_on is not None:

@@ -60,6 +60,7 @@ def _batch(text: str) -> int:
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
+    from jobs.cli.json_lines import print_data
     from schemas.answers.pulls import pulls_of
 
     facts = options.facts_of(chosen)
@@ -67,7 +68,7 @@ def main(arguments: list[str]) -> None:
     found = pulls_of(facts, broker, chosen.group, chosen.topic, chosen.offset, chosen.batch, options.session_of())
     for queue in found:
         if chosen.json:
-            print(json.dumps(asdict(queue), default=lambda status: status.value))
+            print_data(json.dumps(asdict(queue), default=lambda status: status.value))
         else:
             _print_pulls(queue.queue_id, queue.as_configured, queue.without_bit_map)
 

@@ -44,11 +44,11 @@ def _print_events(texts: dict[Path, str]) -> None:
     from filtering.subscriptions.event_lines import event_line
     from filtering.subscriptions.events import in_order
     from filtering.subscriptions.operator_tools import read_broker_log
+    from jobs.cli.json_lines import print_data
 
     logs = {path: read_broker_log(text) for path, text in texts.items()}
     events = in_order(event for log in logs.values() for event in log.events)
-    for event in events:
-        print(event_line(event))
+    print_data(*map(event_line, events))
     print(counted(len(events), "subscription event"), file=sys.stderr)
     for path, log in logs.items():
         for line in log.incomplete:
@@ -62,6 +62,7 @@ def _print_snapshot(texts: dict[Path, str]) -> None:
     from filtering.subscription_data import SQL92
     from filtering.subscriptions.events import ConsumeFrom
     from filtering.subscriptions.operator_tools import consumer_connection
+    from jobs.cli.json_lines import print_data
 
     expressions = Expressions()
     entries = []
@@ -78,7 +79,7 @@ def _print_snapshot(texts: dict[Path, str]) -> None:
             if found.consume_from is not ConsumeFrom.LAST:
                 entry["consume_from"] = found.consume_from.value
             entries.append(entry)
-    yaml.safe_dump(entries, sys.stdout, allow_unicode=True, sort_keys=False)
+    print_data(yaml.safe_dump(entries, allow_unicode=True, sort_keys=False).rstrip())
     print(f"{counted(len(entries), 'subscription')} of {counted(len(texts), 'group')}", file=sys.stderr)
 
 

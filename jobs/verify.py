@@ -33,6 +33,7 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
+    from jobs.cli.json_lines import print_data
     from schemas.answers.verification import check_store, verify
     from schemas.storage import Storage
 
@@ -41,7 +42,7 @@ def main(arguments: list[str]) -> None:
     facts = options.facts_of(chosen)
     found = verify(facts, store, options.broker_config_of(chosen, facts) if chosen.broker_config else None)
     if chosen.json:
-        print(_as_json(found))
+        print_data(_as_json(found))
     else:
         _print(found)
     if found.differences:

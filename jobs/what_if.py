@@ -62,6 +62,7 @@ def main(arguments: list[str]) -> None:
     _check(chosen)
     from filtering.delivery.pull_window import BEGINNING, FOREVER
     from filtering.findings.expectations import unmet
+    from jobs.cli.json_lines import print_data
     from jobs.cli.what_if_text import as_json, print_changes
     from schemas.answers.what_if import what_if
 
@@ -73,7 +74,7 @@ def main(arguments: list[str]) -> None:
     found = what_if(facts, wanted, period, options.session_of())
     lines = [f"{change.new.consumer_group}: {line}" for change in found for line in unmet(expectations, change.new)]
     if chosen.json:
-        print(as_json(found, lines))
+        print_data(as_json(found, lines))
     else:
         print_changes(found, lines)
     _check_limits(chosen, found, lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import re
 import sys
@@ -82,6 +83,7 @@ def describe(error: OSError) -> str:
 def run(main: Callable[[list[str]], None]) -> NoReturn:
     """Runs a job's main and exits with its ExitCode."""
     _find_stderr()
+    _print_every_character()
     garbage_collection.collect_rarely()
     os.umask(os.umask(0) | 0o002)  # Files of a warehouse are not writable for all users.
     try:
@@ -157,6 +159,12 @@ def _cause(error: BaseException) -> str:
     causes = _CAUSE.findall(text)
     chain = _DELTA_CHAIN.split(text)
     return str(causes[-1]) if causes else ": ".join(part.strip() for part in chain[1:]) or text.splitlines()[0]
+
+
+def _print_every_character() -> None:
+    """Lets stdout show an escape, such as ``\\u2717``, for a character that the terminal's encoding does not have."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _find_stderr() -> None:

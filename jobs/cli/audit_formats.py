@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from jobs.cli.json_lines import output_file
+from jobs.cli.json_lines import output_file, print_data
 from jobs.cli.text import count, print_table, printable
 from schemas.audits.audit import Severity
 from schemas.audits.auditor import AuditReport, AuditResult
@@ -55,7 +55,7 @@ def print_json(report: AuditReport, show_values: bool) -> None:
             "sample": shown_rows(result.sample, show_values),
             "query": result.query,
         }
-        print(json.dumps(row, ensure_ascii=False))
+        print_data(json.dumps(row, ensure_ascii=False))
 
 
 def print_report(report: AuditReport, show_values: bool) -> None:

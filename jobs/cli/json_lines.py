@@ -46,6 +46,11 @@ def write_lines(output: Path, lines: Iterable[str]) -> int:
     return written
 
 
+def print_data(*lines: str) -> None:
+    """Prints lines for programs: in UTF-8, whatever the encoding of the terminal is."""
+    write_lines(STDOUT, lines)
+
+
 @contextmanager
 def output_file(output: Path) -> Iterator[BinaryIO]:
     """A file to write, which replaces an older one only when it is complete. ``-`` is stdout.

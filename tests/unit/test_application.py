@@ -123,6 +123,25 @@ def test_a_reader_that_has_enough_ends_a_job_quietly(job: str, code: int, told: 
     assert (ended.returncode, ended.stderr) == (code, told)
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((), rb"\u2717 \u6e2f\u53e3 on T"),
+        (("--json",), '"consumer_group": "港口"'.encode()),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_a_terminal_that_is_not_utf_8(tmp_path: Path, encoding: str, options: tuple[str, ...], told: bytes) -> None:
+    root, file = Path(__file__).parents[2], tmp_path / "subscriptions.yaml"
+    file.write_text("- group: 港口\n  topic: T\n  sql: price >\n", "utf-8")
+    ended = subprocess.run(
+        [sys.executable, root / "jobs" / "lint.py", "--subscriptions", file, *options],
+        capture_output=True, check=False, env=os.environ | {"PYTHONPATH": str(root), "PYTHONIOENCODING": encoding},
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert told in ended.stdout
+
+
 def test_verbose_shows_where(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MQSIEVE_LOG_LEVEL", "info")
 
