@@ -79,9 +79,20 @@ def _run_in_threads(tasks: Sequence[Task], function: Callable[[Task], Result]) -
 
 def run_on_rows(rows: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[Result]]) -> list[Result]:
     """All that ``function`` yields on Spark's workers for the batches of each partition, in any order."""
-    results = rows.mapInArrow(_Pickling(function), "result binary").toArrow()["result"].to_pylist()
+    try:
+        results = rows.mapInArrow(_Pickling(function), "result binary").toArrow()["result"].to_pylist()
+    except Exception as error:
+        if _follows_interrupt(error):
+            raise KeyboardInterrupt from error
+        raise
     # The results were pickled by this program's own workers.
     return [pickle.loads(result) for result in results]  # noqa: S301
+
+
+def _follows_interrupt(error: BaseException) -> bool:
+    """Whether an interrupt is behind an error: Spark then cancels its jobs, and may tell only that."""
+    before = error.__context__
+    return before is not None and (isinstance(before, KeyboardInterrupt) or _follows_interrupt(before))
 
 
 def is_session_given() -> bool:

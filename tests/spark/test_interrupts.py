@@ -1,0 +1,56 @@
+"""Ctrl-C while Spark starts or works: one line, exit code 130, and no process stays behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+TOLD = "mqsieve: interrupted: no table is half written; run the same command again to continue\n"
+WORKING = """
+import os, signal, threading
+from jobs.cli import application
+from jobs.cli.session import spark_session
+from schemas.spark_tasks import run_on_rows
+
+def main(arguments):
+    driver = os.getpid()
+
+    def interrupt(batches):
+        os.kill(driver, signal.SIGINT)
+        threading.Event().wait()
+        yield
+
+    run_on_rows(spark_session("interrupted").range(1), interrupt)
+
+application.run(main)
+"""
+STARTING = """
+from jobs.cli import application
+from jobs.cli.session import spark_session
+
+application.run(lambda arguments: spark_session("interrupted"))
+"""
+
+
+def ended(program: str, **environment: str) -> tuple[int, str, str]:
+    """The exit code and the output of a program, after every process that could write there has ended."""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=False, timeout=120,
+        env=os.environ | environment,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_while_spark_works() -> None:
+    assert ended(WORKING) == (130, "", TOLD)
+
+
+def test_while_spark_starts(tmp_path: Path) -> None:
+    submit = tmp_path / "bin" / "spark-submit"
+    submit.parent.mkdir()
+    submit.write_text("#!/bin/sh\nkill -INT $PPID\nexec tail -f /dev/null\n")
+    submit.chmod(0o755)
+    assert ended(STARTING, SPARK_HOME=str(tmp_path)) == (130, "", TOLD)
