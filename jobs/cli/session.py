@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shlex
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from traceback import walk_tb
 from typing import TYPE_CHECKING
 
 from jobs.cli.delta_jars import PROJECT, delta_jars
@@ -41,9 +43,31 @@ def spark_session(app_name: str) -> SparkSession:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*_local_options(), "pyspark-shell"])
-        with _stderr_of_java():
+        logging.getLogger().addFilter(_is_news)
+        with _stderr_of_java(), _ended_if_interrupted():
             return SparkSession.builder.appName(app_name).getOrCreate()
     return SparkSession.builder.appName(app_name).getOrCreate()
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """False for what Py4J logs and raises as well."""
+    return record.module != "java_gateway" or os.environ.get("MQSIEVE_LOG_LEVEL") == "info"
+
+
+@contextmanager
+def _ended_if_interrupted() -> Iterator[None]:
+    """Ends Java if its start is interrupted: it would wait for ever for a connection.
+
+    PySpark keeps the process that it started in a local variable only.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        for frame, _ in walk_tb(interrupt.__traceback__):
+            for value in frame.f_locals.values():
+                if isinstance(value, subprocess.Popen):
+                    value.terminate()
+        raise
 
 
 @contextmanager
