@@ -30,14 +30,19 @@ def read_consumer_offsets(storage: Storage) -> tuple[dict[tuple[str, str], dict[
 
     None if there is no such file. Raises ConfigFileError.
     """
-    path = "config/consumerOffset.json"
-    content = storage.read(path)
-    return None if content is None else parse_consumer_offsets(content, f"{storage.root}/{path}")
+    document = _read_json(storage, "config/consumerOffset.json")
+    return None if document is None else _consumer_offsets(document)
 
 
 def parse_consumer_offsets(content: bytes, name: str) -> tuple[dict[tuple[str, str], dict[int, int]], int | None]:
-    """Parses a consumerOffset.json called ``name``, as :func:`read_consumer_offsets`. Raises ConfigFileError."""
+    """Parses a file with offsets, called ``name``, as :func:`read_consumer_offsets`. Raises ConfigFileError."""
     document = _parse_json(content, name)
+    if not isinstance(document.get("offsetTable"), dict):
+        raise ConfigFileError(f"{name} has no offsetTable: give the broker's consumerOffset.json")
+    return _consumer_offsets(document)
+
+
+def _consumer_offsets(document: dict[str, Any]) -> tuple[dict[tuple[str, str], dict[int, int]], int | None]:
     committed: defaultdict[tuple[str, str], dict[int, int]] = defaultdict(dict)
     table = document.get("offsetTable")
     for name, queues in table.items() if isinstance(table, dict) else ():

@@ -134,6 +134,14 @@ def test_a_newer_offset_table_counts(tmp_path: Path, run: Run) -> None:
     assert (code, row["committed"], row["lag"], row["exact_lag"], row["estimate_error"]) == (0, 36, 4, 2, 2)
 
 
+@pytest.mark.parametrize("content", ["{}", '{"topicConfigTable":{}}', '{"offsetTable":[]}'])
+def test_a_file_that_has_no_offsets(nights: Path, tmp_path: Path, run: Run, content: str) -> None:
+    file = tmp_path / "topics.json"
+    file.write_text(content)
+    told = f"mqsieve: {file} has no offsetTable: give the broker's consumerOffset.json\n"
+    assert run(lag_job, "--warehouse", nights / "4", "--offsets", file) == (2, "", told)
+
+
 def test_prometheus_text_escapes_names(tmp_path: Path, run: Run) -> None:
     store = BrokerLog().append(3).write(tmp_path / "store")
     (tmp_path / "s.jsonl").write_text(
