@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,27 +25,34 @@ from schemas.spark_tasks import run_on_rows
 from schemas.storage import Storage
 
 
-def ingest_message_log(source: Path, bodies: Bodies, changes: Changes, spark: SparkSession) -> tuple[int, int] | None:
-    """Adds the messages that commitlog does not have, and quarantines invalid lines.
+class IngestedLog(NamedTuple):
+    """``new``: the first and last (exclusive) physical offset of the new messages; None if there are none."""
 
-    Returns the first and last (exclusive) physical offset of the new messages; None if there are none.
-    """
+    has_messages: bool
+    new: tuple[int, int] | None
+
+
+def ingest_message_log(source: Path, bodies: Bodies, changes: Changes, spark: SparkSession) -> IngestedLog:
+    """Adds the messages that commitlog does not have, and quarantines invalid lines."""
     changes.create_missing([COMMITLOG, QUARANTINE])
     messages, rejected = message_log_rows.read(spark, source, changes.broker_name)
     stored = changes.warehouse.rows(COMMITLOG, ["commitlog_offset"], files=changes.files(COMMITLOG))
     known = np.sort(stored["commitlog_offset"].to_numpy())
     writer = _MessageWriter(changes.warehouse.log(COMMITLOG).storage, changes.run, bodies, known)
-    files = [file for files in run_on_rows(messages.drop("broker_name"), writer) for file in files]
+    written = run_on_rows(messages.drop("broker_name"), writer)
+    files = [file for files, _ in written for file in files]
+    has_messages = any(read for _, read in written)
     _quarantine(rejected.drop("broker_name"), [file.name for file in message_log.files(source)], changes)
     changes.add_files(COMMITLOG, files)
     paths = {file.path for file in files}
     added = [file for file in changes.files(COMMITLOG) if file.path in paths]
     if not added:
-        return None
-    return (
+        return IngestedLog(has_messages, None)
+    new = (
         min(file.least["commitlog_offset"] for file in added),
         max(file.greatest["commitlog_offset"] for file in added) + 1,
     )
+    return IngestedLog(has_messages, new)
 
 
 def _quarantine(rejected: DataFrame, names: Sequence[str], changes: Changes) -> None:
@@ -58,22 +66,23 @@ def _quarantine(rejected: DataFrame, names: Sequence[str], changes: Changes) -> 
 
 @dataclass(frozen=True)
 class _MessageWriter:
-    """Writes the messages that commitlog does not have. ``known``: their physical offsets, sorted."""
+    """Writes the messages that commitlog does not have, and counts all. ``known``: the stored offsets, sorted."""
 
     storage: Storage
     run: str
     bodies: Bodies
     known: NDArray[np.int64]
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[DataFile]]:
-        rows = MappedRows(self.run, self.bodies)
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[list[DataFile], int]]:
+        rows, read = MappedRows(self.run, self.bodies), 0
         file = DataFileWriter(COMMITLOG, self.storage)
         for batch in gathered(batches):
+            read += batch.num_rows
             is_new = ~np.isin(batch["commitlog_offset"].to_numpy(), self.known)
             new = rows.rows(batch.filter(pa.array(is_new)))
             if new.num_rows:
                 file.write([new])
-        yield file.close()
+        yield file.close(), read
 
 
 @dataclass(frozen=True)

@@ -117,12 +117,15 @@ class Run:
         forget_unsettled(state_before, plan, changes)
         if Stage.DELIVER in options.stages:
             forget_undelivered(state_before, changes)
+        remarks = log_remarks(broker, plan)
         new = new_messages(inputs, plan, state_before, redo.rest, options.bodies, options.stages)
         if inputs.message_log is not None:
             from jobs.night.message_log import ingest_message_log
 
-            stored = ingest_message_log(inputs.message_log, options.bodies, changes, self.session())
-            new = new.with_stored(stored) if stored is not None else new
+            log = ingest_message_log(inputs.message_log, options.bodies, changes, self.session())
+            new = new.with_stored(log.new) if log.new is not None else new
+            if state.topics and not log.has_messages:
+                remarks.append(f"no message: nothing in {inputs.message_log.name} could be decoded")
         as_of = max(_end_of_night(inputs, events, changes, state_before.last), state_before.as_of or 0)
         offsets = _offsets(inputs, state_before, options.stages, changes)
         if Stage.DELIVER in options.stages:
@@ -138,7 +141,7 @@ class Run:
         if Stage.REGISTER in options.stages:
             is_other_broker = known.last is None or known.last.broker != broker.config
             _register(events, history, known, inputs, changes, is_other_broker or redo_from is not None)
-        remarks = [*log_remarks(broker, plan), *group_remarks(outcome, history, offsets)]
+        remarks += group_remarks(outcome, history, offsets)
         repeated_from = redo.nights[0].entry.run if redo.nights else ""
         entry = ledger_entry(self.job, night, outcome, {**fingerprints, REPEATED_FROM: repeated_from}, remarks)
         for table in APPENDED_TABLES:

@@ -104,6 +104,24 @@ def test_a_log_without_messages(spark: SparkSession, tmp_path: Path, capsys: pyt
     assert capsys.readouterr().out.endswith("\nno message has been filtered yet: no group is behind\n")
 
 
+@pytest.mark.parametrize("content", ["", '{"key": 1}\n'])
+def test_a_log_without_messages_after_another_one(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    """A night that only reads no new message is an ordinary one; a whole log without any is a broken export."""
+    log = tmp_path / "log.jsonl"
+    given = ["--store", str(log), "--warehouse", str(tmp_path / "w")]
+    log.write_text(json.dumps(GOOD) + "\n")
+    nightly.main(given)
+    log.write_text(json.dumps(GOOD) + "\n\n")
+    nightly.main(given)
+    assert "no message:" not in capsys.readouterr().out
+    log.write_text(content)
+    for _ in range(2):
+        with pytest.raises(CheckFailed, match=r"the first: no message: nothing in log\.jsonl could be decoded"):
+            nightly.main([*given, "--strict"])
+
+
 def test_a_store_goes_on_where_a_message_log_of_it_ended(spark: SparkSession, tmp_path: Path) -> None:
     """The message log is an export of the same broker's commitlog, made between two nights on its store."""
     log, exported = BrokerLog(), tmp_path / "log.jsonl"
