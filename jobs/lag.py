@@ -85,7 +85,7 @@ def _print_groups(rows: Sequence[Lag]) -> None:
         lines = [[short(group), short(topic), *_cells(queues)] for (group, topic), queues in behind]
         print_table(("group", "topic", *TITLES, "pulls"), lines, left=2)
     up_to_date = len(subscriptions) - len(behind)
-    print(f"nothing behind the offsets: {up_to_date:,} of {counted(len(subscriptions), 'subscription')}")
+    print(f"{up_to_date:,} of {counted(len(subscriptions), 'subscription')} are up to date")
 
 
 def _print_queues(rows: Sequence[Lag]) -> None:

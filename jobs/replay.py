@@ -46,6 +46,7 @@ def main(arguments: list[str]) -> None:
     from jobs.night.replay import check_target, replay
     from schemas.warehouse_folder import check_folder
 
+    options.check_period(chosen.stored_from, chosen.stored_to)
     subscriptions = options.subscriptions_of(chosen.subscriptions)
     stored = (
         BEGINNING if chosen.stored_from is None else chosen.stored_from,

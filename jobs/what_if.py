@@ -45,8 +45,8 @@ def parser() -> Parser:
     parser.add_argument(
         "--to", dest="end", type=options.instant, metavar="TIME", help="only messages stored before this time"
     )
-    parser.add_argument("--max-lost", type=int, metavar="N", help="exit 3 if the change loses more messages")
-    parser.add_argument("--max-gained", type=int, metavar="N", help="exit 3 if the change gains more messages")
+    parser.add_argument("--max-lost", type=_limit, metavar="N", help="exit 3 if the change loses more messages")
+    parser.add_argument("--max-gained", type=_limit, metavar="N", help="exit 3 if the change gains more messages")
     parser.add_argument(
         "--expect",
         type=input_file,
@@ -80,8 +80,15 @@ def main(arguments: list[str]) -> None:
     _check_limits(chosen, found, lines)
 
 
+def _limit(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is not a number of messages")
+    return int(text)
+
+
 def _check(chosen: argparse.Namespace) -> None:
-    """Raises UsageError if the options do not name a filter to try."""
+    """Raises UsageError if the options do not name a filter to try, or if no time is between --from and --to."""
+    options.check_period(chosen.begin, chosen.end)
     if chosen.changes:
         if chosen.group or chosen.topic or chosen.sql is not None or chosen.tags is not None:
             raise UsageError("--changes already names its groups: leave out --group, --topic, --sql and --tags")
@@ -125,10 +132,9 @@ def _wanted(chosen: argparse.Namespace, facts: BrokerFacts) -> list[Subscription
     lines = [f"{name}, line {line.line}: {line.reason}" for name, lines in file.rejected.items() for line in lines]
     if lines:
         raise UsageError(lines[0])
-    wanted = changed_subscriptions(facts, file.events.events)
-    if not wanted:
-        raise UsageError("--changes: no subscription differs from what is in force")
-    return wanted
+    if not file.events.events:
+        raise UsageError("--changes: there is no subscription in the file")
+    return changed_subscriptions(facts, file.events.events)
 
 
 def _check_limits(chosen: argparse.Namespace, found: Sequence[WhatIf], unmet_lines: Sequence[str]) -> None:

@@ -27,7 +27,10 @@ def catalog_warehouse(spark: SparkSession, name: str) -> Warehouse:
     try:
         rows = spark.sql(f"DESCRIBE SCHEMA EXTENDED {name}").collect()
     except Exception as error:
-        raise WarehouseUnusable(f"there is no schema {name}: {str(error).splitlines()[0]}; create it first") from None
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise WarehouseUnusable(
+            f"there is no schema {name} ({reason}): create it first; for a folder write ./{name}"
+        ) from None
     location = next((row[1] for row in rows if row[0] == "Location"), None)
     if location is None:
         raise WarehouseUnusable(f"the schema {name} has no location; give a schema that has one")

@@ -88,7 +88,7 @@ def read_nights(warehouse: Warehouse) -> list[LedgerEntry]:
             f"{warehouse.location}: {damage}; without its ledger a warehouse cannot be continued: put it back from a "
             f"copy, or {START_AGAIN}"
         ) from None
-    except UsageError:
+    except (UsageError, PermissionError):
         raise
     except Exception as error:
         reason = str(error).splitlines()[0]

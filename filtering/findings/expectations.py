@@ -57,7 +57,7 @@ def unmet(expectations: Iterable[Expectation], row: SubscriptionRow) -> Iterator
 
 def _expectation(number: int, entry: object) -> Expectation:
     if not isinstance(entry, dict) or not entry.keys() <= _KEYS or ("pass" in entry) == ("stop" in entry):
-        raise ValueError(f"entry {number}: needs pass: or stop:, not both, and nothing else but group:")
+        raise ValueError(f"entry {number}: give either pass: or stop:; the only other field is group:")
     properties = entry.get("pass", entry.get("stop")) or {}
     if not isinstance(properties, dict) or not all(isinstance(text, str) for text in properties.values()):
         raise ValueError(f"entry {number}: the properties must be names and texts, such as {{region: hangzhou}}")
@@ -69,7 +69,8 @@ def _expectation(number: int, entry: object) -> Expectation:
 
 def _outcome(row: SubscriptionRow, properties: Mapping[str, str]) -> str:
     if row.compiled.expression is None:
-        return f"{row.expression!r}, and its tag {properties.get('TAGS')!r}"
+        tag = properties.get("TAGS")
+        return f"{row.expression!r}, and {'it has no tag' if tag is None else f'its tag is {tag!r}'}"
     try:
         return _WORDS[row.compiled.expression.evaluate(properties)]
     except EvaluationError as error:

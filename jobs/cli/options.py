@@ -65,7 +65,7 @@ def add_subscriptions(parser: Parser, default: str, required: bool = False) -> N
         action="append",
         required=required,
         metavar="FILE",
-        help=f"{SUBSCRIPTIONS_HELP}; default: {default}",
+        help=SUBSCRIPTIONS_HELP if required else f"{SUBSCRIPTIONS_HELP}; default: {default}",
     )
 
 
@@ -79,12 +79,19 @@ def instant(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def check_period(begin: int | None, end: int | None) -> None:
+    """Raises UsageError if --to is not later than --from."""
+    if begin is not None and end is not None and end <= begin:
+        raise UsageError("--to must be later than --from")
+
+
 def warehouse_of(text: str) -> Warehouse:
-    """The warehouse that an option names."""
+    """The warehouse that an option names: a folder, or a schema of a catalog if there is no such folder."""
     from schemas.catalog_tables import catalog_warehouse, is_catalog_name
     from schemas.delta.warehouse import Warehouse
 
-    return catalog_warehouse(session_of()(), text) if is_catalog_name(text) else Warehouse.at(text)
+    is_in_catalog = is_catalog_name(text) and not Path(text).exists()
+    return catalog_warehouse(session_of()(), text) if is_in_catalog else Warehouse.at(text)
 
 
 def register_in_catalog(warehouse: Warehouse) -> None:

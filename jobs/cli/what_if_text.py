@@ -33,6 +33,8 @@ _KINDS = {
 def print_changes(found: Sequence[WhatIf], unmet: Sequence[str]) -> None:
     """Prints a section for each group and topic: Markdown, or plain text on a terminal."""
     markup = Markup.of_stdout()
+    if not found:
+        print("no subscription differs from what is in force")
     if len(found) > 1:
         print(markup.heading(1, f"{len(found):,} filters: {_totals(found)}") + "\n")
     if unmet:

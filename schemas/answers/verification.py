@@ -159,6 +159,8 @@ def _file_sizes(store: Storage, broker: BrokerConfig, is_given: bool) -> tuple[i
 
 def check_store(store: Storage) -> None:
     """Raises UsageError if a folder has no consume queue."""
+    if not store.is_folder():
+        raise UsageError(f"{store.root} does not exist; give a broker's whole store folder")
     if not store.files("consumequeue", recursive=True):
         raise UsageError(f"{store.root} has no consumequeue folder; give a broker's whole store folder")
 

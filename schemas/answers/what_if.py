@@ -130,6 +130,8 @@ def what_if(
     Raises UsageError if a topic has no messages, and for a replay.
     """
     facts.check_has_messages()
+    if not wanted:
+        return []
     for row in wanted:
         if row.topic not in facts.topics:
             raise UsageError(f"no message of the log has the topic {row.topic}; it has {', '.join(facts.topics)}")

@@ -159,7 +159,7 @@ def test_limits_and_expectations_end_with_3(night: Path, run: Run) -> None:
         3, "mqsieve: g: message 1 (region: 'mars') must pass and does not: the filter is FALSE\n",
     )  # fmt: skip
     expected.write_text("- {pass: {}, stop: {}}\n")
-    assert "entry 1: needs pass: or stop:" in run(what_if, *given, "--expect", expected).error
+    assert "entry 1: give either pass: or stop:" in run(what_if, *given, "--expect", expected).error
     expected.write_text("- {pass: {}, group: [g]}\n")
     assert "entry 1: group: must be a text" in run(what_if, *given, "--expect", expected).error
     expected.write_text("- {pass: {region: mars}, group: gg}\n")
@@ -179,8 +179,26 @@ def test_changes_of_a_file_are_those_that_differ(night: Path, run: Run) -> None:
     assert made["changes"][0]["relation"] == "narrower"
     assert len(made["changes"][1]["gained_messages"]["messages"]) == 30
     changes.write_text(same)
-    ended = run(what_if, "--warehouse", night / "w", "--changes", changes)
-    assert (ended.code, ended.error) == (2, "mqsieve: --changes: no subscription differs from what is in force\n")
+    given = ("--warehouse", night / "w", "--changes", changes, "--max-lost", "0")
+    assert run(what_if, *given) == (0, "no subscription differs from what is in force\n", "")
+    assert json.loads(run(what_if, *given, "--json").out) == {
+        "gained": 0, "lost": 0, "kept": 0, "changes": [], "unmet": [],
+    }  # fmt: skip
+    changes.write_text("")
+    ended = run(what_if, *given)
+    assert (ended.code, ended.error) == (2, "mqsieve: --changes: there is no subscription in the file\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--max-lost", "-1"), "--max-lost: -1 is not a number of messages"),
+        (("--from", "2026-11-22", "--to", "2026-11-21"), "--to must be later than --from"),
+    ],
+)
+def test_limits_and_times_that_cannot_be(night: Path, run: Run, options: tuple[str, ...], told: str) -> None:
+    ended = run(what_if, "--warehouse", night / "w", "--group", "g", "--tags", "a", *options)
+    assert (ended.code, told in ended.error) == (2, True)
 
 
 def test_a_period_leaves_out_other_messages(night: Path, run: Run) -> None:

@@ -54,5 +54,8 @@ def test_tables_are_found_by_name(
 
 @pytest.mark.usefixtures("spark")
 def test_a_schema_that_is_not_there() -> None:
-    with pytest.raises(UsageError, match=r"there is no schema spark_catalog.nowhere: .*; create it first"):
+    with pytest.raises(
+        UsageError,
+        match=r"there is no schema spark_catalog.nowhere \(.*\): create it first; for a folder write ./spark",
+    ):
         nightly.main(arguments("small", "spark_catalog.nowhere"))
