@@ -93,7 +93,7 @@ class Storage:
         return type(self), (self.root,)
 
 
-def one_line(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """An error in one line, without the colours, the indented causes and the XML of an object store's error."""
     text = _COLOUR.sub("", str(error)).partition("<?xml")[0].replace("\u21b3", ":")
     return " ".join(text.split()).rstrip(" :")

@@ -15,7 +15,7 @@ from filtering.delivery.message_filter import TAGS_PROPERTY
 from filtering.delivery.pull_window import FOREVER
 from filtering.predicate import TRUE, Predicate, TextIn
 from filtering.subscription_data import TAG, build_subscription_data
-from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.inconsistency import ClientSubscription, SubscriptionInForce, subscriptions_in_force
 
 
@@ -47,12 +47,12 @@ def allocate_averagely(queue_ids: Sequence[int], clients: Sequence[str]) -> dict
 
 def tag_disagreements(
     events: Iterable[SubscriptionEvent], queue_ids: Mapping[str, frozenset[int]]
-) -> dict[tuple[str, str], list[ClientTags]]:
+) -> dict[GroupTopic, list[ClientTags]]:
     """By group and topic, the times at which clients checked different tags. Events without client ids do not count.
 
     ``queue_ids``: the queue ids of each topic.
     """
-    disagreements: defaultdict[tuple[str, str], list[ClientTags]] = defaultdict(list)
+    disagreements: defaultdict[GroupTopic, list[ClientTags]] = defaultdict(list)
     for state in subscriptions_in_force(events):
         queues = queue_ids.get(state.topic)
         if not state.is_consistent and state.expression_type is not None and queues:

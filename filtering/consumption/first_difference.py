@@ -7,15 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.offsets import Key
 from filtering.consumption.plan import resets_and_first_starts
 from filtering.sql92 import Expressions
 from filtering.subscriptions.event_lines import event_line
-from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.inconsistency import SubscriptionInForce, subscriptions_in_force
 
-States = set[tuple[Key, int, str]]
+States = set[tuple[GroupTopic, int, str]]
 """Each state of a group and topic: when it began (ms), and its content."""
 
 
@@ -55,7 +54,7 @@ def _subscription_states(
 
 def _client_states(events: Iterable[SubscriptionEvent]) -> States:
     """What each client checks, while clients of a group disagree. Clients that agree read the same messages."""
-    by_topic: defaultdict[Key, list[SubscriptionInForce]] = defaultdict(list)
+    by_topic: defaultdict[GroupTopic, list[SubscriptionInForce]] = defaultdict(list)
     for state in subscriptions_in_force(events):
         by_topic[state.consumer_group, state.topic].append(state)
     states: States = set()

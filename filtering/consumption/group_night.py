@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from filtering.consumption.allocation import ClientTags
 from filtering.consumption.client_windows import by_client
 from filtering.consumption.filters_in_force import FiltersInForce
-from filtering.consumption.offsets import BrokerOffsets, Key, Offsets, OffsetsSoFar
+from filtering.consumption.offsets import BrokerOffsets, Offsets, OffsetsSoFar
 from filtering.consumption.position import Position, first_position, known_offsets
 from filtering.consumption.timeline import Moment, Step, Timeline
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
 from filtering.subscription_data import is_tag_type
-from filtering.subscriptions.events import ConsumeFrom, SubscriptionEvent
+from filtering.subscriptions.events import ConsumeFrom, GroupTopic, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow
 
 COMMIT_DELAY = 30_000
@@ -36,7 +36,7 @@ class GroupNight:
     ``repeated_from``: by queue id, the least offset that the group pulled again.
     """
 
-    key: Key
+    key: GroupTopic
     is_consuming: bool = False
     stopped_at: int | None = None
     told_to: dict[int, int] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class GroupNightPlan:
 
     def __init__(
         self,
-        key: Key,
+        key: GroupTopic,
         offsets_so_far: OffsetsSoFar,
         broker: BrokerOffsets,
         filters: FiltersInForce,

@@ -10,9 +10,8 @@ import numpy as np
 
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import OffsetRange
+from filtering.subscriptions.events import GroupTopic
 
-Key = tuple[str, str]
-"""A consumer group and a topic."""
 Offsets = Mapping[int, int]
 """Queue offsets by queue id."""
 UNKNOWN = -1
@@ -29,7 +28,7 @@ class BrokerOffsets:
     not known.
     """
 
-    committed: Mapping[Key, Offsets] = field(default_factory=dict)
+    committed: Mapping[GroupTopic, Offsets] = field(default_factory=dict)
     committed_at: int | None = None
     min_offsets: Mapping[str, Offsets] = field(default_factory=dict)
     queue_ids: Mapping[str, frozenset[int]] = field(default_factory=dict)
@@ -90,7 +89,7 @@ class OffsetsSoFar:
     as_of: int | None = None
     topics: Mapping[str, TopicOffsets] = field(default_factory=dict)
 
-    def of(self, key: Key) -> dict[int, int]:
+    def of(self, key: GroupTopic) -> dict[int, int]:
         """By queue id, the offset up to which a group's deliveries are decided."""
         group, topic = key
         offsets = self.topics.get(topic)
@@ -99,7 +98,7 @@ class OffsetsSoFar:
         decided = offsets.told_to[offsets.groups[group]].tolist()
         return {queue_id: offset for queue_id, offset in zip(offsets.queue_ids, decided, strict=True) if offset >= 0}
 
-    def committed(self, key: Key) -> dict[int, int]:
+    def committed(self, key: GroupTopic) -> dict[int, int]:
         """By queue id, the offset that the broker has for a group."""
         group, topic = key
         offsets = self.topics.get(topic)
@@ -108,7 +107,7 @@ class OffsetsSoFar:
         found = {queue_id: offsets.committed_by(group, queue_id) for queue_id in offsets.queue_ids}
         return {queue_id: offset for queue_id, offset in found.items() if offset != UNKNOWN}
 
-    def behind(self, key: Key) -> dict[int, OffsetRange]:
+    def behind(self, key: GroupTopic) -> dict[int, OffsetRange]:
         """By queue id, the range of entries that the group has not pulled yet."""
         group, topic = key
         offsets = self.topics.get(topic)

@@ -16,10 +16,10 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.allocation import tag_disagreements
 from filtering.consumption.filters_in_force import FiltersInForce
 from filtering.consumption.group_night import GroupNight, GroupNightPlan
-from filtering.consumption.offsets import BrokerOffsets, Key, OffsetsSoFar
+from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
 from filtering.consumption.timeline import timeline
 from filtering.delivery.pull_window import PullWindow, UncertainChange
-from filtering.subscriptions.events import ConsumeFrom, Operation, SubscriptionEvent
+from filtering.subscriptions.events import ConsumeFrom, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow
 
 
@@ -44,7 +44,7 @@ def plan_night(
 
     ``history`` is the subscription history of ``events``, which are all events so far.
     """
-    rows_of: defaultdict[Key, list[SubscriptionRow]] = defaultdict(list)
+    rows_of: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
     rows_of_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
     for row in history:
         rows_of[row.consumer_group, row.topic].append(row)
@@ -72,10 +72,10 @@ def plan_night(
 
 def resets_and_first_starts(
     events: Iterable[SubscriptionEvent],
-) -> tuple[Mapping[Key, Sequence[SubscriptionEvent]], Mapping[Key, SubscriptionEvent]]:
+) -> tuple[Mapping[GroupTopic, Sequence[SubscriptionEvent]], Mapping[GroupTopic, SubscriptionEvent]]:
     """By group and topic, the offset resets, and the event of the group's first start, which says where it begins."""
-    resets: defaultdict[Key, list[SubscriptionEvent]] = defaultdict(list)
-    first_starts: dict[Key, SubscriptionEvent] = {}
+    resets: defaultdict[GroupTopic, list[SubscriptionEvent]] = defaultdict(list)
+    first_starts: dict[GroupTopic, SubscriptionEvent] = {}
     for event in events:
         if event.operation is Operation.RESET_OFFSET:
             resets[event.group, event.topic or ""].append(event)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from filtering.consumption.offsets import BrokerOffsets, Key, OffsetsSoFar
+from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
 from filtering.delivery.pull_window import FOREVER
-from filtering.subscriptions.events import ConsumeFrom, SubscriptionEvent
+from filtering.subscriptions.events import ConsumeFrom, GroupTopic, SubscriptionEvent
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 
 
@@ -43,7 +43,7 @@ def first_position(topic: str, at: int, consume_from: ConsumeFrom, broker: Broke
 
 
 def known_offsets(
-    key: Key, at: int, offsets_so_far: OffsetsSoFar, resets: Iterable[SubscriptionEvent]
+    key: GroupTopic, at: int, offsets_so_far: OffsetsSoFar, resets: Iterable[SubscriptionEvent]
 ) -> dict[int, int]:
     """By queue id, the offsets that the broker has at ``at`` (ms) for a group that was never online.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from filtering.consumption.allocation import client_checks
 from filtering.predicate import Predicate, TextIn
 from filtering.predicate_value import holds
-from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.in_force import in_force_at
 from filtering.subscriptions.inconsistency import SubscriptionInForce, subscriptions_in_force
 
@@ -20,7 +20,7 @@ class ClientChecks:
     """The checks of tags of each client. Events without client ids do not count."""
 
     def __init__(self, events: Iterable[SubscriptionEvent]) -> None:
-        self._states: defaultdict[tuple[str, str], list[SubscriptionInForce]] = defaultdict(list)
+        self._states: defaultdict[GroupTopic, list[SubscriptionInForce]] = defaultdict(list)
         for state in subscriptions_in_force(events):
             if not state.is_consistent and state.expression_type is not None:
                 self._states[state.consumer_group, state.topic].append(state)

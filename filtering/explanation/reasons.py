@@ -18,7 +18,7 @@ Reason = tuple[str, str]
 
 def refused(code: str, compile_error: str | None) -> str:
     """The broker refuses every pull of the subscription."""
-    why = f", because it does not compile: {one_line(compile_error)}" if compile_error else ""
+    why = f", because it does not compile: {first_line(compile_error)}" if compile_error else ""
     return f"the broker refuses every pull with {code}{why}"
 
 
@@ -110,6 +110,6 @@ def short(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def one_line(text: str | None) -> str:
+def first_line(text: str | None) -> str:
     """The first line. The other lines of a compile error show its position."""
     return (text or "").split("\n", 1)[0]

@@ -14,6 +14,9 @@ from functools import cached_property
 from filtering.consumer_filter_manager import Subscription
 from filtering.java.numbers import LONG_MAX
 
+GroupTopic = tuple[str, str]
+"""A consumer group and a topic."""
+
 
 class Operation(Enum):
     REGISTER = "register"
@@ -96,7 +99,7 @@ def in_order(
     A client's version is the time of its last change. The version given here is the time of the event, but at least
     one more than the last version of the same group and topic, in these events or in those ``after`` which they come.
     """
-    latest: dict[tuple[str, str], int] = {}
+    latest: dict[GroupTopic, int] = {}
     for event in after:
         for subscription in event.subscriptions:
             key = event.group, subscription["topic"]

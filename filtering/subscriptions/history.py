@@ -15,9 +15,7 @@ from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.sql92 import Expressions
 from filtering.subscription_data import SUB_ALL, is_tag_type
 from filtering.subscriptions.compiled_subscription import CompiledSubscription, compile_subscription
-from filtering.subscriptions.events import Operation, SubscriptionEvent
-
-Key = tuple[str, str]
+from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +129,12 @@ class _Replay:
         )
         self._groups: dict[str, ConsumerGroupInfo] = {}
         self._clients: defaultdict[str, set[str]] = defaultdict(set)
-        self._last_known: dict[Key, Subscription] = {}
-        self._pulled: dict[Key, Subscription] = {}
-        self._pulling: set[Key] = set()
+        self._last_known: dict[GroupTopic, Subscription] = {}
+        self._pulled: dict[GroupTopic, Subscription] = {}
+        self._pulling: set[GroupTopic] = set()
         self._topics: defaultdict[str, set[str]] = defaultdict(set)
         self._due: list[tuple[int, str, str]] = []
-        self._rows: defaultdict[Key, list[SubscriptionRow]] = defaultdict(list)
+        self._rows: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
 
     def apply(self, event: SubscriptionEvent) -> None:
         self.run_until(event.at)

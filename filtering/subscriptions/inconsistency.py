@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from filtering.consumer_filter_manager import Subscription, expression_type
 from filtering.consumer_group_info import ConsumerGroupInfo
-from filtering.subscriptions.events import Operation, SubscriptionEvent
+from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
 
 _Content = tuple[str, str, bool]
 
@@ -63,7 +63,7 @@ def subscriptions_in_force(events: Iterable[SubscriptionEvent]) -> list[Subscrip
     events = list(events)
     with_clients = {event.group for event in events if event.client_id is not None}
     groups: dict[str, _Group] = defaultdict(_Group)
-    rows: dict[tuple[str, str], list[SubscriptionInForce]] = defaultdict(list)
+    rows: dict[GroupTopic, list[SubscriptionInForce]] = defaultdict(list)
     for event in events:
         if event.group not in with_clients:
             continue

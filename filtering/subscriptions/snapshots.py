@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from filtering.java.numbers import LONG_MAX
 from filtering.subscription_data import is_tag_type
-from filtering.subscriptions.events import Operation, SubscriptionEvent, SubscriptionEvents, in_order
-from filtering.subscriptions.history import Key, SubscriptionRow
+from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent, SubscriptionEvents, in_order
+from filtering.subscriptions.history import SubscriptionRow
 
 
 def differences(
@@ -21,8 +21,8 @@ def differences(
     ``since`` keep their time.
     """
     known = {(row.consumer_group, row.topic): row for row in in_force}
-    registered: dict[Key, SubscriptionEvent] = {}
-    left: dict[Key, SubscriptionEvent] = {}
+    registered: dict[GroupTopic, SubscriptionEvent] = {}
+    left: dict[GroupTopic, SubscriptionEvent] = {}
     for event in snapshot.events:
         event = replace(event, at=max(event.at, since + 1))
         if event.operation is Operation.UNREGISTER:

@@ -141,7 +141,7 @@ def store_of(text: str) -> Storage:
     """The storage that --store names. Raises UsageError if it cannot be read."""
     from jobs.night.snapshot import StoreSnapshot
     from schemas.messages.message_log import files, is_message_log
-    from schemas.storage import Storage, one_line
+    from schemas.storage import Storage, error_text
 
     storage = Storage.at(text)
     try:
@@ -152,7 +152,7 @@ def store_of(text: str) -> Storage:
         else:
             StoreSnapshot(storage).check()
     except OSError as error:
-        reason = describe(error) if storage.is_local else one_line(error)
+        reason = describe(error) if storage.is_local else error_text(error)
         raise UsageError(f"--store: {reason}") from None
     return storage
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from filtering.counted import counted
-from jobs.cli.text import count, one_line, print_table, printable, short
+from jobs.cli.text import count, expression_line, print_table, printable, short
 from jobs.night.run import NightReport, Run
 from schemas.answers.facts import BrokerFacts, open_facts
 from schemas.answers.inconsistency import inconsistent_groups
@@ -111,7 +111,11 @@ def _print_groups(groups: Sequence[GroupCounts]) -> None:
     for topic, topic_groups in groupby(groups, key=lambda group: group.topic):
         print(f"\n{short(topic)}")
         rows = [
-            [short(group.consumer_group), *(_cell(group, name) for name, _ in columns), one_line(group.expression)]
+            [
+                short(group.consumer_group),
+                *(_cell(group, name) for name, _ in columns),
+                expression_line(group.expression),
+            ]
             for group in topic_groups
         ]
         titles = ["group", *(title for _, title in columns), "filter"]

@@ -27,7 +27,7 @@ def short(text: str, longest: int = LONGEST_NAME) -> str:
     return text if len(text) <= longest else f"{text[: longest // 2 - 1]}…{text[-longest // 2 :]}"
 
 
-def one_line(expression: str | None) -> str:
+def expression_line(expression: str | None) -> str:
     """An expression on one line; ``*`` for no expression."""
     return printable(" ".join((expression or "*").split()))
 

@@ -15,7 +15,7 @@ from filtering.relation import Kind, Message, Relation
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.time_spans import DAY
 from jobs.cli.markup import Markup
-from jobs.cli.text import one_line, time
+from jobs.cli.text import expression_line, time
 from schemas.answers.what_if import AgainstInForce, ChangedMessages, WhatIf
 
 QUEUES_SHOWN = 40
@@ -161,7 +161,7 @@ def _print_by_queue(found: WhatIf, markup: Markup) -> None:
 def _filter(row: SubscriptionRow | None, markup: Markup) -> str:
     if row is None:
         return "no subscription"
-    return f"{row.expression_type or 'TAG'} {markup.code(one_line(row.expression))}"
+    return f"{row.expression_type or 'TAG'} {markup.code(expression_line(row.expression))}"
 
 
 def _message(message: Message, markup: Markup) -> str:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from filtering.delivery.filter_hooks import Column, Function, Hook
+from filtering.subscriptions.events import GroupTopic
 from filtering.yaml_input import InvalidYaml, load
 from schemas.errors import UsageError
 
@@ -85,7 +86,7 @@ def _hook(entry: object, where: str) -> FilterHook:
     return FilterHook(entry["group"], entry["topic"], None, hook, hashlib.sha256(code).hexdigest())
 
 
-def check_groups(hooks: Iterable[FilterHook], known: Iterable[tuple[str, str]]) -> None:
+def check_groups(hooks: Iterable[FilterHook], known: Iterable[GroupTopic]) -> None:
     """Raises UsageError for a hook whose group and topic are not among the subscribed ones, ``known``."""
     subscribed = set(known)
     for hook in hooks:
@@ -96,10 +97,10 @@ def check_groups(hooks: Iterable[FilterHook], known: Iterable[tuple[str, str]]) 
             )
 
 
-def hooks_by_group(hooks: Sequence[FilterHook]) -> Mapping[tuple[str, str], Sequence[Hook]]:
+def hooks_by_group(hooks: Sequence[FilterHook]) -> Mapping[GroupTopic, Sequence[Hook]]:
     """The hooks on the rows of :func:`jobs.night.hook_answers.with_answers`, by group and topic."""
     names = answer_names(hooks)
-    by_group: dict[tuple[str, str], list[Hook]] = defaultdict(list)
+    by_group: dict[GroupTopic, list[Hook]] = defaultdict(list)
     for hook in hooks:
         answer = hook.function if hook.predicate is None else Column(names[hook.topic, hook.predicate])
         if answer is not None:
@@ -107,7 +108,7 @@ def hooks_by_group(hooks: Sequence[FilterHook]) -> Mapping[tuple[str, str], Sequ
     return by_group
 
 
-def answer_names(hooks: Iterable[FilterHook]) -> dict[tuple[str, str], str]:
+def answer_names(hooks: Iterable[FilterHook]) -> dict[GroupTopic, str]:
     """The name of the column with the answers of each predicate, by topic and predicate."""
     distinct = dict.fromkeys((hook.topic, hook.predicate) for hook in hooks if hook.predicate is not None)
     return {key: f"hook_{i}" for i, key in enumerate(distinct)}

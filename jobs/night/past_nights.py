@@ -10,8 +10,9 @@ from functools import cached_property
 import numpy as np
 import pyarrow.compute as pc
 
-from filtering.consumption.offsets import BrokerOffsets, Key
+from filtering.consumption.offsets import BrokerOffsets
 from filtering.delivery.entries import has_entry
+from filtering.subscriptions.events import GroupTopic
 from jobs.night.changes import Changes
 from schemas.commitlog import COMMITLOG
 from schemas.consumer_offsets import CONSUMER_OFFSETS
@@ -90,9 +91,9 @@ class _Committed:
         rows = changes.warehouse.rows(CONSUMER_OFFSETS, files=changes.files(CONSUMER_OFFSETS))
         self._rows = sorted_by(rows.filter(pc.is_valid(rows["committed"])), "run")
 
-    def up_to(self, run: str) -> dict[Key, dict[int, int]]:
+    def up_to(self, run: str) -> dict[GroupTopic, dict[int, int]]:
         """The last committed offsets in runs up to ``run``, by group and topic, then by queue id."""
-        found: defaultdict[Key, dict[int, int]] = defaultdict(dict)
+        found: defaultdict[GroupTopic, dict[int, int]] = defaultdict(dict)
         rows = self._rows.filter(pc.less_equal(self._rows["run"], run))
         names = ("consumer_group", "topic", "queue_id", "committed")
         for group, topic, queue_id, offset in zip(*(rows[name].to_pylist() for name in names), strict=True):

@@ -9,7 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from filtering.consumption.offsets import BrokerOffsets, Key
+from filtering.consumption.offsets import BrokerOffsets
+from filtering.subscriptions.events import GroupTopic
 from filtering.time_spans import DAY
 from schemas.rocketmq_store.commitlog_walk import Records, Walk
 from schemas.rocketmq_store.config_files import broker_name, read_consumer_offsets, read_topics
@@ -72,7 +73,7 @@ class StoreSnapshot:
         return self.storage.read(CONSUMER_FILTER)
 
     @cached_property
-    def _committed(self) -> tuple[dict[Key, dict[int, int]], int | None]:
+    def _committed(self) -> tuple[dict[GroupTopic, dict[int, int]], int | None]:
         return read_consumer_offsets(self.storage) or ({}, None)
 
     @property

@@ -16,6 +16,7 @@ from filtering.delivery.filter_data_in_force import FilterDataInForce
 from filtering.delivery.filter_hooks import Hook
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.delivery.topic_filters import TopicFilters
+from filtering.subscriptions.events import GroupTopic
 from schemas.delta.data_files import DataFile
 from schemas.storage import Storage
 
@@ -43,7 +44,7 @@ class TopicWork:
         windows: Sequence[PullWindow] = (),
         changes: Sequence[UncertainChange] = (),
         instants: Int64s = NO_INSTANTS,
-        hooks: Mapping[tuple[str, str], Sequence[Hook]] | None = None,
+        hooks: Mapping[GroupTopic, Sequence[Hook]] | None = None,
     ) -> TopicWork:
         """Builds the work for one topic. ``hooks``: by consumer group and topic."""
         keys = [(window.consumer_group, window.topic) for window in windows]

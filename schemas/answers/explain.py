@@ -10,7 +10,6 @@ from functools import cached_property
 import pyarrow.compute as pc
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.offsets import Key
 from filtering.delivery.entries import has_entry
 from filtering.delivery.pull_window import BEGINNING
 from filtering.explanation.client_checks import ClientChecks, dropping_clients
@@ -27,7 +26,7 @@ from filtering.explanation.pulls_of_message import (
 from filtering.explanation.reasons import dropped_by_other_client
 from filtering.explanation.trace import Part, trace
 from filtering.predicate import Predicate
-from filtering.subscriptions.events import Operation
+from filtering.subscriptions.events import GroupTopic, Operation
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
 from filtering.subscriptions.in_force import in_force_at, present_filter
 from schemas.answers.facts import BrokerFacts
@@ -110,7 +109,7 @@ class Explainer:
             events = tuple(event for event in events if event.group in groups)
             history = subscription_history(events, facts.broker, facts.expressions)
         self._clients = ClientChecks(events)
-        self._rows: defaultdict[Key, list[SubscriptionRow]] = defaultdict(list)
+        self._rows: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
         self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
         for row in history:
             self._rows[row.consumer_group, row.topic].append(row)

@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 
 from filtering.consumption.group_night import COMMIT_DELAY
 from filtering.consumption.lag import TopicLag
-from filtering.consumption.offsets import Key, Offsets
+from filtering.consumption.offsets import Offsets
 from filtering.delivery.message_filter import MessageFilter, message_filters
 from filtering.delivery.pull_window import FOREVER, OffsetRange, PullWindow
 from filtering.predicate import TRUE
 from filtering.pulls.pull import refusal
+from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
@@ -29,7 +30,7 @@ from schemas.messages.stored_entries import read_entries, stored_ranges
 class CommittedOffsets:
     """The offsets of a consumerOffset.json newer than the last night, and when it was saved (ms; None: unknown)."""
 
-    offsets: Mapping[Key, Offsets]
+    offsets: Mapping[GroupTopic, Offsets]
     saved_at: int | None = None
 
 
@@ -111,7 +112,7 @@ class _Standing:
     end: int
 
     @property
-    def key(self) -> Key:
+    def key(self) -> GroupTopic:
         return self.consumer_group, self.topic
 
     @property
@@ -141,12 +142,12 @@ def _standings(
 
 def _topic_lag(
     standings: Iterable[_Standing],
-    in_force: Mapping[Key, SubscriptionRow],
-    filters: Mapping[Key, MessageFilter],
+    in_force: Mapping[GroupTopic, SubscriptionRow],
+    filters: Mapping[GroupTopic, MessageFilter],
     facts: BrokerFacts,
 ) -> TopicLag:
-    pending: defaultdict[Key, dict[int, OffsetRange]] = defaultdict(dict)
-    estimated: defaultdict[Key, dict[int, OffsetRange]] = defaultdict(dict)
+    pending: defaultdict[GroupTopic, dict[int, OffsetRange]] = defaultdict(dict)
+    estimated: defaultdict[GroupTopic, dict[int, OffsetRange]] = defaultdict(dict)
     for standing in standings:
         key, queue_id, end = standing.key, standing.queue_id, standing.end
         if key not in filters:
@@ -159,7 +160,7 @@ def _topic_lag(
         if begin < end and in_force[key].registered and is_filtered:
             estimated[key][queue_id] = begin, end
 
-    def windows(ranges: Mapping[Key, Mapping[int, OffsetRange]]) -> list[PullWindow]:
+    def windows(ranges: Mapping[GroupTopic, Mapping[int, OffsetRange]]) -> list[PullWindow]:
         return [
             PullWindow(filters[key], in_force[key].valid_from, offsets=offsets, only_listed=True)
             for key, offsets in ranges.items()

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.report_lag import GroupLag, group_lags
-from schemas.answers.report_nights import Key
+from schemas.answers.report_nights import TopicGroup
 from schemas.delivery_stats import COUNTS
 from schemas.delta.aggregates import sums
 from schemas.delta.table_rows import filtered, one_of
@@ -98,16 +98,16 @@ def topic_reports(stats: pa.Table, progress: pa.Table, run: str, compared: str |
     ]
 
 
-def _counts_of(stats: pa.Table, runs: Sequence[str]) -> dict[Key, dict[str, int]]:
+def _counts_of(stats: pa.Table, runs: Sequence[str]) -> dict[TopicGroup, dict[str, int]]:
     rows = filtered(stats, [one_of("run", runs)])
     return {
         (topic, group): counts for (topic, group), counts in sums(rows, ["topic", "consumer_group"], COUNTS).items()
     }
 
 
-def _last_pulled(facts: BrokerFacts) -> dict[Key, tuple[int, int]]:
+def _last_pulled(facts: BrokerFacts) -> dict[TopicGroup, tuple[int, int]]:
     """The queue in which each group is farthest, and the offset of the last entry that it pulled there."""
-    found: dict[Key, tuple[int, int]] = {}
+    found: dict[TopicGroup, tuple[int, int]] = {}
     columns = ("topic", "consumer_group", "queue_id", "told_to")
     for topic, group, queue_id, pulled_to in zip(*(facts.offsets[name].to_pylist() for name in columns), strict=True):
         if pulled_to and pulled_to > found.get((topic, group), (0, -1))[1] + 1:

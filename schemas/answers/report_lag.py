@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.lag import lag
-from schemas.answers.report_nights import Key
+from schemas.answers.report_nights import TopicGroup
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class GroupLag:
     oldest_ms: int | None = None
 
 
-def group_lags(facts: BrokerFacts) -> dict[Key, GroupLag]:
+def group_lags(facts: BrokerFacts) -> dict[TopicGroup, GroupLag]:
     """By topic and group, the lag after the last night."""
-    lags: dict[Key, GroupLag] = {}
+    lags: dict[TopicGroup, GroupLag] = {}
     for row in lag(facts):
         key = row.topic, row.consumer_group
         total = lags.get(key, GroupLag())

@@ -24,7 +24,7 @@ NIGHTS = 30
 MOST_NIGHTS = 90
 NAMED = 5
 
-Key = tuple[str, str]
+TopicGroup = tuple[str, str]
 """Topic and consumer group."""
 
 

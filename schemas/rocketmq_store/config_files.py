@@ -9,6 +9,7 @@ from typing import Any
 
 from filtering.java.numbers import LONG_MAX, parse_int
 from filtering.java.strings import has_half_a_pair
+from filtering.subscriptions.events import GroupTopic
 from schemas.errors import UsageError
 from schemas.storage import Storage
 
@@ -25,7 +26,7 @@ class ConfigFileError(UsageError):
     """A file of the config folder that cannot be read; the message names it."""
 
 
-def read_consumer_offsets(storage: Storage) -> tuple[dict[tuple[str, str], dict[int, int]], int | None] | None:
+def read_consumer_offsets(storage: Storage) -> tuple[dict[GroupTopic, dict[int, int]], int | None] | None:
     """config/consumerOffset.json: committed offsets by (group, topic) and queue id, and when they were saved (ms).
 
     None if there is no such file. Raises ConfigFileError.
@@ -34,7 +35,7 @@ def read_consumer_offsets(storage: Storage) -> tuple[dict[tuple[str, str], dict[
     return None if document is None else _consumer_offsets(document)
 
 
-def parse_consumer_offsets(content: bytes, name: str) -> tuple[dict[tuple[str, str], dict[int, int]], int | None]:
+def parse_consumer_offsets(content: bytes, name: str) -> tuple[dict[GroupTopic, dict[int, int]], int | None]:
     """Parses a file with offsets, called ``name``, as :func:`read_consumer_offsets`. Raises ConfigFileError."""
     document = _parse_json(content, name)
     if not isinstance(document.get("offsetTable"), dict):
@@ -42,8 +43,8 @@ def parse_consumer_offsets(content: bytes, name: str) -> tuple[dict[tuple[str, s
     return _consumer_offsets(document)
 
 
-def _consumer_offsets(document: dict[str, Any]) -> tuple[dict[tuple[str, str], dict[int, int]], int | None]:
-    committed: defaultdict[tuple[str, str], dict[int, int]] = defaultdict(dict)
+def _consumer_offsets(document: dict[str, Any]) -> tuple[dict[GroupTopic, dict[int, int]], int | None]:
+    committed: defaultdict[GroupTopic, dict[int, int]] = defaultdict(dict)
     table = document.get("offsetTable")
     for name, queues in table.items() if isinstance(table, dict) else ():
         topic, _, group = name.partition("@")
