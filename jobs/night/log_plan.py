@@ -31,7 +31,8 @@ class LogPlan:
     ``ranges``: new parts, in order. ``repaired``: earlier ranges that were damaged and changed since. ``mended``:
     ranges of one message that was stored with a damaged body and has the right one now. ``cut``: the physical offset
     from which the log differs from the stored messages; 0 if it is another log. ``deleted``: the first and last
-    (exclusive) offset of bytes that the broker deleted before a night read them.
+    (exclusive) offset of bytes that the broker deleted before a night read them. ``unread``: those of bytes before the
+    first message of the first night, which that night's copy of the log did not have, and which no night reads.
     """
 
     log: LogSegments
@@ -40,6 +41,7 @@ class LogPlan:
     mended: Sequence[LogRange] = ()
     cut: int | None = None
     deleted: tuple[int, int] | None = None
+    unread: tuple[int, int] | None = None
 
     @property
     def size(self) -> int:
@@ -73,7 +75,8 @@ def plan_log(segments: Sequence[Segment], so_far: ReadSoFar | None, warehouse: W
     is_unchanged = so_far.unsettled is not None and unsettled(log, so_far.end) == so_far.unsettled
     if is_unchanged and log.record(so_far.end) is None:
         ranges = []  # the same damage as in the night before, and no new bytes
-    return LogPlan(log, ranges, comparison.repaired(), mended, deleted=deleted)
+    unread = (log.start, so_far.begin) if so_far.begin is not None and log.start < so_far.begin else None
+    return LogPlan(log, ranges, comparison.repaired(), mended, deleted=deleted, unread=unread)
 
 
 def _before(offset: int, parts: Sequence[LogRange]) -> Sequence[LogRange]:

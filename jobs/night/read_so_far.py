@@ -16,12 +16,14 @@ from schemas.run_ledger import DAMAGED_BODIES
 class ReadSoFar:
     """The part of a broker's log that earlier nights read: up to the physical offset ``end``.
 
+    ``begin``: the least physical offset at which the log of a night began; None if all nights read message logs.
     ``unsettled``: the fingerprint of the bytes behind ``end``, which could still change; None if there were none.
     ``queue_ends``: the offset after the last entry, by topic and queue id. ``has_damaged_bodies``: whether a message
     in the log may be stored with a damaged body.
     """
 
     broker_name: str
+    begin: int | None
     end: int
     unsettled: str | None
     queue_ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
@@ -40,7 +42,8 @@ def read_so_far(state: BrokerState, warehouse: Warehouse) -> ReadSoFar | None:
     }
     has_damaged_bodies = last.inputs.get(DAMAGED_BODIES) != "0"
     end = _end_of_messages(last.broker_name, last.ingested_to, warehouse)
-    return ReadSoFar(last.broker_name, end, last.unsettled, ends, has_damaged_bodies)
+    begin = min((entry.log_start for entry in state.entries if entry.log_start is not None), default=None)
+    return ReadSoFar(last.broker_name, begin, end, last.unsettled, ends, has_damaged_bodies)
 
 
 def _end_of_messages(broker_name: str, ingested_to: int, warehouse: Warehouse) -> int:

@@ -29,6 +29,12 @@ def log_remarks(broker: Broker, plan: LogPlan | None) -> list[str]:
             f"the broker deleted {counted(end - start, 'byte')} of its log (offsets {start:,} to {end:,}) before any "
             "night read them: their messages are in no table"
         )
+    if plan.unread is not None:
+        start, end = plan.unread
+        remarks.append(
+            f"the log begins earlier than in all nights before (at offset {start:,}, not {end:,}): no night reads what "
+            "is before the first night's log. To have those messages, run nightly with a new --warehouse"
+        )
     if plan.cut:
         remarks.append(
             f"the log differs from offset {plan.cut:,} on from what was read: a broker cuts the end of its log when it "

@@ -50,6 +50,27 @@ def test_the_rest_of_a_segment_is_read_when_it_is_there(small_segments: GrowingB
     assert broker.passes_audits()
 
 
+def test_the_first_segment_is_missing_in_the_first_night(small_segments: GrowingBroker) -> None:
+    """What groups received of it is not known: the first night told what they received of the rest."""
+    broker = small_segments
+    broker.log.append(50)
+    broker.grow()
+    first = segment(broker, 0).read_bytes()
+    segment(broker, 0).unlink()
+    assert "begins earlier" not in night(broker).out
+    received = broker.received("cg")
+    segment(broker, 0).write_bytes(first)
+    broker.log.append(10)
+    broker.grow()
+    out = night(broker).out
+    assert f"the log begins earlier than in all nights before (at offset 0, not {SEGMENT:,})" in out
+    assert min(broker.received("cg")) == min(received)
+    broker.log.append(10)
+    broker.grow()
+    assert "begins earlier" not in night(broker).out
+    assert broker.passes_audits()
+
+
 def test_a_full_segment_of_which_the_copy_is_from_the_night_before(small_segments: GrowingBroker) -> None:
     """A broker preallocates its segments, so a copy by size and time may take one for unchanged."""
     broker = small_segments
