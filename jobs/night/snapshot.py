@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,6 +23,8 @@ from schemas.storage import Storage
 
 CONSUMER_FILTER = "config/consumerFilter.json"
 LAST_BYTES = 1 << 20
+REMOTE_READS = 16
+"""Queues of a store in an object store whose entries are looked up at the same time."""
 MOST_IDLE = 366 * DAY
 """Milliseconds. A time that is this much later than the last message is ignored."""
 
@@ -90,9 +93,14 @@ class StoreSnapshot:
         index, log_start = QueueIndex(self.storage), self.segments[0].offset
         min_offsets: defaultdict[str, dict[int, int]] = defaultdict(dict)
         queue_ids: defaultdict[str, set[int]] = defaultdict(set)
-        for topic, queue_id in index.queues:
-            min_offsets[topic][queue_id] = index.min_offset(topic, queue_id, log_start)
-            queue_ids[topic].add(queue_id)
+
+        def min_offset(queue: tuple[str, int]) -> int:
+            return index.min_offset(*queue, log_start)
+
+        with ThreadPoolExecutor(1 if self.storage.is_local else REMOTE_READS) as threads:
+            for (topic, queue_id), offset in zip(index.queues, threads.map(min_offset, index.queues), strict=True):
+                min_offsets[topic][queue_id] = offset
+                queue_ids[topic].add(queue_id)
         for topic, queues in read_topics(self.storage).items():
             if topic in queue_ids:
                 queue_ids[topic] |= set(range(queues))

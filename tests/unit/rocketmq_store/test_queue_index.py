@@ -1,0 +1,42 @@
+"""The first entry of a queue whose message is in the log, and the queue's end, against all entries read in order."""
+
+from __future__ import annotations
+
+import random
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from schemas.rocketmq_store.consume_queue import ENTRY
+from schemas.rocketmq_store.queue_index import ENTRIES_AT_ONCE, QueueIndex
+from schemas.storage import Storage
+
+
+def write_queue(folder: Path, offsets: list[int], file_entries: int) -> None:
+    """A queue of messages at these physical offsets. The last file is preallocated."""
+    queue = folder / "consumequeue" / "T" / "0"
+    queue.mkdir(parents=True)
+    for first in range(0, len(offsets), file_entries):
+        entries = np.zeros(file_entries, ENTRY)
+        part = offsets[first : first + file_entries]
+        entries["commitlog_offset"][: len(part)] = part
+        entries["size"][: len(part)] = 100
+        (queue / f"{first * ENTRY.itemsize:020}").write_bytes(entries.tobytes())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_first_entry_in_the_log_and_end(seed: int, tmp_path: Path) -> None:
+    choose = random.Random(seed)
+    entries = choose.choice([1, 2, 700, ENTRIES_AT_ONCE, 5 * ENTRIES_AT_ONCE, 30_000])
+    file_entries = choose.choice([1_000, ENTRIES_AT_ONCE + 1, 20_000])
+    offsets = sorted(choose.sample(range(10 * entries), entries))
+    write_queue(tmp_path, offsets, file_entries)
+    index = QueueIndex(Storage.at(str(tmp_path)))
+    assert index.end("T", 0) == entries
+    for log_start in [0, offsets[-1], offsets[-1] + 1, *choose.choices(offsets, k=5)]:
+        expected = next(i for i, offset in zip(count(), [*offsets, log_start], strict=False) if offset >= log_start)
+        assert index.min_offset("T", 0, log_start) == expected
+    assert [index.entry("T", 0, number).commitlog_offset for number in range(0, entries, 97)] == offsets[::97]  # type: ignore[union-attr]
+    assert index.entry("T", 0, entries) is None
