@@ -14,6 +14,7 @@ A line or row that is not such a message goes to quarantine; its offset there is
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,6 +34,10 @@ KNOWN = NEEDED | {
 TIMES = ("born_timestamp", "store_timestamp")
 """Columns of milliseconds, which Parquet files may hold as timestamps, too."""
 SUFFIXES = (".jsonl", ".parquet")
+UNREADABLE = ("Float16", "Time(", "UUID")
+"""The beginnings of Parquet's names of types that Spark cannot read, in unknown columns, too."""
+ParquetColumns: TypeAlias = tuple[tuple[str, str, str], ...]
+"""The path, the physical type and the logical type of each column of a Parquet file, as Parquet names them."""
 
 
 def is_message_log(source: Path) -> bool:
@@ -59,18 +64,49 @@ def files(source: Path) -> list[Path]:
     return found
 
 
+def parquet_columns(file: Path) -> ParquetColumns:
+    """The columns of a Parquet file, those in nested columns one by one."""
+    schema = pq.read_metadata(file).schema
+    columns = map(schema.column, range(len(schema)))
+    return tuple((column.path, column.physical_type, str(column.logical_type)) for column in columns)
+
+
 def _check_columns(file: Path) -> None:
     try:
         schema = pq.read_schema(file)
-    except pa.ArrowInvalid:
+    except (pa.ArrowInvalid, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         raise CommitLogError(f"{file} is not a Parquet file; give JSON lines or Parquet") from None
     missing = [name for name in NEEDED if name not in schema.names]
     if missing:
         raise CommitLogError(f"{file} has no column {', '.join(missing)}, which every message needs")
+    seen: dict[str, str] = {}
+    for name in schema.names:
+        if name.lower() in seen:
+            raise CommitLogError(
+                f"{file} has two columns {seen[name.lower()]} and {name}, which are one for Spark: "
+                "leave one out or rename it"
+            )
+        seen[name.lower()] = name
+    for path, _, kind in parquet_columns(file):
+        if kind.startswith(UNREADABLE):
+            raise CommitLogError(f"{file}: Spark cannot read column {path}, a {kind}: leave it out or change its type")
     for column in schema:
         kind = KNOWN.get(column.name, "")
-        fits = pa.types.is_map(column.type) if kind.startswith("map") else not pa.types.is_nested(column.type)
-        if pa.types.is_temporal(column.type):
-            fits = column.name in TIMES and pa.types.is_timestamp(column.type)
-        if kind and not fits:
+        if kind and not _fits(column.name, kind, column.type):
             raise CommitLogError(f"{file}: column {column.name} is a {column.type}, not a {kind}")
+
+
+def _fits(name: str, kind: str, given: pa.DataType) -> bool:
+    """Whether the values of a column may be of a known kind. A column of Arrow's null type has none."""
+    if pa.types.is_dictionary(given):
+        given = given.value_type
+    if pa.types.is_null(given):
+        return True
+    if kind.startswith("map") or pa.types.is_nested(given):
+        return kind.startswith("map") and pa.types.is_map(given)
+    if pa.types.is_temporal(given):
+        return name in TIMES and pa.types.is_timestamp(given)
+    is_binary = "binary" in str(given)
+    return is_binary or "string" in str(given) if kind == "binary" else kind == "string" or not is_binary

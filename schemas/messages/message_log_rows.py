@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -9,16 +13,19 @@ from pyspark.sql import functions as F
 
 from filtering.java.numbers import LONG_MAX
 from filtering.time_spans import AFTER_YEAR_9999
-from schemas.messages.message_log import KNOWN, NEEDED, TIMES, files
+from schemas.messages.message_log import KNOWN, NEEDED, ParquetColumns, files, parquet_columns
 from schemas.rocketmq_store.record_layout import GREATEST_QUEUE_OFFSET
 from schemas.storage import spark_file
+
+_TEXTS = [name for name, kind in KNOWN.items() if kind == "string"]
+_NOT_WHOLE = re.compile(r"boolean|double|float|decimal\(\d+,[1-9]\d*\)")
+"""Spark's types whose values are no whole numbers in JSON either: 3.0 is none."""
 
 
 def read(spark: SparkSession, source: Path, broker_name: str) -> tuple[DataFrame, DataFrame]:
     """The messages as MappedRows takes them, and all other lines in the shape of quarantine."""
     found = files(source)
-    paths = [spark_file(str(file)) for file in found]
-    rows = _json_lines(spark, paths) if found[0].suffix == ".jsonl" else _parquet(spark, paths)
+    rows = _json_lines(spark, found) if found[0].suffix == ".jsonl" else _parquet(spark, found)
     same_offset = Window.partitionBy("message.commitlog_offset", "reason").orderBy("source_file", "offset")
     rows = rows.withColumn("reason", _reason()).withColumn("copy", F.row_number().over(same_offset))
     again = F.when(F.col("copy") > 1, "another message has this commitlog_offset")
@@ -29,11 +36,11 @@ def read(spark: SparkSession, source: Path, broker_name: str) -> tuple[DataFrame
     return messages, rejected
 
 
-def _json_lines(spark: SparkSession, paths: list[str]) -> DataFrame:
+def _json_lines(spark: SparkSession, found: Sequence[Path]) -> DataFrame:
     """source_file, offset (the line, from 1), bytes, message (a struct) and not_fit, for each non-blank line."""
     types = ", ".join(f"`{name}` {'string' if name == 'body' else kind}" for name, kind in KNOWN.items())
     in_file = Window.partitionBy("source_file").orderBy("block", "line")
-    lines = spark.read.text(paths).select(
+    lines = spark.read.text(_paths(found)).select(
         _file_name().alias("source_file"),
         F.col("_metadata.file_block_start").alias("block"),
         F.monotonically_increasing_id().alias("line"),
@@ -41,41 +48,70 @@ def _json_lines(spark: SparkSession, paths: list[str]) -> DataFrame:
     )
     return (
         lines.withColumn("offset", F.row_number().over(in_file).cast("bigint"))
-        .where("trim(value) <> ''")
+        .where(F.col("value").rlike(r"\S"))
         .select(
             "source_file",
             "offset",
             F.col("value").cast("binary").alias("bytes"),
+            F.when(~F.is_valid_utf8("value"), "not UTF-8").alias("not_utf8"),
             F.from_json("value", f"{types}, corrupt string", {"columnNameOfCorruptRecord": "corrupt"}).alias("message"),
         )
-        .withColumn("not_fit", F.when(F.col("message.corrupt").isNotNull(), "not JSON with the types of a message log"))
+        .withColumn(
+            "not_json", F.when(F.col("message.corrupt").isNotNull(), "not JSON with the types of a message log")
+        )
         .withColumn("body", F.unhex("message.body"))
-        .withColumn("not_fit", F.coalesce("not_fit", _unreadable("body", F.col("message.body"), F.col("body"), "hex")))
+        .withColumn("no_body", _unreadable("body", F.col("message.body"), F.col("body"), "hex"))
+        .withColumn("not_fit", F.coalesce("not_utf8", "not_json", "no_body"))
         .withColumn("message", F.col("message").withField("body", F.col("body")))
     )
 
 
-def _parquet(spark: SparkSession, paths: list[str]) -> DataFrame:
-    """source_file, offset (the row, from 1), bytes (the row as JSON), message (a struct) and not_fit."""
-    rows = spark.read.option("mergeSchema", "true").parquet(*paths)
-    kinds = dict(rows.dtypes)
+def _parquet(spark: SparkSession, found: Sequence[Path]) -> DataFrame:
+    """source_file, offset (the row, from 1), bytes (the row as JSON), message (a struct) and not_fit.
+
+    Files with the same columns are read together: Spark reads no files in which a column has different types.
+    """
+    alike: defaultdict[ParquetColumns, list[Path]] = defaultdict(list)
+    for file in found:
+        alike[parquet_columns(file)].append(file)
+    return reduce(DataFrame.unionAll, (_rows(spark, files, columns) for columns, files in alike.items()))
+
+
+def _rows(spark: SparkSession, found: Sequence[Path], columns: ParquetColumns) -> DataFrame:
+    """The rows of Parquet files that all have these columns."""
+    nanoseconds = {path for path, _, kind in columns if "timeUnit=nanoseconds" in kind}
+    without_values = {path for path, _, kind in columns if kind == "Null"}
+    if nanoseconds:
+        spark.conf.set("spark.sql.legacy.parquet.nanosAsLong", "true")
+    rows = spark.read.parquet(*_paths(found))
     known = {
-        name: F.unix_millis(F.col(name).cast("timestamp"))
-        if name in TIMES and kinds[name].startswith("timestamp")
-        else F.col(name).try_cast(kind)
-        for name, kind in KNOWN.items()
-        if name in rows.columns
+        name: F.expr(f"{name} div 1000000") if name in nanoseconds else _value(name, given, KNOWN[name])
+        for name, given in rows.dtypes
+        if name in KNOWN and name not in without_values
     }
     fields = [known.get(name, F.lit(None).cast(kind)).alias(name) for name, kind in KNOWN.items()]
     return rows.select(
         _file_name().alias("source_file"),
         (F.col("_metadata.row_index") + 1).alias("offset"),
-        F.to_json(F.struct(*(F.col(name) for name in rows.columns))).cast("binary").alias("bytes"),
+        F.to_json(F.struct("*")).cast("binary").alias("bytes"),
         F.struct(*fields).alias("message"),
         F.coalesce(
-            *(_unreadable(name, F.col(name), cast, f"of type {KNOWN[name]}") for name, cast in known.items())
+            *(_unreadable(name, F.col(name), read, f"of type {KNOWN[name]}") for name, read in known.items())
         ).alias("not_fit"),
     )
+
+
+def _value(name: str, given: str, kind: str) -> Column:
+    """A column of Spark's type ``given`` as one of the type ``kind``; null where that would change a value."""
+    if given.startswith("timestamp"):
+        return F.unix_millis(F.col(name).cast("timestamp"))
+    if kind in ("int", "bigint") and _NOT_WHOLE.fullmatch(given):
+        return F.lit(None).cast(kind)
+    return F.col(name).try_cast(kind)
+
+
+def _paths(found: Sequence[Path]) -> list[str]:
+    return [spark_file(str(file)) for file in found]
 
 
 def _file_name() -> Column:
@@ -109,12 +145,18 @@ def _reason() -> Column:
     no_property = F.when(
         unstorable, "a property has U+0001 in its name, or U+0002: RocketMQ ends names and values there"
     )
-    return F.coalesce("not_fit", *absent, *negative, no_size, *too_great, no_property)
+    not_utf8 = [F.when(~F.is_valid_utf8(f"message.{name}"), f"{name} is not UTF-8") for name in _TEXTS]
+    not_utf8.append(F.when(F.exists(F.map_entries("message.properties"), _is_not_utf8), "properties is not UTF-8"))
+    return F.coalesce("not_fit", *not_utf8, *absent, *negative, no_size, *too_great, no_property)
 
 
 def _has_separator(entry: Column) -> Column:
     """Whether the property would be another one after it was stored (MessageDecoder.messageProperties2String)."""
     return entry["key"].rlike("[\u0001\u0002]") | F.contains(entry["value"], F.lit("\u0002"))
+
+
+def _is_not_utf8(entry: Column) -> Column:
+    return ~F.is_valid_utf8(entry["key"]) | ~F.coalesce(F.is_valid_utf8(entry["value"]), F.lit(True))
 
 
 def _columns() -> list[Column]:

@@ -224,7 +224,11 @@ LINES: dict[str, str | None] = {
     json.dumps(GOOD | {"properties": {"a\u0002b": "1"}}): SEPARATOR,
     json.dumps(GOOD | {"properties": {"a": "1\u0002b", "b": None}}): SEPARATOR,
     "[]": "not JSON with the types of a message log",
-    "\udcff\udcfe": "not JSON with the types of a message log",
+    "\udcff\udcfe": "not UTF-8",
+    json.dumps(GOOD | {"commitlog_offset": 9}).replace("Events", "Events\udcff"): "not UTF-8",
+    json.dumps(GOOD | {"commitlog_offset": 9, "properties": {"a": "X"}}).replace("X", "\udce9"): "not UTF-8",
+    " \t": None,
+    json.dumps(GOOD | {"commitlog_offset": 9, "store_size": 3.0}): "not JSON with the types of a message log",
 }
 
 
