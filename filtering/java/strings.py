@@ -11,6 +11,8 @@ import pyarrow as pa
 # Java replaces a surrogate in three bytes, or the first two of them, with one U+FFFD; Python with one for each byte.
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
+_HALF_A_PAIR = re.compile("[\ud800-\udfff]")
+
 
 def decode_utf8(data: bytes) -> str:
     """``data`` decoded as Java decodes UTF-8, malformed or not."""
@@ -46,4 +48,9 @@ def is_utf8(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> bool
 
 def has_half_a_pair(text: str) -> bool:
     """Whether a text contains half of a surrogate pair. JSON may have it; UTF-8 does not."""
-    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
+    return not text.isascii() and _HALF_A_PAIR.search(text) is not None
+
+
+def without_half_pairs(text: str) -> str:
+    """The text with U+FFFD in the place of each half of a surrogate pair."""
+    return _HALF_A_PAIR.sub("\ufffd", text)

@@ -34,7 +34,7 @@ from filtering.subscriptions.events import (
     SubscriptionEvents,
 )
 from filtering.subscriptions.instants import checked
-from filtering.subscriptions.json_fields import LONGEST_LINE, parse_json, text_field, whole_number
+from filtering.subscriptions.json_fields import LONGEST_LINE, check_encoding, parse_json, text_field, whole_number
 
 
 def parse_event_lines(text: str) -> SubscriptionEvents:
@@ -53,6 +53,7 @@ def parse_event_lines(text: str) -> SubscriptionEvents:
 def parse_event(line: str, longest: int = LONGEST_LINE) -> SubscriptionEvent:
     """One event. Raises ValueError with the reason if the line is not an event, or has more characters."""
     row = parse_json(line, longest)
+    check_encoding(line)
     if not isinstance(row, dict):
         raise ValueError("an event must be a JSON object")
     operations = [operation.value for operation in Operation]

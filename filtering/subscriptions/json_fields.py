@@ -27,6 +27,12 @@ def parse_json(text: str, longest: int = LONGEST_LINE) -> Any:
         raise ValueError("not JSON that can be read: nested too deep") from None
 
 
+def check_encoding(source: str) -> None:
+    """Raises ValueError if a part of a file was not UTF-8. Such bytes are halves of surrogate pairs in the text."""
+    if has_half_a_pair(source):
+        raise ValueError("not UTF-8")
+
+
 def text_field(row: Mapping[str, Any], key: str, may_be_empty: bool = False) -> str:
     """A text. Raises ValueError if the field is missing, not a text, or not encodable as UTF-8."""
     value = row.get(key)

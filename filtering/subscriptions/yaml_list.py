@@ -18,9 +18,12 @@ broker, the group and topic are ``shop%cg_paid`` and ``shop%OrderEvents``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import yaml
 
 from filtering.consumer_filter_manager import Subscription
+from filtering.java.strings import has_half_a_pair, without_half_pairs
 from filtering.subscription_data import SQL92, TAG
 from filtering.subscriptions.events import (
     UNVERSIONED,
@@ -31,6 +34,7 @@ from filtering.subscriptions.events import (
     SubscriptionEvents,
 )
 from filtering.subscriptions.instants import instant
+from filtering.subscriptions.json_fields import check_encoding
 from filtering.subscriptions.namespace import wrap_namespace
 from filtering.yaml_input import InvalidYaml, compose
 
@@ -41,15 +45,18 @@ def parse_yaml(text: str) -> SubscriptionEvents:
     """The events of all entries. Invalid entries are rejected, and the whole text if it is not a YAML list."""
     events, rejected, timed = [], [], False
     try:
-        loader, document = compose(text)
+        loader, document = compose(without_half_pairs(text))
     except InvalidYaml as error:
-        return _all_rejected(error.line, text, str(error))
+        encoding = ", and not UTF-8" if has_half_a_pair(text) else ""
+        return _all_rejected(error.line, text, f"{error}{encoding}")
     if document is None:
         return SubscriptionEvents((), ())
     if not isinstance(document, yaml.SequenceNode):
         return _all_rejected(1, text, "not a list; start each subscription with a dash, as in - group: cg_paid")
     for node in document.value:
         try:
+            for scalar in _scalars(node):
+                check_encoding(text[scalar.start_mark.index : scalar.end_mark.index])
             entry = loader.construct_object(node, deep=True)
             events.append(_event(entry))
             timed |= "at" in entry
@@ -61,6 +68,15 @@ def parse_yaml(text: str) -> SubscriptionEvents:
 
 def _all_rejected(line: int, text: str, reason: str) -> SubscriptionEvents:
     return SubscriptionEvents((), (InvalidSubscriptionEvent(line, text, reason),))
+
+
+def _scalars(node: yaml.Node) -> Iterator[yaml.Node]:
+    """The keys and values in a node: what is left of it without comments."""
+    if isinstance(node, yaml.ScalarNode):
+        yield node
+    for child in node.value if isinstance(node, yaml.CollectionNode) else ():
+        for each in child if isinstance(child, tuple) else (child,):
+            yield from _scalars(each)
 
 
 def _event(entry: object) -> SubscriptionEvent:

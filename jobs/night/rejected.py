@@ -27,7 +27,7 @@ def replace_rejected(source_file: str, rejected: Sequence[InvalidSubscriptionEve
     """
     stored = quarantined_lines([source_file], changes)
     now = dict.fromkeys(
-        RejectedLine(source_file, line.line, _valid(line.reason), line.text.encode("utf-8", "replace"))
+        RejectedLine(source_file, line.line, _valid(line.reason), line.text.encode("utf-8", "surrogateescape"))
         for line in rejected
     )
     gone = remove_lines(stored - now.keys(), changes)

@@ -27,7 +27,7 @@ class SubscriptionFile:
 
 def read_subscriptions(name: str, content: bytes) -> SubscriptionFile:
     """Parses the content of a subscription file, in any of its formats."""
-    text = content.decode("utf-8", "replace")
+    text = content.decode("utf-8", "surrogateescape")
     events = parse_subscriptions(text)
     digest = hashlib.sha256(content).hexdigest()
     return SubscriptionFile(digest, events, {name: events.rejected}, is_consumer_filter(text))
