@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from filtering.explanation.trace import Part, Result, trace
-from filtering.sql92 import CompiledExpression
+from filtering.sql92 import CompiledExpression, on_one_line
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.tags_code import tags_code
 
@@ -18,7 +18,7 @@ Reason = tuple[str, str]
 
 def refused(code: str, compile_error: str | None) -> str:
     """The broker refuses every pull of the subscription."""
-    why = f", because it does not compile: {first_line(compile_error)}" if compile_error else ""
+    why = f", because it does not compile: {on_one_line(compile_error)}" if compile_error else ""
     return f"the broker refuses every pull with {code}{why}"
 
 
@@ -108,8 +108,3 @@ def quoted(text: str) -> str:
 
 def short(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-
-
-def first_line(text: str | None) -> str:
-    """The first line. The other lines of a compile error show its position."""
-    return (text or "").split("\n", 1)[0]

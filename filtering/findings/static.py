@@ -9,6 +9,7 @@ from filtering.counted import counted
 from filtering.delivery.message_filter import TAGS_PROPERTY
 from filtering.findings.finding import ERROR, INFO, WARN, Finding
 from filtering.predicate import FALSE, TRUE, Predicate, TextIn
+from filtering.sql92 import on_one_line
 from filtering.subscription_data import SUB_ALL, is_tag_type
 from filtering.subscriptions.history import SubscriptionRow
 
@@ -43,7 +44,7 @@ def _findings(row: SubscriptionRow) -> Iterator[Finding]:
         return Finding(severity, row.consumer_group, row.topic, code, text)
 
     if row.compile_error is not None:
-        yield finding(ERROR, "does-not-compile", " ".join(row.compile_error.split()))
+        yield finding(ERROR, "does-not-compile", on_one_line(row.compile_error))
     elif is_tag_type(row.expression_type):
         if delivers(row) is FALSE:
             yield finding(ERROR, "never-matches", "the list has no tag: no message matches; write tags, or * for all")

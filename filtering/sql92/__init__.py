@@ -1,7 +1,7 @@
 """SQL92 message filters, exactly as a RocketMQ broker evaluates them. The specification is docs/FILTERS.md."""
 
 from filtering.sql92.compiled import CompiledExpression, Expressions, compile
-from filtering.sql92.errors import EvaluationError, InvalidExpression
+from filtering.sql92.errors import EvaluationError, InvalidExpression, on_one_line
 from filtering.sql92.linter import Finding
 
 __all__ = [
@@ -11,4 +11,5 @@ __all__ = [
     "Finding",
     "InvalidExpression",
     "compile",
+    "on_one_line",
 ]

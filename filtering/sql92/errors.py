@@ -32,3 +32,14 @@ def pointed_at(expression: str, position: int) -> str:
     shown = expression[first : position + _SHOWN_AFTER]
     line = "".join(character if character.isprintable() else " " for character in shown)
     return f"  {line}\n  {' ' * (position - first)}^"
+
+
+def on_one_line(compile_error: str) -> str:
+    """The text of an error on one line: the expression from the caret on stands for the caret."""
+    problem, *shown = compile_error.split("\n")
+    if len(shown) != 2:
+        return " ".join(compile_error.split())
+    expression, caret = shown
+    rest = expression[len(caret) - 1 :]
+    more = "…" if len(rest) == _SHOWN_AFTER else ""
+    return f"{problem} Place: {rest.strip()}{more}" if rest.strip() else problem

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -24,11 +25,14 @@ def as_json(findings: Sequence[Finding]) -> str:
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
-    """Prints one line for each finding, and their number."""
+    """Prints the findings, each on a line if it fits, and their number."""
     width = max((len(_whose(finding)) for finding in findings), default=0)
     for finding in findings:
         mark, color = _MARKS[finding.severity]
-        print(f"{_colored(mark, color)} {_whose(finding):<{width}}  {_cut(printable(finding.text), width + 4)}")
+        first, *more = _lines(printable(finding.text), width + 4)
+        print(f"{_colored(mark, color)} {_whose(finding):<{width}}  {first}")
+        for line in more:
+            print(f"{'':{width + 4}}{line}")
     counts = Counter(finding.severity for finding in findings)
     by_severity = ", ".join(f"{counts[severity]:,} {severity}" for severity in SEVERITIES if counts[severity])
     print(f"{counted(len(findings), 'finding')}: {by_severity}" if findings else "no findings")
@@ -38,12 +42,12 @@ def _whose(finding: Finding) -> str:
     return f"{short(finding.consumer_group)} on {short(finding.topic)}" if finding.consumer_group else ""
 
 
-def _cut(text: str, used: int) -> str:
-    """On a terminal, the text is cut to the line."""
+def _lines(text: str, used: int) -> list[str]:
+    """The text; on a terminal, as lines that fit beside or below the ``used`` columns."""
     if not sys.stdout.isatty():
-        return text
+        return [text]
     room = max(NARROWEST, shutil.get_terminal_size().columns - used)
-    return text if len(text) <= room else f"{text[: room - 1]}…"
+    return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
 
 
 def _colored(text: str, color: str) -> str:

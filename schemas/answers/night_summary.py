@@ -12,6 +12,7 @@ from filtering.counted import counted
 from filtering.delivery.entries import has_entry
 from filtering.findings.finding import FAILING_SHARE
 from filtering.pulls.pull import refusal
+from filtering.sql92 import on_one_line
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from schemas.answers.facts import BrokerFacts
@@ -96,7 +97,7 @@ def _attention(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[st
         whose = f"{row.consumer_group} on {row.topic}"
         code = refusal(row, facts.broker)
         if row.compile_error is not None:
-            yield f"{whose} does not compile: {row.compile_error}"
+            yield f"{whose} does not compile: {on_one_line(row.compile_error)}"
         if code is not None and row.is_consuming:
             yield f"the broker refuses every pull of {whose} with {code.name}"
     yield from _without_messages(facts, in_force)

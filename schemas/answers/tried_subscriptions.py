@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import Subscription
 from filtering.pulls.pull import refusal
+from filtering.sql92 import on_one_line
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
 from filtering.subscriptions.in_force import in_force_at
@@ -45,7 +46,9 @@ def only_topic(facts: BrokerFacts, group: str) -> str:
 def _check(row: SubscriptionRow, broker: BrokerConfig) -> None:
     """Raises UsageError if the broker refuses a subscription, or every pull of it."""
     if row.compile_error is not None:
-        raise UsageError(f"{row.consumer_group} on {row.topic}: the filter does not compile: {row.compile_error}")
+        raise UsageError(
+            f"{row.consumer_group} on {row.topic}: the filter does not compile: {on_one_line(row.compile_error)}"
+        )
     code = refusal(row, broker)
     if code is not None:
         raise UsageError(f"the broker would answer every pull of {row.consumer_group} on {row.topic} with {code.name}")

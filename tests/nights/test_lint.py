@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobs import lint, nightly
+from jobs import explain, lint, nightly, what_if
 from schemas.answers.facts import open_facts
 from schemas.answers.findings import findings
 from schemas.delta.warehouse import Warehouse
@@ -121,3 +123,42 @@ def test_a_filter_that_reads_only_tags_asks_for_a_known_property(tmp_path: Path,
     (tmp_path / "broker.conf").write_text(CONF)
     nightly.main(commands.night(tmp_path / "w", store, tmp_path / "s.yaml", tmp_path / "broker.conf"))
     assert "no message has" not in run(lint, "--warehouse", tmp_path / "w").out
+
+
+def test_a_filter_that_does_not_compile_is_told_on_one_line_with_the_place(run: Run, tmp_path: Path) -> None:
+    """A caret below the expression points at nothing on one line."""
+    BrokerLog().append(1, "T").write(tmp_path / "store")
+    file = tmp_path / "s.yaml"
+    entries = ["{group: cg, topic: T, sql: \"price >\\n AND region = 'x'\"}", "{group: cg_end, topic: T, sql: a =}"]
+    file.write_text("".join(f"- {entry}\n" for entry in entries))
+    problem = "A property, a literal or a parenthesis is expected here"
+    told = f"{problem}. Place: AND region = 'x'\n"
+    at_end = f"{problem}, but the expression ends.\n"
+    on_store = ("--store", tmp_path / "store", "--warehouse", tmp_path / "w")
+    summary = run(nightly, *on_store, "--subscriptions", file).out
+    assert f"cg on T does not compile: {told}" in summary
+    assert f"cg_end on T does not compile: {at_end}" in summary
+    linted = run(lint, "--subscriptions", file).out
+    assert linted.splitlines(keepends=True)[:2] == [f"✗ cg on T      {told}", f"✗ cg_end on T  {at_end}"]
+    given = ("--warehouse", tmp_path / "w", "--group", "cg", "--topic", "T")
+    assert run(what_if, *given, "--sql", "price > AND region = 'x'").error.endswith(f"does not compile: {told}")
+    explained = run(explain, *given, "--queue", 0, "--offset", 0).out
+    assert f"because it does not compile: {told}" in explained
+    long = "a = 'an apple a day' AND AND b = 'keeps the doctor away'"
+    assert run(what_if, *given, "--sql", long).error.endswith(" Place: AND b = 'keeps the d…\n")
+
+
+def test_a_narrow_terminal_gets_all_of_the_advice(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "s.yaml").write_text("- {group: cg_flag, topic: OrderEvents, sql: flag}\n")
+    whole = run(lint, "--subscriptions", tmp_path / "s.yaml").out
+    out = StringIO()
+    out.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setenv("COLUMNS", "70")
+    monkeypatch.setenv("NO_COLOR", "1")
+    run(lint, "--subscriptions", tmp_path / "s.yaml")
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= 70
+    assert " ".join(out.getvalue().split()) == " ".join(whole.split())
+    assert [line.startswith("✗ cg_flag on OrderEvents  ") for line in lines[:2]] == [True, False]
+    assert lines[1].startswith(" " * 26)
