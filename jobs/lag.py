@@ -51,6 +51,7 @@ def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from jobs.cli.json_lines import print_data
     from schemas.answers.lag import CommittedOffsets, lag
+    from schemas.answers.no_lag import why_without_rows
     from schemas.rocketmq_store.config_files import parse_consumer_offsets
 
     newer = None
@@ -68,7 +69,9 @@ def main(arguments: list[str]) -> None:
     elif not facts.topics:
         print("no message has been filtered yet: no group is behind")
     else:
-        if chosen.group is not None:
+        if not rows and (groups or topics):
+            print(why_without_rows(facts, chosen.group, chosen.topic))
+        elif chosen.group is not None:
             _print_queues(rows)
         else:
             _print_groups(rows)

@@ -89,6 +89,14 @@ def find_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int) ->
     return read(facts, rows["commitlog_offset"].to_pylist())
 
 
+def kept_offsets(facts: BrokerFacts, topic: str) -> dict[int, tuple[int, int]]:
+    """The first and last queue offset that has a message, for each queue of a topic that has any, in order."""
+    files = [file for file in facts.warehouse.files(CONSUMEQUEUE, facts.name) if file.may_have("topic", topic, topic)]
+    rows = facts.warehouse.rows(CONSUMEQUEUE, ["queue_id", "queue_offset"], [one_of("topic", [topic])], files)
+    ranges = rows.group_by("queue_id").aggregate([("queue_offset", "min"), ("queue_offset", "max")]).sort_by("queue_id")
+    return {queue: (first, last) for queue, first, last in zip(*(c.to_pylist() for c in ranges.columns), strict=True)}
+
+
 def copies_of(facts: BrokerFacts, message: FoundMessage) -> list[FoundMessage]:
     """The other messages with its unique key: in the schedule topic, in retry topics, in the dead-letter queue."""
     if message.uniq_key is None:

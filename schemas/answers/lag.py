@@ -19,6 +19,7 @@ from filtering.pulls.pull import refusal
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
+from schemas.answers.no_lag import check_subscribed
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.aggregates import group_numbers
@@ -75,12 +76,13 @@ def lag(
     """A row for each group, topic and queue, in this order, after the last night. ``groups``, ``topics``: only these.
 
     ``newer``: offsets of a later time. The ends of the queues stay those of the last night. Filter hooks of clients
-    are not applied. Raises UsageError for a group that never subscribed, and for an unknown topic.
+    are not applied. Raises UsageError for a group that never subscribed, or to none of these topics, and for an unknown
+    topic.
     """
-    for group in groups or ():
-        facts.subscriptions_of(group)
     for topic in topics or ():
         facts.check_topic(topic)
+    for group in groups or ():
+        check_subscribed(facts, group, topics)
     in_force = {(row.consumer_group, row.topic): row for row in facts.in_force()}
     by_topic: defaultdict[str, list[_Standing]] = defaultdict(list)
     behind = set()

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from filtering.counted import counted
 from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, SYSTEM_PREFIXES, SYSTEM_TOPICS
 from schemas.answers.explain import Explainer, Explanation
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.found_messages import FoundMessage, copies_of, find, find_at
-from schemas.errors import UsageError
+from schemas.answers.found_messages import FoundMessage, copies_of, find, find_at, kept_offsets
+from schemas.errors import UsageError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,22 @@ def why_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int, gro
     facts.check_has_messages()
     found = find_at(facts, topic, queue_id, queue_offset)
     if not found:
-        raise UsageError(f"{facts.warehouse.location} has no message at {topic} {queue_id}/{queue_offset}")
+        facts.check_topic(topic)
+        place = f"{topic} {queue_id}/{queue_offset}"
+        raise UsageError(f"{facts.warehouse.location} has no message at {place}: {_places(facts, topic, queue_id)}")
     _check_group(facts, group)
     return Why(facts, found, group)
+
+
+def _places(facts: BrokerFacts, topic: str, queue_id: int) -> str:
+    """Where a queue, or else a topic, has messages."""
+    kept = kept_offsets(facts, topic)
+    if not kept:
+        return f"there is none of this topic{did_you_mean(topic, facts.topics)}"
+    if queue_id not in kept:
+        return f"the topic has them in {counted(len(kept), 'queue')}, {min(kept)} to {max(kept)}"
+    first, last = kept[queue_id]
+    return f"the queue has those from offset {first} to {last}"
 
 
 def _check_group(facts: BrokerFacts, group: str | None) -> None:

@@ -275,3 +275,22 @@ def test_json_has_the_fields_that_docs_promise(replayed: Replayed, run: Run) -> 
         for name in ("message", "subscription", "bit_map", "expression", "nearest_miss"):
             for field in answer[name] or ():
                 assert f"`{field}`" in page, field
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        (("OrderEvnts", 0, 3), "there is no topic OrderEvnts in {}; did you mean OrderEvents?"),
+        (("OrderEvents", 0, 82), "{} has no message at OrderEvents 0/82: the queue has those from offset 0 to 81"),
+        (("OrderEvents", 0, -1), "{} has no message at OrderEvents 0/-1: the queue has those from offset 0 to 81"),
+        (("OrderEvents", 4, 0), "{} has no message at OrderEvents 4/0: the topic has them in 4 queues, 0 to 3"),
+    ],
+)
+def test_a_place_without_a_message_names_those_that_exist(
+    replayed: Replayed, run: Run, place: tuple[str, int, int], told: str
+) -> None:
+    topic, queue, offset = place
+    location = replayed("small").location
+    given = ("--topic", topic, "--queue", queue, f"--offset={offset}", "--warehouse", location)
+    ended = run(explain_job, *given)
+    assert (ended.code, ended.out, ended.error) == (2, "", f"mqsieve: {told.format(location)}\n")

@@ -171,3 +171,52 @@ def test_fields_are_those_that_docs_promise() -> None:
     page = (Path(__file__).parents[2] / "docs" / "JSON.md").read_text("utf-8")
     for name in (*Lag.__dataclass_fields__, "estimate_error"):
         assert f"| `{name}` |" in page
+
+
+@pytest.fixture(scope="module")
+def with_strange_groups(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse whose log has the topics T, U and V."""
+    folder = tmp_path_factory.mktemp("strange")
+    log = BrokerLog().append(3, "T").append(3, "U").append(3, "V")
+    log.write(folder / "store")
+    entries = [("cg", "T", 0), ("cg_typo", "Tt", 0), ("cg_two", "U", 0), ("cg_two", "T", 0), ("cg_late", "T", 2**41)]
+    lines = [f"- {{group: {group}, topic: {topic}, tag: '*', at: {at}}}\n" for group, topic, at in entries]
+    (folder / "s.yaml").write_text("".join(lines))
+    given = ["--store", folder / "store", "--subscriptions", folder / "s.yaml", "--warehouse", folder / "w"]
+    nightly.main(list(map(str, given)))
+    return folder / "w"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("--group", "cg_two", "--topic", "V"), "cg_two has no subscription to V; it subscribes to T, U"),
+        (("--group", "cg", "--topic", "Tt"), "cg has no subscription to Tt; did you mean T?"),
+    ],
+)
+def test_a_topic_to_which_a_group_does_not_subscribe(
+    with_strange_groups: Path, run: Run, given: tuple[str, ...], told: str
+) -> None:
+    ended = run(lag_job, "--warehouse", with_strange_groups, *given)
+    assert (ended.code, ended.out, ended.error) == (2, "", f"mqsieve: {told}\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("--group", "cg_typo"), "no message of the log has the topic Tt; did you mean T?"),
+        (("--topic", "Tt"), "no message of the log has the topic Tt; did you mean T?"),
+        (("--topic", "V"), "no group subscribes to V; groups subscribe to T, Tt, U"),
+        (
+            ("--group", "cg_late"),
+            "no night has filtered messages for cg_late yet: the first subscription begins at 2039-09-07 15:47:35.552",
+        ),
+    ],
+)
+def test_why_there_is_no_queue_to_be_behind_in(
+    with_strange_groups: Path, run: Run, given: tuple[str, ...], told: str
+) -> None:
+    ended = run(lag_job, "--warehouse", with_strange_groups, *given)
+    assert (ended.code, ended.out.splitlines()[0], ended.error) == (0, told, "")
+    assert "0 of 0" not in ended.out
+    assert run(lag_job, "--warehouse", with_strange_groups, *given, "--json").out == ""

@@ -1,0 +1,42 @@
+"""Why there is no lag: the group does not subscribe to the topic, or nothing was filtered for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from filtering.counted import counted
+from schemas.answers.facts import BrokerFacts
+from schemas.errors import UsageError, did_you_mean
+from schemas.time_text import time_text
+
+NAMED = 10
+"""The number of topics that a line names; others are counted."""
+
+
+def check_subscribed(facts: BrokerFacts, group: str, topics: Collection[str] | None) -> None:
+    """Raises UsageError for a group that never subscribed, or to none of these topics (None: any)."""
+    subscribed = sorted({row.topic for row in facts.subscriptions_of(group)})
+    if topics is not None and not set(topics).intersection(subscribed):
+        named = ", ".join(topics)
+        hint = did_you_mean(named, subscribed) or f"; it subscribes to {_named(subscribed)}"
+        raise UsageError(f"{group} has no subscription to {named}{hint}")
+
+
+def why_without_rows(facts: BrokerFacts, group: str | None, topic: str | None) -> str:
+    """Why there is no row of lag for a group that subscribed, or for a topic."""
+    rows = [row for row in facts.history if group in (None, row.consumer_group) and topic in (None, row.topic)]
+    absent = sorted({row.topic for row in rows} - set(facts.topics))
+    if not rows:
+        subscribed = sorted({row.topic for row in facts.history})
+        return f"no group subscribes to {topic}; groups subscribe to {_named(subscribed)}"
+    if len(absent) == len({row.topic for row in rows}):
+        return f"no message of the log has the topic {_named(absent)}{did_you_mean(absent[0], facts.topics)}"
+    first = min(row.valid_from for row in rows)
+    return (
+        f"no night has filtered messages for {group or topic} yet: the first subscription begins at {time_text(first)}"
+    )
+
+
+def _named(topics: Sequence[str]) -> str:
+    more = f" and {counted(len(topics) - NAMED, 'more topic')}" if len(topics) > NAMED else ""
+    return (", ".join(topics[:NAMED]) or "nothing") + more
