@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from filtering.subscriptions.operator_tools import is_broker_log
 
-    texts = {path: path.read_text(encoding="utf-8", errors="replace") for path in chosen.files}
+    texts = {path: path.read_text(encoding="utf-8", errors="surrogateescape") for path in chosen.files}
     are_logs = {is_broker_log(text) for text in texts.values()}
     if len(are_logs) > 1:
         raise UsageError("give broker logs or consumer connections, not both at once")
@@ -52,7 +52,7 @@ def _print_events(texts: dict[Path, str]) -> None:
     print(counted(len(events), "subscription event"), file=sys.stderr)
     for path, log in logs.items():
         for line in log.incomplete:
-            print(f"{path}, line {line}: left out, its SubscriptionData is incomplete", file=sys.stderr)
+            print(f"{path}, line {line}: left out, its SubscriptionData is incomplete, or not UTF-8", file=sys.stderr)
 
 
 def _print_snapshot(texts: dict[Path, str]) -> None:

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from filtering.consumer_filter_manager import Subscription
+from filtering.java.strings import has_half_a_pair
 from filtering.sql92 import Expressions, InvalidExpression
 from filtering.subscription_data import SQL92, TAG
 from filtering.subscriptions.events import UNVERSIONED, ConsumeFrom, Operation, SubscriptionEvent
@@ -39,7 +40,10 @@ _CONSUME_FROM_WHERE = re.compile(r"^ConsumeFromWhere: (\w+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class BrokerLog:
-    """The subscription events in a broker.log, exact to the second, and the numbers of the lines that lack a part."""
+    """The subscription events in a broker.log, exact to the second, and the numbers of the lines that lack a part.
+
+    Such a line is cut, or has bytes that are not UTF-8: halves of surrogate pairs in the text.
+    """
 
     events: Sequence[SubscriptionEvent]
     incomplete: Sequence[int]
@@ -65,7 +69,7 @@ def read_broker_log(text: str) -> BrokerLog:
         message, at = logged["message"], _milliseconds(logged["time"])
         if match := _ADDED.search(message) or _CHANGED.search(message):
             subscription = _SUBSCRIPTION.match(match["new"])
-            if subscription is None:
+            if subscription is None or has_half_a_pair(subscription[0]):
                 incomplete.append(number)
             else:
                 events.append(SubscriptionEvent(at, Operation.REGISTER, match["group"], (_logged(subscription),)))
@@ -94,8 +98,10 @@ def consumer_connection(text: str, expressions: Expressions) -> ConsumerConnecti
     """Reads the output of ``mqadmin consumerConnection``, or in the dashboard's JSON of it.
 
     mqadmin does not print the type of an expression. It counts as SQL92 if it compiles and is not a list of single
-    words. Raises ValueError if the text is in neither format.
+    words. Raises ValueError if the text is in neither format, or was not UTF-8.
     """
+    if has_half_a_pair(text):
+        raise ValueError("it is not UTF-8; convert it, as iconv does")
     return _from_json(text) if text.lstrip().startswith("{") else _from_table(text, expressions)
 
 

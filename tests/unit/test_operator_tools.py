@@ -120,7 +120,7 @@ def test_expressions_of_several_lines_and_subscriptions_by_class(
     out, err = capsys.readouterr()
     first, second = (event.subscriptions[0] for event in parse_subscriptions(out).events)
     assert (first["expression"], second["expression"], second["class_filter_mode"]) == (sql, "C", True)
-    assert f"{tmp_path}/broker.log, line 5: left out, its SubscriptionData is incomplete" in err
+    assert f"{tmp_path}/broker.log, line 5: left out, its SubscriptionData is incomplete, or not UTF-8" in err
 
     printed = CONNECTION.replace("hangzhou'", "hangzhou'\nAND a = 1\n  AND b = 2")
     (tmp_path / "cg.txt").write_text(f"{printed}ConsumeFromWhere: CONSUME_FROM_FIRST_OFFSET\n")
@@ -147,3 +147,17 @@ def _parsed(text: str) -> list[tuple[str, str, str | None, str | None]]:
         for event in parsed.events
         for each in event.subscriptions
     ]
+
+
+def test_a_subscription_in_another_encoding_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A broker in China may log in GBK. With other characters, it would be another subscription."""
+    changed = LOG.replace("paid || shipped", "paid || bezahlt für").replace(" INFO ", " für ", 1)
+    (tmp_path / "broker.log").write_bytes(changed.encode("latin-1"))
+    subscriptions.main([str(tmp_path / "broker.log")])
+    out, err = capsys.readouterr()
+    assert "bezahlt" not in out
+    assert out.count("\n") == 4
+    assert "left out, its SubscriptionData is incomplete, or not UTF-8" in err
+    (tmp_path / "cg.txt").write_bytes(CONNECTION.replace("paid", "für").encode("latin-1"))
+    with pytest.raises(UsageError, match=r"cg\.txt: it is not UTF-8; convert it"):
+        subscriptions.main([str(tmp_path / "cg.txt")])
