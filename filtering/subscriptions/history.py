@@ -129,6 +129,8 @@ class _Replay:
         )
         self._groups: dict[str, ConsumerGroupInfo] = {}
         self._clients: defaultdict[str, set[str]] = defaultdict(set)
+        self._listed: defaultdict[str, dict[str | None, set[str]]] = defaultdict(dict)
+        """By group and client, the topics of the last heartbeat."""
         self._last_known: dict[GroupTopic, Subscription] = {}
         self._pulled: dict[GroupTopic, Subscription] = {}
         self._pulling: set[GroupTopic] = set()
@@ -153,6 +155,7 @@ class _Replay:
         else:
             self._register(event)
             if event.operation is Operation.HEARTBEAT:
+                self._stop_pulls(group, event.client_id, topics)
                 topics = self._topics[group]
         for topic in topics:
             self._record(group, topic, now)
@@ -182,9 +185,11 @@ class _Replay:
         if event.client_id is not None:
             self._clients[group].discard(event.client_id)
             if self._clients[group]:
+                self._stop_pulls(group, event.client_id, set())
                 return
         if event.topic is None:
             self._clients.pop(group, None)
+            self._listed.pop(group, None)
             self._groups.pop(group, None)
             self._filters.unregister(group, event.at)
             self._pulling -= {(group, topic) for topic in self._topics[group]}
@@ -193,6 +198,13 @@ class _Replay:
         if group in self._groups:
             self._groups[group].subscriptions.pop(event.topic, None)
             self._filters.unregister_topic(event.topic, group, event.at)
+
+    def _stop_pulls(self, group: str, client_id: str | None, topics: set[str]) -> None:
+        """A client no longer pulls the topics that its heartbeat leaves out."""
+        clients = self._listed[group]
+        before, clients[client_id] = clients.get(client_id, set()), topics
+        ended = before.difference(*clients.values())
+        self._pulling -= {(group, topic) for topic in ended}
 
     def run_until(self, now: int | None) -> None:
         """Clean the filters that are due up to ``now`` (ms); None: all of them."""

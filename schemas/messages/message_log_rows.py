@@ -18,8 +18,8 @@ from schemas.rocketmq_store.record_layout import GREATEST_QUEUE_OFFSET
 from schemas.storage import spark_file
 
 _TEXTS = [name for name, kind in KNOWN.items() if kind == "string"]
-_NOT_WHOLE = re.compile(r"boolean|double|float|decimal\(\d+,[1-9]\d*\)")
-"""Spark's types whose values are no whole numbers in JSON either: 3.0 is none."""
+_FRACTIONS = re.compile(r"double|float|decimal\(\d+,[1-9]\d*\)")
+"""Spark's types whose values may have a fraction. pandas writes whole numbers with gaps as doubles."""
 
 
 def read(spark: SparkSession, source: Path, broker_name: str) -> tuple[DataFrame, DataFrame]:
@@ -105,9 +105,12 @@ def _value(name: str, given: str, kind: str) -> Column:
     """A column of Spark's type ``given`` as one of the type ``kind``; null where that would change a value."""
     if given.startswith("timestamp"):
         return F.unix_millis(F.col(name).cast("timestamp"))
-    if kind in ("int", "bigint") and _NOT_WHOLE.fullmatch(given):
+    value = F.col(name).try_cast(kind)
+    if kind not in ("int", "bigint"):
+        return value
+    if given == "boolean":
         return F.lit(None).cast(kind)
-    return F.col(name).try_cast(kind)
+    return F.when(value == F.col(name), value) if _FRACTIONS.fullmatch(given) else value
 
 
 def _paths(found: Sequence[Path]) -> list[str]:

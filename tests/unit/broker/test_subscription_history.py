@@ -177,6 +177,25 @@ def test_a_subscription_sent_with_pulls_goes_before_the_registered_one() -> None
     assert (gone.sent_with_pull, gone.registered) == (True, False)
 
 
+def test_a_subscription_sent_with_pulls_ends_when_no_client_lists_its_topic() -> None:
+    def listed(at: int, client: str, *topics: str) -> SubscriptionEvent:
+        subscriptions: Any = tuple(
+            {"topic": topic, "expression": "qty > 9", "type": "SQL92", "version": 1} for topic in topics
+        )
+        return SubscriptionEvent(at, Operation.HEARTBEAT, "cg", subscriptions, client_id=client)
+
+    def consuming_at_the_end(*events: SubscriptionEvent) -> list[str]:
+        last = {row.topic: row for row in history(*events)}
+        return [topic for topic, row in last.items() if row.is_consuming]
+
+    both = [listed(1_000, "a", "OrderEvents", "Other"), listed(2_000, "b", "OrderEvents", "Other")]
+    both.append(register(3_000, "qty > 9", operation=Operation.PULL_SUBSCRIPTION))
+    assert consuming_at_the_end(*both, listed(4_000, "a", "Other")) == ["OrderEvents", "Other"]
+    assert consuming_at_the_end(*both, listed(4_000, "a", "Other"), listed(5_000, "b", "Other")) == ["Other"]
+    without_b = unregister(5_000, client_id="b")
+    assert consuming_at_the_end(*both, listed(4_000, "a", "Other"), without_b) == ["Other"]
+
+
 def test_the_last_of_two_changes_in_one_millisecond_counts() -> None:
     (row,) = history(register(1_000, "qty > 1", 1), register(1_000, "qty > 2", 2))
     assert (row.valid_from, row.valid_to, row.expression) == (1_000, None, "qty > 2")
