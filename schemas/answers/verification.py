@@ -125,7 +125,8 @@ class _Queues:
         newer += sum(newer_queues.values())
         for kind, keys in unknown.items():
             for key in keys - newer_queues.keys():
-                found.append((key, Difference(kind, None, "no message of the log belongs to this queue")))
+                if not self._is_deleted(*key):
+                    found.append((key, Difference(kind, None, "no message of the log belongs to this queue")))
         found.sort(key=_order)
         return Verification(found, newer, self._knows_bit_maps)
 
@@ -134,6 +135,11 @@ class _Queues:
         first = self._index.min_offset(topic, queue_id, self._read_to)
         entry = self._index.entry(topic, queue_id, first)
         return self._index.end(topic, queue_id) - first if entry is not None else 0
+
+    def _is_deleted(self, topic: str, queue_id: int) -> bool:
+        """Whether the broker deleted the messages of all entries in a queue. It deletes their files later."""
+        last = self._index.entry(topic, queue_id, self._index.end(topic, queue_id) - 1)
+        return last is not None and last.commitlog_offset < self._log_start
 
     def _on_disk(self, kind: str) -> set[Queue]:
         parts = (info.path.split("/") for info in self._store.files(kind, recursive=True))

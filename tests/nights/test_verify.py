@@ -137,6 +137,20 @@ def test_a_store_that_is_newer_than_the_warehouse(tmp_path: Path, capsys: pytest
     assert "cannot judge 705 entries of messages that are not in the warehouse" in capsys.readouterr().out
 
 
+def test_a_queue_whose_messages_were_all_deleted_before_any_night(run: Run, tmp_path: Path) -> None:
+    """The broker deletes segments of its log first, and the files of queues later."""
+    store = tmp_path / "store"
+    shutil.copytree(capture("nights_dev") / "night_4" / "store", store)
+    deleted = (capture("nights_dev") / "night_1" / "store/consumequeue/OrderEvents/0/00000000000000000000").read_bytes()
+    for folder, content in (("consumequeue", deleted[:60].ljust(1_000, b"\0")), ("consumequeue_ext", bytes(2_048))):
+        (store / folder / "Gone" / "0").mkdir(parents=True)
+        (store / folder / "Gone" / "0" / "00000000000000000000").write_bytes(content)
+    night = living(4, tmp_path / "w")
+    night[night.index("--store") + 1] = str(store)
+    assert run(nightly, *night).code == 0
+    assert run(verify, "--warehouse", tmp_path / "w", "--store", store).code == 0
+
+
 @pytest.mark.parametrize("topic", ["x" * 300, "a\0b"])
 def test_a_topic_that_no_folder_can_have(run: Run, tmp_path: Path, topic: str) -> None:
     """The broker that stored the message could not write its queue either."""
