@@ -21,7 +21,7 @@ _COMMENTS = {
     "bit_map_false_positives": "entries that pass stage 1 by the bit map and fail stage 2",
     "hash_collisions": "messages that pass by the hash of their tag, and that a client with the same tags drops",
     "evaluation_errors": "scanned entries whose message makes the expression fail",
-    "uncertain": "messages stored just before the subscription changed that match only one of the two expressions",
+    "uncertain": "messages stored just before or after the filter changed, which the old or the new one filtered",
     "repeated": "scanned entries that the group had pulled before, pulled again after an offset reset",
     "skipped": "entries that the group never pulls: before its first start, or jumped over by a reset",
     "lost": "entries that the broker deleted before the group pulled them",

@@ -15,6 +15,7 @@ from filtering.consumption.offsets import BrokerOffsets, Offsets, OffsetsSoFar
 from filtering.consumption.position import Position, first_position, known_offsets
 from filtering.consumption.timeline import Moment, Step, Timeline
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
+from filtering.predicate import TRUE, And
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow
@@ -22,8 +23,10 @@ from filtering.subscriptions.history import SubscriptionRow
 COMMIT_DELAY = 30_000
 """ms: a consumer that keeps up has committed all older messages. A held pull ends after 15 to 20 s; then its client
 commits within 5 s, and the broker saves the offset within another 5 s."""
-HELD_PULL = 5_000
-"""ms: how long messages that did not match may wait in a held pull. A changed expression may then filter them."""
+HELD_MESSAGES = 5_000
+"""ms: how long messages that did not match may wait in a held pull. A changed subscription may then filter them."""
+HELD_PULL = 20_000
+"""ms: how long the broker holds a pull in an empty queue: for 15 s, and until it looks for new messages again."""
 
 
 @dataclass
@@ -213,9 +216,15 @@ class GroupNightPlan:
             windows.append(part)
 
     def _note_uncertain(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
-        if is_tag_type(before.expression_type) or is_tag_type(after.expression_type):
-            return
+        """Notes which messages may have met a pull that was held at the broker during the change.
+
+        The broker answers it by the new subscription, with what waits for it in the queue. If the old one was a list
+        of tags, the client then drops what has other tags. Sources: PullRequestHoldService, PullAPIWrapper.
+        """
         old, new = self._filters.at(before, at - 1), self._filters.at(after, at)
-        if old.expression != new.expression:
-            group, topic = self.group.key
-            self.changes.append(UncertainChange(group, topic, old.expression, new.expression, at - HELD_PULL, at))
+        matches = new.expression if new.tags is TRUE else And((new.tags, new.expression, new.client_tags))
+        if old.client_tags is not TRUE and old.client_tags != new.client_tags:
+            kept = And((matches, old.client_tags))
+            self.changes.append(UncertainChange(*self.group.key, kept, matches, at, at + HELD_PULL, old.tags))
+        elif not is_tag_type(before.expression_type) and old.expression != matches:
+            self.changes.append(UncertainChange(*self.group.key, old.expression, matches, at - HELD_MESSAGES, at))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from filtering.delivery.message_filter import MessageFilter
-from filtering.predicate import Predicate
+from filtering.predicate import FALSE, Predicate
 
 BEGINNING = -(2**63)
 FOREVER = 2**63 - 1
@@ -52,11 +52,10 @@ class PullWindow:
 
 @dataclass(frozen=True)
 class UncertainChange:
-    """A change of an SQL92 subscription of a consuming group. It is not known which expression filtered some messages.
+    """A change of a subscription of a consuming group. It is not known which filter some messages met.
 
-    A pull held at the broker keeps messages that did not match ``before`` for up to five seconds; ``after`` may then
-    filter them. Messages stored in [``stored_from``, ``stored_to``) (ms) that match only one of the two are counted
-    as uncertain.
+    Messages stored in [``stored_from``, ``stored_to``) (ms) that match only one of ``before`` and ``after`` are counted
+    as uncertain, in each queue those before the first message in this time that matches ``until``.
     """
 
     consumer_group: str
@@ -65,3 +64,4 @@ class UncertainChange:
     after: Predicate
     stored_from: int
     stored_to: int
+    until: Predicate = FALSE

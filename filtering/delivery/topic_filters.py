@@ -47,7 +47,7 @@ class TopicFilters:
         self._bit_num = bit_num
         used = [predicate for window in windows for predicate in _predicates(window.message_filter)]
         used += [data.predicate for data in filter_data]
-        used += [predicate for change in changes for predicate in (change.before, change.after)]
+        used += [predicate for change in changes for predicate in (change.before, change.after, change.until)]
         predicates = list(dict.fromkeys([TRUE, *used]))
         number = {predicate: i for i, predicate in enumerate(predicates)}
         self._matcher = Matcher(predicates)
@@ -62,7 +62,12 @@ class TopicFilters:
         )
         self._filter_bit_pos = _positions([data.bit_pos for data in filter_data])
         self._changes = [
-            (number[change.before], number[change.after], self._mask((change.stored_from, change.stored_to, (), False)))
+            (
+                number[change.before],
+                number[change.after],
+                number[change.until],
+                self._mask((change.stored_from, change.stored_to, (), False)),
+            )
             for change in changes
         ]
 
@@ -91,7 +96,7 @@ class TopicFilters:
             distinct_match_sets(dropped, len(entries)),
             queue_ids,
             self._windows[:, window_loops.MASK],
-            np.array([_counts(mask, bounds) for mask in masks.rows], np.int64)[masks.row_of],
+            np.array([_counts(mask, bounds[:-1], bounds[1:]) for mask in masks.rows], np.int64)[masks.row_of],
             counts,
             self._uncertain(matches.bits, masks, bounds),
         )
@@ -211,10 +216,11 @@ class TopicFilters:
         return MatchSets.shared(windows, chosen, bits, np.append(matches.counts(), other.counts), matches.rows)
 
     def _uncertain(self, bits: Words, masks: EntryMasks, bounds: Int64s) -> Int64s:
-        counts = [
-            _counts((bits[before] ^ bits[after]) & masks.rows[masks.row_of[mask]], bounds)
-            for before, after, mask in self._changes
-        ]
+        counts = []
+        for before, after, until, mask in self._changes:
+            in_time = masks.rows[masks.row_of[mask]]
+            ends = _first_matches(bits[until] & in_time, bounds)
+            counts.append(_counts((bits[before] ^ bits[after]) & in_time, bounds[:-1], ends))
         return np.array(counts, np.int64).reshape(len(self._changes), len(bounds) - 1)
 
 
@@ -232,7 +238,16 @@ def _positions(bit_pos: Sequence[tuple[int, ...]]) -> Int64s:
     return np.array([positions or (0,) * width for positions in bit_pos], np.int64).reshape(len(bit_pos), width)
 
 
-def _counts(bits: Words, bounds: Int64s) -> list[int]:
+def _first_matches(bits: Words, bounds: Int64s) -> Int64s:
+    """The first set bit of each queue, or else its end."""
+    if not bits.any():
+        return bounds[1:]
+    matching = np.append(np.flatnonzero(packed_bits.unpack(bits, int(bounds[-1]))), bounds[-1])
+    ends: Int64s = np.minimum(matching[np.searchsorted(matching, bounds[:-1])], bounds[1:])
+    return ends
+
+
+def _counts(bits: Words, starts: Int64s, ends: Int64s) -> list[int]:
     """The number of set bits of each queue."""
-    spans = zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
+    spans = zip(starts.tolist(), ends.tolist(), strict=True)
     return [window_loops.count_range(bits, start, end) for start, end in spans]

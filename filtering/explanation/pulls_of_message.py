@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.group_night import HELD_PULL
+from filtering.consumption.group_night import HELD_MESSAGES, HELD_PULL
 from filtering.pulls.pull import is_pulling, refusal
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.history import SubscriptionRow
@@ -139,9 +139,16 @@ def _in_force(rows: Sequence[SubscriptionRow], at: int) -> SubscriptionRow | Non
 
 def uncertain_change(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
     """The later subscription that may have filtered the message: a pull held at the broker keeps it up to 5 s."""
-    after = _in_force(rows, pull.at + HELD_PULL)
+    after = _in_force(rows, pull.at + HELD_MESSAGES)
     if after is None or after is pull.row or not is_pulling(after, pull.config):
         return None
-    if is_tag_type(after.expression_type) or is_tag_type(pull.row.expression_type):
+    return after if after.filter != pull.row.filter and not is_tag_type(pull.row.expression_type) else None
+
+
+def changed_tags(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
+    """The earlier subscription to tags by which a client may have dropped the message, pulled just after the change."""
+    earlier = [row for row in rows if row.valid_from < pull.row.valid_from and is_pulling(row, pull.config)]
+    before = next((row for row in reversed(earlier) if row.filter != pull.row.filter), None)
+    if before is None or before.valid_to is None or before.valid_to <= pull.at - HELD_PULL:
         return None
-    return after if after.expression != pull.row.expression else None
+    return before if before.tags_set else None

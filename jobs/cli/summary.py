@@ -41,7 +41,7 @@ LEGEND = {
     "client_drops": "client drops: stopped by the client's tag check",
     "bit_map_false_positives": "false pos.: passed stage 1 by the filter bit map, not stage 2",
     "evaluation_errors": "errors: the expression fails on the message, which counts as no match",
-    "uncertain": "uncertain: stored just before the expression changed; the old or the new one filtered them",
+    "uncertain": "uncertain: stored just before or after the filter changed; the old or the new one filtered them",
     "repeated": "repeated: pulled again after an offset reset",
     "lost": "lost: deleted by the broker before the group pulled them",
     "pending": "pending: stored, but not pulled yet",

@@ -64,7 +64,7 @@ def columns(groups: Sequence[GroupReport], nights: int, is_compared: bool) -> li
         Column("Lost", "deleted by the broker before the group pulled them", _count("lost")),
         Column("Skipped", "never pulled: before the group's first start, or jumped over by a reset", _count("skipped")),
         Column("Repeated", "pulled again after a reset", _count("repeated")),
-        Column("Uncertain", "stored just before the expression changed: the old or the new one filtered them",
+        Column("Uncertain", "stored just before or after the filter changed: the old or the new one filtered them",
                _count("uncertain")),
         Column("Behind", "entries after the committed offset, as the broker's tools count", _behind),
         Column("Would get", "messages among those behind that pass the group's filters", _exact),

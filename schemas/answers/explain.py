@@ -31,6 +31,7 @@ from filtering.subscriptions.history import SubscriptionRow, subscription_histor
 from filtering.subscriptions.in_force import in_force_at, present_filter
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.found_messages import Delivery, FoundMessage
+from schemas.answers.uncertainty import after_change_of_tags
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table_rows import one_of, sorted_by
@@ -155,12 +156,14 @@ class Explainer:
         last = (delivered or received)[-1]
         (row,) = in_force_at(rows, last.subscription_from)
         config = next(night.broker for night in self._facts.nights if night.run == last.run)
-        explanation = self._filtered(message, Pulled(row, max(last.available_at, row.valid_from), config))
+        pull = Pulled(row, max(last.available_at, row.valid_from), config)
+        explanation = self._filtered(message, pull)
         decision, outcome = explanation.decision, Outcome(last.outcome)
         if decision.outcome is not outcome:
             headline = _otherwise(outcome, explanation)
             decision = replace(decision, outcome=outcome, stage=Stage.CLIENT, headline=headline, detail="")
-        return replace(explanation, decision=decision, received=received, pulled_at=last.available_at)
+        why = after_change_of_tags(self._facts, message, rows, pull) if delivered else None
+        return replace(explanation, decision=decision, received=received, pulled_at=last.available_at, uncertain=why)
 
     def _filtered(self, message: FoundMessage, pull: Pulled) -> Explanation:
         assert message.entry is not None

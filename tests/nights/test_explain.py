@@ -20,6 +20,7 @@ from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.captures import rows
 from tests.nights.commands import Run, rows_of
+from tests.nights.test_living_broker import delivered, received_live
 from tests.records import log_of
 
 Replayed = Callable[[str], Warehouse]
@@ -148,9 +149,30 @@ def test_the_nearest_miss_applied_is_delivered_for_every_dropped_pair_of_small(
     }  # fmt: skip
 
 
-def test_messages_just_before_a_change_are_called_uncertain(of_nights: dict[Pair, Explanation]) -> None:
-    uncertain = {group for (group, _), each in of_nights.items() if each.uncertain is not None}
-    assert uncertain == {"cg_sql_change_rush"}
+def test_messages_just_before_or_after_a_change_are_called_uncertain(of_nights: dict[Pair, Explanation]) -> None:
+    told = defaultdict(set)
+    for (group, _), each in of_nights.items():
+        if each.uncertain is not None:
+            told[each.uncertain.split(" s ")[1].split(" ")[0]].add(group)
+    assert told == {
+        "before": {"cg_sql_change_rush"},
+        "after": {"cg_split_tags", "cg_tag_change", "cg_tag_change_rush", "cg_tag_to_sql"},
+    }
+
+
+def test_a_message_that_was_lost_while_tags_changed_is_called_uncertain(
+    of_nights: dict[Pair, Explanation], nights: Path
+) -> None:
+    """A live consumer did not receive it: the broker answered a pull under the old tags with it."""
+    (lost,) = [key for key in delivered(nights / "4") - received_live() if key[0] == "cg_tag_change_rush"]
+    uncertain = {
+        (group, each.message.topic, each.message.queue_id, each.message.queue_offset)
+        for (group, _), each in of_nights.items()
+        if each.uncertain is not None
+    }
+    assert lost[:4] in uncertain
+    counted = [row for row in rows_of(nights / "4", "delivery_stats") if row["consumer_group"] == "cg_tag_change_rush"]
+    assert [row["uncertain"] for row in counted if row["queue_id"] == lost[2] and row["uncertain"]] == [1]
 
 
 def test_why_a_group_was_never_asked(of_nights: dict[Pair, Explanation]) -> None:

@@ -182,6 +182,13 @@ def test_counts_are_by_window_and_queue() -> None:
     assert outcome.uncertain.tolist() == [[3, 2]]
 
 
+def test_uncertain_messages_end_in_each_queue_where_the_held_pull_ends() -> None:
+    level_13 = TextIn("level", frozenset(["13"]))
+    change = UncertainChange("above_4", "T", FALSE, above(4).expression, 700, 1_600, until=level_13)
+    outcome = TopicFilters(64, changes=[change]).run(entries("T", LEVELS))
+    assert outcome.uncertain.tolist() == [[3, 3]]
+
+
 def test_windows_that_got_the_same_share_one_set() -> None:
     tags = replace(above(4), tags=TRUE, client_tags=TextIn("level", frozenset(["7"])))
     outcome = TopicFilters(64, windows=[PullWindow(f, 0) for f in (above(4), above(4), tags, above(40))]).run(
