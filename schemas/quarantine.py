@@ -12,12 +12,7 @@ QUARANTINE = Table(
     pa.schema(
         [
             column("broker_name", pa.string(), nullable=False),
-            column(
-                "source_file",
-                pa.string(),
-                "name of the file; (subscriptions) follows that of a subscription file",
-                nullable=False,
-            ),
+            column("source_file", pa.string(), "name of the file", nullable=False),
             column("offset", pa.int64(), "physical offset in a commitlog, or line of a text file", nullable=False),
             column("reason", pa.string(), "why it could not be decoded", nullable=False),
             column("bytes", pa.binary(), "the input itself"),

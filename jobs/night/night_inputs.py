@@ -52,10 +52,12 @@ class NightInputs:
     def rejected_subscriptions(self) -> dict[str, Sequence[InvalidSubscriptionEvent]]:
         """The rejected entries of the subscription files, by the name that they have in quarantine.
 
-        A file of messages may have the same name, in this run or in another one: quarantine tells them apart.
+        A file of the message log may have the same name; quarantine must tell their lines apart.
         """
+        messages = message_log_files(self.message_log) if self.message_log is not None else ()
+        taken = {file.name for file in messages}
         rejected = self.subscriptions.rejected if self.subscriptions is not None else {}
-        return {f"{name} (subscriptions)": lines for name, lines in rejected.items()}
+        return {f"{name} (subscriptions)" if name in taken else name: lines for name, lines in rejected.items()}
 
     def fingerprints(self, options: NightOptions) -> dict[str, str]:
         """Fingerprints of the inputs by kind, which the ledger keeps."""

@@ -113,7 +113,7 @@ def test_a_bad_consumer_filter_in_the_store_is_quarantined(run: Run, broker: Fau
     given = ("--store", broker.store(1), "--warehouse", broker.warehouse)
     ended = run(nightly, *given)
     assert ended.code == 0, ended.error
-    assert "quarantined: consumerFilter.json (subscriptions), line 1: the filter of g lacks a field" in ended.out
+    assert "quarantined: consumerFilter.json, line 1: the filter of g lacks a field" in ended.out
 
 
 def test_many_bad_entries() -> None:

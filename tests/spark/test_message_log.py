@@ -262,24 +262,6 @@ def test_bad_lines_of_messages_and_subscriptions_in_files_of_one_name(spark: Spa
     assert sorted(found) == [("log.jsonl", 2, b"no message"), ("log.jsonl (subscriptions)", 3, b"no event")]
 
 
-@pytest.mark.parametrize("order", [(ingest, register), (register, ingest)])
-def test_steps_on_messages_and_subscriptions_in_files_of_one_name(
-    spark: SparkSession, tmp_path: Path, order: Sequence[ModuleType]
-) -> None:
-    """The lines have the same numbers, and those of one file are not those of the other."""
-    event = {"at": 1, "op": "register", "group": "g", "topic": "OrderEvents", "expression": "paid"}
-    for folder, good in (("messages", GOOD), ("events", event)):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "log.jsonl").write_text(f"{json.dumps(good)}\nno {folder}", encoding="utf-8")
-    options = {ingest: ("--store", "messages"), register: ("--subscriptions", "events")}
-    for _ in range(2):
-        for job in order:
-            option, folder = options[job]
-            job.main([option, str(tmp_path / folder / "log.jsonl"), "--warehouse", str(tmp_path / "w")])
-    found = [(row["source_file"], row["offset"], row["bytes"]) for row in rows_of(tmp_path / "w", "quarantine")]
-    assert sorted(found) == [("log.jsonl", 2, b"no messages"), ("log.jsonl (subscriptions)", 2, b"no events")]
-
-
 def test_a_bad_line_of_a_log_that_grows_keeps_the_run_that_first_read_it(spark: SparkSession, tmp_path: Path) -> None:
     log, warehouse = tmp_path / "log.jsonl", tmp_path / "w"
     for lines in (
