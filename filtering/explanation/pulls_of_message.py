@@ -139,10 +139,10 @@ def _in_force(rows: Sequence[SubscriptionRow], at: int) -> SubscriptionRow | Non
 
 def uncertain_change(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
     """The later subscription that may have filtered the message: a pull held at the broker keeps it up to 5 s."""
-    after = _in_force(rows, pull.at + HELD_MESSAGES)
-    if after is None or after is pull.row or not is_pulling(after, pull.config):
+    if is_tag_type(pull.row.expression_type):
         return None
-    return after if after.filter != pull.row.filter and not is_tag_type(pull.row.expression_type) else None
+    later = [row for row in rows if pull.at < row.valid_from <= pull.at + HELD_MESSAGES]
+    return next((row for row in later if row.filter != pull.row.filter and is_pulling(row, pull.config)), None)
 
 
 def changed_tags(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
