@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from filtering.delivery.entries import Int32s, Int64s
 from filtering.delivery.match_sets import MatchSets
+from filtering.delivery.uncertain_entries import UncertainEntries
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,7 +18,7 @@ class BlockResult:
 
     ``bit_maps``: the calculated filter bit maps (binary, null without filter data); None if the entries had bit maps.
     ``scanned`` (masks x queues): the number of entries that each mask selects; window i has mask ``mask_of[i]``.
-    ``counts`` (windows x queues x window_loops.COUNTS) and ``uncertain`` (changes x queues) count entries.
+    ``counts`` (windows x queues x window_loops.COUNTS) counts entries; ``uncertain`` has an item for each queue.
     """
 
     bit_maps: pa.BinaryArray | None
@@ -26,4 +28,4 @@ class BlockResult:
     mask_of: Int32s
     scanned: Int64s
     counts: Int64s
-    uncertain: Int64s
+    uncertain: Sequence[UncertainEntries]

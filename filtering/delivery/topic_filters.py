@@ -17,6 +17,7 @@ from filtering.delivery.filter_data_in_force import FilterDataInForce
 from filtering.delivery.match_sets import MatchSets
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
+from filtering.delivery.uncertain_entries import NumberedChange, uncertain_entries
 from filtering.delivery.window_loops import NOTHING
 from filtering.matcher import Matcher, packed_bits
 from filtering.matcher.matches import Matches
@@ -62,7 +63,7 @@ class TopicFilters:
         )
         self._filter_bit_pos = _positions([data.bit_pos for data in filter_data])
         self._changes = [
-            (
+            NumberedChange(
                 number[change.before],
                 number[change.after],
                 number[change.until],
@@ -96,9 +97,11 @@ class TopicFilters:
             distinct_match_sets(dropped, len(entries)),
             queue_ids,
             self._windows[:, window_loops.MASK],
-            np.array([_counts(mask, bounds[:-1], bounds[1:]) for mask in masks.rows], np.int64)[masks.row_of],
+            np.array([window_loops.counts_between(mask, bounds[:-1], bounds[1:]) for mask in masks.rows], np.int64)[
+                masks.row_of
+            ],
             counts,
-            self._uncertain(matches.bits, masks, bounds),
+            uncertain_entries(self._changes, matches.bits, masks, entries, bounds),
         )
 
     def stage1(self, entries: Entries) -> Words:
@@ -215,14 +218,6 @@ class TopicFilters:
         chosen = np.append(self._windows[plain, window_loops.EXPRESSION], len(matches.bits) + other.chosen)
         return MatchSets.shared(windows, chosen, bits, np.append(matches.counts(), other.counts), matches.rows)
 
-    def _uncertain(self, bits: Words, masks: EntryMasks, bounds: Int64s) -> Int64s:
-        counts = []
-        for before, after, until, mask in self._changes:
-            in_time = masks.rows[masks.row_of[mask]]
-            ends = _first_matches(bits[until] & in_time, bounds)
-            counts.append(_counts((bits[before] ^ bits[after]) & in_time, bounds[:-1], ends))
-        return np.array(counts, np.int64).reshape(len(self._changes), len(bounds) - 1)
-
 
 def _predicates(message_filter: MessageFilter) -> tuple[Predicate, Predicate, Predicate, Predicate]:
     return message_filter.tags, message_filter.expression, message_filter.client_tags, message_filter.failure
@@ -236,18 +231,3 @@ def _positions(bit_pos: Sequence[tuple[int, ...]]) -> Int64s:
     """One row of bit positions for each filter. A filter without positions has zeros, which are never used."""
     width = max(map(len, bit_pos), default=0)
     return np.array([positions or (0,) * width for positions in bit_pos], np.int64).reshape(len(bit_pos), width)
-
-
-def _first_matches(bits: Words, bounds: Int64s) -> Int64s:
-    """The first set bit of each queue, or else its end."""
-    if not bits.any():
-        return bounds[1:]
-    matching = np.append(np.flatnonzero(packed_bits.unpack(bits, int(bounds[-1]))), bounds[-1])
-    ends: Int64s = np.minimum(matching[np.searchsorted(matching, bounds[:-1])], bounds[1:])
-    return ends
-
-
-def _counts(bits: Words, starts: Int64s, ends: Int64s) -> list[int]:
-    """The number of set bits of each queue."""
-    spans = zip(starts.tolist(), ends.tolist(), strict=True)
-    return [window_loops.count_range(bits, start, end) for start, end in spans]

@@ -38,6 +38,11 @@ def count_range(bits: Array, start: int, end: int) -> int:
     return int(ones)
 
 
+def counts_between(bits: Array, starts: Array, ends: Array) -> list[int]:
+    """The number of set bits of ``bits`` in each range [start, end)."""
+    return [count_range(bits, start, end) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
 @compiled
 def fill_mask(
     times: Array,

@@ -129,8 +129,7 @@ class _Replay:
         )
         self._groups: dict[str, ConsumerGroupInfo] = {}
         self._clients: defaultdict[str, set[str]] = defaultdict(set)
-        self._listed: defaultdict[str, dict[str | None, set[str]]] = defaultdict(dict)
-        """By group and client, the topics of the last heartbeat."""
+        self._heartbeats: defaultdict[str, dict[str | None, set[str]]] = defaultdict(dict)  # topics by client
         self._last_known: dict[GroupTopic, Subscription] = {}
         self._pulled: dict[GroupTopic, Subscription] = {}
         self._pulling: set[GroupTopic] = set()
@@ -146,9 +145,8 @@ class _Replay:
         if event.operation is Operation.RESET_OFFSET:
             return
         if event.operation is Operation.PULL_SUBSCRIPTION:
-            (subscription,) = event.subscriptions
-            self._pulled[group, subscription["topic"]] = subscription
-            self._pulling.add((group, subscription["topic"]))
+            self._pulled |= {(group, each["topic"]): each for each in event.subscriptions}
+            self._pulling |= {(group, topic) for topic in topics}
         elif event.operation is Operation.UNREGISTER:
             self._unregister(event)
             topics = self._topics[group] if event.topic is None else {event.topic}
@@ -189,7 +187,7 @@ class _Replay:
                 return
         if event.topic is None:
             self._clients.pop(group, None)
-            self._listed.pop(group, None)
+            self._heartbeats.pop(group, None)
             self._groups.pop(group, None)
             self._filters.unregister(group, event.at)
             self._pulling -= {(group, topic) for topic in self._topics[group]}
@@ -201,10 +199,9 @@ class _Replay:
 
     def _stop_pulls(self, group: str, client_id: str | None, topics: set[str]) -> None:
         """A client no longer pulls the topics that its heartbeat leaves out."""
-        clients = self._listed[group]
+        clients = self._heartbeats[group]
         before, clients[client_id] = clients.get(client_id, set()), topics
-        ended = before.difference(*clients.values())
-        self._pulling -= {(group, topic) for topic in ended}
+        self._pulling -= {(group, topic) for topic in before.difference(*clients.values())}
 
     def run_until(self, now: int | None) -> None:
         """Clean the filters that are due up to ``now`` (ms); None: all of them."""

@@ -15,6 +15,7 @@ from filtering.consumption.offsets import UNKNOWN, BrokerOffsets, Offsets, Topic
 from filtering.delivery import window_loops
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import PullWindow, UncertainChange
+from filtering.delivery.uncertain_entries import count_uncertain
 from jobs.night.work import QueueProgress, Result
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS
@@ -155,7 +156,9 @@ def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[st
         change_numbers = np.array(
             [offsets.groups[change.consumer_group] for change in part.changes.get(topic, ())], np.int64
         )
-        for queue_id, (scanned, filter_counts, uncertain) in counted.by_queue.items():
+        for queue_id, blocks in counted.uncertain.items():
+            np.add.at(counts["uncertain"][:, offsets.columns[queue_id]], change_numbers, count_uncertain(blocks))
+        for queue_id, (scanned, filter_counts) in counted.by_queue.items():
             column = offsets.columns[queue_id]
             np.add.at(counts["scanned"][:, column], window_numbers, scanned)
             of_windows = dict(zip((*window_loops.COUNTS, "dropped_by_hook"), filter_counts.T, strict=True))
@@ -163,7 +166,6 @@ def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[st
             of_windows["hash_collisions"] = dropped * has_same_tags
             for name, numbers in of_windows.items():
                 np.add.at(counts[name][:, column], window_numbers, numbers)
-            np.add.at(counts["uncertain"][:, column], change_numbers, uncertain)
     return counts
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +16,7 @@ from filtering.delivery.filter_data_in_force import FilterDataInForce
 from filtering.delivery.filter_hooks import Hook
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.delivery.topic_filters import TopicFilters
+from filtering.delivery.uncertain_entries import UncertainEntries
 from filtering.subscriptions.events import GroupTopic
 from schemas.delta.data_files import DataFile
 from schemas.storage import Storage
@@ -98,16 +99,20 @@ class QueueProgress:
 class TopicCounts:
     """The summed BlockResult counts of one topic, by queue id."""
 
-    by_queue: dict[int, tuple[Int64s, Int64s, Int64s]] = field(default_factory=dict)
-    """By queue id: scanned (windows), counts (windows x (COUNTS, then dropped_by_hook)), uncertain (changes)."""
+    by_queue: dict[int, tuple[Int64s, Int64s]] = field(default_factory=dict)
+    """By queue id: scanned (windows), counts (windows x (COUNTS, then dropped_by_hook))."""
+    uncertain: defaultdict[int, list[UncertainEntries]] = field(default_factory=lambda: defaultdict(list))
+    """By queue id, of the blocks that have any."""
 
-    def add(self, queue_id: int, scanned: Int64s, counts: Int64s, uncertain: Int64s) -> None:
+    def add(self, queue_id: int, scanned: Int64s, counts: Int64s, uncertain: Iterable[UncertainEntries]) -> None:
         known = self.by_queue.get(queue_id)
         if known is None:
-            self.by_queue[queue_id] = scanned, counts, uncertain
+            self.by_queue[queue_id] = scanned, counts
         else:
-            for total, more in zip(known, (scanned, counts, uncertain), strict=True):
+            for total, more in zip(known, (scanned, counts), strict=True):
                 total += more
+        if some := list(filter(None, uncertain)):
+            self.uncertain[queue_id] += some
 
 
 @dataclass
@@ -128,8 +133,8 @@ class Result:
             self.files[name] += files
         self.add_queues(other)
         for topic, counts in other.counts.items():
-            for queue_id, arrays in counts.by_queue.items():
-                self.counts[topic].add(queue_id, *arrays)
+            for queue_id, (scanned, of_windows) in counts.by_queue.items():
+                self.counts[topic].add(queue_id, scanned, of_windows, counts.uncertain.get(queue_id, ()))
 
     def add_queues(self, other: Result) -> None:
         """Adds the new entries of the queues."""

@@ -141,7 +141,7 @@ class NightWriter:
                 queue_id,
                 outcome.scanned[outcome.mask_of, i],
                 np.column_stack([outcome.counts[:, i], dropped_by_hook[:, i]]),
-                outcome.uncertain[:, i].copy(),
+                [outcome.uncertain[i]],
             )
 
     def _note_queues(self, entries: Entries, work: TopicWork | None) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from filtering.delivery.match_sets import MatchSets
 from filtering.delivery.message_filter import MessageFilter, message_filters
 from filtering.delivery.pull_window import FOREVER, PullWindow, UncertainChange
 from filtering.delivery.topic_filters import TopicFilters
+from filtering.delivery.uncertain_entries import count_uncertain
 from filtering.delivery.window_loops import COUNTS
 from filtering.matcher import packed_bits
 from filtering.predicate import FALSE, TRUE, TextIn
@@ -179,14 +181,27 @@ def test_counts_are_by_window_and_queue() -> None:
     assert outcome.queue_ids.tolist() == [0, 1]
     assert outcome.scanned[outcome.mask_of].tolist() == [[5, 10]]
     assert outcome.counts[0, :, COUNTS.index("delivered")].tolist() == [0, 5]
-    assert outcome.uncertain.tolist() == [[3, 2]]
+    assert [each.counts.tolist() for each in outcome.uncertain] == [[3], [2]]
 
 
 def test_uncertain_messages_end_in_each_queue_where_the_held_pull_ends() -> None:
     level_13 = TextIn("level", frozenset(["13"]))
     change = UncertainChange("above_4", "T", FALSE, above(4).expression, 700, 1_600, until=level_13)
-    outcome = TopicFilters(64, changes=[change]).run(entries("T", LEVELS))
-    assert outcome.uncertain.tolist() == [[3, 3]]
+    filters = TopicFilters(64, changes=[change])
+    for cuts in ([], [13], [14], [12, 13, 15]):
+        parts = [LEVELS[begin:end] for begin, end in pairwise([0, *cuts, len(LEVELS)])]
+        blocks = [filters.run(entries("T", part)) for part in reversed(parts)]
+        found = {
+            queue_id: count_uncertain(
+                [
+                    block.uncertain[block.queue_ids.tolist().index(queue_id)]
+                    for block in blocks
+                    if queue_id in block.queue_ids.tolist()
+                ]
+            ).tolist()
+            for queue_id in (0, 1)
+        }
+        assert found == {0: [3], 1: [3]}, cuts
 
 
 def test_windows_that_got_the_same_share_one_set() -> None:

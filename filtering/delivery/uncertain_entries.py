@@ -1,0 +1,77 @@
+"""Counts the entries of which it is not known which filter of a changed subscription they met."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from filtering.delivery import window_loops
+from filtering.delivery.entries import Entries, Int64s
+from filtering.delivery.entry_masks import EntryMasks
+from filtering.delivery.pull_window import FOREVER
+from filtering.matcher import packed_bits
+from filtering.matcher.packed_bits import Words
+
+
+class NumberedChange(NamedTuple):
+    """An UncertainChange, as the numbers of its predicates and of the mask of its time."""
+
+    before: int
+    after: int
+    until: int
+    mask: int
+
+
+@dataclass(frozen=True, eq=False)
+class UncertainEntries:
+    """The uncertain entries of one queue in one block.
+
+    ``first`` is the queue offset of the block's first entry. For each UncertainChange, ``counts`` has the number of
+    uncertain entries, and ``ends`` the queue offset of the first entry that matches ``until``, or FOREVER.
+    """
+
+    first: int
+    counts: Int64s
+    ends: Int64s
+
+    def __bool__(self) -> bool:
+        return bool(self.counts.any() or (self.ends < FOREVER).any())
+
+
+def uncertain_entries(
+    changes: Sequence[NumberedChange], bits: Words, masks: EntryMasks, entries: Entries, bounds: Int64s
+) -> list[UncertainEntries]:
+    """An item for each queue of a block. ``bits`` (predicates x words) are the matches of its entries."""
+    queue_offsets = entries.queue_offset
+    counts = np.zeros((len(changes), len(bounds) - 1), np.int64)
+    ends = np.full_like(counts, FOREVER)
+    for i, change in enumerate(changes):
+        in_time = masks.rows[masks.row_of[change.mask]]
+        stops = _first_matches(bits[change.until] & in_time, bounds)
+        differing = (bits[change.before] ^ bits[change.after]) & in_time
+        counts[i] = window_loops.counts_between(differing, bounds[:-1], stops)
+        is_end = stops < bounds[1:]
+        ends[i, is_end] = queue_offsets[stops[is_end]]
+    return [
+        UncertainEntries(int(queue_offsets[start]), counts[:, i], ends[:, i])
+        for i, start in enumerate(bounds[:-1].tolist())
+    ]
+
+
+def count_uncertain(blocks: Sequence[UncertainEntries]) -> Int64s:
+    """The number of uncertain entries of one queue for each change. ``blocks``: at least one, in any order."""
+    end = np.min([block.ends for block in blocks], axis=0)
+    counts: Int64s = np.sum([np.where(block.first < end, block.counts, 0) for block in blocks], axis=0)
+    return counts
+
+
+def _first_matches(bits: Words, bounds: Int64s) -> Int64s:
+    """The first set bit of each queue, or else its end."""
+    if not bits.any():
+        return bounds[1:]
+    matching = np.append(np.flatnonzero(packed_bits.unpack(bits, int(bounds[-1]))), bounds[-1])
+    stops: Int64s = np.minimum(matching[np.searchsorted(matching, bounds[:-1])], bounds[1:])
+    return stops
