@@ -39,6 +39,9 @@ def tags_codes(tags: pa.Array | pa.ChunkedArray) -> pa.Int64Array:
     """The :func:`tags_code` of each string. ``tags`` may be dictionary-encoded."""
     if isinstance(tags, pa.ChunkedArray):
         tags = tags.combine_chunks()
+    if pa.types.is_dictionary(tags.type):
+        hashes = np.append(string_hashes(tags.dictionary.cast(pa.string())), np.int32(0))
+        return pa.array(hashes[tags.indices.fill_null(-1).to_numpy()].astype(np.int64))
     return pa.array(string_hashes(tags.cast(pa.string())).astype(np.int64))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,21 @@ def gathered(batches: Iterable[pa.RecordBatch], rows: int = ROWS, size: int = BY
 def repeated(text: str, rows: int) -> pa.DictionaryArray:
     """A column with one text. It is a dictionary: Parquet's writer hashes each value of other columns."""
     return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([text]))
+
+
+def of_one_type(arrays: Sequence[pa.Array]) -> list[pa.Array]:
+    """Columns of texts, some of which may be dictionaries, as one type: dictionaries if all with a text are."""
+    if len({array.type for array in arrays}) == 1:
+        return list(arrays)
+    dictionaries = [array.type for array in arrays if pa.types.is_dictionary(array.type)]
+    if any(array.null_count < len(array) for array in arrays if not pa.types.is_dictionary(array.type)):
+        return [decoded(array) for array in arrays]
+    return [array if pa.types.is_dictionary(array.type) else pa.nulls(len(array), dictionaries[0]) for array in arrays]
+
+
+def decoded(array: pa.Array) -> pa.Array:
+    """A column that is not a dictionary."""
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def _together(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

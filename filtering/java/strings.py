@@ -11,6 +11,7 @@ import pyarrow as pa
 # Java replaces a surrogate in three bytes, or the first two of them, with one U+FFFD; Python with one for each byte.
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
+_HIGH_BITS = np.uint64(0x8080808080808080)
 _HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 
 
@@ -38,12 +39,20 @@ def unchecked_string_array(
 
 def is_utf8(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> bool:
     """Whether each string is valid UTF-8: the data is valid as a whole, and no string begins inside a character."""
+    if _is_ascii(data):
+        return True
     try:
         unchecked_string_array(offsets[[0, -1]], data).validate(full=True)
     except pa.ArrowInvalid:
         return False
     starts = offsets[offsets < len(data)]
     return not np.any(data[starts] & 0xC0 == 0x80)
+
+
+def _is_ascii(data: npt.NDArray[np.uint8]) -> bool:
+    in_words = len(data) // 8 * 8
+    words, rest = data[:in_words].view(np.uint64), data[in_words:]
+    return bool(np.bitwise_or.reduce(words) & _HIGH_BITS == 0) and not np.any(rest & 0x80)
 
 
 def has_half_a_pair(text: str) -> bool:

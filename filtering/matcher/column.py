@@ -26,6 +26,11 @@ class Column:
     def __len__(self) -> int:
         return len(self.texts) if self.positions is None else len(self.positions)
 
+    def without(self, missing: Array) -> Column:
+        """The same column, but the property is missing where ``missing`` is true. The column must have positions."""
+        assert self.positions is not None
+        return Column(self.texts, np.where(missing, np.int32(-1), self.positions))
+
     def answer(self, ask: Callable[[Column], Array], missing: int) -> Array:
         """One answer for each message. ``ask`` is called once for each text if there are fewer texts than messages.
 

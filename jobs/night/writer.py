@@ -163,13 +163,13 @@ def entries_of(messages: Messages, work: Work) -> Iterable[Entries]:
         store_timestamps = messages.store_timestamp[rows]
         tags = messages.named["TAGS"].take(pa.array(rows))
         codes = tags_codes(tags)
-        delays = messages.property(DELAY_PROPERTY, rows) if topic == SCHEDULE_TOPIC else None
-        if delays is not None:
-            scheduled = pa.repeat(topic, len(rows)), tags, delays.text_of_each(), pa.array(store_timestamps)
+        delays = messages.properties([DELAY_PROPERTY], rows) if topic == SCHEDULE_TOPIC else {}
+        if delays:
+            texts = delays[DELAY_PROPERTY].text_of_each()
+            scheduled = pa.repeat(topic, len(rows)), tags, texts, pa.array(store_timestamps)
             codes = entry_tags_codes(*scheduled, work.delay_levels)
         topic_work = work.topics.get(topic)
         names = topic_work.filters.properties if topic_work is not None else ()
-        found = {name: messages.property(name, rows) for name in names}
         yield Entries(
             topic,
             messages.queue_id[rows],
@@ -178,7 +178,7 @@ def entries_of(messages: Messages, work: Work) -> Iterable[Entries]:
             messages.store_size[rows],
             codes.to_numpy(),
             store_timestamps,
-            {name: column for name, column in found.items() if column is not None},
+            messages.properties(names, rows),
         )
 
 

@@ -6,14 +6,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from schemas.answers.facts import check_known_topic
 from schemas.commitlog import COMMITLOG, VIEW
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_pairs import DELIVERY_COLUMNS, pairs_of
-from schemas.delta.open_data_file import open_data_file
+from schemas.delta.open_data_file import OpenDataFile, open_data_file
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import filtered, one_of
@@ -102,29 +101,29 @@ def _rows(
 ) -> Iterator[pa.Table]:
     if selection.topics is not None and not any(file.may_have("topic", topic, topic) for topic in selection.topics):
         return
-    with open_data_file(warehouse.log(table).storage, file.path) as parquet:
-        for group in range(parquet.metadata.num_row_groups):
-            for rows in _readers_view(parquet, group, table, selection, columns):
+    with open_data_file(table, warehouse.log(table).storage, file.path) as opened:
+        for group in range(len(opened.row_groups)):
+            for rows in _readers_view(opened, group, table, selection, columns):
                 if table.partition_by and "broker_name" in columns:
                     rows = rows.append_column("broker_name", pa.repeat(file.broker_name, len(rows)))
                 yield rows
 
 
 def _readers_view(
-    parquet: pq.ParquetFile, group: int, table: Table, selection: Selection, columns: Sequence[str]
+    opened: OpenDataFile, group: int, table: Table, selection: Selection, columns: Sequence[str]
 ) -> Iterator[pa.Table]:
     """The rows of a row group as readers see them, without broker_name."""
     chosen = [name for name in columns if name not in table.partition_by]
     filters = {"topic": selection.topics, "consumer_group": selection.groups}
     needed = dict.fromkeys(chosen) | dict.fromkeys(name for name, given in filters.items() if given is not None)
     if table is DELIVERY_BLOCKS:
-        blocks = _where(parquet.read_row_group(group, use_threads=False), "topic", selection.topics)
+        blocks = _where(opened.read(group), "topic", selection.topics)
         yield from (pa.Table.from_batches([batch]) for batch in pairs_of(blocks, selection.groups))
         return
     if table is COMMITLOG and not needed:
         needed = {"commitlog_offset": None}  # the view of no columns has no rows
     stored_columns = file_columns(list(needed)) if table is COMMITLOG else list(needed)
-    rows = parquet.read_row_group(group, [name for name in stored_columns if name in table.file_schema.names], False)
+    rows = opened.read(group, [name for name in stored_columns if name in table.file_schema.names])
     for name, given in filters.items():
         rows = _where(rows, name, given)
     yield view(rows, list(needed)) if table is COMMITLOG else rows

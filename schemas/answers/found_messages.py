@@ -10,14 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from filtering.explanation.decision import Entry
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.delta.open_data_file import open_data_file
+from schemas.delta.open_data_file import OpenDataFile, open_data_file
 from schemas.delta.table import Table
 from schemas.delta.table_rows import may_hold, one_of, within
 from schemas.messages.message_view import file_columns, view
@@ -173,22 +172,22 @@ def _deliveries(facts: BrokerFacts, messages: Sequence[Mapping[str, int | str]])
     wanted = np.array(sorted(int(row["commitlog_offset"]) for row in messages), np.int64)
     storage = facts.warehouse.log(DELIVERY_BLOCKS).storage
     for file in facts.warehouse.files(DELIVERY_BLOCKS, facts.name):
-        with open_data_file(storage, file.path) as parquet:
-            for group in range(parquet.metadata.num_row_groups):
-                if may_hold(parquet.metadata.row_group(group), conditions):
-                    for block in _blocks(parquet, group, wanted):
+        with open_data_file(DELIVERY_BLOCKS, storage, file.path) as opened:
+            for number, group in enumerate(opened.row_groups):
+                if may_hold(group, conditions):
+                    for block in _blocks(opened, number, wanted):
                         for offset, delivery in block:
                             found[offset].append(delivery)
     return found
 
 
-def _blocks(parquet: pq.ParquetFile, group: int, wanted: np.ndarray) -> Iterator[Iterator[tuple[int, Delivery]]]:
+def _blocks(opened: OpenDataFile, group: int, wanted: np.ndarray) -> Iterator[Iterator[tuple[int, Delivery]]]:
     """The deliveries of the wanted physical offsets, for each block of a row group."""
-    places = parquet.read_row_group(group, ["commitlog_offset", "store_timestamp", "run"], use_threads=False)
+    places = opened.read(group, ["commitlog_offset", "store_timestamp", "run"])
     positions = [np.flatnonzero(np.isin(np.asarray(offsets.values), wanted)) for offsets in places["commitlog_offset"]]
     if not any(len(block_positions) for block_positions in positions):
         return
-    matches = parquet.read_row_group(group, ["matches"], use_threads=False)["matches"].combine_chunks()
+    matches = opened.read(group, ["matches"])["matches"].combine_chunks()
     for row, block_positions in enumerate(positions):
         if len(block_positions):
             block = {name: places[name][row] for name in places.column_names}

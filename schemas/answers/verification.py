@@ -72,9 +72,9 @@ def _entries(facts: BrokerFacts) -> Iterator[tuple[str, int, QueueEntries]]:
     files = facts.warehouse.files(CONSUMEQUEUE, facts.name)
     folder = facts.warehouse.log(CONSUMEQUEUE).storage
     for stored in sorted(files, key=lambda file: file.least["commitlog_offset"]):
-        with open_data_file(folder, stored.path) as file:
-            for group in range(file.metadata.num_row_groups):
-                yield from _runs(file.read_row_group(group, list(_COLUMNS), use_threads=False))
+        with open_data_file(CONSUMEQUEUE, folder, stored.path) as file:
+            for group in range(len(file.row_groups)):
+                yield from _runs(file.read(group, _COLUMNS))
 
 
 def _runs(rows: pa.Table) -> Iterator[tuple[str, int, QueueEntries]]:

@@ -12,11 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from schemas.delta.file_layout import as_type, file_schema, row_group, without_dictionary
 from schemas.delta.table import Table
 from schemas.storage import Storage
-
-SAMPLE = 4096
-"""Values of a column that decide whether a dictionary pays off."""
 
 
 @dataclass(frozen=True)
@@ -30,48 +28,52 @@ class DataFile:
 
 
 class DataFileWriter:
-    """Writes one file in the folder of ``table``. The file is created with the first rows."""
+    """Writes rows to the folder of ``table``. A file is created with its first rows.
+
+    A file leaves out columns without values, and its columns without nulls are required: both take less time to write.
+    If later rows do not fit, they go to another file.
+    """
 
     def __init__(self, table: Table, storage: Storage) -> None:
         self._table = table
         self._storage = storage
-        self._path = f"part-{uuid.uuid4()}.parquet"
+        self._schema: pa.Schema | None = None
+        self._path = ""
         self._sink: pa.NativeFile | None = None
         self._writer: pq.ParquetWriter | None = None
         self._rows = 0
+        self._files: list[DataFile] = []
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Adds rows as one row group. The batches are of the table's file_schema; strings may be dictionaries."""
-        # If a row group had several dictionaries, its rows would be written without them.
-        rows = pa.Table.from_batches(batches).unify_dictionaries()
+        rows = row_group(self._table, batches)
         if not rows.num_rows:
             return
-        if self._writer is None:
+        schema = file_schema(self._table, rows, self._schema)
+        if self._writer is None or schema != self._schema:
+            self._end_file()
+            self._schema = schema
+            self._path = f"part-{uuid.uuid4()}.parquet"
             self._sink = self._storage.file_system.open_output_stream(self._path)
-            self._writer = self._table.writer(self._sink, rows.schema, _with_many_values(self._table, rows))
-        self._writer.write_table(rows, row_group_size=rows.num_rows)
+            self._writer = self._table.writer(self._sink, schema, without_dictionary(self._table, rows))
+        columns = [as_type(field.type, rows[field.name]) for field in schema]
+        self._writer.write_table(pa.Table.from_arrays(columns, schema=schema), row_group_size=rows.num_rows)
         self._rows += rows.num_rows
 
     def close(self) -> list[DataFile]:
-        """Closes the file and returns it in a list, which is empty if nothing was written."""
+        """Ends the last file and returns all files."""
+        self._end_file()
+        return self._files
+
+    def _end_file(self) -> None:
         if self._writer is None or self._sink is None:
-            return []
+            return
         self._writer.close()
         size = self._sink.tell()
         self._sink.close()
-        metadata = self._writer.writer.metadata
-        return [DataFile(self._path, size, self._rows, json.dumps(_stats(metadata)))]
-
-
-def _with_many_values(table: Table, rows: pa.Table) -> frozenset[str]:
-    """The columns with mostly distinct values: a dictionary would store these twice."""
-    many = set()
-    for name in table.dictionary_encoded:
-        if name in rows.schema.names and pa.types.is_string(rows.schema.field(name).type):
-            sample = rows[name].slice(0, SAMPLE).combine_chunks().drop_null()
-            if len(sample) > SAMPLE // 4 and 2 * len(sample.unique()) > len(sample):
-                many.add(name)
-    return frozenset(many)
+        stats = json.dumps(_stats(self._writer.writer.metadata))
+        self._files.append(DataFile(self._path, size, self._rows, stats))
+        self._writer, self._rows = None, 0
 
 
 def _stats(metadata: pq.FileMetaData) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.delta.delta_log import TableDamaged
+from schemas.delta.table import Table
 from schemas.shell_command import PROGRAM, option
 from schemas.storage import Storage
 
@@ -26,12 +27,40 @@ class DataFileDamaged(TableDamaged):
         return f"{self.damage}: {self.remedy} rebuilds its table, or says what to put back from a copy"
 
 
+class OpenDataFile:
+    """An open file of a table. ``row_groups`` are the metadata of its row groups."""
+
+    def __init__(self, table: Table, file: pq.ParquetFile, read_dictionary: Sequence[str]) -> None:
+        self.row_groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
+        self._file = file
+        self._stored = set(file.schema_arrow.names)
+        self._types = {field.name: field.type for field in table.file_schema}
+        self._types |= dict.fromkeys(read_dictionary, pa.dictionary(pa.int32(), pa.string()))
+
+    def read(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """Some columns of a row group; None: all of the table's files. Columns that the file leaves out are null."""
+        names = list(self._types if columns is None else columns)
+        rows = self._file.read_row_group(group, [name for name in names if name in self._stored], use_threads=False)
+        for name in names:
+            if name not in self._stored:
+                rows = rows.append_column(name, pa.nulls(rows.num_rows, self._types[name]))
+        return rows.select(names)
+
+
 @contextmanager
-def open_data_file(storage: Storage, path: str, read_dictionary: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
-    """Opens a file of a table. ``read_dictionary``: columns to read as dictionaries.
+def open_data_file(
+    table: Table, storage: Storage, path: str, read_dictionary: Sequence[str] = ()
+) -> Iterator[OpenDataFile]:
+    """Opens a file of a table. ``read_dictionary``: columns of texts to read as dictionaries.
 
     Raises DataFileDamaged if the file is not what was written.
     """
+    with _open(storage, path, read_dictionary) as file:
+        yield OpenDataFile(table, file, read_dictionary)
+
+
+@contextmanager
+def _open(storage: Storage, path: str, read_dictionary: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
     try:
         with storage.file_system.open_input_file(path) as source:
             yield pq.ParquetFile(source, read_dictionary=list(read_dictionary), page_checksum_verification=True)
@@ -43,7 +72,7 @@ def open_data_file(storage: Storage, path: str, read_dictionary: Sequence[str] =
 
 def verify_pages(storage: Storage, path: str) -> None:
     """Reads a file of a table in full, column by column. Raises DataFileDamaged."""
-    with open_data_file(storage, path) as file:
+    with _open(storage, path) as file:
         for group in range(file.metadata.num_row_groups):
             for column in range(file.metadata.num_columns):
                 file.reader.read_row_group(group, column_indices=[column], use_threads=False)

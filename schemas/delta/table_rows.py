@@ -83,17 +83,11 @@ def row_groups(
     """The rows of a file of a table, row group by row group. ``columns``: of the files, None for all."""
     names = list(table.file_schema.names if columns is None else columns)
     conditions = {condition.column for condition in where}
-    with open_data_file(storage, path) as file:
-        present = set(file.schema_arrow.names)
-        for group in range(file.metadata.num_row_groups):
-            if not may_hold(file.metadata.row_group(group), where):
-                continue
-            rows = file.read_row_group(group, [*dict.fromkeys([*names, *conditions])], use_threads=False)
-            rows = filtered(rows, where)
-            for name in names:
-                if name not in present:
-                    rows = rows.append_column(name, pa.nulls(len(rows)))
-            yield rows.select(names)
+    with open_data_file(table, storage, path) as file:
+        for number, group in enumerate(file.row_groups):
+            if may_hold(group, where):
+                rows = file.read(number, [*dict.fromkeys([*names, *conditions])])
+                yield filtered(rows, where).select(names)
 
 
 def may_hold(group: pq.RowGroupMetaData, where: Where) -> bool:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from filtering.delivery.entries import Int64s
 from filtering.matcher.column import Column
+from schemas.arrow_batches import decoded, of_one_type
 from schemas.rocketmq_store.property_columns import parse
+from schemas.rocketmq_store.property_values import Texts
 
 Int32s = NDArray[np.int32]
 NUMBERS = ("queue_id", "queue_offset", "commitlog_offset", "store_size", "store_timestamp", "sys_flag")
@@ -31,7 +33,8 @@ class Messages:
     """n messages in the order of the log.
 
     ``shape_of`` is each message's index in ``shapes``. ``named`` has the properties with columns of their own,
-    ``slots`` the other properties (None: all null), ``others`` those without a slot, as a text (null: none).
+    ``slots`` the other properties (None: all null), both as texts or dictionaries; ``others`` has those without a
+    slot, as a text (null: none).
     """
 
     shapes: Sequence[Shape]
@@ -42,8 +45,8 @@ class Messages:
     store_size: Int32s
     store_timestamp: Int64s
     sys_flag: Int32s
-    named: Mapping[str, pa.StringArray]
-    slots: Sequence[pa.StringArray | None]
+    named: Mapping[str, Texts]
+    slots: Sequence[Texts | None]
     others: pa.StringArray | None
 
     def __len__(self) -> int:
@@ -79,13 +82,19 @@ class Messages:
             others=None if self.others is None else self.others.take(wanted),
         )
 
-    def property(self, name: str, rows: Int64s) -> Column | None:
-        """A property of some messages of one topic; None if no message has it."""
+    def properties(self, names: Iterable[str], rows: Int64s) -> dict[str, Column]:
+        """Some properties of some messages of one topic, by name. Those that no message has may be left out."""
+        shape_of = self.shape_of[rows]
+        # The shapes are few, so counting is faster than sorting.
+        shapes = np.flatnonzero(np.bincount(shape_of, minlength=len(self.shapes)))
+        found = {name: self._property(name, rows, shape_of, shapes) for name in names}
+        return {name: column for name, column in found.items() if column is not None}
+
+    def _property(self, name: str, rows: Int64s, shape_of: Int32s, shapes: Int64s) -> Column | None:
         if name in self.named:
-            return Column(self.named[name], rows.astype(np.int32))
-        shapes = self.shape_of[rows]
+            return _column(self.named[name], rows)
         slot_of = np.full(len(self.shapes), -1, np.int32)
-        for shape in self._used(shapes):
+        for shape in shapes.tolist():
             names = self.shapes[shape].names
             slot = names.index(name) if name in names else -1
             slot_of[shape] = slot if slot >= 0 and self.slots[slot] is not None else -1
@@ -94,15 +103,14 @@ class Messages:
             return Column(self._with_others(name, rows, slot_of))
         if not used:
             return None
-        texts = pa.concat_arrays([self.slots[slot] for slot in used]) if len(used) > 1 else self.slots[used[0]]
+        if len(used) == 1:
+            column = _column(self.slots[used[0]], rows)
+            return column if np.all(slot_of[shapes] >= 0) else column.without(slot_of[shape_of] < 0)
+        texts = pa.concat_arrays([decoded(self.slots[slot]) for slot in used])
         number = np.full(len(self.slots) + 1, -1, np.int64)
         number[used] = np.arange(len(used))
-        part = number[slot_of[shapes]]
+        part = number[slot_of[shape_of]]
         return Column(texts, np.where(part < 0, -1, rows + part * len(self)).astype(np.int32))
-
-    def _used(self, shape_of: Int32s) -> list[int]:
-        """The shapes that occur. They are few, so counting is faster than sorting."""
-        return np.flatnonzero(np.bincount(shape_of, minlength=len(self.shapes))).tolist()
 
     def _with_others(self, name: str, rows: Int64s, slot_of: Int32s) -> pa.StringArray:
         assert self.others is not None
@@ -131,7 +139,7 @@ def concat(parts: Sequence[Messages]) -> Messages:
         shapes=list(codes),
         shape_of=np.concatenate(shape_of),
         **numbers,
-        named={name: pa.concat_arrays([part.named[name] for part in parts]) for name in parts[0].named},
+        named={name: pa.concat_arrays(of_one_type([part.named[name] for part in parts])) for name in parts[0].named},
         slots=[
             _concat([part.slots[i] if i < len(part.slots) else None for part in parts], parts) for i in range(slots)
         ],
@@ -151,12 +159,17 @@ def together(parts: Iterable[Messages], rows: int) -> Iterator[Messages]:
         yield concat(waiting)
 
 
-def _concat(arrays: Sequence[pa.StringArray | None], parts: Sequence[Messages]) -> pa.StringArray | None:
+def _concat(arrays: Sequence[Texts | None], parts: Sequence[Messages]) -> Texts | None:
     if all(array is None for array in arrays):
         return None
-    return pa.concat_arrays(
-        [
-            pa.nulls(len(part), pa.string()) if array is None else array
-            for array, part in zip(arrays, parts, strict=True)
-        ]
-    )
+    filled = [
+        pa.nulls(len(part), pa.string()) if array is None else array for array, part in zip(arrays, parts, strict=True)
+    ]
+    return pa.concat_arrays(of_one_type(filled))
+
+
+def _column(texts: Texts, rows: Int64s) -> Column:
+    """Some rows of a column of texts."""
+    if not pa.types.is_dictionary(texts.type):
+        return Column(texts, rows.astype(np.int32))
+    return Column(texts.dictionary, texts.indices.fill_null(-1).to_numpy()[rows])

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from filtering.java.strings import decode_utf8
 from filtering.time_spans import AFTER_YEAR_9999, DAY
 from schemas.arrow_batches import repeated
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, PROPERTY_COLUMNS, SLOTS
@@ -16,9 +17,10 @@ from schemas.messages.columns import Messages, Shape
 from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.commitlog_walk import Records
 from schemas.rocketmq_store.crc import body_crcs
-from schemas.rocketmq_store.hosts import distinct_hosts, host_strings, msg_id_hosts
+from schemas.rocketmq_store.hosts import Hosts, host_string, msg_id_host
 from schemas.rocketmq_store.interning import Interner
 from schemas.rocketmq_store.property_columns import Properties, PropertyColumns
+from schemas.rocketmq_store.property_values import Texts
 from schemas.rocketmq_store.record_layout import BORN_HOST, BORN_TIMESTAMP, SYS_FLAG
 
 LAST_DATE = AFTER_YEAR_9999 // DAY - 1
@@ -31,14 +33,20 @@ class CommitlogRows:
     def __init__(self, run: str, bodies: Bodies, wanted: Mapping[str, Sequence[str]]) -> None:
         self._run = run
         self._bodies = bodies
-        self._topics = Interner()
+        self._topic_numbers = Interner()
+        self._topics: list[str] = []
+        self._born_hosts = Hosts(host_string)
+        self._store_hosts = Hosts(host_string, msg_id_host)
         self._properties = PropertyColumns(PROPERTY_COLUMNS, list(NAMED_PROPERTIES), wanted)
 
     def rows(self, records: Records) -> tuple[pa.RecordBatch, Messages]:
         """Rows in the order of the log, and the same messages for the filters."""
         log, starts = records.log, records.at("start")
-        topic_codes = self._topics.codes(log, records.at("topic"), records.at("topic_length"))
-        topics = self._topics.texts
+        topics = self._topics
+        topic_codes = self._topic_numbers.numbers(log, records.at("topic"), records.at("topic_length"))
+        assert topic_codes is not None
+        new_topics = gather.binary_array(*self._topic_numbers.texts(len(topics)))
+        topics += (decode_utf8(topic) for topic in new_topics.to_pylist())
         properties = self._properties.cut(records, topic_codes, topics)
         shapes = [Shape(topic, tuple(self._properties.names(code))) for code, topic in enumerate(topics)]
         named, slots = self._columns(properties, len(records))
@@ -58,7 +66,7 @@ class CommitlogRows:
         return COMMITLOG.batch(self._table_columns(records, messages), len(records)), messages
 
     @staticmethod
-    def _columns(properties: Properties, rows: int) -> tuple[dict[str, pa.StringArray], list[pa.StringArray | None]]:
+    def _columns(properties: Properties, rows: int) -> tuple[dict[str, Texts], list[Texts | None]]:
         count = len(NAMED_PROPERTIES)
         nulls = pa.nulls(rows, pa.string())
         named = {
@@ -73,9 +81,9 @@ class CommitlogRows:
         names = pa.array([NAME_SEPARATOR.join(shape.names) for shape in messages.shapes], pa.string())
         has_no_properties = records.at("properties_length") == 0
         store_host = records.at("store_host")
-        store_hosts = distinct_hosts(log, store_host, records.at("body") - 16 - store_host)
+        store_hosts, msg_id_hosts = self._store_hosts.read(log, store_host, records.at("body") - 16 - store_host)
         born_host = starts + BORN_HOST
-        born_hosts = distinct_hosts(log, born_host, records.at("store_timestamp") - born_host)
+        (born_hosts,) = self._born_hosts.read(log, born_host, records.at("store_timestamp") - born_host)
         columns = {
             "commitlog_offset": pa.array(messages.commitlog_offset),
             "topic": pa.DictionaryArray.from_arrays(messages.shape_of, topics),
@@ -91,9 +99,9 @@ class CommitlogRows:
             "flag": pa.array(gather.ints(log, starts + 16)),
             "reconsume_times": pa.array(gather.ints(log, records.at("body") - 16)),
             "prepared_transaction_offset": pa.array(gather.longs(log, records.at("body") - 12)),
-            "born_host": host_strings(born_hosts),
-            "store_host": host_strings(store_hosts),
-            "msg_id_host": msg_id_hosts(store_hosts),
+            "born_host": born_hosts,
+            "store_host": store_hosts,
+            "msg_id_host": msg_id_hosts,
             "magic_code": pa.array(gather.ints(log, starts + 4)),
             "body_length": pa.array(records.at("body_length").astype(np.int32)),
             "store_date": store_dates(messages.store_timestamp),

@@ -39,9 +39,8 @@ def messages_at(warehouse: Warehouse, broker_name: str, topic: str, offsets: NDA
             if len(found) >= MOST or read >= MOST_ROW_GROUPS:
                 return found, others
             if len(wanted := _between(offsets, bounds)):
-                with open_data_file(storage, file.path) as parquet:
-                    columns = ["commitlog_offset", "topic", *COLUMNS]
-                    rows = parquet.read_row_group(number, file_columns(columns), use_threads=False)
+                with open_data_file(COMMITLOG, storage, file.path) as opened:
+                    rows = opened.read(number, file_columns(["commitlog_offset", "topic", *COLUMNS]))
                 rows = filtered(rows, [one_of("topic", [topic])])
                 is_wanted = pc.is_in(rows["commitlog_offset"], value_set=pa.array(wanted))
                 found += _newest(rows.filter(is_wanted), MOST - len(found))

@@ -62,7 +62,5 @@ def _read(warehouse: Warehouse, broker_name: str, topics: Collection[str], names
 
 
 def _topic_messages(messages: Messages, rows: Int64s, names: Sequence[str]) -> TopicMessages:
-    found = {name: messages.property(name, rows) for name in {*names, TAGS}}
     tags = messages.named[TAGS].take(pa.array(rows))
-    columns = {name: column for name, column in found.items() if column is not None}
-    return TopicMessages(len(rows), columns, tags_codes(tags))
+    return TopicMessages(len(rows), messages.properties({*names, TAGS}, rows), tags_codes(tags))

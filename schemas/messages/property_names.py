@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from schemas.commitlog import COMMITLOG, NAMED_PROPERTIES, SLOTS
-from schemas.delta.open_data_file import open_data_file
+from schemas.delta.open_data_file import OpenDataFile, open_data_file
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.stored_messages import shapes_of
 from schemas.rocketmq_store.property_columns import parse
@@ -28,11 +27,11 @@ def property_names(warehouse: Warehouse, broker_name: str, asked: Mapping[str, C
     search = _Search({topic: set(names) - set(NAMED_PROPERTIES) for topic, names in asked.items()})
     storage = warehouse.log(COMMITLOG).storage
     for file in warehouse.files(COMMITLOG, broker_name):
-        with open_data_file(storage, file.path, ["topic", "property_names"]) as parquet:
-            for group in range(parquet.metadata.num_row_groups):
+        with open_data_file(COMMITLOG, storage, file.path, ["topic", "property_names"]) as opened:
+            for group in range(len(opened.row_groups)):
                 if not any(search.missing.values()):
                     return search.names
-                search.look_into(parquet, group)
+                search.look_into(opened, group)
     return search.names
 
 
@@ -43,14 +42,14 @@ class _Search:
     missing: dict[str, set[str]]
     names: dict[str, set[str]] = field(default_factory=lambda: defaultdict(lambda: set(NAMED_PROPERTIES)))
 
-    def look_into(self, parquet: pq.ParquetFile, group: int) -> None:
-        rows = parquet.read_row_group(group, ["topic", "property_names", "more_properties"], use_threads=False)
+    def look_into(self, opened: OpenDataFile, group: int) -> None:
+        rows = opened.read(group, ["topic", "property_names", "more_properties"])
         shapes, shape_of = shapes_of(rows["topic"].combine_chunks(), rows["property_names"].combine_chunks())
         for number, shape in enumerate(shapes):
             missing = self.missing.get(shape.topic, set())
             self.names[shape.topic].update(set(filter(None, shape.names)) - missing)
             for slot, name in enumerate(shape.names):
-                if name in missing and _has_value(parquet, group, SLOTS[slot], shape_of == number):
+                if name in missing and _has_value(opened, group, SLOTS[slot], shape_of == number):
                     self._found(shape.topic, name)
         others = rows.filter(pc.is_valid(rows["more_properties"]))
         for topic, text in zip(others["topic"].to_pylist(), others["more_properties"].to_pylist(), strict=True):
@@ -62,11 +61,7 @@ class _Search:
         self.missing.get(topic, set()).discard(name)
 
 
-def _has_value(parquet: pq.ParquetFile, group: int, column: str, rows: np.ndarray) -> bool:
+def _has_value(opened: OpenDataFile, group: int, column: str, rows: np.ndarray) -> bool:
     """Whether some of the rows of a row group have a value in a column."""
-    metadata = parquet.metadata
-    statistics = metadata.row_group(group).column(metadata.schema.names.index(column)).statistics
-    if statistics is not None and statistics.null_count == len(rows):
-        return False
-    values = parquet.read_row_group(group, [column], use_threads=False)[column]
+    values = opened.read(group, [column])[column]
     return bool(np.any(values.is_valid().to_numpy() & rows))

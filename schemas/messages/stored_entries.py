@@ -99,7 +99,6 @@ def _entries_of(
     at, has_entry = stored.find(messages.commitlog_offset)
     for topic, in_log_order in messages.rows_by_topic(has_entry):
         rows = messages.by_queue(in_log_order)
-        found = {name: messages.property(name, rows) for name in properties[topic]}
         yield Entries(
             topic,
             messages.queue_id[rows],
@@ -108,7 +107,7 @@ def _entries_of(
             messages.store_size[rows],
             stored.tags_code[at[rows]],
             messages.store_timestamp[rows],
-            {name: column for name, column in found.items() if column is not None},
+            messages.properties(properties[topic], rows),
             None if stored.filter_bit_map is None else stored.filter_bit_map.take(pa.array(at[rows])),
         )
 

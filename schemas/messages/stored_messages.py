@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from schemas.commitlog import NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
+from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delta.open_data_file import open_data_file
+from schemas.delta.open_data_file import OpenDataFile, open_data_file
 from schemas.delta.table_rows import may_hold, read_rows, sorted_by, within
 from schemas.messages.columns import NUMBERS, Messages, Shape
 from schemas.storage import Storage
@@ -31,33 +30,31 @@ def read_messages(
     ``topics``: the topics to read; None: all. ``properties``: the names of the properties that are needed.
     """
     for path in paths:
-        with open_data_file(storage, path, ["topic", "property_names"]) as file:
-            for group in range(file.metadata.num_row_groups):
-                if not may_hold(file.metadata.row_group(group), [within("commitlog_offset", *offsets)]):
+        with open_data_file(COMMITLOG, storage, path, ["topic", "property_names"]) as file:
+            for number, group in enumerate(file.row_groups):
+                if not may_hold(group, [within("commitlog_offset", *offsets)]):
                     continue
-                messages = _read_group(file, group, offsets, topics, properties)
+                messages = _read_group(file, number, offsets, topics, properties)
                 if messages is not None and len(messages):
                     yield messages
 
 
 def row_group_bounds(storage: Storage, path: str) -> list[tuple[tuple[int, int], int]]:
     """The physical offsets (the second exclusive) and the rows of each row group of a file of commitlog."""
-    with open_data_file(storage, path) as parquet:
-        metadata = parquet.metadata
-    column = metadata.schema.names.index("commitlog_offset")
-    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-    bounds = [group.column(column).statistics for group in groups]
+    with open_data_file(COMMITLOG, storage, path) as file:
+        groups = file.row_groups
+    bounds = [group.column(0).statistics for group in groups]  # of commitlog_offset
     return [((bound.min, bound.max + 1), group.num_rows) for bound, group in zip(bounds, groups, strict=True)]
 
 
 def _read_group(
-    file: pq.ParquetFile,
+    file: OpenDataFile,
     group: int,
     offsets: tuple[int, int],
     topics: Collection[str] | None,
     properties: Collection[str],
 ) -> Messages | None:
-    first = file.read_row_group(group, ["topic", "commitlog_offset", "property_names"], use_threads=False)
+    first = file.read(group, ["topic", "commitlog_offset", "property_names"])
     at = first["commitlog_offset"]
     wanted = pc.and_(pc.greater_equal(at, offsets[0]), pc.less(at, offsets[1]))
     if topics is not None:
@@ -69,7 +66,7 @@ def _read_group(
     named = {name: column for name, column in NAMED_PROPERTIES.items() if name in properties or name == "TAGS"}
     columns = [*NUMBERS, *named.values(), *(SLOTS[slot] for slot in sorted(used))]
     with_others = bool(properties)
-    rest = file.read_row_group(group, [*columns, *(["more_properties"] if with_others else [])], use_threads=False)
+    rest = file.read(group, [*columns, *(["more_properties"] if with_others else [])])
     rows = pa.array(np.flatnonzero(wanted.to_numpy()))
     kept = rest.take(rows)
     others = kept["more_properties"].combine_chunks() if with_others else None

@@ -9,38 +9,47 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from filtering.numba_compile import compiled
-from schemas.rocketmq_store.gather import Bytes, Positions, binary_array, spans
+from schemas.rocketmq_store.gather import Bytes, Positions, binary_array
+from schemas.rocketmq_store.interning import Interner
 
 IPV4_MAPPED = b"\0" * 10 + b"\xff\xff"
 HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16)  # two digits a byte
 
 
-def distinct_hosts(log: Bytes, at: Positions, lengths: Positions) -> pa.DictionaryArray:
-    """The bytes of each host; the dictionary has each distinct host once."""
-    return binary_array(*spans(log, at, lengths)).dictionary_encode()
+class Hosts:
+    """Reads hosts from the chunks of a log. ``texts_of`` are functions from the bytes of a host to a text."""
+
+    def __init__(self, *texts_of: Callable[[bytes], str]) -> None:
+        self._texts_of = texts_of
+        self._interner = Interner()
+        self._known = 0
+        self._texts = [pa.array([], pa.string()) for _ in texts_of]
+
+    def read(self, log: Bytes, at: Positions, lengths: Positions) -> list[pa.DictionaryArray]:
+        """The texts of the host at each position, a column for each function."""
+        numbers = self._interner.numbers(log, at, lengths)
+        if self._interner.count > self._known:
+            hosts = binary_array(*self._interner.texts(self._known)).to_pylist()
+            self._texts = [
+                pa.concat_arrays([known, pa.array(map(text_of, hosts), pa.string())])
+                for known, text_of in zip(self._texts, self._texts_of, strict=True)
+            ]
+            self._known = self._interner.count
+        return [pa.DictionaryArray.from_arrays(numbers, texts, safe=False) for texts in self._texts]
 
 
-def host_strings(hosts: pa.DictionaryArray) -> pa.DictionaryArray:
+def host_string(host: bytes) -> str:
     """``127.0.0.1:10911``, ``2001:db8:0:0:0:0:0:1:10911``: Java's InetAddress.getHostAddress, and the port."""
-    return _texts(hosts, _host_string)
-
-
-def msg_id_hosts(hosts: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The first part of a msgId: address and port in upper-case hex (MessageDecoder.createMessageId)."""
-    return _texts(hosts, lambda host: (_java_address(host[:-4]) + host[-4:]).hex().upper())
-
-
-def _texts(hosts: pa.DictionaryArray, text: Callable[[bytes], str]) -> pa.DictionaryArray:
-    texts = pa.array([text(host) for host in hosts.dictionary.to_pylist()], pa.string())
-    return pa.DictionaryArray.from_arrays(hosts.indices, texts)
-
-
-def _host_string(host: bytes) -> str:
     address, port = _java_address(host[:-4]), int.from_bytes(host[-4:], "big")
     if len(address) == 4:
         return f"{'.'.join(map(str, address))}:{port}"
     groups = (int.from_bytes(address[i : i + 2], "big") for i in range(0, 16, 2))
     return f"{':'.join(f'{group:x}' for group in groups)}:{port}"
+
+
+def msg_id_host(host: bytes) -> str:
+    """The first part of a msgId: address and port in upper-case hex (MessageDecoder.createMessageId)."""
+    return (_java_address(host[:-4]) + host[-4:]).hex().upper()
 
 
 def _java_address(address: bytes) -> bytes:

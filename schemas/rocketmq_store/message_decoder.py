@@ -14,7 +14,7 @@ from filtering.java.strings import string_array
 from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.commitlog_walk import Records
 from schemas.rocketmq_store.crc import body_crcs
-from schemas.rocketmq_store.hosts import distinct_hosts, host_strings, message_ids
+from schemas.rocketmq_store.hosts import Hosts, host_string, message_ids
 from schemas.rocketmq_store.properties import MAP, Properties
 from schemas.rocketmq_store.record_layout import BORN_HOST, BORN_TIMESTAMP, SYS_FLAG
 
@@ -45,12 +45,12 @@ class Columns:
 
     def born_host(self) -> pa.StringArray:
         starts = self.records.at("start") + BORN_HOST
-        hosts = distinct_hosts(self.log, starts, self.records.at("store_timestamp") - starts)
-        return host_strings(hosts).dictionary_decode()
+        (hosts,) = Hosts(host_string).read(self.log, starts, self.records.at("store_timestamp") - starts)
+        return hosts.dictionary_decode()
 
     def store_host(self) -> pa.StringArray:
-        hosts = distinct_hosts(self.log, self.records.at("store_host"), self._store_host_lengths())
-        return host_strings(hosts).dictionary_decode()
+        (hosts,) = Hosts(host_string).read(self.log, self.records.at("store_host"), self._store_host_lengths())
+        return hosts.dictionary_decode()
 
     def msg_id(self) -> pa.StringArray:
         lengths = self._store_host_lengths()

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from filtering.java.strings import decode_utf8, is_utf8, string_array, unchecked_string_array
+from filtering.java.strings import decode_utf8, string_array
 from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.commitlog_walk import Records
-from schemas.rocketmq_store.property_slots import END, NAME_BYTES, SEPARATOR, copy_values, find_pairs
+from schemas.rocketmq_store.property_slots import END, NAME_BYTES, SEPARATOR, find_pairs
+from schemas.rocketmq_store.property_values import PropertyValues, Texts
 from schemas.rocketmq_store.segments import SLACK
 
 
@@ -24,7 +25,7 @@ class Properties:
     slot, as a text like the record's own; null if there are none.
     """
 
-    columns: list[pa.StringArray | None]
+    columns: list[Texts | None]
     others: pa.StringArray | None
 
 
@@ -43,6 +44,7 @@ class PropertyColumns:
         self._lengths = np.zeros((0, self._slots), np.int32)
         self._used = np.zeros(0, np.int32)
         self._follower = np.zeros((0, self._slots + 1), np.int32)
+        self._values = [PropertyValues() for _ in range(self._slots)]
 
     def names(self, topic: int) -> list[str]:
         """The names that have a slot in a topic, those of ``named`` first."""
@@ -118,18 +120,14 @@ class PropertyColumns:
         )  # fmt: skip
         if not self._new_names_are_utf8(used_before):
             return None
-        columns: list[pa.StringArray | None] = []
-        for at, length in zip(value_starts, value_lengths, strict=True):
-            size = int(length.sum())
-            if not size:
-                columns.append(None)
-                continue
-            offsets = np.zeros(rows + 1, np.int32)
-            data = np.empty(size + SLACK, np.uint8)
-            copy_values(log, at, length, offsets, data)
-            if not is_utf8(offsets, data[:size]):
-                return None
-            columns.append(unchecked_string_array(offsets, data[:size], length == 0))
+        columns: list[Texts | None] = []
+        for values, at, length in zip(self._values, value_starts, value_lengths, strict=True):
+            column = None
+            if length.any():
+                column = values.read(log, at, length)
+                if column is None:
+                    return None
+            columns.append(column)
         others = None
         if overflow.any():
             others = self._others(log, starts, lengths, topic_codes, overflow)

@@ -55,9 +55,9 @@ def find_pairs(
             first = load(log, start)
             slot = -1
             separator = -1
-            expected = int(follower[topic, before])
-            for i in range(count):
-                candidate = (expected + i) % count
+            candidate = int(follower[topic, before])
+            for _ in range(count):
+                candidate = candidate if candidate < count else 0
                 length = int(name_lengths[topic, candidate])
                 if (
                     start + length < limit
@@ -68,6 +68,7 @@ def find_pairs(
                     slot = candidate
                     separator = start + length
                     break
+                candidate += 1
             if slot < 0:
                 separator = _separator(log, start, limit)
                 if separator == limit or log[separator] == END:

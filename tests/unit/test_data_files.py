@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,8 +15,11 @@ from schemas.commitlog import COMMITLOG
 from schemas.delta.data_files import DataFileWriter
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table, column
+from schemas.delta.table_rows import read_rows
 from schemas.messages.bodies import Bodies
+from schemas.messages.columns import Messages, concat
 from schemas.messages.commitlog_rows import CommitlogRows
+from schemas.messages.message_view import view
 from schemas.rocketmq_store.commitlog_walk import Records, scan
 from schemas.rocketmq_store.message_decoder import decode
 from schemas.rocketmq_store.segments import Segment
@@ -42,6 +48,96 @@ def test_a_file_with_a_long_text_may_have_any(tmp_path: Path, row_groups: list[l
 def test_a_row_group_without_values_does_not_count(tmp_path: Path) -> None:
     file = written(tmp_path, ["b", None], [None], ["c"])
     assert [topic for topic in "abcd" if file.may_have("topic", topic, topic)] == ["b", "c"]
+
+
+ROWS = Table(
+    "rows",
+    "Rows.",
+    pa.schema([column("number", pa.int64()), column("text", pa.string()), column("rest", pa.string())]),
+    (),
+    statistics_on=("number",),
+    dictionary_encoded=("text",),
+)
+
+
+def stored_rows(folder: Path, *row_groups: list[tuple[int | None, str | None, str | None]]) -> tuple[Any, list[str]]:
+    """The rows that readers see, and the columns of each file."""
+    writer, storage = DataFileWriter(ROWS, Storage.at(str(folder))), Storage.at(str(folder))
+    for rows in row_groups:
+        writer.write([ROWS.rows_batch([dict(zip(ROWS.schema.names, row, strict=True)) for row in rows])])
+    paths = [file.path for file in writer.close()]
+    columns = [",".join(pq.read_schema(folder / path).names) for path in paths]
+    found = read_rows(ROWS, storage, paths).to_pylist()
+    return [tuple(row.values()) for row in found], columns
+
+
+def test_columns_without_values_are_left_out_until_they_have_some(tmp_path: Path) -> None:
+    groups = [
+        [(1, "a", None), (2, "b", None)],
+        [(3, "c", None)],
+        [(4, "d", "x")],
+        [(None, None, None)],
+        [(5, None, "y")],
+        [(6, "e", None)],
+    ]
+    found, columns = stored_rows(tmp_path, *groups)
+    assert found == [row for group in groups for row in group]
+    assert columns == ["number,text", "number,text,rest", "number,text,rest"]
+
+
+def test_no_column_has_values(tmp_path: Path) -> None:
+    assert stored_rows(tmp_path, [(None, None, None)] * 3) == ([(None, None, None)] * 3, ["number"])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_stored_messages_are_those_of_the_log(tmp_path: Path, seed: int) -> None:
+    """Properties have few or many values, long and short, or begin late; some are not UTF-8."""
+    rng = random.Random(seed)
+    long_values = [f"{'x' * 20}{number:03}{'y' * 20}".encode() for number in range(300)]
+
+    def properties(number: int) -> bytes:
+        chosen = {
+            b"few": rng.choice([b"", b"a", b"bb", "\u00e9".encode(), b"123456789", b"1234567890123456"]),
+            b"many": str(rng.randrange(10**9)).encode(),
+            b"long": rng.choice(long_values),
+            b"late": rng.choice([b"u", b"v"]) if number > 3_000 else b"",
+            b"TAGS": rng.choice([b"t1", b"t2", b""]),
+            b"bytes": rng.choice([b"\xff", b"ok", b"\xed\xa0\x80"]) if number % 1_500 == 7 else b"z",
+            f"n{number % 40}".encode(): b"w",
+        }
+        names = rng.sample(list(chosen), rng.randrange(len(chosen) + 1))
+        return b"".join(name + b"\1" + chosen[name] + b"\2" for name in names)
+
+    records = [{"topic": rng.choice([b"A", b"B"]), "properties": properties(number)} for number in range(6_000)]
+    (tmp_path / "log").write_bytes(log := log_of(*records))
+    storage = Storage.at(str(tmp_path))
+    rows, writer = CommitlogRows("run", Bodies.NONE, {}), DataFileWriter(COMMITLOG, storage)
+    waiting, parts, decoded = [], [], []
+    for piece in scan(Segment(0, "log", len(log), storage), chunk_bytes=1 << 15):
+        assert isinstance(piece, Records)
+        batch, messages = rows.rows(piece)
+        waiting.append(batch)
+        parts.append(messages)
+        decoded.append(decode(piece, ["commitlog_offset", "topic", "properties"]))
+        if rng.random() < 0.2:
+            writer.write(waiting)
+            waiting = []
+    if waiting:
+        writer.write(waiting)
+    stored = read_rows(COMMITLOG, storage, [file.path for file in writer.close()])
+    found = view(stored, decoded[0].schema.names).to_pylist(maps_as_pydicts="strict")
+    assert found == pa.Table.from_batches(decoded).to_pylist(maps_as_pydicts="strict")
+    assert_filters_read(concat(parts), [row["properties"] or {} for row in found])
+
+
+def assert_filters_read(messages: Messages, properties: list[dict[str, str]]) -> None:
+    """The filters of each topic read these properties."""
+    names = {name for row in properties for name in row} | {"absent"}
+    for _, rows in messages.rows_by_topic(np.ones(len(messages), bool)):
+        columns = messages.properties(names, rows)
+        for name in names:
+            read = columns[name].text_of_each().to_pylist() if name in columns else [None] * len(rows)
+            assert read == [properties[row].get(name) for row in rows.tolist()], name
 
 
 def test_texts_that_chunks_of_a_log_share_or_do_not(tmp_path: Path) -> None:
