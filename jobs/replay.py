@@ -53,6 +53,7 @@ def main(arguments: list[str]) -> None:
         FOREVER if chosen.stored_to is None else chosen.stored_to,
     )
     facts = options.facts_of(chosen)
+    facts.check_has_messages()
     into = options.warehouse_of(chosen.into)
     check_folder(into)
     check_target(into, facts.warehouse)

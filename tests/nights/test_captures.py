@@ -137,6 +137,7 @@ def test_a_replay_and_facts_are_kept_apart(replayed: Replayed, run: Callable[...
         (lint,),
         (advise,),
         (verify, *store),
+        (replay, "--into", tmp_path / "again"),
     ):
         code, _, error = run(job, "--warehouse", tmp_path / "replay", *more)
         assert (code, "holds a replay, which has no messages" in error) == (2, True), job
