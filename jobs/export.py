@@ -56,8 +56,7 @@ def main(arguments: list[str]) -> None:
     selection = Selection(chosen.broker, chosen.group, chosen.topic, chosen.columns)
     batches = batches_of(warehouse, chosen.table, selection)
     first = next(batches, None)  # before the file exists: a user's error leaves none
-    if first is None:
-        check_topics(warehouse, chosen.topic or ())
+    check_topics(warehouse, chosen.table, chosen.topic or ())
     with output_file(chosen.output) as file:
         rows = batches if first is None else chain([first], batches)
         written = write_batches(kind, file, rows, schema_of(chosen.table, chosen.columns))

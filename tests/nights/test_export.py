@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from filtering.counted import counted
-from jobs import export, nightly, pulls
+from jobs import export, ingest, nightly, pulls
 from jobs.cli.batch_writers import write_batches
 from schemas.answers.export import DELIVERIES, EXPORTED, Selection, batches_of, schema_of
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
+from tests.captures import capture
 from tests.nights.commands import Run
 
 Replayed = Callable[[str], Warehouse]
@@ -44,12 +45,24 @@ def test_an_unknown_broker_is_refused(replayed: Replayed, run: Run, tmp_path: Pa
     assert not (tmp_path / "d.jsonl").exists()
 
 
-def test_an_unknown_topic_is_refused_with_the_nearest_one(replayed: Replayed, run: Run, tmp_path: Path) -> None:
-    given = ("--topic", "OrderEvent", "--output", tmp_path / "d.jsonl", "--warehouse", replayed("small").location)
+@pytest.mark.parametrize("others", [(), ("--topic", "TagLab")], ids=["alone", "beside a known one"])
+def test_an_unknown_topic_is_refused_with_the_nearest_one(
+    replayed: Replayed, run: Run, tmp_path: Path, others: tuple[str, ...]
+) -> None:
+    topics = (*others, "--topic", "OrderEvent")
+    given = (*topics, "--output", tmp_path / "d.jsonl", "--warehouse", replayed("small").location)
     ended = run(export, "commitlog", *given)
     assert (ended.code, ended.out) == (2, "")
     assert ended.error.endswith("; did you mean OrderEvents?\n")
     assert not (tmp_path / "d.jsonl").exists()
+
+
+def test_a_topic_of_messages_without_entries_is_known(run: Run, tmp_path: Path) -> None:
+    warehouse = ("--warehouse", tmp_path / "w")
+    assert run(ingest, "--store", capture("small") / "store", *warehouse).code == 0
+    topics = ("--topic", "OrderEvents", "--topic", "TagLab")
+    ended = run(export, "commitlog", *topics, "--columns", "topic", "--output", "-", *warehouse)
+    assert (ended.code, ended.error) == (0, "commitlog: 495 rows to stdout\n")
 
 
 @pytest.mark.parametrize(("name", "begins"), [("d.CSV", b"consumer_group,"), ("d.parquet", b"PAR1"), ("d", b"{")])
