@@ -12,6 +12,7 @@ mqsieve.deliveries.of(group="cg_expensive_orders").to_pandas()
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.subscription_data import SQL92, TAG
@@ -120,12 +121,12 @@ class OpenWarehouse(Shown):
         return Rows(self.facts.warehouse, name, Selection(self.facts.name))
 
 
-def open(folder: str, broker: str | None = None) -> OpenWarehouse:
+def open(folder: str | Path, broker: str | None = None) -> OpenWarehouse:
     """The warehouse in a folder or an object store. ``broker``: the brokerName, required if there are several.
 
     Raises UsageError if there is no warehouse, or if it is not as its ledger says.
     """
-    return OpenWarehouse(open_facts(Warehouse.at(folder), broker))
+    return OpenWarehouse(open_facts(Warehouse.at(str(folder)), broker))
 
 
 def _explanations(found: Why) -> Explanations:

@@ -140,7 +140,7 @@ def test_a_broker_without_bit_maps_gets_advice(replayed: Replayed) -> None:
 def test_what_is_not_there_is_said(tmp_path: Path, replayed: Replayed) -> None:
     with pytest.raises(UsageError, match="no night yet"):
         warehouse.open(str(tmp_path))
-    opened = warehouse.open(replayed("small").location)
+    opened = warehouse.open(Path(replayed("small").location))
     with pytest.raises(UsageError, match="no message with the id or key nothing"):
         opened.why("nothing")
     with pytest.raises(UsageError, match="did you mean cg_sql_city"):
