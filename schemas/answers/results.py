@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from schemas.answers.explain import Explanation
 from schemas.answers.explanation_page import explanation_html, explanation_text
-from schemas.answers.export import Selection, batches_of, schema_of
+from schemas.answers.export import Selection, batches_of, check_groups, check_topics, schema_of
 from schemas.answers.html import SHOWN, html_list, html_table
 from schemas.answers.night_summary import GroupCounts
 from schemas.answers.plain_text import Shown, one_line, text_table
@@ -91,7 +91,12 @@ class Rows(Shown):
     selection: Selection
 
     def of(self, group: str | None = None, topic: str | None = None) -> Rows:
-        """Only the rows of a group, and of a topic. Reading them raises UsageError if the table has no such column."""
+        """Only the rows of a group, and of a topic. Raises UsageError if one of them is unknown.
+
+        Reading them raises UsageError if the table has no such column.
+        """
+        check_groups(self.warehouse, () if group is None else [group])
+        check_topics(self.warehouse, self.name, () if topic is None else [topic])
         groups = self.selection.groups if group is None else [group]
         topics = self.selection.topics if topic is None else [topic]
         return Rows(self.warehouse, self.name, Selection(self.selection.broker_name, groups, topics))

@@ -88,7 +88,7 @@ def test_deliveries_are_those_of_the_table(replayed: Replayed) -> None:
     expected = [row for row in rows_of(replayed("small"), "deliveries") if row["consumer_group"] == "cg_sql_city"]
     assert list(opened.deliveries.of(group="cg_sql_city")) == expected
     assert len(opened.deliveries.of("cg_sql_city", "OrderEvents").to_pandas()) == len(expected)
-    nothing = opened.deliveries.of(group="nobody").to_pandas()
+    nothing = opened.deliveries.of("cg_sql_city", "TagLab").to_pandas()
     assert (len(nothing), list(nothing)) == (0, list(expected[0]))
     assert opened.deliveries._repr_html_().count("<tr>") == 51
 
@@ -147,3 +147,7 @@ def test_what_is_not_there_is_said(tmp_path: Path, replayed: Replayed) -> None:
         opened.why("ord-370", "cg_sql_cit")
     with pytest.raises(UsageError, match="did you mean cg_sql_city"):
         opened.lag("cg_sql_cit")
+    with pytest.raises(UsageError, match="did you mean cg_sql_city"):
+        opened.deliveries.of(group="cg_sql_cit")
+    with pytest.raises(UsageError, match="did you mean OrderEvents"):
+        opened.messages.of(topic="OrderEvent")
