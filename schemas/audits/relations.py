@@ -53,9 +53,10 @@ _NAMES = "arrow_cast(string_to_array(property_names, chr(1)), 'List(Utf8)')"
 _VALUES = f"array_slice(make_array({', '.join(SLOTS)}), 1, CAST(array_length({_NAMES}) AS BIGINT))"
 _MORE_NAMES = "string_to_array(regexp_replace(more_properties, '\x01[^\x02]*', '', 'g'), chr(2))"
 _MORE_VALUES = "string_to_array(regexp_replace(more_properties, '(^|\x02)[^\x01]+\x01', '$1', 'g'), chr(2))"
-_PROPERTIES = f"""CASE WHEN more_properties IS NULL THEN map({_NAMES}, {_VALUES}) ELSE map(
-    array_concat({_NAMES}, arrow_cast({_MORE_NAMES}, 'List(Utf8)')), array_concat({_VALUES}, {_MORE_VALUES})
-) END AS properties"""
+_PROPERTIES = (
+    f"CASE WHEN more_properties IS NULL THEN map({_NAMES}, {_VALUES}) ELSE map(array_concat({_NAMES}, "
+    f"arrow_cast({_MORE_NAMES}, 'List(Utf8)')), array_concat({_VALUES}, {_MORE_VALUES})) END AS properties"
+)
 
 
 class Relations:

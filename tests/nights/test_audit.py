@@ -284,6 +284,7 @@ def test_an_audit_of_ones_own(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     ended = run(audit, "--warehouse", tmp_path / "w", "--junit", junit)
     assert (ended.code, ended.error) == (3, "mqsieve: audits failed: no_secrets\n")
+    assert "\\x0a" not in ended.out, "the query is one line of SQL"
     (failure,) = ElementTree.parse(junit).getroot().iter("failure")
     assert "properties['secret']" in str(failure.text)
     assert "| no_secrets | ❌ error | 5 | 5 |" in summary.read_text()
