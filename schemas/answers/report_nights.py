@@ -82,7 +82,10 @@ def nights_with_deliveries(facts: BrokerFacts) -> list[LedgerEntry]:
     """The runs that have delivery statistics, in order. Raises UsageError if there are none."""
     found = [entry for entry in facts.entries if entry.rows.get(DELIVERY_STATS.name)]
     if not found:
-        raise UsageError(f"{facts.warehouse.location} has no deliveries of {facts.name}: run nightly or deliver first")
+        why = "run nightly or deliver first"
+        if facts.nights:
+            why = "no group subscribes to a topic with messages; give nightly --subscriptions"
+        raise UsageError(f"{facts.warehouse.location} has no deliveries of {facts.name}: {why}")
     return found
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from jobs import nightly, report
+from jobs import ingest, nightly, report
 from schemas.answers.facts import open_facts
 from schemas.answers.lag import lag
 from schemas.answers.report_data import report as read_report
@@ -167,6 +167,18 @@ def test_a_first_night_has_nothing_to_compare_with(
     assert "There is no earlier night to compare with." in page
     assert "Change" not in group_rows(page)["cg_all_orders", "OrderEvents"]
     assert run(report, "--warehouse", warehouse, "--output", tmp_path / "x.html", "--compare", "20").code == 2
+
+
+def test_a_night_without_subscriptions_needs_them(tmp_path: Path, run: Run) -> None:
+    given = ("--warehouse", tmp_path / "w")
+    store = BrokerLog().append(5).write(tmp_path / "store")
+    assert run(ingest, "--store", store, *given).code == 0
+    ended = run(report, *given, "--output", tmp_path / "x.html")
+    assert (ended.code, ended.error.endswith(": run nightly or deliver first\n")) == (2, True)
+    assert run(nightly, "--store", store, *given).code == 0
+    ended = run(report, *given, "--output", tmp_path / "x.html")
+    assert (ended.code, "run nightly" in ended.error) == (2, False)
+    assert ended.error.endswith(": no group subscribes to a topic with messages; give nightly --subscriptions\n")
 
 
 def test_findings_and_attention(replayed: Callable[[str], Warehouse], tmp_path: Path) -> None:
