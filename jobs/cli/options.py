@@ -144,11 +144,16 @@ def store_of(text: str) -> Storage:
     from schemas.storage import Storage, error_text
 
     storage = Storage.at(text)
+    local = Path(storage.root) if storage.is_local else None
     try:
-        if storage.is_local and is_message_log(Path(storage.root)):
-            for file in files(Path(storage.root)):
+        if local is not None and is_message_log(local):
+            for file in files(local):
                 with file.open("rb"):
                     pass
+        elif local is not None and local.is_file():
+            raise UsageError(
+                f"{local} is a file; give a broker's store folder, or a message log that ends in .jsonl or .parquet"
+            )
         else:
             StoreSnapshot(storage).check()
     except OSError as error:

@@ -78,7 +78,10 @@ STORES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "empty folder": (lambda folder: folder, "holds no commit log segment"),
     "no commitlog": (lambda folder: file_of(folder, "checkpoint", b"\0" * 48).parent, "holds no commit log segment"),
     "empty commitlog": (lambda folder: store_of(folder, None), "commitlog holds no commit log segment"),
-    "a file of noise": (lambda folder: file_of(folder, "log.bin", NOISE), "log.bin is a file; give a broker's store"),
+    "a file of noise": (
+        lambda folder: file_of(folder, "log.bin", NOISE),
+        "log.bin is a file; give a broker's store folder, or a message log that ends in .jsonl or .parquet",
+    ),
     "noise as Parquet": (lambda folder: file_of(folder, "log.parquet", NOISE), "log.parquet is not a Parquet file"),
     "unreadable": (unreadable_segment, "00000000000000000000: permission denied; change its permissions"),
 }
