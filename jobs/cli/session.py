@@ -43,15 +43,20 @@ def spark_session(app_name: str) -> SparkSession:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*_local_options(), "pyspark-shell"])
-        logging.getLogger().addFilter(_is_news)
+        _log_no_raised_errors()
         with _stderr_of_java(), _ended_if_interrupted():
             return SparkSession.builder.appName(app_name).getOrCreate()
     return SparkSession.builder.appName(app_name).getOrCreate()
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """False for what Py4J logs and raises as well."""
-    return record.module != "java_gateway" or os.environ.get("MQSIEVE_LOG_LEVEL") == "info"
+def _log_no_raised_errors() -> None:
+    """Turns off, without -v, the logs of errors that Py4J and PySpark raise as well."""
+    from pyspark.logger import PySparkLogger
+
+    if os.environ.get("MQSIEVE_LOG_LEVEL") != "info":
+        logging.getLogger().addFilter(lambda record: record.module != "java_gateway")
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """deliver with the filter hooks of clients."""
 
+import io
 import json
+import logging
 import shutil
 import sys
 from collections import Counter
@@ -8,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from jobs import maintain, nightly
@@ -143,6 +146,20 @@ def test_a_predicate_that_is_none(spark: SparkSession, replayed: Replayed, predi
     hook = FilterHook("cg_all_taglab", "TagLab", predicate, None)
     with pytest.raises(UsageError, match=message):
         with_answers(replayed("small").read(spark, CONSUMEQUEUE), [hook])
+
+
+def test_an_error_of_spark_is_shown_once(spark: SparkSession, replayed: Replayed) -> None:
+    """PySpark also logs an error that it raises, with Java's stack trace."""
+    shown = io.StringIO()
+    loggers = [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
+    for logger in loggers:
+        logger.addHandler(logging.StreamHandler(shown))
+    hook = FilterHook("cg_all_taglab", "TagLab", "nothing = 5", None)
+    with pytest.raises(UsageError, match="`nothing` cannot be resolved"):
+        with_answers(replayed("small").read(spark, CONSUMEQUEUE), [hook])
+    assert shown.getvalue() == ""
+    for logger in loggers:
+        logger.handlers.pop()
 
 
 def test_a_group_without_a_subscription() -> None:
