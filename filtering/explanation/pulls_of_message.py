@@ -15,6 +15,8 @@ from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.in_force import in_force_at
 
+_DELETED = "the broker deleted it before the group pulled it"
+
 
 @dataclass(frozen=True)
 class NightInQueue:
@@ -37,11 +39,15 @@ class NightInQueue:
 
 @dataclass(frozen=True)
 class Place:
-    """The queue offset of a message, its store time (ms), and the run that read it."""
+    """The queue offset of a message, its store time (ms), and the run that read it.
+
+    ``is_deleted``: it is no longer in the broker's log.
+    """
 
     queue_offset: int
     store_timestamp: int
     run: str
+    is_deleted: bool
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,8 @@ def pulls_of_message(
     if not rows:
         return NotPulled("the group never subscribed to the topic")
     night = next((night for night in nights if night.told_to > place.queue_offset), None)
+    if night is None and place.is_deleted:
+        return NotPulled(_DELETED)
     if night is None:
         return NotPulled(f"{_why_pending(rows[-1], config)}, and has not pulled it yet", is_pending=True)
     first = _first_pull([row for row in rows if is_pulling(row, night.config)], night, place)
@@ -119,7 +127,7 @@ def _first_pull(rows: Sequence[SubscriptionRow], night: NightInQueue, place: Pla
     if is_new and row is not None:
         return Pulled(row, at, night.config)
     if place.queue_offset < night.told_before + night.lost:
-        return NotPulled("the broker deleted it before the group pulled it")
+        return NotPulled(_DELETED)
     if not is_new:
         row = _in_force(rows, night.begin)
         if row is not None:

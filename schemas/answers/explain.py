@@ -47,9 +47,8 @@ class Explanation:
 
     ``subscription`` filtered the message, or would filter it, at ``pulled_at`` (ms). It is None if the group had no
     subscription or did not pull. ``preview`` is what the filters would decide on a pending message. ``uncertain`` says
-    why another subscription may have filtered the message. ``client_checks`` are the checks of tags of the group's
-    clients by client id, if they differ. ``present`` is the first state with the filter in force now, if another
-    filter decided.
+    why another subscription may have filtered it. ``client_checks`` are the clients' checks of tags by client id, if
+    they differ. ``present`` is the first state with the filter in force now, if another filter decided.
     """
 
     message: FoundMessage
@@ -131,7 +130,8 @@ class Explainer:
         if rows and message.commitlog_offset >= (self._facts.last.delivered_to or 0):
             explanation = self._without_filters(message, consumer_group, Outcome.PENDING, "deliver has not run yet")
             return self._previewed(explanation, rows[-1])
-        place = Place(message.queue_offset, message.store_timestamp, message.run)
+        is_deleted = message.commitlog_offset < (self._facts.last.log_start or 0)
+        place = Place(message.queue_offset, message.store_timestamp, message.run, is_deleted)
         queue = consumer_group, message.topic, message.queue_id
         nights, resets = self._nights.get(queue, ()), self._resets.get(queue, ())
         pulls = pulls_of_message(rows, nights, resets, place, self._facts.broker)

@@ -16,6 +16,7 @@ from jobs import ingest, lag, nightly, pulls, report
 from schemas.answers.explain import Explainer, Explanation
 from schemas.answers.facts import open_facts
 from schemas.answers.found_messages import read
+from schemas.answers.lag import lag as behind
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.captures import rows
@@ -183,6 +184,20 @@ def test_why_a_group_was_never_asked(of_nights: dict[Pair, Explanation]) -> None
     assert reasons["the broker deleted it before the group pulled it"] == {"cg_expired"}
     assert len(reasons["the group never subscribed to the topic"]) > 5
     assert reasons["the group first came later, and began at a later message"]
+
+
+def test_what_the_broker_deleted_is_not_pending(nights: Path) -> None:
+    """In night 3 the group is away, and some of what it missed is no longer in the broker's log."""
+    facts = open_facts(Warehouse.at(str(nights / "3")))
+    explainer = Explainer(facts, ["cg_expired"])
+    orders = [row["commitlog_offset"] for row in rows_of(nights / "3", "commitlog") if row["topic"] == "OrderEvents"]
+    explained = [explainer.explain(message, "cg_expired") for message in read(facts, orders)]
+    log_start = facts.last.log_start or 0
+    deleted = {each.decision.reason: each.outcome for each in explained if each.message.commitlog_offset < log_start}
+    assert deleted["the broker deleted it before the group pulled it"] is Outcome.NOT_SUBSCRIBED
+    assert Outcome.PENDING not in deleted.values()
+    would_get = [each for each in explained if each.preview and each.preview.outcome is Outcome.DELIVERED]
+    assert len(would_get) == sum(row.exact_lag for row in behind(facts, groups=["cg_expired"]))
 
 
 def test_a_colleague_reads_the_reason_and_the_fix(replayed: Replayed, run: Run) -> None:
