@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 from filtering.delivery.pull_window import FOREVER, OffsetRange
 from filtering.subscriptions.events import Operation
 from schemas.answers.facts import BrokerFacts
+from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delivery_stats import DELIVERY_STATS
-from schemas.delta.table_rows import one_of, sorted_by
+from schemas.delta.table_rows import one_of, sorted_by, within
 from schemas.queue_progress import QUEUE_PROGRESS
 
 Queue = tuple[str, int]
@@ -27,6 +28,8 @@ class PulledOffsets:
             for event in facts.events
             if event.operation is Operation.RESET_OFFSET
         }
+        self._facts = facts
+        self._first_kept: dict[str, Mapping[int, int]] = {}
         self._offsets = facts.offsets.filter(pc.is_in(facts.offsets["topic"], value_set=pa.array(sorted(topics))))
         on_topics = [one_of("topic", topics)]
         self._missing: dict[Queue, list[tuple[str, int]]] = {}
@@ -46,16 +49,33 @@ class PulledOffsets:
                 self._first_nights.setdefault(key, (row["run"], row["skipped"]))
 
     def of(self, group: str, topic: str) -> tuple[Mapping[int, OffsetRange], Mapping[int, OffsetRange]]:
-        """The pulled and the pending offsets of a group, by queue id. Those that an offset reset jumped over count."""
+        """The pulled and the pending offsets of a group, by queue id. Those that an offset reset jumped over count.
+
+        Messages that the broker deleted are not pending.
+        """
         offsets = self._offsets.filter(
             pc.and_(pc.equal(self._offsets["consumer_group"], group), pc.equal(self._offsets["topic"], topic))
         )
         pulled: dict[int, OffsetRange] = {}
         pending: dict[int, OffsetRange] = {}
-        for queue_id, told_to in zip(offsets["queue_id"].to_pylist(), offsets["told_to"].to_pylist(), strict=True):
-            pulled[queue_id] = (self._begin(group, (topic, queue_id)), told_to or 0)
-            pending[queue_id] = (told_to or 0, FOREVER)
+        columns = (offsets[name].to_pylist() for name in ("queue_id", "told_to", "queue_end"))
+        for queue_id, told_to, end in zip(*columns, strict=True):
+            begin = told_to or 0
+            pulled[queue_id] = (self._begin(group, (topic, queue_id)), begin)
+            pending[queue_id] = (max(begin, self._kept_from(topic, queue_id)) if begin < end else begin, FOREVER)
         return pulled, pending
+
+    def _kept_from(self, topic: str, queue_id: int) -> int:
+        """The first offset of a queue whose message is still in the broker's log."""
+        log_start = self._facts.last.log_start
+        if not log_start:
+            return 0
+        if topic not in self._first_kept:
+            kept = [one_of("topic", [topic]), within("commitlog_offset", log_start)]
+            rows = self._facts.rows(CONSUMEQUEUE, ["queue_id", "queue_offset"], kept)
+            firsts = rows.group_by("queue_id").aggregate([("queue_offset", "min")])
+            self._first_kept[topic] = dict(zip(*(column.to_pylist() for column in firsts.columns), strict=True))
+        return self._first_kept[topic].get(queue_id, FOREVER)
 
     def _begin(self, group: str, queue: Queue) -> int:
         """Where the group's first start was: after the entries that its first night skipped.

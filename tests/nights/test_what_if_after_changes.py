@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from filtering.delivery.pull_window import BEGINNING, FOREVER
+from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from jobs import what_if
 from schemas.answers.facts import open_facts
+from schemas.answers.lag import lag
 from schemas.answers.what_if import what_if as tried
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import EVERY, FIRST_TIME
-from tests.nights.commands import Run
+from tests.nights.commands import NIGHTS, Run
 from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, sql
 
 GATE = ("--max-lost", 0, "--max-gained", 0)
@@ -73,6 +76,18 @@ def test_the_filters_in_force_change_nothing_in_the_nights_of_a_real_broker(nigh
     assert {(each.gained_by_change, each.lost_by_change) for each in compared} == {(0, 0)}
     assert {group for group, each in found.items() if len(each.lost)} >= {"cg_sql_change_boundary"}
     assert len(found["cg_expired"].gained) > 100
+
+
+@pytest.mark.parametrize("night", NIGHTS)
+def test_what_is_pending_is_what_lag_counts(nights: Path, night: int) -> None:
+    """In night 3, cg_expired is away, and the broker has deleted some of what it missed."""
+    facts = open_facts(Warehouse.at(str(nights / str(night))))
+    behind: Counter[GroupTopic] = Counter()
+    for row in lag(facts):
+        behind[row.consumer_group, row.topic] += row.exact_lag
+    rows = [row for row in facts.in_force() if row.topic in facts.topics]
+    found = {each.new: each.pending for each in tried(facts, rows, (BEGINNING, FOREVER))}
+    assert {(new.consumer_group, new.topic): count for new, count in found.items() if count} == +behind
 
 
 def test_the_period_is_named_and_may_be_empty(changed: GrowingBroker, run: Run) -> None:
