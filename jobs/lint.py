@@ -46,6 +46,8 @@ def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     if chosen.warehouse is None and not chosen.subscriptions:
         raise UsageError("lint needs --subscriptions FILE, --warehouse DIR, or both")
+    if chosen.warehouse is None and chosen.broker is not None:
+        raise UsageError("--broker names a broker of a warehouse: give --warehouse DIR as well")
     from jobs.cli.findings import as_json, print_findings
     from jobs.cli.json_lines import print_data
 

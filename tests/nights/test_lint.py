@@ -98,6 +98,8 @@ def test_the_exit_code_is_what_fail_on_asks_for(night: Path, run: Run) -> None:
     ended = run(lint, "--subscriptions", fine, "--fail-on", "error")
     assert (ended.code, "fine.yaml, line 2: topic: is missing" in ended.out) == (3, True)
     assert run(lint).code == 2
+    ended = run(lint, "--subscriptions", fine, "--broker", "b")
+    assert (ended.code, ended.error.endswith("of a warehouse: give --warehouse DIR as well\n")) == (2, True)
 
 
 def test_json_has_all_fields(night: Path, run: Run) -> None:
