@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -72,9 +73,10 @@ class PulledOffsets:
             return 0
         if topic not in self._first_kept:
             kept = [one_of("topic", [topic]), within("commitlog_offset", log_start)]
-            rows = self._facts.rows(CONSUMEQUEUE, ["queue_id", "queue_offset"], kept)
-            firsts = rows.group_by("queue_id").aggregate([("queue_offset", "min")])
-            self._first_kept[topic] = dict(zip(*(column.to_pylist() for column in firsts.columns), strict=True))
+            rows = sorted_by(self._facts.rows(CONSUMEQUEUE, ["queue_id", "queue_offset"], kept), "queue_offset")
+            queue_ids, firsts = np.unique(rows["queue_id"].to_numpy(), return_index=True)
+            offsets = rows["queue_offset"].to_numpy()[firsts]
+            self._first_kept[topic] = dict(zip(queue_ids.tolist(), offsets.tolist(), strict=True))
         return self._first_kept[topic].get(queue_id, FOREVER)
 
     def _begin(self, group: str, queue: Queue) -> int:
