@@ -145,6 +145,7 @@ def _with_data(segments: Sequence[Segment], read_to: int) -> LogSegments:
 def _ranges(log: LogSegments, begin: int, seen: str | None) -> list[LogRange]:
     """Ranges of about RANGE_BYTES from ``begin`` to the end of the log.
 
+    Those of a segment have one size, and are one or an even number, so that two cores end at the same time.
     A segment before the last one has at least one range, which is empty if no data follows in the segment.
     """
     ranges = []
@@ -154,7 +155,8 @@ def _ranges(log: LogSegments, begin: int, seen: str | None) -> list[LogRange]:
         if begin >= (data_end if following is None else following):
             continue
         end = max(first, data_end)
-        starts = range(first, max(first + 1, end - RANGE_BYTES // 2), RANGE_BYTES)
+        count = max(1, 2 * round((end - first) / (2 * RANGE_BYTES)))
+        starts = [first + (end - first) * number // count for number in range(count)]
         for start, stop in pairwise([*starts, end]):
             part = LogRange(segment, start, stop, data_end, synchronise=start > first)
             if stop == end:
