@@ -26,7 +26,10 @@ _FIRST_FACTOR, _LAST_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3
 
 
 class Interner:
-    """Numbers texts, and remembers them from call to call. ``most``: the greatest number of texts, if there is one."""
+    """Numbers texts, and remembers them from call to call.
+
+    ``most``: the greatest number of texts, a power of two less 1; None: there is none.
+    """
 
     def __init__(self, most: int | None = None) -> None:
         self.count = 0

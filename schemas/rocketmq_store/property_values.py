@@ -14,7 +14,7 @@ from schemas.rocketmq_store.octets import Bytes
 from schemas.rocketmq_store.property_slots import copy_values
 from schemas.rocketmq_store.segments import SLACK
 
-MOST_VALUES = 4096
+MOST_VALUES = 4095
 """More distinct values are copied: their numbers would save little."""
 Texts: TypeAlias = pa.StringArray | pa.DictionaryArray
 
