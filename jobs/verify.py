@@ -59,7 +59,10 @@ def _print(found: Verification) -> None:
         )
     if found.newer:
         newer = counted(found.newer, "entry", "entries")
-        print(f"cannot judge {newer} of messages that are not in the warehouse: run nightly first")
+        print(
+            f"cannot judge {newer} of messages that are not in the warehouse: run nightly on this store first; if it "
+            "has read the store, the messages are not in the store's log"
+        )
     if not found.differences and found.knows_bit_maps and not found.newer:
         print("identical: every consume queue and extension file agrees with the warehouse, byte for byte")
     elif not found.differences:
