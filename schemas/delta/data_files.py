@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.delta.file_layout import as_type, file_schema, row_group, without_dictionary
-from schemas.delta.table import Table
+from schemas.delta.table import FileWriter, Table
 from schemas.storage import Storage
 
 
@@ -40,7 +40,7 @@ class DataFileWriter:
         self._schema: pa.Schema | None = None
         self._path = ""
         self._sink: pa.NativeFile | None = None
-        self._writer: pq.ParquetWriter | None = None
+        self._writer: FileWriter | None = None
         self._rows = 0
         self._files: list[DataFile] = []
 

@@ -36,6 +36,16 @@ COMMENTS = {
 """Comments of columns with the same meaning in every table."""
 
 
+class FileWriter(pq.ParquetWriter):  # type: ignore[misc]  # PyArrow has no types
+    """A writer that only :meth:`close` ends.
+
+    PyArrow's own tries to end its file when it is deleted, and on a full disk Python then prints a stack trace.
+    """
+
+    def __del__(self) -> None:
+        pass
+
+
 def column(name: str, kind: pa.DataType, comment: str = "", nullable: bool = True) -> pa.Field:
     """A column of a table, with a comment for its readers."""
     comment = comment or COMMENTS.get(name, "")
@@ -92,9 +102,9 @@ class Table:
         """Rows of the table's files from Python mappings; missing columns are null."""
         return pa.RecordBatch.from_pylist(list(rows), schema=self.file_schema)
 
-    def writer(self, sink: pa.NativeFile, schema: pa.Schema, plain: frozenset[str] = frozenset()) -> pq.ParquetWriter:
+    def writer(self, sink: pa.NativeFile, schema: pa.Schema, plain: frozenset[str] = frozenset()) -> FileWriter:
         """A writer of a file of the table. ``plain``: ``dictionary_encoded`` columns with many distinct values."""
-        return pq.ParquetWriter(
+        return FileWriter(
             sink,
             schema,
             compression="zstd",
