@@ -63,7 +63,13 @@ def open_data_file(
 def _open(storage: Storage, path: str, read_dictionary: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
     try:
         with storage.file_system.open_input_file(path) as source:
-            yield pq.ParquetFile(source, read_dictionary=list(read_dictionary), page_checksum_verification=True)
+            file = pq.ParquetFile(source, page_checksum_verification=True)
+            dictionaries = [name for name in read_dictionary if name in file.schema_arrow.names]
+            if dictionaries:
+                file = pq.ParquetFile(
+                    source, metadata=file.metadata, read_dictionary=dictionaries, page_checksum_verification=True
+                )
+            yield file
     except (pa.ArrowInvalid, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise

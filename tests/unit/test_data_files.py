@@ -20,6 +20,8 @@ from schemas.messages.bodies import Bodies
 from schemas.messages.columns import Messages, concat
 from schemas.messages.commitlog_rows import CommitlogRows
 from schemas.messages.message_view import view
+from schemas.messages.stored_entries import WHOLE_LOG
+from schemas.messages.stored_messages import read_messages
 from schemas.rocketmq_store.commitlog_walk import Records, scan
 from schemas.rocketmq_store.message_decoder import decode
 from schemas.rocketmq_store.segments import Segment
@@ -128,6 +130,17 @@ def test_stored_messages_are_those_of_the_log(tmp_path: Path, seed: int) -> None
     found = view(stored, decoded[0].schema.names).to_pylist(maps_as_pydicts="strict")
     assert found == pa.Table.from_batches(decoded).to_pylist(maps_as_pydicts="strict")
     assert_filters_read(concat(parts), [row["properties"] or {} for row in found])
+
+
+def test_no_message_has_a_property(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(log := log_of({"topic": b"A"}, {"topic": b"B"}))
+    storage = Storage.at(str(tmp_path))
+    rows, writer = CommitlogRows("run", Bodies.KEEP, {}), DataFileWriter(COMMITLOG, storage)
+    writer.write([rows.rows(piece)[0] for piece in scan(Segment(0, "log", len(log), storage))])
+    paths = [file.path for file in writer.close()]
+    (messages,) = read_messages(storage, paths, WHOLE_LOG, None, {"a"})
+    assert [shape.topic for shape in messages.shapes] == ["A", "B"]
+    assert_filters_read(messages, [{}, {}])
 
 
 def assert_filters_read(messages: Messages, properties: list[dict[str, str]]) -> None:
