@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -105,19 +106,22 @@ def test_ctrl_c_does_not_end_a_run_in_the_background(lock: Storage) -> None:
 
 
 def test_it_is_renewed_while_the_run_works(lock: Storage) -> None:
-    an_hour_later, renewals = threading.Event(), threading.Semaphore(0)
+    an_hour_later, written, checked = threading.Event(), threading.Event(), threading.Event()
+    renewals = count(1)
 
     def clock() -> datetime:
         if not an_hour_later.is_set():
             return utc_now()
-        renewals.release()
+        if next(renewals) == 2:  # The first is written, and a file in a folder is not written at once.
+            written.set()
+            checked.wait(20)
         return after(60)()
 
     with leased(lock, "s3://bucket/tables", clock, renewed_every=timedelta(milliseconds=5)):
         an_hour_later.set()
-        for _ in range(2):  # the second starts when the first is written
-            assert renewals.acquire(timeout=20)
+        assert written.wait(20)
         assert isinstance(take(lock, 65), str)
+        checked.set()
     assert lock.files(recursive=True) == []
 
 
