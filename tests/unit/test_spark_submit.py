@@ -150,6 +150,15 @@ def test_a_topics_queue_is_no_queue_of_yarn(tmp_path: Path) -> None:
     assert (ended.returncode, "has no night yet" in ended.stderr) == (2, True)
 
 
+def test_bytecode_is_stored_even_if_none_may_be_beside_the_sources() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPYCACHEPREFIX"}
+    ended = subprocess.run(
+        [PROJECT / "spark-submit.sh", "python", "-c", "import sys; print(sys.dont_write_bytecode, sys.pycache_prefix)"],
+        capture_output=True, text=True, check=True, env=environment | {"PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+    assert ended.stdout == f"False {PROJECT}/.cache/bytecode\n"
+
+
 PYTHON_OF_A_SUBMITTER = """
 case "$*" in
   *"-m venv"*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
