@@ -1,10 +1,11 @@
 import gc
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
-SPARK = Path(__file__).parent / "spark"
+SPARK = "tests/spark/"
 
 # The known answers are millions of long-lived objects: garbage collections took half of the time.
 gc.set_threshold(200_000, 20, 1_000)
@@ -14,10 +15,20 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
+class OneProcessForEachFile(LoadScopeScheduling):
+    """A file's tests stay in one process, and so do all tests that share the Spark session."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return SPARK if file.startswith(SPARK) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    return OneProcessForEachFile(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # A file's tests stay in one process, and so do all tests that share the Spark session.
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("spark" if SPARK in item.path.parents else str(item.path)))
+    items.sort(key=lambda item: not item.nodeid.startswith(SPARK))  # what takes longest begins first
 
 
 def pytest_sessionfinish():

@@ -18,8 +18,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[SparkSession]:
     """The one Spark session of the whole test run."""
+    if worker_id != "master":
+        (tmp_path_factory.getbasetemp().parent / "spark").touch(exist_ok=False)  # fails in a second process
     session = spark_session("mqsieve tests")
     yield session
     session.stop()
