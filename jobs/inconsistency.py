@@ -43,15 +43,14 @@ def main(arguments: list[str]) -> None:
         known = {event_line(event) for event in facts.events}
         if any(event_line(event) not in known for event in subscriptions.events.events):
             raise UsageError("the subscriptions differ from those in the warehouse: run nightly with them first")
+    found = disagreements(facts, options.session_of())
     if not knows_clients(facts):
         print(
             "no subscription event has a client_id, so the clients of a group cannot be distinguished: "
             "give events with client_id (docs/SUBSCRIPTIONS.md)",
             file=sys.stderr if chosen.json else sys.stdout,
         )
-        return
-    found = disagreements(facts, options.session_of())
-    if chosen.json:
+    elif chosen.json:
         for state in found.states:
             print_data(_as_json(found, state))
     elif not found.states:

@@ -17,6 +17,7 @@ from filtering.consumer_filter_manager import Subscription
 from filtering.java.strings import has_half_a_pair
 from filtering.sql92 import Expressions, InvalidExpression
 from filtering.subscription_data import SQL92, TAG
+from filtering.subscriptions.event_lines import parse_event
 from filtering.subscriptions.events import UNVERSIONED, ConsumeFrom, Operation, SubscriptionEvent
 from filtering.subscriptions.json_fields import parse_json
 
@@ -102,7 +103,17 @@ def consumer_connection(text: str, expressions: Expressions) -> ConsumerConnecti
     """
     if has_half_a_pair(text):
         raise ValueError("it is not UTF-8; convert it, as iconv does")
+    if _is_event(text.lstrip().partition("\n")[0]):
+        raise ValueError("it has subscription events already: give it to --subscriptions as it is")
     return _from_json(text) if text.lstrip().startswith("{") else _from_table(text, expressions)
+
+
+def _is_event(line: str) -> bool:
+    try:
+        parse_event(line)
+    except ValueError:
+        return False
+    return True
 
 
 def _from_json(text: str) -> ConsumerConnection:

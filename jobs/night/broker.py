@@ -73,7 +73,10 @@ def broker_of(
             )
         name = only_broker
     if name is None and len(last) > 1:
-        raise UsageError(f"the warehouse holds the brokers {', '.join(last)}: choose one with --broker-config")
+        raise UsageError(
+            f"the warehouse holds the brokers {', '.join(last)}: choose one with brokerName in --broker-config, "
+            "or with name in --brokers"
+        )
     name = name or DEFAULT_NAME
     if given is not None:
         return Broker(replace(given, broker_name=name), str(config_file), is_given=True)

@@ -31,8 +31,9 @@ SAMPLES = 5
 
 @dataclass(frozen=True)
 class ChangedMessages:
-    """Messages that a change gains, or loses: ``rows`` of CHANGED, and ``samples`` of the newest as readers see them.
+    """Messages that a change gains, or loses.
 
+    ``rows`` of CHANGED are in the order of the log. ``samples``: the newest messages as readers see them.
     ``traits`` are what the newest 1,000 of them have in common, compared with other messages of the topic.
     """
 
@@ -203,7 +204,8 @@ def _what_if(
 
 
 def _changed(facts: BrokerFacts, topic: str, rows: pa.Table) -> ChangedMessages:
-    offsets = np.sort(rows["commitlog_offset"].to_numpy())
+    rows = rows.sort_by("commitlog_offset")
+    offsets = rows["commitlog_offset"].to_numpy()
     found, others = messages_at(facts.warehouse, facts.name, topic, offsets) if len(rows) else ([], [])
     traits = common_traits([row["properties"] or {} for row in found], [row["properties"] or {} for row in others])
     return ChangedMessages(rows, found[:SAMPLES], traits)

@@ -43,7 +43,7 @@ def test_bit_maps_count_as_on_where_the_store_has_an_extension(
             "--broker-config", str(conf),
         ]
     )  # fmt: skip
-    with pytest.raises(UsageError, match="brokers broker-a, broker-b: choose one"):
+    with pytest.raises(UsageError, match="brokers broker-a, broker-b: choose one with brokerName in --br"):
         deliver.main(["--warehouse", str(tmp_path)])
 
 

@@ -123,6 +123,12 @@ def test_subscriptions_that_the_warehouse_does_not_have_are_refused(
     assert (code, "differ from those in the warehouse: run nightly with them first" in error) == (2, True)
 
 
-def test_without_client_ids_nothing_is_known(replayed: Replayed, capsys: pytest.CaptureFixture[str]) -> None:
-    inconsistency.main(["--warehouse", replayed("small").location])
-    assert "no subscription event has a client_id" in capsys.readouterr().out
+def test_without_client_ids_nothing_is_known(
+    replayed: Replayed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = tmp_path / "lost.jsonl"
+    inconsistency.main(["--warehouse", replayed("small").location, "--output", str(lost)])
+    out, error = capsys.readouterr()
+    assert "no subscription event has a client_id" in out
+    assert error.endswith(f"0 rows in {lost}\n")
+    assert lost.read_text() == ""

@@ -177,7 +177,9 @@ def test_changes_of_a_file_are_those_that_differ(night: Path, run: Run) -> None:
         ("h", 0, 30), ("new", 30, 0),
     ]  # fmt: skip
     assert made["changes"][0]["relation"] == "narrower"
-    assert len(made["changes"][1]["gained_messages"]["messages"]) == 30
+    offsets = [message["commitlog_offset"] for message in made["changes"][1]["gained_messages"]["messages"]]
+    assert len(offsets) == 30
+    assert offsets == sorted(offsets)
     changes.write_text(same)
     given = ("--warehouse", night / "w", "--changes", changes, "--max-lost", "0")
     assert run(what_if, *given) == (0, "no subscription differs from what is in force\n", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,13 @@ def test_any_other_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "x").write_text(text)
     with pytest.raises(UsageError, match="/x: "):
         subscriptions.main([str(tmp_path / "x")])
+
+
+def test_a_file_of_events_needs_no_conversion(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    shutil.copy(Path(__file__).parents[1] / "cases/captures/small/subscription_events.jsonl", events)
+    with pytest.raises(UsageError, match=r"events\.jsonl: it has subscription events already: give it to --subscr"):
+        subscriptions.main([str(events)])
 
 
 def test_expressions_of_several_lines_and_subscriptions_by_class(
