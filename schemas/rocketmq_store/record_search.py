@@ -20,7 +20,8 @@ from schemas.rocketmq_store.segments import SegmentBytes
 
 MESSAGE = bytes.fromhex("daa320")  # V1 and V2 differ in the byte after
 FILLER = MAGIC_BLANK.to_bytes(4, "big", signed=True)
-WINDOW = 4 << 20
+FIRST_WINDOW = 1 << 14
+GREATEST_WINDOW = 4 << 20
 
 
 class RecordSearch:
@@ -101,14 +102,16 @@ class RecordSearch:
 
 def _candidates(file: SegmentBytes, begin: int, end: int) -> Iterator[tuple[int, bool]]:
     """Where a record or a filler may begin, judged by its magic code, and whether it is a filler."""
+    window = FIRST_WINDOW  # The next record is mostly near.
     while begin < end:
-        data = file.read(begin, WINDOW + 7).tobytes()
+        data = file.read(begin, window + 7).tobytes()
         records = [(at - 4, False) for at in _find_all(data, MESSAGE)]
         fillers = [(at - 4, True) for at in _find_all(data, FILLER)]
         for at, is_filler in sorted(records + fillers):
-            if 0 <= at < WINDOW:
+            if 0 <= at < window:
                 yield begin + at, is_filler
-        begin += WINDOW
+        begin += window
+        window = min(4 * window, GREATEST_WINDOW)
 
 
 def _find_all(data: bytes, wanted: bytes) -> Iterator[int]:
