@@ -10,6 +10,7 @@ from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.linter import Finding, lint
 from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome
 from filtering.sql92.lowering.lowering import Lowering
+from filtering.sql92.normal_form.normal_form import NormalForm
 from filtering.sql92.reference import evaluate
 from filtering.sql92.spark_sql.leaves import Column
 from filtering.sql92.spark_sql.predicate import spark_sql
@@ -20,13 +21,14 @@ class CompiledExpression:
     """An SQL92 expression that the broker accepts.
 
     ``predicate`` is true exactly if the broker's outcome is TRUE: then the broker delivers the message.
-    ``error_predicate`` is true exactly if the broker's evaluation fails.
+    ``error_predicate`` is true exactly if the broker's evaluation fails. Expressions that share a ``form`` compile
+    faster.
     """
 
-    def __init__(self, expression: str) -> None:
+    def __init__(self, expression: str, form: NormalForm | None = None) -> None:
         self.expression = expression
         self.syntax_tree, self._ignored = parse(expression)
-        self._lowering = Lowering(self.syntax_tree)
+        self._lowering = Lowering(self.syntax_tree, form or NormalForm())
 
     @cached_property
     def predicate(self) -> Predicate:
@@ -71,13 +73,14 @@ class Expressions:
 
     def __init__(self) -> None:
         self._compiled: dict[str, CompiledExpression | InvalidExpression] = {}
+        self._form = NormalForm()
 
     def compile(self, expression: str) -> CompiledExpression | InvalidExpression:
         """The compiled expression, or the error if the broker refuses it."""
         known = self._compiled.get(expression)
         if known is None:
             try:
-                known = compile(expression)
+                known = CompiledExpression(expression, self._form)
             except InvalidExpression as error:
                 known = error
             self._compiled[expression] = known

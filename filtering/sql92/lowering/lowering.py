@@ -36,9 +36,9 @@ _Part: TypeAlias = Callable[[EvaluationOutcome], Steps[Predicate]]
 class Lowering:
     """Lowers one syntax tree. Results are cached by node and outcome."""
 
-    def __init__(self, root: Node) -> None:
+    def __init__(self, root: Node, form: NormalForm) -> None:
         self._root = root
-        self._form = NormalForm()
+        self._form = form
         self._known: dict[tuple[Node, EvaluationOutcome], Predicate] = {}
 
     def predicate(self, outcome: EvaluationOutcome) -> Predicate:

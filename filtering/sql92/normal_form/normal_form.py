@@ -35,7 +35,7 @@ _CHEAP = (IsPresent, TextIn, IsTrueText)
 
 
 class NormalForm:
-    """Builds predicates in normal form. Use one object for one compilation: it caches results."""
+    """Builds predicates in normal form. It caches results: expressions that share one object compile faster."""
 
     def __init__(self) -> None:
         self._negations: dict[Predicate, Predicate] = {}

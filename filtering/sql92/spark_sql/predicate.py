@@ -20,10 +20,11 @@ _SHORT = 2000
 def spark_sql(predicate: Predicate, column: Column) -> str:
     """The SQL text of the predicate. ``column`` returns the SQL text of a property."""
     nodes = list(postorder([predicate]))
-    stage_of = _stages(nodes, _lengths(nodes, column))
+    uses = _uses(nodes)
+    is_tree = max(uses.values(), default=1) == 1
+    stage_of = {} if is_tree else _stages(nodes, _lengths(nodes, column))
     text = SparkText(column, together=not stage_of)
     stages: list[list[str]] = []
-    uses = _uses(nodes)
     for node in nodes:
         text.write(node)
         stage = stage_of.get(node)
