@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from jobs.cli.delta_jars import delta_jars
+
 PROJECT = Path(__file__).parents[2]
 TOLD = "mqsieve: interrupted: no table is half written; run the same command again to continue\n"
 WORKING = """
@@ -23,7 +25,7 @@ def main(arguments):
         threading.Event().wait()
         yield
 
-    run_on_rows(spark_session("interrupted").range(1), interrupt)
+    run_on_rows(spark_session("interrupted").range(0, 1, numPartitions=1), interrupt)
 
 application.run(main)
 """
@@ -37,6 +39,7 @@ application.run(lambda arguments: spark_session("interrupted"))
 
 def ended(program: str, **environment: str) -> tuple[int, str, str]:
     """The exit code and the output of a program, after every process that could write there has ended."""
+    delta_jars()
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=False, timeout=120,
         env=os.environ | environment,
