@@ -15,6 +15,8 @@ NARROWEST = 20
 
 def printable(text: str) -> str:
     """The text with control characters, which could take over a terminal, as escapes."""
+    if text.isprintable():
+        return text
     return "".join(
         character if character == "\t" or unicodedata.category(character)[0] != "C" else f"\\x{ord(character):02x}"
         for character in text
