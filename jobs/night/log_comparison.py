@@ -179,12 +179,15 @@ class LogComparison:
         ranges: list[LogRange] = []
         begin, end, of, compared, differs = -1, -1, "", 0, False
         for number, (offset, segment, data) in enumerate([*pieces, (-1, "", b"")]):
-            if offset != end or segment != of:
+            is_gap = bool(segment) and not data
+            # Between damage and the missing rest, the filler may lie where it should not.
+            continues = offset == end or (is_gap and self._first_message_after(end - 1) >= offset)
+            if segment != of or not continues:
                 if differs:
                     ranges.append(self._log.range(begin, end))
                 begin, of, differs = offset, segment, False
-            end = offset + len(data)
-            if not data and segment:  # the rest of the segment was missing, and perhaps segments after it
+            end = offset + max(1, len(data))
+            if is_gap:  # the rest of the segment was missing, and perhaps segments after it
                 stop = min([self._first_message_after(offset), *(piece[0] for piece in pieces[number + 1 :][:1])])
                 for part in self._log.parts(offset, stop):
                     if part.start == offset:

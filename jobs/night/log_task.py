@@ -74,11 +74,19 @@ def read_range(part: LogRange, store: Storage, work: Work, bodies: Bodies) -> Ra
         if len(records):
             batch, messages = rows.rows(records)
             writer.add(messages, batch)
-    if part.followed_by is not None and walk.reached < part.followed_by:
-        damage.append(Damage(part.segment.path, walk.reached, REST_IS_MISSING, b""))
+    reached = _end_of_segment(walk, part.followed_by)
+    if part.followed_by is not None and reached < part.followed_by:
+        damage.append(Damage(part.segment.path, reached, REST_IS_MISSING, b""))
     _quarantine(writer, damage)
     settled = walk.reached if unsettled is None or not part.ends_log else unsettled
     return RangeResult(walk.first, walk.reached, settled, writer.close())
+
+
+def _end_of_segment(walk: Walk, followed_by: int | None) -> int:
+    """Where the walk ended; behind a cut file if the filler in it says so, and the next segment does not deny it."""
+    if walk.filled_to is None or followed_by is None or walk.filled_to > followed_by:
+        return walk.reached
+    return max(walk.reached, walk.filled_to)
 
 
 def _quarantine(writer: NightWriter, damage: list[Damage]) -> None:

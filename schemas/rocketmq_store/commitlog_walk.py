@@ -81,7 +81,8 @@ class Walk:
     belong to the previous walk. After the iteration, ``first`` and ``reached`` say which bytes it covered; ``first``
     is None if it found nothing. Two consecutive walks covered all bytes if the second begins where the first ended.
 
-    ``data_end`` is the physical offset after the last byte of the segment that is not zero.
+    ``data_end`` is the physical offset after the last byte of the segment that is not zero. ``filled_to`` is the
+    physical offset at which the segment ends by the filler that the walk found: a cut file ends before it.
     """
 
     segment: Segment
@@ -92,6 +93,7 @@ class Walk:
     chunk_bytes: int = CHUNK_BYTES
     first: int | None = None
     reached: int = field(init=False)
+    filled_to: int | None = None
 
     def __post_init__(self) -> None:
         self.reached = self.start
@@ -134,6 +136,7 @@ class Walk:
                 continue
             if found == Found.FILLER:
                 self.reached = self.segment.end
+                self.filled_to = self.segment.offset + position + length
                 return
             following = search.next_position(position)
             for at in range(position, following, DAMAGE_BYTES):

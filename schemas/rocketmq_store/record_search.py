@@ -39,13 +39,13 @@ class RecordSearch:
         self._next = -1
 
     def look(self, position: int) -> tuple[Found, int]:
-        """The kind of bytes at a position, and the size of a record there."""
+        """The kind of bytes at a position, and the size of a record or filler there."""
         remaining = self._file.size - position
         size, magic = self._number(position, 4), self._number(position + 4, 4)
         if remaining < 8:
             return Found.INCOMPLETE, 0
         if magic == MAGIC_BLANK:
-            return (Found.FILLER if size >= remaining else Found.INCONSISTENT), 0
+            return (Found.FILLER, size) if size >= remaining else (Found.INCONSISTENT, 0)
         if magic not in (MAGIC_V1, MAGIC_V2):
             return (Found.ZEROS if size == 0 and magic == 0 else Found.ILLEGAL_MAGIC), 0
         if size > remaining:

@@ -50,6 +50,38 @@ def test_the_rest_of_a_segment_is_read_when_it_is_there(small_segments: GrowingB
     assert broker.passes_audits()
 
 
+def test_a_segment_of_which_only_the_zeros_at_its_end_are_missing(small_segments: GrowingBroker) -> None:
+    """Its filler says how far it goes: no message is missing."""
+    broker = small_segments
+    broker.log.append(50)
+    broker.grow()
+    file = segment(broker, 1)
+    whole = file.read_bytes()
+    file.write_bytes(whole.rstrip(b"\0") + b"\0")
+    _, out, _ = night(broker)
+    assert ("quarantined" in out, broker.received("cg")) == (False, list(range(60)))
+    file.write_bytes(whole)
+    assert "There was nothing new" in night(broker).out
+
+
+@pytest.mark.parametrize(("at", "removed"), [(4, 1), (300, 150)])
+def test_a_segment_from_whose_middle_bytes_are_missing(small_segments: GrowingBroker, at: int, removed: int) -> None:
+    """The filler then lies too early, and a whole copy has other messages in its place."""
+    broker = small_segments
+    broker.log.append(50)
+    broker.grow()
+    file = segment(broker, 1)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:at] + whole[at + removed :])
+    for expected in (MISSING, "There was nothing new"):
+        assert expected in night(broker).out
+    file.write_bytes(whole)
+    night(broker)
+    assert list(rows_of(broker.folder / "w", "quarantine")) == []
+    assert broker.received("cg") == list(range(60))
+    assert broker.passes_audits()
+
+
 def test_the_first_segment_is_missing_in_the_first_night(small_segments: GrowingBroker) -> None:
     """What groups received of it is not known: the first night told what they received of the rest."""
     broker = small_segments
