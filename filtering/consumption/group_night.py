@@ -78,15 +78,21 @@ class GroupNightPlan:
         self._reset_windows: dict[int, int] = {}
         """By queue id, the number of windows in ``_stint_windows`` before its last reset."""
 
-    def run(self, line: Timeline) -> None:
+    def run(self, line: Timeline, unread: Timeline | None = None) -> None:
+        """Plans ``line``. ``unread``: the end of the last night, of which that night did not have the messages yet."""
         if line.first is None and not line.steps:
             return
+        last_night = None if unread is None else self._go_back(unread)
         is_pulling = line.pulls_at_first
         if is_pulling:
             assert line.first is not None
             self._stint = self._offsets_so_far.as_of or 0
             self._catch_up(line.first)
-            self._go_on(line.first, BEGINNING, line.steps)
+            self._go_on(line.first, BEGINNING if unread is None else self._stint + 1, line.steps)
+        elif last_night is not None and last_night.stopped_at is not None:
+            behind = self._offsets_so_far.behind(self.group.key)
+            told_to = {queue_id: told_to for queue_id, (told_to, _) in behind.items()}
+            self._position = Position(told_to | last_night.told_to, last_night.stopped_at)
         else:
             self._position = Position(self._offsets_so_far.of(self.group.key))
         for i, step in enumerate(line.steps):
@@ -108,6 +114,20 @@ class GroupNightPlan:
             self._check_committed()
         else:
             self._wait()
+
+    def _go_back(self, unread: Timeline) -> GroupNight:
+        """The group pulled new messages that were stored before the last night ended, as it did then."""
+        committed = {self.group.key: self._offsets_so_far.committed(self.group.key)}
+        broker = replace(self._broker, committed=committed, committed_at=None)
+        offsets = OffsetsSoFar(self._offsets_so_far.read_to)
+        plan = GroupNightPlan(self.group.key, offsets, broker, self._filters, self._consume_from)
+        plan.clients = self.clients
+        plan.run(unread)
+        end = (self._offsets_so_far.as_of or 0) + 1
+        # Of earlier nights' messages, the last night filtered those of its backlog.
+        for window in (*plan.online, *plan.backlog):
+            self.online.append(replace(window, stored_to=min(window.stored_to, end)))
+        return plan.group
 
     def _go_on(self, row: SubscriptionRow, begin: int, later: Sequence[Step]) -> None:
         """The group pulls messages stored from ``begin`` (ms) until its next step."""

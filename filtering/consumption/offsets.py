@@ -84,10 +84,15 @@ class TopicOffsets:
 
 @dataclass(frozen=True)
 class OffsetsSoFar:
-    """How far deliveries are decided when a night begins. ``as_of`` is that time (ms); None in a first night."""
+    """How far deliveries are decided when a night begins. ``as_of`` is that time (ms); None in a first night.
+
+    ``read_to``: when the last message was stored that earlier nights read (ms; None: not known). It is before
+    ``as_of`` if the copy of the log was older than the rest of the snapshot.
+    """
 
     as_of: int | None = None
     topics: Mapping[str, TopicOffsets] = field(default_factory=dict)
+    read_to: int | None = None
 
     def of(self, key: GroupTopic) -> dict[int, int]:
         """By queue id, the offset up to which a group's deliveries are decided."""

@@ -17,7 +17,7 @@ from filtering.consumption.allocation import tag_disagreements
 from filtering.consumption.filters_in_force import FiltersInForce
 from filtering.consumption.group_night import GroupNight, GroupNightPlan
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
-from filtering.consumption.timeline import timeline
+from filtering.consumption.timeline import Timeline, timeline
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow
@@ -62,12 +62,28 @@ def plan_night(
             consume_from = first_starts[key].consume_from if key in first_starts else ConsumeFrom.LAST
             night = GroupNightPlan(key, offsets_so_far, broker_offsets, filters, consume_from)
             night.clients = tags_of_clients.get(key, ())
-            night.run(timeline(rows, resets.get(key, ()), offsets_so_far.as_of, filters.is_pulling))
+            line = timeline(rows, resets.get(key, ()), offsets_so_far.as_of, filters.is_pulling)
+            night.run(line, _unread(rows, resets.get(key, ()), offsets_so_far, filters))
             online += night.online
             backlog += night.backlog
             changes += night.changes
             groups.append(night.group)
     return NightPlan(online, backlog, changes, groups)
+
+
+def _unread(
+    rows: Sequence[SubscriptionRow],
+    resets: Iterable[SubscriptionEvent],
+    offsets_so_far: OffsetsSoFar,
+    filters: FiltersInForce,
+) -> Timeline | None:
+    """The steps of the last night after the last message that it read; None if there are none."""
+    begin, end = offsets_so_far.read_to, offsets_so_far.as_of
+    if begin is None or end is None or begin >= end:
+        return None
+    known = [row for row in rows if row.valid_from <= end]
+    line = timeline(known, [reset for reset in resets if reset.at <= end], begin, filters.is_pulling)
+    return line if line.steps else None
 
 
 def resets_and_first_starts(

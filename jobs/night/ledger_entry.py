@@ -12,7 +12,7 @@ from jobs.night.stages import Stage
 from jobs.night.state import BrokerState
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import one_of, within
-from schemas.run_ledger import CUT, DAMAGED_BODIES, INPUTS_END, WITHDRAWN, LedgerEntry
+from schemas.run_ledger import CUT, DAMAGED_BODIES, INPUTS_END, LAST_STORED, WITHDRAWN, LedgerEntry
 from schemas.withdrawals import withdrawals_text
 
 
@@ -34,6 +34,9 @@ def ledger_entry(
     delivered_to = dispatched_to if Stage.DELIVER in stages else _not_beyond(new, delivered_to)
     cut = "" if plan is None or plan.cut is None else str(plan.cut)
     inputs = {**(last.inputs if last else {}), **fingerprints, CUT: cut, INPUTS_END: str(night.as_of)}
+    if Stage.DELIVER in stages:
+        stored = [file.greatest["store_timestamp"] for file in changes.files(COMMITLOG)]
+        inputs[LAST_STORED] = str(max(stored, default=""))
     inputs[WITHDRAWN] = withdrawals_text(changes.withdrawn)
     if plan is None:
         log_start, behind = (last.log_start, last.unsettled) if last else (None, None)

@@ -22,7 +22,7 @@ from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, sorted_by, within
 from schemas.delta.warehouse import Warehouse
 from schemas.queue_progress import QUEUE_PROGRESS
-from schemas.run_ledger import LedgerEntry, unreplaced_nights
+from schemas.run_ledger import LAST_STORED, LedgerEntry, unreplaced_nights
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
 
 
@@ -71,7 +71,8 @@ class BrokerState:
 
     @property
     def offsets(self) -> OffsetsSoFar:
-        return OffsetsSoFar(self.as_of, self.topics)
+        read_to = self.last.inputs.get(LAST_STORED) if self.last else None
+        return OffsetsSoFar(self.as_of, self.topics, int(read_to) if read_to else None)
 
     @cached_property
     def progress(self) -> pa.Table:
