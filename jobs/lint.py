@@ -72,6 +72,8 @@ def _findings(chosen: argparse.Namespace) -> list[Finding]:
         from schemas.answers.findings import findings
 
         return findings(options.facts_of(chosen), options.session_of())
+    if not file.events.events and not any(file.rejected.values()):
+        raise UsageError("--subscriptions: there is no subscription in the file")
     rejected = [_rejected(name, line.line, line.reason) for name, entries in file.rejected.items() for line in entries]
     if chosen.warehouse is None:
         from filtering.broker_config import BrokerConfig

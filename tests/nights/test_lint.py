@@ -164,3 +164,9 @@ def test_a_narrow_terminal_gets_all_of_the_advice(run: Run, tmp_path: Path, monk
     assert " ".join(out.getvalue().split()) == " ".join(whole.split())
     assert [line.startswith("✗ cg_flag on OrderEvents  ") for line in lines[:2]] == [True, False]
     assert lines[1].startswith(" " * 26)
+
+
+def test_a_file_without_a_subscription_does_not_pass_as_clean(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").touch()
+    ended = run(lint, "--subscriptions", tmp_path / "s.yaml", "--fail-on", "warn")
+    assert (ended.code, ended.error) == (2, "mqsieve: --subscriptions: there is no subscription in the file\n")
