@@ -24,7 +24,7 @@ EXAMPLES = (
 
 def _print_pulls(queue_id: int, with_bit_map: PullTotals, without: PullTotals) -> None:
     offsets = with_bit_map.first[0]
-    print(f"\nqueue {queue_id}: MIN_OFFSET {offsets.min_offset:,}, MAX_OFFSET {offsets.max_offset:,}")
+    print(f"queue {queue_id}: MIN_OFFSET {offsets.min_offset:,}, MAX_OFFSET {offsets.max_offset:,}")
     print(f"  {'from':>12}{'next':>12}{'scanned':>10}{'read':>8}{'found':>8}  status")
     for pull in with_bit_map.first:
         print(
@@ -66,10 +66,12 @@ def main(arguments: list[str]) -> None:
     facts = options.facts_of(chosen)
     broker = options.broker_config_of(chosen, facts)
     found = pulls_of(facts, broker, chosen.group, chosen.topic, chosen.offset, chosen.batch, options.session_of())
-    for queue in found:
+    for number, queue in enumerate(found):
         if chosen.json:
             print_data(json.dumps(asdict(queue), default=lambda status: status.value))
         else:
+            if number:
+                print()
             _print_pulls(queue.queue_id, queue.as_configured, queue.without_bit_map)
 
 

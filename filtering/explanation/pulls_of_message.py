@@ -86,7 +86,7 @@ def pulls_of_message(
         return NotPulled(_DELETED)
     if night is None:
         return NotPulled(f"{_why_pending(rows[-1], config)}, and has not pulled it yet", is_pending=True)
-    first = _first_pull([row for row in rows if is_pulling(row, night.config)], night, place)
+    first = _first_pull(rows, night, place)
     if isinstance(first, NotPulled):
         return first
     last = nights[-1]
@@ -119,8 +119,9 @@ def _pulls_after_resets(
     return list(pulls.values())
 
 
-def _first_pull(rows: Sequence[SubscriptionRow], night: NightInQueue, place: Place) -> Pulled | NotPulled:
-    """The first pull of the message. The group pulls under each of ``rows``."""
+def _first_pull(states: Sequence[SubscriptionRow], night: NightInQueue, place: Place) -> Pulled | NotPulled:
+    """The first pull of the message by a group with these ``states``."""
+    rows = [row for row in states if is_pulling(row, night.config)]
     at = place.store_timestamp
     is_new = place.run == night.run
     row = _in_force(rows, at)
@@ -135,10 +136,16 @@ def _first_pull(rows: Sequence[SubscriptionRow], night: NightInQueue, place: Pla
         at = night.begin
     start = next((row for row in rows if at < row.valid_from <= night.as_of), None)
     if start is None:
-        return NotPulled("the group's offset was moved past it while the group was away")
+        return NotPulled(f"the group's offset was moved past it while {_why_not_pulling(states, at, night.config)}")
     if start is rows[0] and place.queue_offset < night.told_before + night.lost + night.skipped:
         return NotPulled("the group first came later, and began at a later message")
     return Pulled(start, start.valid_from, night.config)
+
+
+def _why_not_pulling(states: Sequence[SubscriptionRow], at: int, config: BrokerConfig) -> str:
+    row = _in_force(states, at)
+    code = refusal(row, config) if row is not None and row.is_consuming else None
+    return "the group was away" if code is None else f"the broker refused the group's pulls ({code.name})"
 
 
 def _in_force(rows: Sequence[SubscriptionRow], at: int) -> SubscriptionRow | None:

@@ -62,8 +62,8 @@ def _check_log(facts: BrokerFacts, store: Storage, log: Sequence[Segment]) -> No
     end = max(segment.data_end for segment in log[-2:])
     if end < last:
         raise UsageError(
-            f"the log of {store.root} ends at offset {end:,}, before the last message of the warehouse at {last:,}: "
-            "give a newer copy of the store, or run nightly if the broker cut its log"
+            f"the log of {store.root} ends at offset {end:,}, before the last message of {facts.name} in the warehouse "
+            f"at {last:,}: give a newer copy of that broker's store, or run nightly if the broker cut its log"
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from jobs import explain, lag
 from tests.nights.commands import rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
@@ -62,3 +64,14 @@ def test_explain_and_lag_say_that_it_is_refused(broker: GrowingBroker) -> None:
     assert "refused: FILTER_DATA_NOT_EXIST" in broker.run(lag, *given).out
     [row] = rows_of(broker.folder / "w", "current_offsets", "told_to", "queue_end")
     assert row == {"told_to": 4, "queue_end": 10}
+
+
+def test_explain_says_that_it_was_refused_when_its_offset_was_moved(broker: GrowingBroker) -> None:
+    config = broker.folder / "store" / "config"
+    config.mkdir()
+    offsets = {"offsetTable": {"T@cg": {"0": 8}}, "dataVersion": {"timestamp": broker.log.time}}
+    (config / "consumerOffset.json").write_text(json.dumps(offsets))
+    broker.night([sql(BEFORE, "cg", REFUSED)])
+    place = ("--topic", "T", "--queue", "0", "--offset", "5", "--group", "cg")
+    message = broker.run(explain, "--warehouse", broker.folder / "w", *place).out
+    assert "moved past it while the broker refused the group's pulls (FILTER_DATA_NOT_EXIST)" in message

@@ -126,7 +126,7 @@ def test_a_store_that_is_older_than_the_warehouse(run: Run, tmp_path: Path) -> N
         log.write_queues(tmp_path / store)
     assert run(nightly, "--store", tmp_path / "store", "--warehouse", tmp_path / "w").code == 0
     ended = run(verify, "--warehouse", tmp_path / "w", "--store", tmp_path / "older")
-    assert (ended.code, "give a newer copy of the store" in ended.error, ended.out) == (2, True, "")
+    assert (ended.code, "give a newer copy of that broker's store" in ended.error, ended.out) == (2, True, "")
 
 
 def test_a_store_that_is_newer_than_the_warehouse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
