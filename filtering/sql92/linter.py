@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from filtering.predicate import FALSE, TRUE, NumberType, Predicate
+from filtering.sql92.errors import EvaluationError
 from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome
 from filtering.sql92.lowering.operands import Value, operand
+from filtering.sql92.reference import evaluate
 from filtering.sql92.syntax import nodes
 from filtering.sql92.syntax.checks import compare
 from filtering.sql92.syntax.nodes import Node, Number, Property, inside
@@ -146,13 +148,25 @@ def _integers(node: Node, compared: Iterable[tuple[Node, Node]]) -> Iterator[Fin
                 continue
             if isinstance(value, Value) and isinstance(value.value, Number) and _is_integer(value.value):
                 number = value.value.value
+                failing = next((text for text in ("55.10", f"{number}.5") if _fails(node, side.name, text)), None)
+                if failing is None:  # BETWEEN ends before it compares the property
+                    continue
                 yield Finding(
                     "integer-literal",
                     node.position,
-                    f"Compared with the integer {number}, a {side.name} like '55.10' is an error, not a number.",
+                    f"Compared with the integer {number}, a {side.name} like '{failing}' is an error, not a number.",
                     f"Write {number}.0 if {side.name} may have decimals." if number else _ZERO,
                 )
                 return
+
+
+def _fails(node: Node, name: str, text: str) -> bool:
+    """Whether the evaluation fails on a message whose only property is ``name``."""
+    try:
+        evaluate(node, {name: text})
+    except EvaluationError:
+        return True
+    return False
 
 
 def _is_integer(number: Number) -> bool:

@@ -1,6 +1,6 @@
 import pytest
 
-from filtering.sql92 import compile
+from filtering.sql92 import EvaluationError, compile
 
 FINDINGS = [
     ("a = 5", []),
@@ -14,6 +14,7 @@ FINDINGS = [
     ("x BETWEEN price AND 5", []),
     ("x NOT BETWEEN 5 AND price", []),
     ("5 BETWEEN price AND 9.0", [("integer-literal", 2)]),
+    ("0 BETWEEN 5 AND price", [("always-false", 2)]),
     ("price > 50.0", []),
     ("qty > 50", []),
     ("a = 'x' OR b", [("bare-property", 11)]),
@@ -44,3 +45,20 @@ def test_says_from_which_character_input_is_ignored():
     (finding,) = compile("a = 5 and_so_on = 'x'").findings
     assert "before character 7" in finding.sentence
     assert "\"and_so_on = 'x'\"" in finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "failing"),
+    [
+        ("price > 50", "55.10"),
+        ("price BETWEEN 10.0 AND 20", "55.10"),
+        ("price BETWEEN 60.0 AND 70", "70.5"),
+        ("price NOT BETWEEN 60.0 AND 70", "70.5"),
+    ],
+)
+def test_an_integer_is_shown_with_an_amount_on_which_the_broker_fails(text, failing):
+    expression = compile(text)
+    (finding,) = expression.findings
+    assert f"a price like '{failing}' is an error" in finding.sentence
+    with pytest.raises(EvaluationError):
+        expression.evaluate({"price": failing})
