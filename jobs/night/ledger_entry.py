@@ -35,8 +35,8 @@ def ledger_entry(
     cut = "" if plan is None or plan.cut is None else str(plan.cut)
     inputs = {**(last.inputs if last else {}), **fingerprints, CUT: cut, INPUTS_END: str(night.as_of)}
     if Stage.DELIVER in stages:
-        stored = [file.greatest["store_timestamp"] for file in changes.files(COMMITLOG)]
-        inputs[LAST_STORED] = str(max(stored, default=""))
+        stored = last_stored(changes)
+        inputs[LAST_STORED] = "" if stored is None else str(stored)
     inputs[WITHDRAWN] = withdrawals_text(changes.withdrawn)
     if plan is None:
         log_start, behind = (last.log_start, last.unsettled) if last else (None, None)
@@ -74,6 +74,11 @@ def _damaged_bodies(state: BrokerState, plan: LogPlan, outcome: NightOutcome, ch
         return 0
     damaged = [one_of("body_is_damaged", [True]), within("commitlog_offset", plan.log.start)]
     return len(changes.warehouse.rows(COMMITLOG, ["commitlog_offset"], damaged, changes.files(COMMITLOG)))
+
+
+def last_stored(changes: Changes) -> int | None:
+    """When the last message in commitlog was stored (ms); None if there is none."""
+    return max((file.greatest["store_timestamp"] for file in changes.files(COMMITLOG)), default=None)
 
 
 def _ingested_to(

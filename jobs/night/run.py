@@ -18,7 +18,7 @@ from jobs.night.compaction import compact
 from jobs.night.events import NightEvents, events_until, merge_events
 from jobs.night.hooks import FilterHook, text_of
 from jobs.night.ledger import commit, next_run
-from jobs.night.ledger_entry import ledger_entry
+from jobs.night.ledger_entry import last_stored, ledger_entry
 from jobs.night.log_plan import LogPlan, plan_log
 from jobs.night.new_messages import NewMessages, forget_prepared_offsets, forget_undelivered, new_messages
 from jobs.night.night import Night, NightOutcome
@@ -30,7 +30,6 @@ from jobs.night.rejected import replace_rejected
 from jobs.night.remarks import group_remarks, log_remarks
 from jobs.night.stages import Stage
 from jobs.night.state import BrokerState, read_state
-from schemas.commitlog import COMMITLOG
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
@@ -194,10 +193,10 @@ def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes, la
     reads_messages = inputs.message_log is not None or (last is not None and "messages" in last.inputs)
     if not reads_messages and last is not None and INPUTS_END in last.inputs:
         return int(last.inputs[INPUTS_END])
-    last_stored = max((file.greatest["store_timestamp"] for file in changes.files(COMMITLOG)), default=0)
+    stored = last_stored(changes) or 0
     if not reads_messages or not events.events:
-        return last_stored
-    return max(last_stored, events.events[-1].at)
+        return stored
+    return max(stored, events.events[-1].at)
 
 
 def _offsets(inputs: NightInputs, state: BrokerState, stages: frozenset[Stage], changes: Changes) -> BrokerOffsets:

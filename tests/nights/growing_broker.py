@@ -45,6 +45,15 @@ class GrowingBroker:
         self.log.append(10)
         self.log.write(self.folder / "store")
 
+    def commit(self, saved_at: int | None = None, **offsets: int) -> None:
+        """Saves the committed offset of each group in queue 0, at ``saved_at`` (ms; None: the file does not say it)."""
+        document: dict[str, Any] = {"offsetTable": {f"T@{group}": {"0": offset} for group, offset in offsets.items()}}
+        if saved_at is not None:
+            document["dataVersion"] = {"timestamp": saved_at}
+        config = self.folder / "store" / "config"
+        config.mkdir(exist_ok=True)
+        (config / "consumerOffset.json").write_text(json.dumps(document))
+
     def night(self, lines: list[str] | str, *more: object, name: str = "events.jsonl", warehouse: str = "w") -> Ended:
         (self.folder / name).write_text(lines if isinstance(lines, str) else "\n".join(lines), "utf-8")
         return self.run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 
@@ -92,16 +91,10 @@ def steps(broker: GrowingBroker, *jobs: object) -> None:
         assert broker.run(job, *given, *inputs.get(job, ())).code == 0
 
 
-def offsets(broker: GrowingBroker, committed: int) -> None:
-    config = broker.folder / "store" / "config"
-    config.mkdir(exist_ok=True)
-    (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": {"T@cg": {"0": committed}}}))
-
-
 def repeated_steps(broker: GrowingBroker) -> None:
     broker.night(EVENTS)
     broker.grow()
-    offsets(broker, 12)
+    broker.commit(cg=12)
     steps(broker, ingest, register, dispatch, deliver)
     assert broker.failed_audits() == []
     broker.grow()
@@ -111,7 +104,7 @@ def repeated_steps(broker: GrowingBroker) -> None:
 def delivered_after_an_audit(broker: GrowingBroker) -> None:
     broker.night(EVENTS)
     broker.grow()
-    offsets(broker, 12)
+    broker.commit(cg=12)
     steps(broker, ingest, register, dispatch)
     assert broker.failed_audits() == []
     steps(broker, deliver)
@@ -127,10 +120,10 @@ def rebuilt(broker: GrowingBroker) -> None:
     """The audited rows of consumequeue are lost and made again, those of the steps are not."""
     broker.night(EVENTS)
     broker.grow()
-    offsets(broker, 12)
+    broker.commit(cg=12)
     steps(broker, ingest, register, dispatch, deliver)
     broker.grow()
-    offsets(broker, 13)
+    broker.commit(cg=13)
     steps(broker, ingest, register, dispatch)
     assert broker.failed_audits() == []
     rebuild(broker)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from jobs import explain, maintain
@@ -11,14 +9,6 @@ from tests.nights.commands import rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
 EVERYTHING = "n IS NOT NULL"
-
-
-def commit(broker: GrowingBroker, **offsets: int) -> None:
-    """Saves the committed offset of each group."""
-    config = broker.folder / "store" / "config"
-    config.mkdir(exist_ok=True)
-    table = {f"T@{group}": {"0": offset} for group, offset in offsets.items()}
-    (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
 
 
 def check(broker: GrowingBroker, expected: list[int]) -> None:
@@ -30,10 +20,10 @@ def check(broker: GrowingBroker, expected: list[int]) -> None:
 def test_a_group_that_was_away_in_the_first_night(broker: GrowingBroker, consume_from: str) -> None:
     """No event of the first night names it, but the broker has its committed offset."""
     other = sql(BEFORE, "cg_other", EVERYTHING)
-    commit(broker, cg=7, cg_other=10)
+    broker.commit(cg=7, cg_other=10)
     broker.night([other])
     broker.grow()
-    commit(broker, cg=20, cg_other=20)
+    broker.commit(cg=20, cg_other=20)
     start = event(after(15), "register", "cg", type="SQL92", expression=EVERYTHING, consume_from=consume_from)
     broker.night([other, start])
     check(broker, list(range(7, 20)))
@@ -46,7 +36,7 @@ def test_a_group_that_was_away_in_the_first_night(broker: GrowingBroker, consume
 
 
 def test_its_committed_offset_alone_is_no_subscription(broker: GrowingBroker) -> None:
-    commit(broker, cg=7)
+    broker.commit(cg=7)
     broker.night([sql(BEFORE, "cg_other", EVERYTHING)])
     rows = {row["consumer_group"]: row for row in rows_of(broker.folder / "w", "current_offsets")}
     assert (rows["cg"]["told_to"], rows["cg"]["committed"]) == (None, 7)
@@ -55,7 +45,7 @@ def test_its_committed_offset_alone_is_no_subscription(broker: GrowingBroker) ->
 
 def test_the_messages_before_its_offset_are_explained(broker: GrowingBroker) -> None:
     other = sql(BEFORE, "cg_other", EVERYTHING)
-    commit(broker, cg=7)
+    broker.commit(cg=7)
     broker.night([other])
     broker.grow()
     broker.night([other, sql(after(15), "cg", EVERYTHING)])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.broker_log import BrokerLog
@@ -23,9 +21,7 @@ EVENTS = {
 
 def night(broker: GrowingBroker, warehouse: str, events: list[str], messages: int) -> None:
     """A night on a copy whose log has only the first messages. The offsets were copied after all of them."""
-    offsets = {"offsetTable": {}, "dataVersion": {"timestamp": broker.log.time}}
-    (broker.folder / "store" / "config").mkdir(exist_ok=True)
-    (broker.folder / "store" / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+    broker.commit(broker.log.time)
     BrokerLog().append(messages).write(broker.folder / "store")
     assert broker.night(events, warehouse=warehouse).code == 0
 

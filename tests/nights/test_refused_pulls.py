@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from jobs import explain, lag
 from tests.nights.commands import rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
@@ -67,10 +65,7 @@ def test_explain_and_lag_say_that_it_is_refused(broker: GrowingBroker) -> None:
 
 
 def test_explain_says_that_it_was_refused_when_its_offset_was_moved(broker: GrowingBroker) -> None:
-    config = broker.folder / "store" / "config"
-    config.mkdir()
-    offsets = {"offsetTable": {"T@cg": {"0": 8}}, "dataVersion": {"timestamp": broker.log.time}}
-    (config / "consumerOffset.json").write_text(json.dumps(offsets))
+    broker.commit(broker.log.time, cg=8)
     broker.night([sql(BEFORE, "cg", REFUSED)])
     place = ("--topic", "T", "--queue", "0", "--offset", "5", "--group", "cg")
     message = broker.run(explain, "--warehouse", broker.folder / "w", *place).out

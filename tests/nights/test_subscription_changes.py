@@ -201,8 +201,7 @@ def test_the_stores_own_consumer_filter_is_read(broker: GrowingBroker) -> None:
     config.mkdir()
     document = {"filterDataByTopic": {"T": {"topic": "T", "groupFilterData": {"cg": of_group}}}}
     (config / "consumerFilter.json").write_text(json.dumps(document))
-    offsets = {"offsetTable": {"T@cg": {"0": 10}, "T@cg_unknown": {"0": 3}, "T@TOOLS_CONSUMER": {"0": 1}}}
-    (config / "consumerOffset.json").write_text(json.dumps(offsets))
+    broker.commit(cg=10, cg_unknown=3, TOOLS_CONSUMER=1)
     given = ["--store", broker.folder / "store", "--warehouse", broker.folder / "w"]
     given += ["--broker-config", broker.folder / "broker.conf"]
     code, out, _ = broker.run(nightly, *given)
