@@ -90,6 +90,7 @@ def filter_windows(
     words = bits.shape[1]
     stage1, stage2 = np.empty(words, np.uint64), np.empty(words, np.uint64)
     false_positives, failed = np.empty(words, np.uint64), np.empty(words, np.uint64)
+    hit = np.empty(words, np.uint64)
     own = lost = 0
     for window in range(first, len(windows)):
         if own == len(received) or lost == len(dropped):
@@ -100,38 +101,39 @@ def filter_windows(
         client, failure = bits[windows[window, CLIENT_TAGS]], bits[windows[window, FAILURE]]
         mask, live = masks[windows[window, MASK]], windows[window, LIVE]
         result, rest = received[own], dropped[lost]
+        differs = drops = fails = false_hits = np.uint64(0)
         for word in range(words):
             stage1[word] = tags[word] & mask[word]
-            false_positives[word] = np.uint64(0)
-            failed[word] = failure[word] & mask[word]
         if live >= 0:
+            decided = live_entries[live]
+            hit[:] = decided
+            for position in bit_pos[window]:
+                _and(hit, planes[position])
             for word in range(words):
-                hit = live_entries[live, word]
-                for position in bit_pos[window]:
-                    hit &= planes[position, word]
-                decided = live_entries[live, word]
-                passes = stage1[word] & (hit | ~decided)
+                passes = stage1[word] & (hit[word] | ~decided[word])
                 stage1[word] = passes
-                false_positives[word] = passes & decided & ~expression[word]
-        differs = np.uint64(0)
-        drops = np.uint64(0)
+                false_positives[word] = passes & decided[word] & ~expression[word]
+                false_hits |= false_positives[word]
         for word in range(words):
             returned = stage1[word] & expression[word]
             stage2[word] = returned
             result[word] = returned & client[word]
             rest[word] = returned & ~client[word]
+            failed[word] = failure[word] & mask[word]
             differs |= result[word] ^ expression[word]
             drops |= rest[word]
+            fails |= failed[word]
         any_received = False
         for queue in range(len(bounds) - 1):
             start, end = bounds[queue], bounds[queue + 1]
             cell = counts[window, queue]
             cell[PASSED_STAGE1] = count_range(stage1, start, end)
             cell[PASSED_STAGE2] = count_range(stage2, start, end)
-            cell[DELIVERED] = count_range(result, start, end)
-            if live >= 0:
+            cell[DELIVERED] = count_range(result, start, end) if drops else cell[PASSED_STAGE2]
+            if false_hits:
                 cell[BIT_MAP_FALSE_POSITIVES] = count_range(false_positives, start, end)
-            cell[EVALUATION_ERRORS] = count_range(failed, start, end)
+            if fails:
+                cell[EVALUATION_ERRORS] = count_range(failed, start, end)
             any_received |= cell[DELIVERED] > 0
         if differs and any_received:
             received_of[own] = window
@@ -140,3 +142,9 @@ def filter_windows(
             dropped_of[lost] = window
             lost += 1
     return len(windows), own, lost
+
+
+@compiled
+def _and(bits: Array, other: Array) -> None:
+    for word in range(len(bits)):
+        bits[word] &= other[word]
