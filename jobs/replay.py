@@ -60,6 +60,8 @@ def main(arguments: list[str]) -> None:
     with into.writing():
         report = replay(facts, subscriptions, stored, into, options.session_of())
         options.register_in_catalog(into)
+    if not report.scanned:
+        print("nothing to filter: no topic with a subscription has messages in this period")
     deliveries = counted(report.deliveries, "delivery", "deliveries")
     print(f"{deliveries}; the tables are in {printable(into.location)}; to write one as JSON lines:")
     print(f"  {into.command('export deliveries')} --output deliveries.jsonl")

@@ -17,6 +17,7 @@ from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.recovery import Recovery, recovery
 from schemas.rocketmq_store.segments import is_mapped_file
 from schemas.shell_command import option
+from schemas.subscriptions import SUBSCRIPTIONS
 
 COLUMNS = (
     ("scanned", "scanned"),
@@ -47,6 +48,9 @@ LEGEND = {
     "pending": "pending: stored, but not pulled yet",
 }
 WIDTH = 118
+DELIVERIES = "deliveries"
+WRITTEN_BY_JOB = {"ingest": COMMITLOG.name, "register": SUBSCRIPTIONS.name, "dispatch": CONSUMEQUEUE.name}
+"""The table that a step before deliver writes."""
 
 
 def print_summary(run: Run, report: NightReport, one_of_several: bool) -> list[str]:
@@ -85,9 +89,9 @@ def print_steps(run: Run, report: NightReport, remark: str = "") -> None:
     else:
         added = ", ".join(f"{rows:,} in {table}" for table, rows in report.rows.items()) or "none"
         print(f"  {report.seconds:.1f} s; rows added: {added}{remark}")
-    location = printable(run.warehouse.location)
+    location, table = printable(run.warehouse.location), WRITTEN_BY_JOB.get(run.job, DELIVERIES)
     print(f"The tables are in {location}; to write one as JSON lines:")
-    print(f"  {run.warehouse.command('export deliveries')} --output deliveries.jsonl")
+    print(f"  {run.warehouse.command(f'export {table}')} --output {table}.jsonl")
 
 
 def _without_entry(facts: BrokerFacts, report: NightReport) -> str:

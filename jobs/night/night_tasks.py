@@ -65,7 +65,7 @@ class NightTasks:
             new = [file for file in self.changes.files(CONSUMEQUEUE) if file.path in paths]
             delivered = self.filter_hooked(new, windows, changes)
             delivered.queues = result.queues
-            delivered.messages, delivered.damaged_bodies = result.messages, result.damaged_bodies
+            delivered.damaged_bodies = result.damaged_bodies
             result = delivered
         return Part(windows, changes, result)
 

@@ -122,7 +122,6 @@ class Result:
     files: defaultdict[str, list[DataFile]] = field(default_factory=lambda: defaultdict(list))
     queues: dict[tuple[str, int], QueueProgress] = field(default_factory=dict)
     counts: defaultdict[str, TopicCounts] = field(default_factory=lambda: defaultdict(TopicCounts))
-    messages: int = 0
     damaged_bodies: int = 0
     deliveries: int = 0
 
@@ -145,6 +144,5 @@ class Result:
 
     def add_totals(self, other: Result) -> None:
         """Adds the numbers that do not depend on windows."""
-        self.messages += other.messages
         self.damaged_bodies += other.damaged_bodies
         self.deliveries += other.deliveries

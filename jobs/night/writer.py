@@ -80,7 +80,6 @@ class NightWriter:
         if self._waiting_rows:
             self._writers[COMMITLOG.name].write(self._waiting_rows)
         self._waiting, self._waiting_rows = [], []
-        self.result.messages += len(messages)
         if CONSUMEQUEUE.name in self._writers:
             rows = [self._dispatch(entries) for entries in entries_of(messages, self._work)]
             if rows:

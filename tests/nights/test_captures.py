@@ -14,7 +14,7 @@ from filtering import sql92
 from jobs import advise, explain, lag, lint, nightly, pulls, replay, report, verify, what_if
 from schemas.delta.warehouse import Warehouse
 from tests.captures import DAMAGED, UNDAMAGED, capture, rows
-from tests.nights.commands import arguments, contents, rows_of, without_runs
+from tests.nights.commands import Run, arguments, contents, rows_of, without_runs
 from tests.nights.damage import rewrite_ledger
 
 Replayed = Callable[[str], Warehouse]
@@ -98,6 +98,14 @@ def test_a_replay_gives_every_group_what_its_consumer_got(
         assert sorted(got["DELIVERED"]) == sorted(map(tuple, expected["client"])), expected["group"]
         returned = sorted(got["DELIVERED"] + got["DROPPED_BY_CLIENT"])
         assert returned == sorted(map(tuple, expected["broker"])), expected["group"]
+
+
+def test_a_replay_of_a_period_without_messages(replayed: Replayed, tmp_path: Path, run: Run) -> None:
+    given = ("--warehouse", replayed("small").location, "--into", tmp_path / "replay")
+    ended = run(replay, *given, "--from", "2100-01-01")
+    remark, deliveries, _ = ended.out.splitlines()
+    assert remark == "nothing to filter: no topic with a subscription has messages in this period"
+    assert (ended.code, deliveries.split(";")[0]) == (0, "0 deliveries")
 
 
 @pytest.mark.parametrize("name", UNDAMAGED)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from jobs import audit, deliver, dispatch, explain, ingest, maintain, nightly, register
+from jobs import audit, deliver, dispatch, explain, export, ingest, maintain, nightly, register
 from schemas.delta.warehouse import Warehouse
 from tests.captures import capture
-from tests.nights.commands import NIGHTS, Run, differing, living, rows_of, without_runs
+from tests.nights.commands import NIGHTS, Ended, Run, differing, living, rows_of, without_runs
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
 EVERYTHING = "n IS NOT NULL"
@@ -27,7 +28,7 @@ class Steps:
         self._broker = capture("nights_dev")
         self._given = ("--warehouse", warehouse, "--broker-config", self._broker / "broker.conf")
 
-    def step(self, job: ModuleType, night: int, *more: object) -> None:
+    def step(self, job: ModuleType, night: int, *more: object) -> Ended:
         folder = self._broker / f"night_{night}"
         if job is ingest:
             more = ("--store", folder / "store", *more)
@@ -35,6 +36,7 @@ class Steps:
             more = ("--subscriptions", folder / "subscription_events.jsonl", *more)
         ended = self.run(job, *self._given, *more)
         assert ended.code == 0, ended.error
+        return ended
 
     def facts(self) -> dict[str, Counter[str]]:
         return facts(self.warehouse)
@@ -52,6 +54,16 @@ def test_steps_tell_what_nightly_tells(run: Run, nights: Path, tmp_path: Path) -
             steps.step(job, night)
         assert differing(steps.facts(), facts(nights / str(night))) == []
     assert run(audit, "--warehouse", steps.warehouse, "--all").code == 0
+
+
+def test_each_step_ends_with_the_export_of_what_it_wrote(run: Run, tmp_path: Path) -> None:
+    steps = Steps(run, tmp_path / "w")
+    for job in (ingest, register, dispatch, deliver):
+        *_, line = steps.step(job, 1).out.splitlines()
+        script, exporting, *given = shlex.split(line)
+        exported = run(export, *(tmp_path / part if part.endswith(".jsonl") else part for part in given))
+        assert (script, exporting, exported.code) == ("./spark-submit.sh", "export", 0), exported.error
+        assert not exported.out.startswith("0 "), line
 
 
 def test_nights_of_steps_can_be_repeated(run: Run, nights: Path, tmp_path: Path) -> None:
