@@ -24,7 +24,7 @@ from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.bodies import Bodies
 from schemas.messages.commitlog_rows import CommitlogRows
-from schemas.messages.stored_entries import MESSAGES_AT_ONCE
+from schemas.messages.topic_batches import MESSAGES_AT_ONCE
 from schemas.rocketmq_store.commitlog_walk import Records, Walk
 from schemas.rocketmq_store.segments import segments
 from schemas.storage import Storage

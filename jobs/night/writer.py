@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -12,19 +12,17 @@ from filtering.delivery import window_loops
 from filtering.delivery.block_result import BlockResult
 from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_CLIENT, DROPPED_BY_HOOK
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, block_matches, block_rows
-from filtering.delivery.entries import Entries, has_entry
+from filtering.delivery.entries import Entries
 from filtering.delivery.filter_hooks import after_hooks
 from filtering.delivery.match_sets import MatchSets
-from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, entry_tags_codes, tags_codes
+from jobs.night.new_entries import NewEntries
 from jobs.night.work import QueueProgress, Result, TopicWork, Work
-from schemas.arrow_batches import repeated
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.data_files import DataFileWriter
-from schemas.messages.columns import Messages, concat
-from schemas.messages.commitlog_rows import store_dates
-from schemas.messages.stored_entries import MESSAGES_AT_ONCE
+from schemas.messages.columns import Messages
+from schemas.messages.topic_batches import TopicBatch, TopicBatches
 from schemas.quarantine import QUARANTINE
 
 WRITTEN_BY_TASKS = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE)
@@ -35,12 +33,13 @@ class NightWriter:
 
     def __init__(self, work: Work) -> None:
         self._work = work
+        self._wanted = work.wanted()
         self._writers = {
             table.name: DataFileWriter(table, work.tables[table.name])
             for table in WRITTEN_BY_TASKS
             if table.name in work.tables
         }
-        self._waiting: list[Messages] = []
+        self._batches = TopicBatches()
         self._waiting_rows: list[pa.RecordBatch] = []
         self._waiting_blocks: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
@@ -48,12 +47,10 @@ class NightWriter:
 
     def add(self, messages: Messages, rows: pa.RecordBatch | None = None) -> None:
         """Adds messages in the order of the log. ``rows``: their rows of commitlog; None if they are stored already."""
-        self._waiting.append(messages)
         if rows is not None:
             self._waiting_rows.append(rows)
             self.result.damaged_bodies += rows["body_is_damaged"].true_count
-        if sum(map(len, self._waiting)) >= MESSAGES_AT_ONCE:
-            self._flush()
+        self._write(self._batches.add(messages))
 
     def quarantine(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Writes rows of quarantine, which lack the run."""
@@ -67,23 +64,24 @@ class NightWriter:
 
     def close(self) -> Result:
         """Writes the remaining messages. Returns the result."""
-        self._flush()
+        self._write(self._batches.rest())
         self._flush_blocks()
         for name, writer in self._writers.items():
             self.result.files[name] += writer.close()
         return self.result
 
-    def _flush(self) -> None:
-        if not self._waiting:
+    def _write(self, batch: TopicBatch | None) -> None:
+        """Writes the waiting rows of commitlog, and filters a batch."""
+        if batch is None:
             return
-        messages = concat(self._waiting)
         if self._waiting_rows:
             self._writers[COMMITLOG.name].write(self._waiting_rows)
-        self._waiting, self._waiting_rows = [], []
+            self._waiting_rows = []
         if CONSUMEQUEUE.name in self._writers:
-            rows = [self._dispatch(entries) for entries in entries_of(messages, self._work)]
-            if rows:
-                self._writers[CONSUMEQUEUE.name].write(rows)
+            entries = NewEntries.of(batch, self._work.delay_levels)
+            if len(entries):
+                bit_maps = [self._dispatch(block) for block in entries.blocks(self._wanted)]
+                self._writers[CONSUMEQUEUE.name].write([entries.table_rows(self._work.run, bit_maps)])
 
     def _flush_blocks(self) -> None:
         """Writes delivery blocks as one row group. Each small topic has its own block."""
@@ -91,29 +89,15 @@ class NightWriter:
             self._writers[DELIVERY_BLOCKS.name].write(self._waiting_blocks)
         self._waiting_blocks, self._waiting_bytes = [], 0
 
-    def _dispatch(self, entries: Entries) -> pa.RecordBatch:
-        """Filters entries, and writes their deliveries. Returns their rows of consumequeue."""
+    def _dispatch(self, entries: Entries) -> pa.BinaryArray | None:
+        """Filters the new entries of a topic, and writes their deliveries. Returns their filter bit maps."""
         work = self._work.topics.get(entries.topic)
-        bit_maps = None
-        if work is not None:
-            outcome = work.filters.run(entries)
-            bit_maps = outcome.bit_maps
-            self._deliver(entries, work, outcome)
         self._note_queues(entries, work)
-        columns = {
-            "topic": repeated(entries.topic, len(entries)),
-            "queue_id": pa.array(entries.queue_id),
-            "queue_offset": pa.array(entries.queue_offset),
-            "commitlog_offset": pa.array(entries.commitlog_offset),
-            "size": pa.array(entries.size),
-            "tags_code": pa.array(entries.tags_code),
-            "store_timestamp": pa.array(entries.store_timestamp),
-            "store_date": store_dates(entries.store_timestamp),
-            "run": repeated(self._work.run, len(entries)),
-        }
-        if bit_maps is not None:
-            columns["filter_bit_map"] = bit_maps
-        return CONSUMEQUEUE.batch(columns, len(entries))
+        if work is None:
+            return None
+        outcome = work.filters.run(entries)
+        self._deliver(entries, work, outcome)
+        return outcome.bit_maps
 
     def _deliver(self, entries: Entries, work: TopicWork, outcome: BlockResult) -> None:
         delivered, dropped = outcome.delivered, MatchSets.of([], len(entries))
@@ -153,32 +137,6 @@ class NightWriter:
             known = self.result.queues.setdefault((entries.topic, queue_id), seen)
             if known is not seen:
                 known.add(seen)
-
-
-def entries_of(messages: Messages, work: Work) -> Iterable[Entries]:
-    """The consume queue entries of messages, by topic. Prepared and rolled back transactions have none."""
-    for topic, in_log_order in messages.rows_by_topic(has_entry(messages.sys_flag)):
-        rows = messages.by_queue(in_log_order)
-        store_timestamps = messages.store_timestamp[rows]
-        tags = messages.named["TAGS"].take(pa.array(rows))
-        codes = tags_codes(tags)
-        delays = messages.properties([DELAY_PROPERTY], rows) if topic == SCHEDULE_TOPIC else {}
-        if delays:
-            texts = delays[DELAY_PROPERTY].text_of_each()
-            scheduled = pa.repeat(topic, len(rows)), tags, texts, pa.array(store_timestamps)
-            codes = entry_tags_codes(*scheduled, work.delay_levels)
-        topic_work = work.topics.get(topic)
-        names = topic_work.filters.properties if topic_work is not None else ()
-        yield Entries(
-            topic,
-            messages.queue_id[rows],
-            messages.queue_offset[rows],
-            messages.commitlog_offset[rows],
-            messages.store_size[rows],
-            codes.to_numpy(),
-            store_timestamps,
-            messages.properties(names, rows),
-        )
 
 
 def _count_dropped(dropped: MatchSets, outcome: BlockResult, entries: Entries) -> NDArray[np.int64]:

@@ -88,17 +88,16 @@ def bit_map_checks(scope: Scope, session: Session) -> pa.Table:
     since = min((file.least["store_timestamp"] for file in files), default=FOREVER)
     rows = []
     for facts in scope.facts:
-        for topic, windows in _windows(facts.history, facts.broker, since).items():
-            without_bit_maps = [
-                replace(window, message_filter=replace(window.message_filter, bit_pos=())) for window in windows
-            ]
-            filters = TopicFilters(facts.broker.bloom_filter.m, (), [*windows, *without_bit_maps])
-            properties = {topic: filters.properties}
-            parts = scan_entries(
-                scope.warehouse, facts.name, properties, _Passed(filters), session, stored=(since, FOREVER)
-            )
-            passed = np.sum([np.zeros(2 * len(windows), np.int64), *parts], axis=0).tolist()
-            for window, held, matching in zip(windows, passed[: len(windows)], passed[len(windows) :], strict=True):
+        windows_of = _windows(facts.history, facts.broker, since)
+        filters = {topic: _with_and_without_bit_maps(windows, facts.broker) for topic, windows in windows_of.items()}
+        properties = {topic: of_topic.properties for topic, of_topic in filters.items()}
+        passed = {topic: np.zeros(of_topic.windows, np.int64) for topic, of_topic in filters.items()}
+        stored = since, FOREVER
+        for part in scan_entries(scope.warehouse, facts.name, properties, _Passed(filters), session, stored):
+            for topic, more in part.items():
+                passed[topic] += more
+        for topic, windows in windows_of.items():
+            for window, held, matching in zip(windows, *passed[topic].reshape(2, -1).tolist(), strict=True):
                 rows.append(
                     {
                         "broker_name": facts.name,
@@ -126,16 +125,23 @@ def _windows(history: Sequence[SubscriptionRow], broker: BrokerConfig, since: in
     return found
 
 
+def _with_and_without_bit_maps(windows: Sequence[PullWindow], broker: BrokerConfig) -> TopicFilters:
+    """Filters with twice as many windows: the second half does not use the filter bit map."""
+    without = [replace(window, message_filter=replace(window.message_filter, bit_pos=())) for window in windows]
+    return TopicFilters(broker.bloom_filter.m, (), [*windows, *without])
+
+
 @dataclass(frozen=True, eq=False)
 class _Passed:
-    """Counts the messages that pass each window's second filter."""
+    """Counts, by topic, the messages that pass each window's second filter."""
 
-    filters: TopicFilters
+    filters: Mapping[str, TopicFilters]
 
-    def __call__(self, entries: Iterator[Entries]) -> np.ndarray:
-        passed = np.zeros(self.filters.windows, np.int64)
+    def __call__(self, entries: Iterator[Entries]) -> dict[str, np.ndarray]:
+        passed: dict[str, np.ndarray] = {}
         for block in entries:
-            passed += self.filters.run(block).counts[:, :, PASSED_STAGE2].sum(axis=1)
+            counts = self.filters[block.topic].run(block).counts[:, :, PASSED_STAGE2].sum(axis=1)
+            passed[block.topic] = passed.get(block.topic, 0) + counts
         return passed
 
 

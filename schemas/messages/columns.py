@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -52,12 +53,16 @@ class Messages:
     def __len__(self) -> int:
         return len(self.shape_of)
 
+    def topic_sizes(self) -> Int64s:
+        """For each message, the number of messages of its topic."""
+        topics, topic_of_shape = self._topics()
+        sizes = np.bincount(topic_of_shape[self.shape_of], minlength=len(topics))
+        of_each: Int64s = sizes[topic_of_shape][self.shape_of]
+        return of_each
+
     def rows_by_topic(self, chosen: NDArray[np.bool_]) -> Iterator[tuple[str, Int64s]]:
         """The rows of some messages by topic, in the order of the topics' names, and each in the order of the log."""
-        topics = sorted({shape.topic for shape in self.shapes})
-        number = {topic: i for i, topic in enumerate(topics)}
-        # NumPy sorts small integers by their digits, which takes linear time.
-        topic_of_shape = np.array([number[shape.topic] for shape in self.shapes], np.min_scalar_type(len(topics)))
+        topics, topic_of_shape = self._topics()
         rows = np.flatnonzero(chosen)
         topic_of = topic_of_shape[self.shape_of[rows]]
         rows = rows[np.argsort(topic_of, kind="stable")]
@@ -65,6 +70,13 @@ class Messages:
         for topic, start, end in zip(topics, [0, *ends.tolist()], ends.tolist(), strict=False):
             if start < end:
                 yield topic, rows[start:end]
+
+    def _topics(self) -> tuple[list[str], NDArray[Any]]:
+        """The topics by name, and the number of each shape's topic among them."""
+        topics = sorted({shape.topic for shape in self.shapes})
+        number = {topic: i for i, topic in enumerate(topics)}
+        # NumPy sorts small integers by their digits, which takes linear time.
+        return topics, np.array([number[shape.topic] for shape in self.shapes], np.min_scalar_type(len(topics)))
 
     def by_queue(self, rows: Int64s) -> Int64s:
         """The same rows by queue, and in each queue by queue offset."""
@@ -98,7 +110,7 @@ class Messages:
             names = self.shapes[shape].names
             slot = names.index(name) if name in names else -1
             slot_of[shape] = slot if slot >= 0 and self.slots[slot] is not None else -1
-        used = [slot for slot in np.unique(slot_of).tolist() if slot >= 0]
+        used = sorted({slot for slot in slot_of[shapes].tolist() if slot >= 0})
         if self.others is not None and self.others.take(pa.array(rows)).null_count < len(rows):
             return Column(self._with_others(name, rows, slot_of))
         if not used:
@@ -147,18 +159,6 @@ def concat(parts: Sequence[Messages]) -> Messages:
     )
 
 
-def together(parts: Iterable[Messages], rows: int) -> Iterator[Messages]:
-    """The same messages in parts of at least ``rows``. Only the last part may be smaller."""
-    waiting: list[Messages] = []
-    for part in parts:
-        waiting.append(part)
-        if sum(map(len, waiting)) >= rows:
-            yield concat(waiting)
-            waiting = []
-    if waiting:
-        yield concat(waiting)
-
-
 def _concat(arrays: Sequence[Texts | None], parts: Sequence[Messages]) -> Texts | None:
     if all(array is None for array in arrays):
         return None
@@ -172,4 +172,7 @@ def _column(texts: Texts, rows: Int64s) -> Column:
     """Some rows of a column of texts."""
     if not pa.types.is_dictionary(texts.type):
         return Column(texts, rows.astype(np.int32))
-    return Column(texts.dictionary, texts.indices.fill_null(-1).to_numpy()[rows])
+    indices = texts.indices
+    if indices.null_count:
+        return Column(texts.dictionary, indices.take(pa.array(rows)).fill_null(-1).to_numpy())
+    return Column(texts.dictionary, indices.to_numpy()[rows])

@@ -48,7 +48,7 @@ class CommitlogRows:
         new_topics = gather.binary_array(*self._topic_numbers.texts(len(topics)))
         topics += (decode_utf8(topic) for topic in new_topics.to_pylist())
         properties = self._properties.cut(records, topic_codes, topics)
-        shapes = [Shape(topic, tuple(self._properties.names(code))) for code, topic in enumerate(topics)]
+        shapes = [Shape(topic, self._properties.names(code)) for code, topic in enumerate(topics)]
         named, slots = self._columns(properties, len(records))
         messages = Messages(
             [Shape(shape.topic, shape.names[len(NAMED_PROPERTIES) :]) for shape in shapes],

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from schemas.commitlog import COMMITLOG, NAMED_PROPERTIES, SLOTS
 from schemas.delta.open_data_file import OpenDataFile, open_data_file
 from schemas.delta.warehouse import Warehouse
+from schemas.messages.columns import Int32s
 from schemas.messages.stored_messages import shapes_of
 from schemas.rocketmq_store.property_columns import parse
 
@@ -45,12 +47,16 @@ class _Search:
     def look_into(self, opened: OpenDataFile, group: int) -> None:
         rows = opened.read(group, ["topic", "property_names", "more_properties"])
         shapes, shape_of = shapes_of(rows["topic"].combine_chunks(), rows["property_names"].combine_chunks())
+        has_value: dict[int, NDArray[np.bool_]] = {}
         for number, shape in enumerate(shapes):
             missing = self.missing.get(shape.topic, set())
             self.names[shape.topic].update(set(filter(None, shape.names)) - missing)
             for slot, name in enumerate(shape.names):
-                if name in missing and _has_value(opened, group, SLOTS[slot], shape_of == number):
-                    self._found(shape.topic, name)
+                if name in missing:
+                    if slot not in has_value:
+                        has_value[slot] = _has_value(opened, group, SLOTS[slot], shape_of, len(shapes))
+                    if has_value[slot][number]:
+                        self._found(shape.topic, name)
         others = rows.filter(pc.is_valid(rows["more_properties"]))
         for topic, text in zip(others["topic"].to_pylist(), others["more_properties"].to_pylist(), strict=True):
             for name in parse(text):
@@ -61,7 +67,7 @@ class _Search:
         self.missing.get(topic, set()).discard(name)
 
 
-def _has_value(opened: OpenDataFile, group: int, column: str, rows: np.ndarray) -> bool:
-    """Whether some of the rows of a row group have a value in a column."""
-    values = opened.read(group, [column])[column]
-    return bool(np.any(values.is_valid().to_numpy() & rows))
+def _has_value(opened: OpenDataFile, group: int, column: str, shape_of: Int32s, shapes: int) -> NDArray[np.bool_]:
+    """Which shapes have a row in a row group with a value in a column."""
+    is_valid = opened.read(group, [column])[column].is_valid().to_numpy()
+    return np.bincount(shape_of[is_valid], minlength=shapes) > 0

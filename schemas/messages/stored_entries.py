@@ -15,14 +15,12 @@ from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.stored_files import StoredFile, files_since
 from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
-from schemas.messages.columns import Messages, together
 from schemas.messages.stored_messages import StoredEntries, read_messages
+from schemas.messages.topic_batches import TopicBatch, topic_batches
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
 
 Result = TypeVar("Result")
-MESSAGES_AT_ONCE = 1 << 16
-"""Messages that are filtered together. More exceed the processor's cache; fewer repeat the fixed cost of a batch."""
 FILES_IN_A_TASK = 8
 FilesOf = Callable[[Table], Sequence[StoredFile]]
 WHOLE_LOG = (0, FOREVER)
@@ -89,15 +87,14 @@ def read_entries(
     names = {name for topic_names in properties.values() for name in topic_names}
     messages = read_messages(commitlog, part.message_files, part.offsets, set(properties), names)
     stored = StoredEntries.read(consumequeue, part.entry_files, part.offsets, bit_maps)
-    for batch in together(messages, MESSAGES_AT_ONCE):
+    for batch in topic_batches(messages):
         yield from _entries_of(batch, stored, properties)
 
 
-def _entries_of(
-    messages: Messages, stored: StoredEntries, properties: Mapping[str, Sequence[str]]
-) -> Iterator[Entries]:
+def _entries_of(batch: TopicBatch, stored: StoredEntries, properties: Mapping[str, Sequence[str]]) -> Iterator[Entries]:
+    messages = batch.messages
     at, has_entry = stored.find(messages.commitlog_offset)
-    for topic, in_log_order in messages.rows_by_topic(has_entry):
+    for topic, in_log_order in messages.rows_by_topic(batch.chosen & has_entry):
         rows = messages.by_queue(in_log_order)
         yield Entries(
             topic,

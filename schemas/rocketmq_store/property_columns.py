@@ -44,14 +44,20 @@ class PropertyColumns:
         self._lengths = np.zeros((0, self._slots), np.int32)
         self._used = np.zeros(0, np.int32)
         self._follower = np.zeros((0, self._slots + 1), np.int32)
+        self._decoded: dict[int, tuple[str, ...]] = {}
         self._values = [PropertyValues() for _ in range(self._slots)]
 
-    def names(self, topic: int) -> list[str]:
+    def names(self, topic: int) -> tuple[str, ...]:
         """The names that have a slot in a topic, those of ``named`` first."""
-        return [
-            decode_utf8(name[:length].tobytes())
-            for name, length in zip(self._names[topic], self._lengths[topic, : self._used[topic]], strict=False)
-        ]
+        known = self._decoded.get(topic, ())
+        if len(known) < self._used[topic]:
+            new = slice(len(known), self._used[topic])
+            known += tuple(
+                decode_utf8(name[:length].tobytes())
+                for name, length in zip(self._names[topic, new], self._lengths[topic, new], strict=True)
+            )
+            self._decoded[topic] = known
+        return known
 
     def cut(self, records: Records, topic_codes: NDArray[np.int32], topics: Sequence[str]) -> Properties:
         """The properties of some records; ``topics`` are all topics known so far, by code."""

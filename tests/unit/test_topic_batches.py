@@ -1,0 +1,94 @@
+"""Messages of small topics wait until there are enough of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from schemas.messages import topic_batches as module
+from schemas.messages.columns import Messages, Shape
+from schemas.messages.topic_batches import TopicBatch, TopicBatches, topic_batches
+
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MESSAGES_AT_ONCE", 100)
+    monkeypatch.setattr(module, "ENOUGH_OF_A_TOPIC", 20)
+    monkeypatch.setattr(module, "MOST_WAITING", 150)
+
+
+class Log:
+    """Makes parts of a log. The physical offset of a message is its number."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+
+    def part(self, topics: Sequence[str]) -> Messages:
+        names = sorted(set(topics))
+        offsets = np.arange(self.messages, self.messages + len(topics))
+        self.messages += len(topics)
+        zeros = np.zeros(len(topics), np.int32)
+        tags = [f"{topic} {offset}" for topic, offset in zip(topics, offsets, strict=True)]
+        return Messages(
+            [Shape(name, ()) for name in names],
+            np.array([names.index(topic) for topic in topics], np.int32),
+            zeros, offsets, offsets, zeros, offsets, zeros,
+            {"TAGS": pa.array(tags, pa.string())}, [], None,
+        )  # fmt: skip
+
+
+def chosen(batch: TopicBatch | None) -> dict[str, list[int]]:
+    """The physical offsets of the messages to filter, by topic. Checks that columns go with their messages."""
+    assert batch is not None
+    found = {}
+    for topic, rows in batch.messages.rows_by_topic(batch.chosen):
+        found[topic] = batch.messages.commitlog_offset[rows].tolist()
+        tags = batch.messages.named["TAGS"].take(pa.array(rows)).to_pylist()
+        assert tags == [f"{topic} {offset}" for offset in found[topic]]
+    return found
+
+
+def test_a_large_topic_does_not_wait_for_small_ones() -> None:
+    batches, log = TopicBatches(), Log()
+    assert batches.add(log.part(["large"] * 60)) is None
+    assert chosen(batches.add(log.part(["large"] * 39 + ["small"]))) == {"large": [*range(99)]}
+    assert chosen(batches.rest()) == {"small": [99]}
+    assert batches.rest() is None
+
+
+def test_messages_that_waited_come_before_the_new_ones() -> None:
+    batches, log = TopicBatches(), Log()
+    assert chosen(batches.add(log.part(["small"] * 19 + ["large"] * 81))) == {"large": [*range(19, 100)]}
+    assert chosen(batches.add(log.part(["small"] + ["large"] * 99)))["small"] == [*range(19), 100]
+    assert batches.rest() is None
+
+
+def test_too_many_waiting_messages_are_filtered() -> None:
+    batches, log = TopicBatches(), Log()
+    topics = [f"topic {i % 50}" for i in range(100)]
+    assert chosen(batches.add(log.part(topics))) == {}
+    assert chosen(batches.add(log.part(topics))) == {f"topic {i}": [*range(i, 200, 50)] for i in range(50)}
+    assert batches.rest() is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_is_lost_or_changes_its_order(seed: int) -> None:
+    rng, log = np.random.default_rng(seed), Log()
+    expected: defaultdict[str, list[int]] = defaultdict(list)
+
+    def parts() -> Iterator[Messages]:
+        for size in rng.integers(0, 70, size=20).tolist():
+            topics = [f"topic {int(number)}" for number in rng.zipf(1.3, size=size).clip(0, 40)]
+            for offset, topic in enumerate(topics, log.messages):
+                expected[topic].append(offset)
+            yield log.part(topics)
+
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for batch in topic_batches(parts()):
+        for topic, offsets in chosen(batch).items():
+            found[topic] += offsets
+    assert found == expected
