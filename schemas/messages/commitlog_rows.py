@@ -21,7 +21,17 @@ from schemas.rocketmq_store.hosts import Hosts, host_string, msg_id_host
 from schemas.rocketmq_store.interning import Interner
 from schemas.rocketmq_store.property_columns import Properties, PropertyColumns
 from schemas.rocketmq_store.property_values import Texts
-from schemas.rocketmq_store.record_layout import BORN_HOST, BORN_TIMESTAMP, SYS_FLAG
+from schemas.rocketmq_store.record_layout import (
+    BODY_CRC,
+    BORN_TIMESTAMP,
+    FLAG,
+    MAGIC_CODE,
+    PREPARED_TRANSACTION_OFFSET,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    RECONSUME_TIMES,
+    SYS_FLAG,
+)
 
 LAST_DATE = AFTER_YEAR_9999 // DAY - 1
 """9999-12-31 in days since the epoch: the last date that every reader of a table supports."""
@@ -53,8 +63,8 @@ class CommitlogRows:
         messages = Messages(
             [Shape(shape.topic, shape.names[len(NAMED_PROPERTIES) :]) for shape in shapes],
             topic_codes,
-            gather.ints(log, starts + 12),
-            gather.longs(log, starts + 20),
+            gather.ints(log, starts + QUEUE_ID),
+            gather.longs(log, starts + QUEUE_OFFSET),
             starts + records.offset,
             records.at("size").astype(np.int32),
             gather.longs(log, records.at("store_timestamp")),
@@ -76,14 +86,12 @@ class CommitlogRows:
         return named, properties.columns[count:]
 
     def _table_columns(self, records: Records, messages: Messages) -> dict[str, pa.Array]:
-        log, starts, rows = records.log, records.at("start"), len(records)
+        log, starts, bodies = records.log, records.at("start"), records.at("body")
         topics = pa.array([shape.topic for shape in messages.shapes], pa.string())
         names = pa.array([NAME_SEPARATOR.join(shape.names) for shape in messages.shapes], pa.string())
         has_no_properties = records.at("properties_length") == 0
-        store_host = records.at("store_host")
-        store_hosts, msg_id_hosts = self._store_hosts.read(log, store_host, records.at("body") - 16 - store_host)
-        born_host = starts + BORN_HOST
-        (born_hosts,) = self._born_hosts.read(log, born_host, records.at("store_timestamp") - born_host)
+        store_hosts, msg_id_hosts = self._store_hosts.read(log, *records.store_hosts())
+        (born_hosts,) = self._born_hosts.read(log, *records.born_hosts())
         columns = {
             "commitlog_offset": pa.array(messages.commitlog_offset),
             "topic": pa.DictionaryArray.from_arrays(messages.shape_of, topics),
@@ -96,16 +104,16 @@ class CommitlogRows:
             "born_timestamp": pa.array(gather.longs(log, starts + BORN_TIMESTAMP)),
             "store_timestamp": pa.array(messages.store_timestamp),
             "sys_flag": pa.array(messages.sys_flag),
-            "flag": pa.array(gather.ints(log, starts + 16)),
-            "reconsume_times": pa.array(gather.ints(log, records.at("body") - 16)),
-            "prepared_transaction_offset": pa.array(gather.longs(log, records.at("body") - 12)),
+            "flag": pa.array(gather.ints(log, starts + FLAG)),
+            "reconsume_times": pa.array(gather.ints(log, bodies + RECONSUME_TIMES)),
+            "prepared_transaction_offset": pa.array(gather.longs(log, bodies + PREPARED_TRANSACTION_OFFSET)),
             "born_host": born_hosts,
             "store_host": store_hosts,
             "msg_id_host": msg_id_hosts,
-            "magic_code": pa.array(gather.ints(log, starts + 4)),
+            "magic_code": pa.array(gather.ints(log, starts + MAGIC_CODE)),
             "body_length": pa.array(records.at("body_length").astype(np.int32)),
             "store_date": store_dates(messages.store_timestamp),
-            "run": repeated(self._run, rows),
+            "run": repeated(self._run, len(records)),
         }
         columns |= {column: messages.named[name] for name, column in NAMED_PROPERTIES.items()}
         columns |= {name: slot for name, slot in zip(SLOTS, messages.slots, strict=True) if slot is not None}
@@ -115,7 +123,7 @@ class CommitlogRows:
 
     def _body_columns(self, records: Records) -> dict[str, pa.Array]:
         log, bodies, lengths = records.log, records.at("body"), records.at("body_length")
-        claimed = gather.ints(log, records.at("start") + 8)
+        claimed = gather.ints(log, records.at("start") + BODY_CRC)
         is_damaged = body_crcs(log, bodies, lengths) != claimed
         columns = {"body_is_damaged": pa.array(is_damaged)}
         if self._bodies is Bodies.KEEP:

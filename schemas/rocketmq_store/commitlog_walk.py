@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.rocketmq_store.record_layout import FIELDS, GREATEST_QUEUE_OFFSET, SHORTEST, Found, walk
+from schemas.rocketmq_store.record_layout import (
+    BORN_HOST,
+    FIELDS,
+    GREATEST_QUEUE_OFFSET,
+    RECONSUME_TIMES,
+    SHORTEST,
+    Found,
+    walk,
+)
 from schemas.rocketmq_store.record_search import RecordSearch
 from schemas.rocketmq_store.segments import Segment, SegmentBytes
 
@@ -59,6 +67,16 @@ class Records:
         """The column of ``layout`` for one of FIELDS."""
         column: NDArray[np.int64] = self.layout[FIELDS.index(name)]
         return column
+
+    def born_hosts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the born hosts begin in ``log``, and their lengths in bytes."""
+        starts = self.at("start") + BORN_HOST
+        return starts, self.at("store_timestamp") - starts
+
+    def store_hosts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the store hosts begin in ``log``, and their lengths in bytes."""
+        starts = self.at("store_host")
+        return starts, self.at("body") + RECONSUME_TIMES - starts
 
     def first(self, count: int) -> Records:
         """The first ``count`` records."""

@@ -16,6 +16,7 @@ from schemas.rocketmq_store.consume_queue_ext import is_address
 from schemas.rocketmq_store.crc import body_crcs
 from schemas.rocketmq_store.message_decoder import decode
 from schemas.rocketmq_store.queue_index import QueueIndex
+from schemas.rocketmq_store.record_layout import BODY_CRC
 from schemas.storage import Storage
 
 
@@ -57,7 +58,7 @@ def _has_gaps(record: Records) -> bool:
         begin = int(record.at(name)[0])
         if not log[begin : begin + int(record.at(f"{name}_length")[0])].all():
             return True
-    claimed = gather.ints(log, record.at("start") + 8)
+    claimed = gather.ints(log, record.at("start") + BODY_CRC)
     return bool((body_crcs(log, record.at("body"), record.at("body_length")) != claimed).any())
 
 

@@ -16,7 +16,17 @@ from schemas.rocketmq_store.commitlog_walk import Records
 from schemas.rocketmq_store.crc import body_crcs
 from schemas.rocketmq_store.hosts import Hosts, host_string, message_ids
 from schemas.rocketmq_store.properties import MAP, Properties
-from schemas.rocketmq_store.record_layout import BORN_HOST, BORN_TIMESTAMP, SYS_FLAG
+from schemas.rocketmq_store.record_layout import (
+    BODY_CRC,
+    BORN_TIMESTAMP,
+    FLAG,
+    MAGIC_CODE,
+    PREPARED_TRANSACTION_OFFSET,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    RECONSUME_TIMES,
+    SYS_FLAG,
+)
 
 
 class Columns:
@@ -44,19 +54,18 @@ class Columns:
         return string_array(*gather.spans(self.log, self.records.at(field), self.records.at(f"{field}_length")))
 
     def born_host(self) -> pa.StringArray:
-        starts = self.records.at("start") + BORN_HOST
-        (hosts,) = Hosts(host_string).read(self.log, starts, self.records.at("store_timestamp") - starts)
+        (hosts,) = Hosts(host_string).read(self.log, *self.records.born_hosts())
         return hosts.dictionary_decode()
 
     def store_host(self) -> pa.StringArray:
-        (hosts,) = Hosts(host_string).read(self.log, self.records.at("store_host"), self._store_host_lengths())
+        (hosts,) = Hosts(host_string).read(self.log, *self.records.store_hosts())
         return hosts.dictionary_decode()
 
     def msg_id(self) -> pa.StringArray:
-        lengths = self._store_host_lengths()
+        starts, lengths = self.records.store_hosts()
         bounds = np.zeros(len(lengths) + 1, np.int32)
         np.cumsum(2 * lengths + 16, out=bounds[1:])
-        ids = message_ids(self.log, self.records.at("store_host"), lengths, self.offsets(), bounds)
+        ids = message_ids(self.log, starts, lengths, self.offsets(), bounds)
         return gather.binary_array(bounds, ids).view(pa.string())
 
     def body(self) -> pa.BinaryArray:
@@ -66,15 +75,12 @@ class Columns:
     def body_crc_computed(self) -> pa.Array:
         return pa.array(body_crcs(self.log, self.records.at("body"), self.records.at("body_length")))
 
-    def _store_host_lengths(self) -> gather.Positions:
-        return self.records.at("body") - 16 - self.records.at("store_host")
-
 
 COLUMNS: dict[str, tuple[pa.DataType, Callable[[Columns], pa.Array]]] = {
     "commitlog_offset": (pa.int64(), lambda c: pa.array(c.offsets())),
     "topic": (pa.string(), lambda c: c.strings("topic")),
-    "queue_id": (pa.int32(), lambda c: c.numbers("start", 12, gather.ints)),
-    "queue_offset": (pa.int64(), lambda c: c.numbers("start", 20, gather.longs)),
+    "queue_id": (pa.int32(), lambda c: c.numbers("start", QUEUE_ID, gather.ints)),
+    "queue_offset": (pa.int64(), lambda c: c.numbers("start", QUEUE_OFFSET, gather.longs)),
     "store_size": (pa.int32(), lambda c: c.lengths("size")),
     "msg_id": (pa.string(), Columns.msg_id),
     "tags": (pa.string(), lambda c: c.properties.value("TAGS")),
@@ -83,13 +89,13 @@ COLUMNS: dict[str, tuple[pa.DataType, Callable[[Columns], pa.Array]]] = {
     "born_timestamp": (pa.int64(), lambda c: c.numbers("start", BORN_TIMESTAMP, gather.longs)),
     "store_timestamp": (pa.int64(), lambda c: c.numbers("store_timestamp", 0, gather.longs)),
     "sys_flag": (pa.int32(), lambda c: c.numbers("start", SYS_FLAG, gather.ints)),
-    "flag": (pa.int32(), lambda c: c.numbers("start", 16, gather.ints)),
-    "body_crc": (pa.int32(), lambda c: c.numbers("start", 8, gather.ints)),
-    "reconsume_times": (pa.int32(), lambda c: c.numbers("body", -16, gather.ints)),
-    "prepared_transaction_offset": (pa.int64(), lambda c: c.numbers("body", -12, gather.longs)),
+    "flag": (pa.int32(), lambda c: c.numbers("start", FLAG, gather.ints)),
+    "body_crc": (pa.int32(), lambda c: c.numbers("start", BODY_CRC, gather.ints)),
+    "reconsume_times": (pa.int32(), lambda c: c.numbers("body", RECONSUME_TIMES, gather.ints)),
+    "prepared_transaction_offset": (pa.int64(), lambda c: c.numbers("body", PREPARED_TRANSACTION_OFFSET, gather.longs)),
     "born_host": (pa.string(), Columns.born_host),
     "store_host": (pa.string(), Columns.store_host),
-    "magic_code": (pa.int32(), lambda c: c.numbers("start", 4, gather.ints)),
+    "magic_code": (pa.int32(), lambda c: c.numbers("start", MAGIC_CODE, gather.ints)),
     "body_length": (pa.int32(), lambda c: c.lengths("body_length")),
     "body_crc_computed": (pa.int32(), Columns.body_crc_computed),
     "body": (pa.binary(), Columns.body),

@@ -19,7 +19,11 @@ MAGIC_V1 = -626843481
 MAGIC_V2 = -626843477
 MAGIC_BLANK = -875286124
 
-QUEUE_OFFSET, PHYSICAL_OFFSET, SYS_FLAG, BORN_TIMESTAMP, BORN_HOST = 20, 28, 36, 40, 48
+MAGIC_CODE, BODY_CRC, QUEUE_ID, FLAG, QUEUE_OFFSET = 4, 8, 12, 16, 20
+PHYSICAL_OFFSET, SYS_FLAG, BORN_TIMESTAMP, BORN_HOST = 28, 36, 40, 48
+"""Where fields are, in bytes from the start of a record."""
+RECONSUME_TIMES, PREPARED_TRANSACTION_OFFSET = -16, -12
+"""Where fields are, in bytes from the body of a record: the hosts before them have no fixed length."""
 BORN_HOST_V6, STORE_HOST_V6 = 0x10, 0x20
 SHORTEST = 91
 """Bytes of a record without body, topic and properties."""
@@ -82,7 +86,7 @@ def inspect(log: NDArray[np.uint8], start: int, layout: NDArray[np.int64], row: 
     if remaining < 8:
         return INCOMPLETE
     size = int_at(log, start)
-    magic = int_at(log, start + 4)
+    magic = int_at(log, start + MAGIC_CODE)
     if magic == MAGIC_BLANK:
         return FILLER if size >= remaining else INCONSISTENT
     if magic not in (MAGIC_V1, MAGIC_V2):

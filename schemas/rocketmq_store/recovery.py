@@ -18,7 +18,7 @@ from schemas.rocketmq_store.crc import body_crcs
 from schemas.rocketmq_store.gather import ints, longs
 from schemas.rocketmq_store.log_end import checkpoint
 from schemas.rocketmq_store.queue_index import QueueIndex
-from schemas.rocketmq_store.record_layout import PHYSICAL_OFFSET, Found
+from schemas.rocketmq_store.record_layout import BODY_CRC, PHYSICAL_OFFSET, Found
 from schemas.rocketmq_store.record_search import RecordSearch
 from schemas.rocketmq_store.segments import Segment, segments
 from schemas.storage import Storage
@@ -106,7 +106,7 @@ def _is_unchecked(piece: Damage) -> bool:
 
 def _undamaged(records: Records) -> int:
     """The number of records before the first whose body does not match its CRC."""
-    claimed = ints(records.log, records.at("start") + 8)
+    claimed = ints(records.log, records.at("start") + BODY_CRC)
     computed = body_crcs(records.log, records.at("body"), records.at("body_length"))
     damaged = (claimed != computed) & (records.at("body_length") > 0)
     return int(np.argmax(damaged)) if damaged.any() else len(records)
