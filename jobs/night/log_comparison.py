@@ -21,7 +21,7 @@ from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.commitlog_walk import Records, Walk
 from schemas.rocketmq_store.crc import crc_of
 from schemas.rocketmq_store.message_decoder import decode
-from schemas.rocketmq_store.property_columns import parse
+from schemas.rocketmq_store.property_columns import message_properties
 from schemas.rocketmq_store.segments import is_mapped_file
 
 SEAM_BYTES = 1 << 16
@@ -237,5 +237,5 @@ def properties_of(row: dict[str, Any]) -> dict[str, str] | None:
         return None
     found = dict(zip(row["property_names"].split(NAME_SEPARATOR), (row[slot] for slot in SLOTS), strict=False))
     found |= {name: row[column] for name, column in NAMED_PROPERTIES.items()}
-    found |= parse(row["more_properties"] or "")
+    found |= message_properties(row["more_properties"] or "")
     return {name: value for name, value in found.items() if value is not None}

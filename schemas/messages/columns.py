@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from filtering.delivery.entries import Int64s
 from filtering.matcher.column import Column
 from schemas.arrow_batches import decoded, of_one_type
-from schemas.rocketmq_store.property_columns import parse
+from schemas.rocketmq_store.property_columns import message_properties
 from schemas.rocketmq_store.property_values import Texts
 
 Int32s = NDArray[np.int32]
@@ -132,7 +132,7 @@ class Messages:
             column = self.slots[slot] if slot >= 0 else None
             text = column[row].as_py() if column is not None else None
             more = self.others[row].as_py()
-            texts.append(parse(more).get(name) if text is None and more is not None else text)
+            texts.append(message_properties(more).get(name) if text is None and more is not None else text)
         return pa.array(texts, pa.string())
 
 

@@ -19,7 +19,7 @@ from schemas.rocketmq_store.commitlog_walk import Records
 from schemas.rocketmq_store.crc import body_crcs
 from schemas.rocketmq_store.hosts import Hosts, host_string, msg_id_host
 from schemas.rocketmq_store.interning import Interner
-from schemas.rocketmq_store.property_columns import Properties, PropertyColumns
+from schemas.rocketmq_store.property_columns import CutProperties, PropertyColumns
 from schemas.rocketmq_store.property_values import Texts
 from schemas.rocketmq_store.record_layout import (
     BODY_CRC,
@@ -76,7 +76,7 @@ class CommitlogRows:
         return COMMITLOG.batch(self._table_columns(records, messages), len(records)), messages
 
     @staticmethod
-    def _columns(properties: Properties, rows: int) -> tuple[dict[str, Texts], list[Texts | None]]:
+    def _columns(properties: CutProperties, rows: int) -> tuple[dict[str, Texts], list[Texts | None]]:
         count = len(NAMED_PROPERTIES)
         nulls = pa.nulls(rows, pa.string())
         named = {

@@ -66,9 +66,9 @@ def properties(rows: pa.Table) -> pa.MapArray:
     with_others = np.flatnonzero(others.is_valid().to_numpy(zero_copy_only=False)).tolist()
     if with_others:
         # Numba, which reading and checksums of logs need, takes longer to import than most questions to answer.
-        from schemas.rocketmq_store.property_columns import parse
+        from schemas.rocketmq_store.property_columns import message_properties
     for row in with_others:
-        for name, value in parse(others[row].as_py()).items():
+        for name, value in message_properties(others[row].as_py()).items():
             texts.append(pa.array([value], pa.string()))
             parts.append(np.array([row]))
             names.append(np.array([len(keys)]))

@@ -15,7 +15,7 @@ from schemas.delta.open_data_file import OpenDataFile, open_data_file
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.columns import Int32s
 from schemas.messages.stored_messages import shapes_of
-from schemas.rocketmq_store.property_columns import parse
+from schemas.rocketmq_store.property_columns import message_properties
 
 
 def property_names(warehouse: Warehouse, broker_name: str, asked: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
@@ -59,7 +59,7 @@ class _Search:
                         self._found(shape.topic, name)
         others = rows.filter(pc.is_valid(rows["more_properties"]))
         for topic, text in zip(others["topic"].to_pylist(), others["more_properties"].to_pylist(), strict=True):
-            for name in parse(text):
+            for name in message_properties(text):
                 self._found(topic, name)
 
     def _found(self, topic: str, name: str) -> None:

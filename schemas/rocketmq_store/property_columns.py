@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 from filtering.java.strings import decode_utf8, string_array
 from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.commitlog_walk import Records
-from schemas.rocketmq_store.property_slots import END, NAME_BYTES, SEPARATOR, find_pairs
+from schemas.rocketmq_store.property_slots import NAME_BYTES, find_pairs
+from schemas.rocketmq_store.property_text import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from schemas.rocketmq_store.property_values import PropertyValues, Texts
 from schemas.rocketmq_store.segments import SLACK
 
+_NAME_VALUE_SEPARATOR, _PROPERTY_SEPARATOR = chr(NAME_VALUE_SEPARATOR), chr(PROPERTY_SEPARATOR)
+
 
 @dataclass(frozen=True, eq=False)
-class Properties:
+class CutProperties:
     """The properties of n messages, cut into columns.
 
     ``columns[i]`` has the values of slot i, None if no message has any. ``others`` are the properties without a
@@ -59,7 +62,7 @@ class PropertyColumns:
             self._decoded[topic] = known
         return known
 
-    def cut(self, records: Records, topic_codes: NDArray[np.int32], topics: Sequence[str]) -> Properties:
+    def cut(self, records: Records, topic_codes: NDArray[np.int32], topics: Sequence[str]) -> CutProperties:
         """The properties of some records; ``topics`` are all topics known so far, by code."""
         self._add_topics(topics[len(self._used) :])
         starts, lengths = records.at("properties"), records.at("properties_length")
@@ -100,7 +103,7 @@ class PropertyColumns:
         starts: gather.Positions,
         lengths: gather.Positions,
         topic_codes: NDArray[np.int32],
-    ) -> Properties | None:
+    ) -> CutProperties | None:
         """The properties. None, without new names in slots, if some name or value is not UTF-8."""
         used_before = self._used.copy()
         properties = self._cut_utf8(log, starts, lengths, topic_codes, used_before)
@@ -115,7 +118,7 @@ class PropertyColumns:
         lengths: gather.Positions,
         topic_codes: NDArray[np.int32],
         used_before: NDArray[np.int32],
-    ) -> Properties | None:
+    ) -> CutProperties | None:
         rows = len(starts)
         value_starts = np.zeros((self._slots, rows), np.int32)
         value_lengths = np.zeros((self._slots, rows), np.int32)
@@ -139,7 +142,7 @@ class PropertyColumns:
             others = self._others(log, starts, lengths, topic_codes, overflow)
             if others is None:
                 return None
-        return Properties(columns, others)
+        return CutProperties(columns, others)
 
     def _new_names_are_utf8(self, used_before: NDArray[np.int32]) -> bool:
         for topic in np.flatnonzero(self._used > used_before).tolist():
@@ -166,16 +169,20 @@ class PropertyColumns:
             if text.encode() != data:
                 return None
             topic_names = known[int(topic_codes[row])]
-            pairs = {name: value for name, value in parse(text).items() if name not in topic_names}
-            texts[row] = chr(END).join(f"{name}{chr(SEPARATOR)}{value}" for name, value in pairs.items())
+            pairs = [
+                f"{name}{_NAME_VALUE_SEPARATOR}{value}"
+                for name, value in message_properties(text).items()
+                if name not in topic_names
+            ]
+            texts[row] = _PROPERTY_SEPARATOR.join(pairs)
         return pa.array(texts, pa.string())
 
 
-def parse(text: str) -> dict[str, str]:
-    """One property text, such as the stored ``others`` of a message (MessageDecoder.string2messageProperties)."""
+def message_properties(text: str) -> dict[str, str]:
+    """The properties in a property text, such as ``more_properties`` (MessageDecoder.string2messageProperties)."""
     properties = {}
-    for pair in text.split(chr(END)):
-        name, separator, value = pair.partition(chr(SEPARATOR))
+    for pair in text.split(_PROPERTY_SEPARATOR):
+        name, separator, value = pair.partition(_NAME_VALUE_SEPARATOR)
         if separator and name and value:
             properties[name] = value
     return properties

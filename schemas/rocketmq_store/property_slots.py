@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from filtering.numba_compile import compiled
 from schemas.rocketmq_store.octets import Bytes, find_two, load
+from schemas.rocketmq_store.property_text import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
 Positions = NDArray[np.int64]
 Cells = NDArray[np.int32]
 
 NAME_BYTES = 256
 """A longer name gets no slot."""
-SEPARATOR, END = 1, 2
 _KEPT = np.array([2 ** (8 * length) - 1 for length in range(9)], np.uint64)
 
 
@@ -61,7 +61,7 @@ def find_pairs(
                 length = int(name_lengths[topic, candidate])
                 if (
                     start + length < limit
-                    and log[start + length] == SEPARATOR
+                    and log[start + length] == NAME_VALUE_SEPARATOR
                     and (first ^ load(names[topic, candidate], 0)) & _KEPT[min(length, 8)] == 0
                     and (length <= 8 or _same(log, start, names[topic, candidate], length))
                 ):
@@ -71,7 +71,7 @@ def find_pairs(
                 candidate += 1
             if slot < 0:
                 separator = _separator(log, start, limit)
-                if separator == limit or log[separator] == END:
+                if separator == limit or log[separator] == PROPERTY_SEPARATOR:
                     start = separator + 1
                     continue
             end = find_two(log, separator + 1, limit)
@@ -99,7 +99,7 @@ def find_pairs(
 def _separator(log: Bytes, start: int, limit: int) -> int:
     """The first 0x01 or 0x02 from ``start`` on, or ``limit``."""
     at = start
-    while at < limit and log[at] != SEPARATOR and log[at] != END:
+    while at < limit and log[at] != NAME_VALUE_SEPARATOR and log[at] != PROPERTY_SEPARATOR:
         at += 1
     return at
 
