@@ -19,6 +19,8 @@ MAX_UNIT_BYTES = 2**15 - 1
 ADDRESS_BASE = -(2**63)
 MAX_ADDRESS = -(2**31) - 1
 UNIT = np.dtype([("size", ">i2"), ("tags_code", ">i8"), ("store_timestamp", ">i8"), ("bit_map_size", ">i2")])
+TAGS_CODE, STORE_TIMESTAMP = 2, 10
+"""Where these fields are, in bytes from the start of a unit."""
 
 
 class ExtensionError(UsageError):

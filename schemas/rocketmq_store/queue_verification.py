@@ -14,6 +14,8 @@ from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.consume_queue import ENTRY
 from schemas.rocketmq_store.consume_queue_ext import (
     ADDRESS_BASE,
+    STORE_TIMESTAMP,
+    TAGS_CODE,
     encode_units,
     is_address,
 )
@@ -56,7 +58,8 @@ class QueueVerification:
     has_extension: bool = False
     knows_bit_maps: bool = True
     differences: list[Difference] = field(default_factory=list)
-    _missing: set[int] = field(default_factory=set)
+    _missing: set[str] = field(default_factory=set)
+    """The names of missing files. Each is one difference."""
     _end: int | None = None
     """The queue offset after the last entry."""
     _position: int | None = None
@@ -181,7 +184,7 @@ class QueueVerification:
             self._note_missing_extension(start, int(entries.commitlog_offset[end - 1]))
             return expected
         octets = np.frombuffer(data, np.uint8)
-        codes, times = (gather.longs(octets, positions - start + at) for at in (2, 10))
+        codes, times = (gather.longs(octets, positions - start + at) for at in (TAGS_CODE, STORE_TIMESTAMP))
         at = np.flatnonzero(has_unit) + begin
         differs = (codes != entries.tags_code[at]) | (times != entries.store_timestamp[at])
         for i in np.flatnonzero(differs).tolist():
@@ -214,19 +217,18 @@ class QueueVerification:
         self._add(self._queue, queue_offset * ENTRY.itemsize, queue_offset, "; ".join(reasons))
 
     def _note_missing(self, entries: QueueEntries, begin: int, end: int) -> None:
-        start = self._queue.start((entries.first + begin) * ENTRY.itemsize)
-        needed = bool((entries.commitlog_offset[begin:end] >= self.log_start).any())
-        if needed and start not in self._missing:
-            self._missing.add(start)
-            self._add(self._queue, start, None, "the file is missing")
+        if (entries.commitlog_offset[begin:end] >= self.log_start).any():
+            self._note_missing_file(self._queue, (entries.first + begin) * ENTRY.itemsize)
 
     def _note_missing_extension(self, position: int, commitlog_offset: int) -> None:
-        if commitlog_offset < self.log_start:
-            return
-        start = -1 - self._extension.start(position)
-        if start not in self._missing:
-            self._missing.add(start)
-            self._add(self._extension, position, None, "the file is missing")
+        if commitlog_offset >= self.log_start:
+            self._note_missing_file(self._extension, position)
+
+    def _note_missing_file(self, files: QueueFiles, position: int) -> None:
+        name = files.name(position)
+        if name not in self._missing:
+            self._missing.add(name)
+            self._add(files, position, None, "the file is missing")
 
     def _find_superfluous(self, after: int, newer: int) -> None:
         """Notes the files that begin after the last entry."""
