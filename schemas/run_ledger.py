@@ -113,6 +113,11 @@ class LedgerEntry:
         """Whether the run was a whole night. The others prepare one."""
         return self.job not in PREPARING
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every message that was stored up to the end of the run has its entry and was filtered."""
+        return self.ingested_to == self.dispatched_to == self.delivered_to
+
     @cached_property
     def broker(self) -> BrokerConfig:
         """The configuration of the broker in the run."""

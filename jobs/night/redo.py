@@ -14,7 +14,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.stored_files import files_since
-from schemas.delta.table_rows import one_of, within
+from schemas.delta.table_rows import Condition, one_of, within
 from schemas.errors import UsageError
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.segments import is_mapped_file
@@ -126,15 +126,15 @@ def _cut_log(cut: int, changes: Changes) -> None:
     """Removes the messages and the quarantined bytes from a physical offset on."""
     behind = [file for file in changes.files(COMMITLOG) if file.greatest["commitlog_offset"] >= cut]
     changes.delete_rows(COMMITLOG, [within("commitlog_offset", cut)], behind)
-    delete_log_damage(cut, None, changes)
+    delete_log_damage(within("offset", cut), changes)
 
 
-def delete_log_damage(start: int, stop: int | None, changes: Changes) -> None:
-    """Removes the quarantined bytes of the log from ``start`` to ``stop`` (exclusive; None: the end of the log)."""
+def delete_log_damage(where: Condition, changes: Changes) -> None:
+    """Removes the quarantined bytes of the log for which a condition holds. Lines of text files stay."""
     files = changes.files(QUARANTINE)
     names = set(changes.warehouse.rows(QUARANTINE, ["source_file"], files=files)["source_file"].to_pylist())
     segments = [name for name in names if is_mapped_file(name)]
-    changes.delete_rows(QUARANTINE, [one_of("source_file", segments), within("offset", start, stop)], files)
+    changes.delete_rows(QUARANTINE, [one_of("source_file", segments), where], files)
 
 
 def forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes) -> None:
@@ -143,9 +143,9 @@ def forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes)
     if plan is None or not changes.warehouse.exists(QUARANTINE):
         return
     if last is not None and plan.ranges and plan.cut is None:
-        delete_log_damage(last.ingested_to or 0, None, changes)
+        delete_log_damage(within("offset", last.ingested_to or 0), changes)
     for part in plan.repaired:
-        delete_log_damage(part.start, part.stop, changes)
+        delete_log_damage(within("offset", part.start, part.stop), changes)
     if plan.mended:
         offsets = [part.start for part in plan.mended]
         files = [

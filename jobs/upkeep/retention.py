@@ -10,16 +10,15 @@ import pyarrow.compute as pc
 
 from filtering.time_spans import DAY
 from jobs.night.changes import Changes
+from jobs.night.redo import delete_log_damage
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.data_files import DataFileWriter
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
-from schemas.delta.table_rows import one_of, row_groups, within
-from schemas.quarantine import QUARANTINE
+from schemas.delta.table_rows import row_groups, within
 from schemas.rocketmq_store.crc import crc_of
-from schemas.rocketmq_store.segments import is_mapped_file
 from schemas.run_ledger import CUT, MESSAGES_FROM, LedgerEntry, unreplaced_nights
 
 BODIES_FROM = "bodies_from"
@@ -56,23 +55,13 @@ def remove_nights(entries: Sequence[LedgerEntry], keep_days: int, changes: Chang
     log_start = entries[-1].log_start or 0
     deleted = next((i for i, entry in enumerate(entries) if (entry.ingested_to or 0) > log_start), len(entries) - 1)
     first = min(requested, deleted)
-    while first and not (_is_settled(entries[first - 1]) and _has_its_own_messages(entries[first])):
+    while first and not (entries[first - 1].is_complete and _has_its_own_messages(entries[first])):
         first -= 1
     if not first:
         return Removed(kept_for_broker=requested), {}
-    earlier = within("run", below=entries[first].run)
     rows = sum(_remove_rows(table, entries[first].run, changes) for table in REMOVED_TABLES)
-    files = changes.files(QUARANTINE)
-    names = set(changes.warehouse.rows(QUARANTINE, ["source_file"], files=files)["source_file"].to_pylist())
-    changes.delete_rows(
-        QUARANTINE, [earlier, one_of("source_file", [name for name in names if is_mapped_file(name)])], files
-    )
+    delete_log_damage(within("run", below=entries[first].run), changes)
     return Removed(rows, kept_for_broker=requested - first), {MESSAGES_FROM: str(entries[first - 1].ingested_to or 0)}
-
-
-def _is_settled(entry: LedgerEntry) -> bool:
-    """Whether every stored message had its entry and was filtered after a run."""
-    return entry.ingested_to == entry.dispatched_to == entry.delivered_to
 
 
 def _has_its_own_messages(entry: LedgerEntry) -> bool:

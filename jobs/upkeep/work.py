@@ -9,7 +9,7 @@ from jobs.night.run import Run
 from jobs.upkeep.old_files import clean
 from jobs.upkeep.rebuild import find_damage, rebuild
 from jobs.upkeep.retention import remove_bodies, remove_nights
-from schemas.errors import UsageError
+from schemas.answers.facts import check_broker
 from schemas.ledger_check import open_warehouse
 from schemas.run_ledger import MAINTAIN, REBUILT, LedgerEntry
 
@@ -21,8 +21,8 @@ def maintain(run: Run, broker_name: str | None, keep_days: int | None, keep_bodi
     """
     run.open()
     brokers = dict.fromkeys(entry.broker_name for entry in run.entries)
-    if broker_name is not None and broker_name not in brokers:
-        raise UsageError(f"the warehouse has no broker {broker_name}; it holds {', '.join(brokers)}")
+    if broker_name is not None:
+        check_broker(broker_name, list(brokers))
     name = run.next_run()
     inputs: dict[str, str] = {}
     lines: list[str] = []

@@ -134,7 +134,7 @@ def scope_of(warehouse: Warehouse, entries: Sequence[LedgerEntry], every_night: 
     if every_night or last is None:
         return Scope(warehouse, entries, entries[0].run, last)
     first = next((i for i, entry in enumerate(entries) if entry.run > last.run), len(entries) - 1)
-    while first and not _is_settled(entries[:first]):
+    while first and not _are_complete(entries[:first]):
         first -= 1
     return Scope(warehouse, entries, entries[first].run, last)
 
@@ -157,7 +157,7 @@ def last_audit(warehouse: Warehouse) -> LastAudit | None:
     return LastAudit(last["run"], dict(last["versions"] or ()))
 
 
-def _is_settled(entries: Sequence[LedgerEntry]) -> bool:
-    """Whether every stored message had its entry and was filtered after some runs."""
+def _are_complete(entries: Sequence[LedgerEntry]) -> bool:
+    """Whether the last run of each broker is complete."""
     last = {entry.broker_name: entry for entry in entries}
-    return all(entry.ingested_to == entry.dispatched_to == entry.delivered_to for entry in last.values())
+    return all(entry.is_complete for entry in last.values())
