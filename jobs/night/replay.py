@@ -24,7 +24,7 @@ from jobs.night.progress_rows import Part, progress_rows
 from jobs.night.state import offset_batches
 from jobs.night.stored_task import filter_stored
 from jobs.night.subscription_file import SubscriptionFile
-from jobs.night.work import QueueProgress, TopicWork, Work
+from jobs.night.work import QueueProgress, TopicWork, Work, add_progress
 from schemas.answers.facts import BrokerFacts
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
@@ -159,7 +159,5 @@ def _queues(facts: BrokerFacts) -> dict[tuple[str, int], QueueProgress]:
     queues: dict[tuple[str, int], QueueProgress] = {}
     for row in rows.to_pylist():
         seen = QueueProgress(row["from_offset"], row["to_offset"], row["entries"], np.empty(0, np.int64))
-        known = queues.setdefault((row["topic"], row["queue_id"]), seen)
-        if known is not seen:
-            known.add(seen)
+        add_progress(queues, (row["topic"], row["queue_id"]), seen)
     return queues

@@ -95,6 +95,13 @@ class QueueProgress:
         self.ends = np.maximum(self.ends, other.ends)
 
 
+def add_progress(queues: dict[tuple[str, int], QueueProgress], queue: tuple[str, int], progress: QueueProgress) -> None:
+    """Adds progress in one queue (topic and queue id) to that of all ``queues``."""
+    known = queues.setdefault(queue, progress)
+    if known is not progress:
+        known.add(progress)
+
+
 @dataclass
 class TopicCounts:
     """The summed BlockResult counts of one topic, by queue id."""
@@ -138,9 +145,7 @@ class Result:
     def add_queues(self, other: Result) -> None:
         """Adds the new entries of the queues."""
         for queue, progress in other.queues.items():
-            known = self.queues.setdefault(queue, progress)
-            if known is not progress:
-                known.add(progress)
+            add_progress(self.queues, queue, progress)
 
     def add_totals(self, other: Result) -> None:
         """Adds the numbers that do not depend on windows."""

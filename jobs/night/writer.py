@@ -16,7 +16,7 @@ from filtering.delivery.entries import Entries
 from filtering.delivery.filter_hooks import after_hooks
 from filtering.delivery.match_sets import MatchSets
 from jobs.night.new_entries import NewEntries
-from jobs.night.work import QueueProgress, Result, TopicWork, Work
+from jobs.night.work import QueueProgress, Result, TopicWork, Work, add_progress
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
@@ -134,9 +134,7 @@ class NightWriter:
             offsets, times = entries.queue_offset[begin:end], entries.store_timestamp[begin:end]
             ends = [int(offsets[times < instant].max(initial=-1)) + 1 for instant in instants.tolist()]
             seen = QueueProgress(int(offsets[0]), int(offsets[-1]) + 1, end - begin, np.array(ends, np.int64))
-            known = self.result.queues.setdefault((entries.topic, queue_id), seen)
-            if known is not seen:
-                known.add(seen)
+            add_progress(self.result.queues, (entries.topic, queue_id), seen)
 
 
 def _count_dropped(dropped: MatchSets, outcome: BlockResult, entries: Entries) -> NDArray[np.int64]:

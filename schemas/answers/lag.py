@@ -118,9 +118,14 @@ class _Standing:
         return self.consumer_group, self.topic
 
     @property
+    def counted_from(self) -> int:
+        """The offset from which the broker counts the lag: the committed one, or else where the group goes on."""
+        return self.position if self.committed is None else self.committed
+
+    @property
     def is_behind(self) -> bool:
         """Whether the group has entries left to pull or to commit."""
-        return min(self.position, self.position if self.committed is None else self.committed) < self.end
+        return min(self.position, self.counted_from) < self.end
 
 
 def _standings(
@@ -156,7 +161,7 @@ def _topic_lag(
             continue
         if standing.position < end:
             pending[key][queue_id] = standing.position, end
-        begin = standing.position if standing.committed is None else standing.committed
+        begin = standing.counted_from
         # For a group that left, and one whose first filter passes everything, the broker counts all entries.
         is_filtered = filters[key].tags is not TRUE or filters[key].bit_pos
         if begin < end and in_force[key].registered and is_filtered:
@@ -206,7 +211,7 @@ def _first_needed(facts: BrokerFacts, counts: Mapping[str, TopicLag]) -> int | N
 
 def _row(standing: _Standing, row: SubscriptionRow | None, counts: TopicLag, facts: BrokerFacts) -> Lag:
     waiting = counts.waiting_of(standing.consumer_group, standing.queue_id)
-    behind = max(0, standing.end - (standing.position if standing.committed is None else standing.committed))
+    behind = max(0, standing.end - standing.counted_from)
     sample = counts.sample_of(standing.consumer_group, standing.queue_id)
     code = refusal(row, facts.broker) if row is not None else None
     return Lag(
