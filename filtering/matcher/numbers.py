@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filtering.java.numbers import double_order, parse_double, parse_int, parse_long
 from filtering.matcher.column import Column
 from filtering.matcher.kernels import kernels
 from filtering.predicate import NumberType
+from filtering.predicate_value import order, parse
 
 _ALIKE = {
     NumberType.INT: r"^-?[0-9]{1,9}$",
@@ -57,8 +57,9 @@ def _numbers_of_texts(texts: pa.StringArray, type: NumberType) -> tuple[npt.NDAr
     values, is_number = np.zeros(len(texts), np.int64), alike.copy()
     values[alike] = _order_of_doubles(cast) if type is NumberType.DOUBLE else cast
     for i in np.flatnonzero(~alike).tolist():
-        number = _parse(texts[i].as_py(), type)
-        values[i], is_number[i] = number or 0, number is not None
+        number = parse(type, texts[i].as_py())
+        if number is not None:
+            values[i], is_number[i] = order(type, number), True
     return values, is_number
 
 
@@ -66,14 +67,3 @@ def _order_of_doubles(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """double_order of doubles that are not NaN."""
     bits = values.view(np.int64)
     return np.where(bits >= 0, bits, bits ^ np.int64(2**63 - 1))
-
-
-def _parse(text: str, type: NumberType) -> int | None:
-    match type:
-        case NumberType.INT:
-            return parse_int(text)
-        case NumberType.LONG:
-            return parse_long(text)
-        case NumberType.DOUBLE:
-            value = parse_double(text)
-            return None if value is None else double_order(value)

@@ -89,19 +89,8 @@ def progress_rows(
         offsets.append(_offset_rows(topic, new, changed, as_of, run))
         stored = np.array([seen[queue_id].entries if queue_id in seen else 0 for queue_id in new.queue_ids], np.int64)
         stats.append(_stat_rows(topic, new, told_before, counts, stored, run))
-    progress_rows = [
-        {
-            "topic": topic, "queue_id": queue_id, "from_offset": progress.first, "to_offset": progress.end,
-            "entries": progress.entries, "run": run,
-        }
-        for (topic, queue_id), progress in sorted(queues.items())
-    ]  # fmt: skip
-    return ProgressRows(
-        offsets,
-        pa.concat_tables([DELIVERY_STATS.file_schema.empty_table(), *stats]),
-        QUEUE_PROGRESS.rows_batch(progress_rows),
-        topics,
-    )
+    all_stats = pa.concat_tables([DELIVERY_STATS.file_schema.empty_table(), *stats])
+    return ProgressRows(offsets, all_stats, _queue_rows(queues, run), topics)
 
 
 def _advance(
@@ -174,6 +163,17 @@ def _count_lost(group: GroupNight, offsets: TopicOffsets, counts: Mapping[str, I
     for queue_id, lost in group.lost.items():
         if (column := offsets.columns.get(queue_id)) is not None:
             counts["lost"][row, column] = lost
+
+
+def _queue_rows(queues: Mapping[tuple[str, int], QueueProgress], run: str) -> pa.RecordBatch:
+    rows = [
+        {
+            "topic": topic, "queue_id": queue_id, "from_offset": progress.first, "to_offset": progress.end,
+            "entries": progress.entries, "run": run,
+        }
+        for (topic, queue_id), progress in sorted(queues.items())
+    ]  # fmt: skip
+    return QUEUE_PROGRESS.rows_batch(rows)
 
 
 def _offset_rows(topic: str, offsets: TopicOffsets, changed: NDArray[np.bool_], as_of: int, run: str) -> pa.RecordBatch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobs.report_page.numbers import difference, share, size, whole
 from schemas.answers.report_data import Report
@@ -80,9 +80,7 @@ def _false_positives(nights: Sequence[Night], names: Sequence[str]) -> NightsPlo
     explanation = "entries that passed the filter bit map, as a share of those that it should have stopped"
     plot = _plot("Bit map false positives", explanation, shares, texts, names, "")
     last = nights[-1]
-    return NightsPlot(
-        plot.title, plot.explanation, share(last.false_positives, last.judged_by_bit_map), "", "", plot.bars, plot.rows
-    )
+    return replace(plot, now=share(last.false_positives, last.judged_by_bit_map), peak="")
 
 
 def _plot(

@@ -78,7 +78,7 @@ class Relations:
             "bit_map_checks": lambda: bit_map_checks(scope, session),
             "inconsistent_groups": lambda: inconsistencies(scope, session),
         }
-        self._queries = {table.name: _in_scope(table.name, scope) for table in (*TABLES, RUN_LEDGER)}
+        self._queries = {table.name: _in_scope(table, scope) for table in (*TABLES, RUN_LEDGER)}
         self._queries |= listed.relations
 
     def rows(self, query: str) -> pa.Table:
@@ -145,12 +145,12 @@ def reason(error: Exception) -> str:
     return " ".join(str(error).split()).removeprefix("Error during planning: ")
 
 
-def _in_scope(name: str, scope: Scope) -> str:
-    columns = f"*, {_PROPERTIES}" if name == COMMITLOG.name else "*"
-    table = next(table for table in (*TABLES, RUN_LEDGER) if table.name == name)
+def _in_scope(table: Table, scope: Scope) -> str:
+    """The query for the rows of a table that audits read."""
+    columns = f"*, {_PROPERTIES}" if table is COMMITLOG else "*"
     if table in _without_nights():
-        return f"SELECT {columns} FROM {ALL}{name}"
-    return f"SELECT {columns} FROM {ALL}{name} WHERE run >= '{scope.first_run}'"
+        return f"SELECT {columns} FROM {ALL}{table.name}"
+    return f"SELECT {columns} FROM {ALL}{table.name} WHERE run >= '{scope.first_run}'"
 
 
 def _in_range(scope: Scope) -> str:
