@@ -40,6 +40,14 @@ def expression_type(subscription: Subscription) -> str:
     return TAG if given is None else given
 
 
+Filter = tuple[str, str, bool]
+"""An expression, its type, and whether it names a class: equal if two subscriptions have the same filter."""
+
+
+def filter_of(subscription: Subscription) -> Filter:
+    return subscription["expression"] or "", expression_type(subscription), subscription.get("class_filter_mode", False)
+
+
 class FilterState(TypedDict):
     """A filter in the registry. ``deadTime`` is 0 if the group has not left since it registered."""
 

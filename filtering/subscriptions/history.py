@@ -5,17 +5,18 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_data import ConsumerFilterData
-from filtering.consumer_filter_manager import ConsumerFilterManager, Subscription, expression_type
+from filtering.consumer_filter_manager import ConsumerFilterManager, Filter, Subscription, expression_type
 from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.sql92 import Expressions
 from filtering.subscription_data import SUB_ALL, is_tag_type
 from filtering.subscriptions.compiled_subscription import CompiledSubscription, compile_subscription
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
+from filtering.subscriptions.states import append_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,8 @@ class SubscriptionRow:
     filter_data: ConsumerFilterData | None
 
     @property
-    def filter(self) -> tuple[str, str, bool]:
-        """The expression, its type, and whether it names a class: equal if two states have the same filter."""
+    def filter(self) -> Filter:
+        """The filter, to compare it with that of another state or subscription."""
         return self.expression or "", self.expression_type, self.class_filter_mode
 
     @property
@@ -236,15 +237,7 @@ class _Replay:
             compiled=compile_subscription(topic, tags, type_, self._expressions),
             filter_data=self._filters.get(topic, group),
         )
-        rows = self._rows[key]
-        if rows and rows[-1].valid_from == now:
-            rows.pop()
-        if rows:
-            if replace(rows[-1], valid_from=now, valid_to=None) == row:
-                rows[-1] = replace(rows[-1], valid_to=None)
-                return
-            rows[-1] = replace(rows[-1], valid_to=now)
-        rows.append(row)
+        append_state(self._rows[key], row)
 
     def rows(self) -> list[SubscriptionRow]:
         return [row for key in sorted(self._rows) for row in self._rows[key]]

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import takewhile
-from typing import Protocol, TypeVar
 
 from filtering.broker_config import BrokerConfig
 from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.states import State
 
 
-class State(Protocol):
-    """Something that holds in [``valid_from``, ``valid_to``) (ms); None: it still does."""
-
-    @property
-    def valid_from(self) -> int: ...
-    @property
-    def valid_to(self) -> int | None: ...
-
-
-AnyState = TypeVar("AnyState", bound=State)
-
-
-def in_force_at(history: Iterable[AnyState], instant: int) -> list[AnyState]:
+def in_force_at(history: Iterable[State], instant: int) -> list[State]:
     """The states that are valid at ``instant`` (ms)."""
     return [row for row in history if row.valid_from <= instant and (row.valid_to is None or instant < row.valid_to)]
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from filtering.consumer_filter_manager import Subscription, expression_type
+from filtering.consumer_filter_manager import Filter, filter_of
 from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
-
-_Content = tuple[str, str, bool]
+from filtering.subscriptions.states import append_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,26 +69,15 @@ def subscriptions_in_force(events: Iterable[SubscriptionEvent]) -> list[Subscrip
         group = groups[event.group]
         group.apply(event)
         for topic in group.topics:
-            _record(rows[event.group, topic], group.row(event.group, topic, event.at))
+            append_state(rows[event.group, topic], group.row(event.group, topic, event.at))
     return [row for key in sorted(rows) for row in rows[key] if row.agreeing or row.overruled]
-
-
-def _record(rows: list[SubscriptionInForce], row: SubscriptionInForce) -> None:
-    if rows and rows[-1].valid_from == row.valid_from:
-        rows.pop()
-    if rows and replace(rows[-1], valid_from=row.valid_from, valid_to=None) == row:
-        rows[-1] = replace(rows[-1], valid_to=None)
-        return
-    if rows:
-        rows[-1] = replace(rows[-1], valid_to=row.valid_from)
-    rows.append(row)
 
 
 class _Group:
     def __init__(self) -> None:
         self.topics: set[str] = set()
         self._info = ConsumerGroupInfo()
-        self._clients: dict[str, dict[str, _Content]] = {}
+        self._clients: dict[str, dict[str, Filter]] = {}
 
     def apply(self, event: SubscriptionEvent) -> None:
         self.topics.update(subscription["topic"] for subscription in event.subscriptions)
@@ -104,7 +92,7 @@ class _Group:
                 self._info.update_topic(subscription)
         if event.client_id is not None and event.operation is not Operation.UNREGISTER:
             own = self._clients.setdefault(event.client_id, {})
-            own.update((subscription["topic"], _content(subscription)) for subscription in event.subscriptions)
+            own.update((subscription["topic"], filter_of(subscription)) for subscription in event.subscriptions)
 
     def _unregister(self, event: SubscriptionEvent) -> None:
         if event.client_id is not None:
@@ -121,8 +109,8 @@ class _Group:
 
     def row(self, consumer_group: str, topic: str, now: int) -> SubscriptionInForce:
         held = self._info.subscriptions.get(topic)
-        in_force = _content(held) if held else None
-        own_contents: Mapping[str, _Content | None] = {
+        in_force = filter_of(held) if held else None
+        own_filters: Mapping[str, Filter | None] = {
             client: topics.get(topic) for client, topics in sorted(self._clients.items())
         }
         return SubscriptionInForce(
@@ -133,15 +121,11 @@ class _Group:
             expression=in_force[0] if in_force else None,
             expression_type=in_force[1] if in_force else None,
             class_filter_mode=in_force[2] if in_force else False,
-            agreeing=tuple(client for client, own in own_contents.items() if own is not None and own == in_force),
+            agreeing=tuple(client for client, own in own_filters.items() if own is not None and own == in_force),
             overruled=tuple(
                 ClientSubscription(client, *own)
-                for client, own in own_contents.items()
+                for client, own in own_filters.items()
                 if own is not None and own != in_force
             ),
-            absent=tuple(client for client, own in own_contents.items() if own is None),
+            absent=tuple(client for client, own in own_filters.items() if own is None),
         )
-
-
-def _content(subscription: Subscription) -> _Content:
-    return subscription["expression"] or "", expression_type(subscription), subscription.get("class_filter_mode", False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from filtering.consumer_filter_manager import filter_of
 from filtering.java.numbers import LONG_MAX
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent, SubscriptionEvents, in_order
@@ -57,5 +58,4 @@ def _last_version(row: SubscriptionRow | None) -> int:
 
 def _has_subscription(row: SubscriptionRow, event: SubscriptionEvent) -> bool:
     (subscription,) = event.subscriptions
-    content = subscription["expression"] or "", subscription["type"], subscription.get("class_filter_mode", False)
-    return content == row.filter
+    return filter_of(subscription) == row.filter

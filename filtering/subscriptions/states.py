@@ -1,0 +1,28 @@
+"""States that follow each other: each holds until the next one begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from filtering.subscriptions.history import SubscriptionRow
+    from filtering.subscriptions.inconsistency import SubscriptionInForce
+
+State = TypeVar("State", "SubscriptionRow", "SubscriptionInForce")
+"""What holds in [``valid_from``, ``valid_to``) (ms); None: it still does."""
+
+
+def append_state(states: list[State], new: State) -> None:
+    """Appends a state to those of one group and topic. The last of them ends when the new one begins.
+
+    Of states that begin in one millisecond, only the last counts. A state that changes nothing is not appended.
+    """
+    if states and states[-1].valid_from == new.valid_from:
+        states.pop()
+    if states and replace(states[-1], valid_from=new.valid_from, valid_to=None) == new:
+        states[-1] = replace(states[-1], valid_to=None)
+        return
+    if states:
+        states[-1] = replace(states[-1], valid_to=new.valid_from)
+    states.append(new)
