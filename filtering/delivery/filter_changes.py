@@ -126,7 +126,7 @@ class _ChangesOfTopic:
     def compare(self, entries: Entries, result: ChangeResult) -> list[pa.RecordBatch]:
         """Add the counts to ``result``. Returns the rows."""
         block = self.filters.run(entries)
-        matched = block.delivered.flags(self.filters.windows)
+        matched = block.delivered.flags(self.filters.window_count)
         in_time = (entries.store_timestamp >= self._stored[0]) & (entries.store_timestamp < self._stored[1])
         days = entries.store_timestamp // DAY
         of_changes, of_filters_in_force = np.split(matched, [3 * len(self._numbered)])

@@ -27,7 +27,7 @@ Hook = Callable[[pa.RecordBatch], pa.BooleanArray]
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnHook:
     """A hook whose answers are a boolean column of the entries."""
 
     name: str
@@ -37,7 +37,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Function:
+class FunctionHook:
     """A hook that is a function of the user, called with ENTRY_COLUMNS.
 
     Raises ValueError if it does not return one boolean for each entry.

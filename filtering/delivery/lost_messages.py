@@ -131,8 +131,8 @@ class _LossesOfTopic:
 
     def lost(self, entries: Entries) -> pa.RecordBatch:
         block = self.filters.run(entries)
-        delivered = block.delivered.flags(self.filters.windows)
-        returned = delivered | block.dropped_by_client.flags(self.filters.windows)
+        delivered = block.delivered.flags(self.filters.window_count)
+        returned = delivered | block.dropped_by_client.flags(self.filters.window_count)
         in_force = iter(returned[len(self._numbered) :])
         rows, numbers = [], []
         for (number, loss), own in zip(self._numbered, delivered, strict=False):

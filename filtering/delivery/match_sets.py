@@ -61,9 +61,9 @@ class MatchSets:
         distinct, starts = np.unique(chosen[order], return_index=True)
         return cls(windows[order], np.append(starts, len(windows)), bits, distinct, counts[distinct], rows)
 
-    def flags(self, windows: int) -> npt.NDArray[np.bool_]:
-        """The entries that each of ``windows`` windows received, shape (windows, rows)."""
-        flags = np.zeros((windows, self.rows), bool)
+    def flags(self, window_count: int) -> npt.NDArray[np.bool_]:
+        """The entries that each window received, shape (window_count, rows)."""
+        flags = np.zeros((window_count, self.rows), bool)
         for match_set in self:
             flags[list(match_set.windows)] |= packed_bits.unpack(match_set.bits, self.rows)
         return flags

@@ -44,7 +44,7 @@ class TopicFilters:
         changes: Sequence[UncertainChange] = (),
     ) -> None:
         """``bit_num``: the bits of a filter bit map in the broker's configuration. Other bit maps are ignored."""
-        self.windows = len(windows)
+        self.window_count = len(windows)
         self._bit_num = bit_num
         used = [predicate for window in windows for predicate in _predicates(window.message_filter)]
         used += [data.predicate for data in filter_data]
@@ -89,7 +89,7 @@ class TopicFilters:
             planes, readable = bit_planes.from_bit_maps(entries.bit_maps, self._bit_num)
             bit_maps = None
         live_entries = self._fill_live_entries(entries.store_timestamp, readable)
-        counts = np.zeros((self.windows, len(queue_ids), len(window_loops.COUNTS)), np.int64)
+        counts = np.zeros((self.window_count, len(queue_ids), len(window_loops.COUNTS)), np.int64)
         received, dropped = self._filter(matches.bits, planes, live_entries, masks, bounds, counts)
         return BlockResult(
             bit_maps,
@@ -195,7 +195,7 @@ class TopicFilters:
         with_live = windows[:, window_loops.LIVE] >= 0
         windows[with_live, window_loops.LIVE] = live_entries.row_of[windows[with_live, window_loops.LIVE]]
         done = 0
-        while done < self.windows:
+        while done < self.window_count:
             own, lost = (np.empty((BUFFER_ROWS, bits.shape[1]), np.uint64) for _ in range(2))
             own_of, lost_of = np.empty(BUFFER_ROWS, np.int32), np.empty(BUFFER_ROWS, np.int32)
             done, owned, losing = window_loops.filter_windows(
@@ -210,7 +210,7 @@ class TopicFilters:
         """Most windows received what their expression matches; the others are in ``received``."""
         delivered = counts[:, :, window_loops.DELIVERED].sum(axis=1)
         other = distinct_rows(received)
-        is_other = np.zeros(self.windows, bool)
+        is_other = np.zeros(self.window_count, bool)
         is_other[other.windows] = True
         plain = np.flatnonzero((delivered > 0) & ~is_other)
         bits = np.concatenate([matches.bits, other.bits]) if len(other.windows) else matches.bits

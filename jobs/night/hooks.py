@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from filtering.delivery.filter_hooks import Column, Function, Hook
+from filtering.delivery.filter_hooks import ColumnHook, FunctionHook, Hook
 from filtering.subscriptions.events import GroupTopic
 from filtering.yaml_input import InvalidYaml, load
 from schemas.errors import UsageError
@@ -36,7 +36,7 @@ class FilterHook:
     consumer_group: str
     topic: str
     predicate: str | None
-    function: Function | None
+    function: FunctionHook | None
     code: str = ""
 
     @property
@@ -82,7 +82,7 @@ def _hook(entry: object, where: str) -> FilterHook:
         ) from None
     if not callable(function):
         raise UsageError(f"{where}: {entry['function']} is not a function")
-    hook = Function(entry["function"], function)
+    hook = FunctionHook(entry["function"], function)
     return FilterHook(entry["group"], entry["topic"], None, hook, hashlib.sha256(code).hexdigest())
 
 
@@ -102,7 +102,7 @@ def hooks_by_group(hooks: Sequence[FilterHook]) -> Mapping[GroupTopic, Sequence[
     names = answer_names(hooks)
     by_group: dict[GroupTopic, list[Hook]] = defaultdict(list)
     for hook in hooks:
-        answer = hook.function if hook.predicate is None else Column(names[hook.topic, hook.predicate])
+        answer = hook.function if hook.predicate is None else ColumnHook(names[hook.topic, hook.predicate])
         if answer is not None:
             by_group[hook.consumer_group, hook.topic].append(answer)
     return by_group

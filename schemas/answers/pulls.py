@@ -62,8 +62,8 @@ class StageFlags:
     def _batch(self, entries: Entries) -> pa.RecordBatch:
         passed = packed_bits.unpack(self.filters.stage1(entries), len(entries))
         block = self.filters.run(entries)
-        windows = self.filters.windows
-        returned = block.delivered.flags(windows) | block.dropped_by_client.flags(windows)
+        count = self.filters.window_count
+        returned = block.delivered.flags(count) | block.dropped_by_client.flags(count)
         columns = [entries.queue_id, entries.queue_offset, entries.size, passed[0], passed[1], returned[2]]
         kept = entries.commitlog_offset >= self.log_start
         return pa.RecordBatch.from_arrays([pa.array(column[kept]) for column in columns], schema=FLAGS)

@@ -91,7 +91,7 @@ def bit_map_checks(scope: Scope, session: Session) -> pa.Table:
         windows_of = _windows(facts.history, facts.broker, since)
         filters = {topic: _with_and_without_bit_maps(windows, facts.broker) for topic, windows in windows_of.items()}
         properties = {topic: of_topic.properties for topic, of_topic in filters.items()}
-        passed = {topic: np.zeros(of_topic.windows, np.int64) for topic, of_topic in filters.items()}
+        passed = {topic: np.zeros(of_topic.window_count, np.int64) for topic, of_topic in filters.items()}
         stored = since, FOREVER
         for part in scan_entries(scope.warehouse, facts.name, properties, _Passed(filters), session, stored):
             for topic, more in part.items():

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from filtering.delivery.filter_hooks import ENTRY_COLUMNS, Column, Function, Hook, after_hooks
+from filtering.delivery.filter_hooks import ENTRY_COLUMNS, ColumnHook, FunctionHook, Hook, after_hooks
 from filtering.delivery.match_sets import MatchSet, MatchSets
 from filtering.matcher import packed_bits
 
@@ -32,7 +32,7 @@ def shown(sets: Iterable[MatchSet]) -> list[tuple[tuple[int, ...], list[int]]]:
 
 
 def test_hooks_part_the_windows_that_shared_messages() -> None:
-    odd, unknown = Column("odd"), Column("unknown")
+    odd, unknown = ColumnHook("odd"), ColumnHook("unknown")
     hooks: dict[int, tuple[Hook, ...]] = {1: (odd,), 2: (odd, unknown), 3: (unknown,)}
     kept, dropped = kept_and_dropped(hooks, to((0, 1, 2), *range(ROWS)), to((3,), 1, 2, 5), to((3,), 4))
     assert kept == [((0,), [0, 1, 2, 3, 4, 5]), ((1,), [1, 3, 5]), ((2,), [1, 3, 5]), ((3,), [1, 5])]
@@ -40,8 +40,8 @@ def test_hooks_part_the_windows_that_shared_messages() -> None:
 
 
 def test_a_hook_that_keeps_all_or_nothing() -> None:
-    every = Function("m:every", lambda entries: pa.array([True] * entries.num_rows))
-    none = Function("m:none", lambda entries: pa.nulls(entries.num_rows, pa.bool_()))
+    every = FunctionHook("m:every", lambda entries: pa.array([True] * entries.num_rows))
+    none = FunctionHook("m:none", lambda entries: pa.nulls(entries.num_rows, pa.bool_()))
     kept, dropped = kept_and_dropped({0: (every,), 1: (none,)}, to((0, 1), *range(ROWS)))
     assert kept == [((0,), [0, 1, 2, 3, 4, 5])]
     assert dropped == [((1,), [0, 1, 2, 3, 4, 5])]
@@ -54,11 +54,11 @@ def test_a_function_sees_only_its_messages_and_the_documented_columns() -> None:
         seen.append(entries.to_pydict())
         return pa.array([value > 2 for value in entries["queue_offset"].to_pylist()])
 
-    kept_and_dropped({0: (Function("m:keeps_large", keeps_large),)}, to((0,), 1, 3))
+    kept_and_dropped({0: (FunctionHook("m:keeps_large", keeps_large),)}, to((0,), 1, 3))
     assert seen == [{name: [1, 3] for name in ENTRY_COLUMNS}]
 
 
 @pytest.mark.parametrize("answer", [[True], pa.array([True]), pa.array([1] * ROWS)])
 def test_a_function_that_answers_something_else(answer: object) -> None:
     with pytest.raises(ValueError, match="m:f must return a BooleanArray of 6 values, one per message"):
-        Function("m:f", lambda entries: answer)(ENTRIES)  # type: ignore[arg-type,return-value]
+        FunctionHook("m:f", lambda entries: answer)(ENTRIES)  # type: ignore[arg-type,return-value]
