@@ -18,6 +18,9 @@ def by_client(window: PullWindow, clients: Sequence[ClientTags]) -> Iterable[Pul
     at = window.available_at
     begin, end = (window.stored_from, window.stored_to) if at is None else (at, at + 1)
     overlapping = [part for part in clients if part.valid_from < end and begin < part.valid_to]
+    if not overlapping:
+        yield window
+        return
     for part in overlapping:
         if at is None and begin < part.valid_from:
             yield replace(window, stored_from=begin, stored_to=part.valid_from)
@@ -31,8 +34,8 @@ def by_client(window: PullWindow, clients: Sequence[ClientTags]) -> Iterable[Pul
                 queues = [queue_id for queue_id, queue_check in part.by_queue.items() if queue_check is check]
                 yield _narrowed(during, queues, check)
         begin = part.valid_to
-    if not overlapping or (at is None and begin < end):
-        yield window if not overlapping else replace(window, stored_from=begin, stored_to=end)
+    if at is None and begin < end:
+        yield replace(window, stored_from=begin, stored_to=end)
 
 
 def _narrowed(window: PullWindow, queue_ids: Iterable[int], client_tags: Predicate) -> PullWindow:

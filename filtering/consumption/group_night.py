@@ -11,22 +11,17 @@ from dataclasses import dataclass, field, replace
 from filtering.consumption.allocation import ClientTags
 from filtering.consumption.client_windows import by_client
 from filtering.consumption.filters_in_force import FiltersInForce
+from filtering.consumption.held_pulls import uncertain_change
 from filtering.consumption.offsets import BrokerOffsets, Offsets, OffsetsSoFar
 from filtering.consumption.position import Position, first_position, known_offsets
 from filtering.consumption.timeline import Moment, Step, Timeline
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
-from filtering.predicate import TRUE, And
-from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow
 
 COMMIT_DELAY = 30_000
 """ms: a consumer that keeps up has committed all older messages. A held pull ends after 15 to 20 s; then its client
 commits within 5 s, and the broker saves the offset within another 5 s."""
-HELD_MESSAGES = 5_000
-"""ms: how long messages that did not match may wait in a held pull. A changed subscription may then filter them."""
-HELD_PULL = 20_000
-"""ms: how long the broker holds a pull in an empty queue: for 15 s, and until it looks for new messages again."""
 
 
 @dataclass
@@ -55,19 +50,20 @@ class GroupNightPlan:
         self,
         key: GroupTopic,
         offsets_so_far: OffsetsSoFar,
-        broker: BrokerOffsets,
+        broker_offsets: BrokerOffsets,
         filters: FiltersInForce,
         consume_from: ConsumeFrom,
+        clients: Sequence[ClientTags],
     ) -> None:
         self.group = GroupNight(key)
         self.online: list[PullWindow] = []
         self.backlog: list[PullWindow] = []
         self.changes: list[UncertainChange] = []
         self._offsets_so_far = offsets_so_far
-        self._broker = broker
+        self._broker_offsets = broker_offsets
         self._filters = filters
         self._consume_from = consume_from
-        self.clients: Sequence[ClientTags] = ()
+        self._clients = clients
         self._position = Position()
         self._stint = 0
         """The time (ms) since which the group pulls without a break or a reset."""
@@ -118,10 +114,9 @@ class GroupNightPlan:
     def _go_back(self, unread: Timeline) -> GroupNight:
         """The group pulled new messages that were stored before the last night ended, as it did then."""
         committed = {self.group.key: self._offsets_so_far.committed(self.group.key)}
-        broker = replace(self._broker, committed=committed, committed_at=None)
+        broker_offsets = replace(self._broker_offsets, committed=committed, committed_at=None)
         offsets = OffsetsSoFar(self._offsets_so_far.read_to)
-        plan = GroupNightPlan(self.group.key, offsets, broker, self._filters, self._consume_from)
-        plan.clients = self.clients
+        plan = GroupNightPlan(self.group.key, offsets, broker_offsets, self._filters, self._consume_from, self._clients)
         plan.run(unread)
         end = (self._offsets_so_far.as_of or 0) + 1
         # Of earlier nights' messages, the last night filtered those of its backlog.
@@ -137,7 +132,7 @@ class GroupNightPlan:
 
     def _begin(self, at: int, resets: Iterable[SubscriptionEvent]) -> None:
         """The group is online for the first time: it goes on at an offset that the broker has, or takes its first."""
-        self._position = first_position(self.group.key[1], at, self._consume_from, self._broker)
+        self._position = first_position(self.group.key[1], at, self._consume_from, self._broker_offsets)
         self._position.offsets.update(known_offsets(self.group.key, at, self._offsets_so_far, resets))
 
     def _start(self, step: Step) -> None:
@@ -146,7 +141,7 @@ class GroupNightPlan:
         self._stint, self._stint_windows, self._reset_windows, self._behind = step.at, [], {}, set()
         ranges: dict[int, OffsetRange] = {}
         for queue_id, offset in position.offsets.items():
-            first = max(offset, self._broker.min_offset(topic, queue_id))
+            first = max(offset, self._broker_offsets.min_offset(topic, queue_id))
             ranges[queue_id] = first, FOREVER
             if queue_id in position.reset:
                 self._repeat_from(queue_id, first)
@@ -167,7 +162,7 @@ class GroupNightPlan:
         """An operator set the offset of one queue: the group pulls the messages from there, now or when it can."""
         assert step.reset is not None
         queue_id, offset = step.reset.queue_id or 0, step.reset.queue_offset or 0
-        offset = max(offset, self._broker.min_offset(self.group.key[1], queue_id))
+        offset = max(offset, self._broker_offsets.min_offset(self.group.key[1], queue_id))
         if not is_pulling:
             self._position.offsets[queue_id] = offset
             self._position.reset.add(queue_id)
@@ -198,7 +193,7 @@ class GroupNightPlan:
         Its deliveries are decided up to its committed offset, or up to the offset that an operator set; without
         either, up to where it stopped.
         """
-        committed = self._broker.committed.get(self.group.key, {})
+        committed = self._broker_offsets.committed.get(self.group.key, {})
         self.group.told_to = {**self._position.offsets, **committed}
         self.group.stopped_at = self._position.stored_from
         # A committed offset that an operator set does not say how far the group had come.
@@ -207,15 +202,15 @@ class GroupNightPlan:
 
     def _check_committed(self) -> None:
         """If a committed offset contradicts the assumption that the group keeps up, the offset counts."""
-        key, broker = self.group.key, self._broker
-        if broker.committed_at is None:
+        key, broker_offsets = self.group.key, self._broker_offsets
+        if broker_offsets.committed_at is None:
             return
         before = self._offsets_so_far.of(key)
         limits: dict[int, int] = {}
-        for queue_id, offset in broker.committed.get(key, {}).items():
-            stored_at = broker.stored_at(key[1], queue_id, offset)
+        for queue_id, offset in broker_offsets.committed.get(key, {}).items():
+            stored_at = broker_offsets.stored_at(key[1], queue_id, offset)
             since = 0 if queue_id in self._behind else self._stint
-            if stored_at is not None and max(stored_at, since) < broker.committed_at - COMMIT_DELAY:
+            if stored_at is not None and max(stored_at, since) < broker_offsets.committed_at - COMMIT_DELAY:
                 decided = before.get(queue_id, 0)
                 limits[queue_id] = max(offset, decided) if queue_id not in self.group.repeated_from else offset
         if limits:
@@ -231,20 +226,11 @@ class GroupNightPlan:
             )
 
     def _add(self, windows: list[PullWindow], window: PullWindow) -> None:
-        for part in by_client(window, self.clients):
+        for part in by_client(window, self._clients):
             self._stint_windows.append((windows, len(windows)))
             windows.append(part)
 
     def _note_uncertain(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
-        """Notes which messages may have met a pull that was held at the broker during the change.
-
-        The broker answers it by the new subscription, with what waits for it in the queue. If the old one was a list
-        of tags, the client then drops what has other tags. Sources: PullRequestHoldService, PullAPIWrapper.
-        """
-        old, new = self._filters.at(before, at - 1), self._filters.at(after, at)
-        matches = new.expression if new.tags is TRUE else And((new.tags, new.expression, new.client_tags))
-        if old.client_tags is not TRUE and old.client_tags != new.client_tags:
-            kept = And((matches, old.client_tags))
-            self.changes.append(UncertainChange(*self.group.key, kept, matches, at, at + HELD_PULL, old.tags))
-        elif not is_tag_type(before.expression_type) and old.expression != matches:
-            self.changes.append(UncertainChange(*self.group.key, old.expression, matches, at - HELD_MESSAGES, at))
+        change = uncertain_change(before, self._filters.at(before, at - 1), self._filters.at(after, at), at)
+        if change is not None:
+            self.changes.append(change)

@@ -60,8 +60,8 @@ def plan_night(
         for key, rows in rows_of.items():
             filters = FiltersInForce(rows_of_group[key[0]], config)
             consume_from = first_starts[key].consume_from if key in first_starts else ConsumeFrom.LAST
-            night = GroupNightPlan(key, offsets_so_far, broker_offsets, filters, consume_from)
-            night.clients = tags_of_clients.get(key, ())
+            clients = tags_of_clients.get(key, ())
+            night = GroupNightPlan(key, offsets_so_far, broker_offsets, filters, consume_from, clients)
             line = timeline(rows, resets.get(key, ()), offsets_so_far.as_of, filters.is_pulling)
             night.run(line, _unread(rows, resets.get(key, ()), offsets_so_far, filters))
             online += night.online

@@ -27,12 +27,12 @@ class Position:
     reset: set[int] = field(default_factory=set)
 
 
-def first_position(topic: str, at: int, consume_from: ConsumeFrom, broker: BrokerOffsets) -> Position:
+def first_position(topic: str, at: int, consume_from: ConsumeFrom, broker_offsets: BrokerOffsets) -> Position:
     """Where a group without offsets begins at ``at`` (ms). In its retry topic, it begins at the first entry."""
     if topic.startswith(RETRY_TOPIC_PREFIX):
         consume_from = ConsumeFrom.FIRST
-    known = broker.min_offsets.get(topic, {})
-    if consume_from is ConsumeFrom.LAST and not known and not broker.is_whole:
+    known = broker_offsets.min_offsets.get(topic, {})
+    if consume_from is ConsumeFrom.LAST and not known and not broker_offsets.is_whole:
         return Position(stored_from=at)
     if consume_from is ConsumeFrom.LAST and any(offset > 0 for offset in known.values()):
         # The broker answers 0 instead of the end while a queue still has its first entry.

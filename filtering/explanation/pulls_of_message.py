@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.group_night import HELD_MESSAGES, HELD_PULL
+from filtering.consumption.held_pulls import HELD_MESSAGES, HELD_PULL
 from filtering.pulls.pull import is_pulling, refusal
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.history import SubscriptionRow

@@ -47,7 +47,7 @@ class ProgressRows:
 def progress_rows(
     before: Mapping[str, TopicOffsets],
     groups: Sequence[GroupNight],
-    broker: BrokerOffsets,
+    broker_offsets: BrokerOffsets,
     parts: Sequence[Part],
     queues: Mapping[tuple[str, int], QueueProgress],
     instants: Mapping[str, Int64s],
@@ -66,7 +66,7 @@ def progress_rows(
     for (topic, queue_id), progress in queues.items():
         queues_by_topic[topic][queue_id] = progress
     committed: defaultdict[str, dict[str, Offsets]] = defaultdict(dict)
-    for (consumer_group, topic), queue_offsets in broker.committed.items():
+    for (consumer_group, topic), queue_offsets in broker_offsets.committed.items():
         committed[topic][consumer_group] = queue_offsets
     topics: dict[str, TopicOffsets] = dict(before)
     offsets, stats = [], []
@@ -194,7 +194,7 @@ def _offset_rows(topic: str, offsets: TopicOffsets, changed: NDArray[np.bool_], 
 
 
 def committed_rows(
-    before: Mapping[str, TopicOffsets], broker: BrokerOffsets, as_of: int, run: str
+    before: Mapping[str, TopicOffsets], broker_offsets: BrokerOffsets, as_of: int, run: str
 ) -> Sequence[pa.RecordBatch]:
     """Rows of consumer_offsets with the committed offsets of a snapshot that differ from those known ``before``."""
     rows = [
@@ -202,7 +202,7 @@ def committed_rows(
             "consumer_group": group, "topic": topic, "queue_id": queue_id, "as_of": as_of, "committed": offset,
             "run": run,
         }
-        for (group, topic), offsets in broker.committed.items()
+        for (group, topic), offsets in broker_offsets.committed.items()
         for queue_id, offset in offsets.items()
         if topic not in before or before[topic].committed_by(group, queue_id) != offset
     ]  # fmt: skip

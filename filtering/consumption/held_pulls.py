@@ -1,0 +1,34 @@
+"""Changes of a subscription while the broker holds a pull: it is not known which filter some messages met.
+
+The broker answers the held pull by the new subscription, with what waits for it in the queue. If the old one was a
+list of tags, the client then drops what has other tags. Sources: PullRequestHoldService, PullAPIWrapper.
+"""
+
+from __future__ import annotations
+
+from filtering.delivery.message_filter import MessageFilter
+from filtering.delivery.pull_window import UncertainChange
+from filtering.predicate import TRUE, And
+from filtering.subscription_data import is_tag_type
+from filtering.subscriptions.history import SubscriptionRow
+
+HELD_MESSAGES = 5_000
+"""ms: how long messages that did not match may wait in a held pull. A changed subscription may then filter them."""
+HELD_PULL = 20_000
+"""ms: how long the broker holds a pull in an empty queue: for 15 s, and until it looks for new messages again."""
+
+
+def uncertain_change(
+    before: SubscriptionRow, old: MessageFilter, new: MessageFilter, at: int
+) -> UncertainChange | None:
+    """The messages that may have met a held pull when a subscription changed at ``at`` (ms); None if none may.
+
+    ``old`` is the filter of the subscription ``before``, ``new`` that of the changed one.
+    """
+    key = before.consumer_group, before.topic
+    matches = new.expression if new.tags is TRUE else And((new.tags, new.expression, new.client_tags))
+    if old.client_tags is not TRUE and old.client_tags != new.client_tags:
+        return UncertainChange(*key, And((matches, old.client_tags)), matches, at, at + HELD_PULL, old.tags)
+    if not is_tag_type(before.expression_type) and old.expression != matches:
+        return UncertainChange(*key, old.expression, matches, at - HELD_MESSAGES, at)
+    return None
