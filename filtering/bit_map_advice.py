@@ -117,7 +117,7 @@ class _Balance:
 
     @classmethod
     def of(cls, load: TopicLoad, bloom_filter: BloomFilter, rate: float) -> _Balance:
-        """The cost and the savings of a bit map that ``rate`` (0 to 1) of the checked entries without a match pass."""
+        """The cost and the savings of a bit map. ``rate``: its false positive rate, from 0 to 1."""
         always_read = load.matched + load.unchecked
         reads = always_read + round(rate * (load.scanned - always_read))
         extension = load.messages * (CONSUME_QUEUE_EXT_UNIT + bloom_filter.m // 8)

@@ -2,7 +2,8 @@
 
 Source: AllocateMessageQueueAveragely, PullAPIWrapper.processPullResult. The broker filters for all clients of a
 group with the one subscription in force, by tags or SQL92. A client that subscribes to tags then compares each
-message's tag with them. So a group whose clients subscribe differently loses messages, and others in each queue.
+message's tag with them. So a group whose clients subscribe differently loses messages: in each queue, those that
+the client which reads it does not subscribe to.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ class DistinctRows:
 
 
 def distinct_rows(parts: list[tuple[Int32s, Words]]) -> DistinctRows:
+    """The distinct rows of some ``parts``: each has the numbers of windows, and a row of bits for each of them."""
     windows = np.concatenate([np.empty(0, np.int64), *(numbers for numbers, _ in parts)])
     number_of: dict[bytes, int] = {}
     chosen, kept = [], []
@@ -38,5 +39,6 @@ def distinct_rows(parts: list[tuple[Int32s, Words]]) -> DistinctRows:
 
 
 def distinct_match_sets(parts: list[tuple[Int32s, Words]], rows: int) -> MatchSets:
+    """The windows of :func:`distinct_rows` as sets. ``rows``: the number of entries of the block."""
     distinct = distinct_rows(parts)
     return MatchSets.shared(distinct.windows, distinct.chosen, distinct.bits, distinct.counts, rows)

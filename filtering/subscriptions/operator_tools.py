@@ -96,7 +96,7 @@ def _log_lines(text: str) -> Iterator[tuple[int, re.Match[str]]]:
 
 
 def consumer_connection(text: str, expressions: Expressions) -> ConsumerConnection:
-    """Reads the output of ``mqadmin consumerConnection``, or in the dashboard's JSON of it.
+    """Reads a consumer connection: the output of ``mqadmin consumerConnection``, or the dashboard's JSON.
 
     mqadmin does not print the type of an expression. It counts as SQL92 if it compiles and is not a list of single
     words. Raises ValueError if the text is in neither format, or was not UTF-8.

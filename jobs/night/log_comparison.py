@@ -113,10 +113,7 @@ class LogComparison:
         return ranges
 
     def _difference_at_end(self, file: StoredFile) -> int | None:
-        """The first of the last messages of a file that is not in the log, nor any after it; None if the last one is.
-
-        It is given by its physical offset.
-        """
+        """The physical offset from which the last messages of a file are not in the log; None if the last one is."""
         last = file.greatest["commitlog_offset"]
         columns = [*_HEADER, "uniq_key", "property_names", *SLOTS, "more_properties", "body_crc", "body"]
         near = [within("commitlog_offset", max(self._log.start, last - SEAM_BYTES))]

@@ -50,9 +50,9 @@ class PulledOffsets:
                 self._first_nights.setdefault(key, (row["run"], row["skipped"]))
 
     def of(self, group: str, topic: str) -> tuple[Mapping[int, OffsetRange], Mapping[int, OffsetRange]]:
-        """The pulled and the pending offsets of a group, by queue id. Those that an offset reset jumped over count.
+        """The pulled and the pending offsets of a group, by queue id.
 
-        Messages that the broker deleted are not pending.
+        Offsets that a reset jumped over count as pulled. Messages that the broker deleted are not pending.
         """
         offsets = self._offsets.filter(
             pc.and_(pc.equal(self._offsets["consumer_group"], group), pc.equal(self._offsets["topic"], topic))

@@ -55,7 +55,11 @@ class StageFlags:
         return cls(TopicFilters(bit_num, windows=[window, without_bit_map, unfiltered]), log_start)
 
     def __call__(self, blocks: Iterable[Entries]) -> pa.Table:
-        """Rows of FLAGS: ``stage1`` and, without a bit map, ``tags`` are for the entry, ``stage2`` for the message."""
+        """Rows of FLAGS, one for each entry.
+
+        ``stage1``: it passes by its tags code or bit map. ``tags``: it passes if no bit map is used. ``stage2``: its
+        message passes the expression.
+        """
         batches = [self._batch(entries) for entries in blocks]
         return pa.Table.from_batches(batches, FLAGS)
 

@@ -19,12 +19,11 @@ from schemas.rocketmq_store.property_columns import message_properties
 
 
 def property_names(warehouse: Warehouse, broker_name: str, asked: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
-    """By topic, the names of the properties that messages have, and of those that RocketMQ's clients set.
-
-    Topics without messages are left out, and topics whose names in ``asked`` are all set by RocketMQ's clients may be.
+    """By topic, the names of the properties that messages have. TAGS, KEYS and UNIQ_KEY are always among them.
 
     ``asked``: by topic, the names that some filter reads. A file lists these for a topic even if no message has them,
-    so their values are searched until one is found. Other names are taken as listed.
+    so their values are searched until one is found. Other names are taken as listed. Topics without messages are left
+    out, and so may be topics for which no name but TAGS, KEYS and UNIQ_KEY is asked.
     """
     search = _Search({topic: set(names) - set(NAMED_PROPERTIES) for topic, names in asked.items()})
     storage = warehouse.log(COMMITLOG).storage

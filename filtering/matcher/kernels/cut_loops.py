@@ -69,7 +69,7 @@ def classify(
 ) -> None:
     """The number of cuts that are not greater than each number; one more than all cuts if it is not a number.
 
-    No cell has more than ``in_cell`` cuts. As many and one more elements follow the ``count`` cuts.
+    No cell has more than ``in_cell`` cuts. ``cuts`` has ``in_cell`` + 1 more elements after the ``count`` cuts.
     """
     if count <= _FEW_CUTS:
         compare_all(numbers, cuts, count, classes)

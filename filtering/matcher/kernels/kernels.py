@@ -43,7 +43,10 @@ class FewTexts:
 
 @dataclass(frozen=True, eq=False)
 class TextIndex:
-    """A hash table from known texts to their answers. ``unknown`` and ``missing`` are the other two answers."""
+    """A hash table of known texts. ``unknown`` and ``missing`` are the answers for other texts, and for none.
+
+    ``answers`` has two elements for each slot of ``table``: ``unknown``, and the answer of the slot's text.
+    """
 
     octets: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int32]
@@ -110,7 +113,8 @@ def plain_numbers(
 class CutIndex:
     """Ascending ``cuts``, and ``grid[i]`` cuts in the cells before i: cell i starts i << shift after the first cut.
 
-    No cell has more than ``in_cell`` cuts. As many and one more follow the ``count`` cuts, to read beyond the last.
+    No cell has more than ``in_cell`` cuts. After the ``count`` cuts, ``cuts`` has ``in_cell`` + 1 more elements:
+    a loop may read beyond the last cut.
     """
 
     cuts: npt.NDArray[np.int64]
