@@ -13,7 +13,7 @@ from schemas.rocketmq_store.consume_queue_ext import has_extension
 from schemas.run_ledger import LedgerEntry
 
 DEFAULT_NAME = BrokerConfig().broker_name
-FACTS_DEPEND_ON = (
+DELIVERIES_DEPEND_ON = (
     "enable_property_filter", "enable_calc_filter_bit_map", "enable_consume_queue_ext", "filter_support_retry",
     "max_error_rate_of_bloom_filter", "expect_consumer_num_use_filter", "filter_data_clean_time_span",
     "message_delay_level",
@@ -62,8 +62,20 @@ def broker_of(
     given = read_broker_config(config_file) if config_file is not None else None
     if name is None and given is not None and given.broker_name != DEFAULT_NAME:
         name = given.broker_name
-    name = name or (snapshot.broker_name if snapshot is not None else None)
-    if name is None and len(last) == 1:
+    name = name or (snapshot.broker_name if snapshot is not None else None) or _name_in_warehouse(last, reads_messages)
+    if given is not None:
+        return Broker(replace(given, broker_name=name), str(config_file), is_given=True)
+    if name in last:
+        return Broker(last[name].broker, "no --broker-config: as in the last run")
+    return _assumed(name, snapshot)
+
+
+def _name_in_warehouse(last: Mapping[str, LedgerEntry], reads_messages: bool) -> str:
+    """The name of a broker that neither the user nor its store names: the only known one, or the default one.
+
+    Raises UsageError if that may be the wrong broker.
+    """
+    if len(last) == 1:
         (only_broker,) = last
         if reads_messages and only_broker != DEFAULT_NAME:
             raise UsageError(
@@ -71,17 +83,17 @@ def broker_of(
                 f"holds {only_broker}: give a --broker-config with brokerName={only_broker} to continue it, or with "
                 "another name"
             )
-        name = only_broker
-    if name is None and len(last) > 1:
+        return only_broker
+    if last:
         raise UsageError(
             f"the warehouse holds the brokers {', '.join(last)}: choose one with brokerName in --broker-config, "
             "or with name in --brokers"
         )
-    name = name or DEFAULT_NAME
-    if given is not None:
-        return Broker(replace(given, broker_name=name), str(config_file), is_given=True)
-    if name in last:
-        return Broker(last[name].broker, "no --broker-config: as in the last run")
+    return DEFAULT_NAME
+
+
+def _assumed(name: str, snapshot: StoreSnapshot | None) -> Broker:
+    """A broker without a configuration, in its first run."""
     bit_map = snapshot is not None and has_extension(snapshot.storage)
     since = f", since {snapshot.storage.root} has {'a' if bit_map else 'no'} consumequeue_ext" if snapshot else ""
     config = BrokerConfig(
@@ -99,6 +111,6 @@ def changed_switches(before: BrokerConfig, now: BrokerConfig) -> Sequence[str]:
     """One text for each changed setting that deliveries depend on, for messages."""
     return [
         f"{name} {getattr(before, name)} is now {getattr(now, name)}"
-        for name in FACTS_DEPEND_ON
+        for name in DELIVERIES_DEPEND_ON
         if getattr(before, name) != getattr(now, name)
     ]
