@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from filtering.delivery import window_loops
@@ -124,31 +125,27 @@ class _ChangesOfTopic:
         )
 
     def compare(self, entries: Entries, result: ChangeResult) -> list[pa.RecordBatch]:
-        """Add the counts to ``result``. Returns the rows."""
+        """Add the counts of a block to ``result``. Returns its rows."""
         block = self.filters.run(entries)
         matched = block.delivered.flags(self.filters.window_count)
         in_time = (entries.store_timestamp >= self._stored[0]) & (entries.store_timestamp < self._stored[1])
-        days = entries.store_timestamp // DAY
         of_changes, of_filters_in_force = np.split(matched, [3 * len(self._numbered)])
         in_force = zip(*np.split(of_filters_in_force, 2), strict=True)
         batches = []
         for window, (number, change) in enumerate(self._numbered):
             pulled, pending, matches = of_changes[window :: len(self._numbered)]
-            was = _among(entries.commitlog_offset, change.received) & in_time
-            kept = was & matches
-            keys, counts = np.unique(np.stack([days[kept], entries.queue_id[kept]]), axis=1, return_counts=True)
-            for day, queue_id, count in zip(*keys.tolist(), counts.tolist(), strict=True):
-                result.kept[number, day, queue_id] += count
+            received = _among(entries.commitlog_offset, change.received) & in_time
+            dropped = _among(entries.commitlog_offset, change.dropped)
+            kept, gained, lost = received & matches, pulled & ~received & ~dropped, received & ~matches
+            _count_kept(number, entries, kept, result)
             result.scanned[number] += int(block.scanned[block.mask_of[window]].sum())
             result.passed_stage1[number] += int(block.counts[window, :, window_loops.PASSED_STAGE1].sum())
             result.failed[number] += int(block.counts[window, :, window_loops.EVALUATION_ERRORS].sum())
             result.pending[number] += int(pending.sum())
             result.stored[number] += int(in_time.sum())
-            dropped = _among(entries.commitlog_offset, change.dropped)
-            gained, lost = pulled & ~was & ~dropped, was & ~matches
             if change.in_force is not None:
                 pulled_before, matches_before = next(in_force)
-                before, after = pulled_before | was & matches_before, pulled | kept
+                before, after = pulled_before | received & matches_before, pulled | kept
                 result.new_gains[number] += int((after & ~before & ~dropped).sum())
                 result.new_losses[number] += int((before & ~after & ~dropped).sum())
                 result.same_gains[number] += int((gained & before).sum())
@@ -157,6 +154,14 @@ class _ChangesOfTopic:
                 if flags.any():
                     batches.append(_rows(number, kind, entries, np.flatnonzero(flags)))
         return batches
+
+
+def _count_kept(number: int, entries: Entries, kept: npt.NDArray[np.bool_], result: ChangeResult) -> None:
+    """Count the entries that a change keeps, by day and queue."""
+    days, queue_ids = entries.store_timestamp[kept] // DAY, entries.queue_id[kept]
+    keys, counts = np.unique(np.stack([days, queue_ids]), axis=1, return_counts=True)
+    for day, queue_id, count in zip(*keys.tolist(), counts.tolist(), strict=True):
+        result.kept[number, day, queue_id] += count
 
 
 def _window(
@@ -168,12 +173,12 @@ def _window(
     )
 
 
-def _among(values: Int64s, ascending: Int64s) -> np.ndarray:
+def _among(values: Int64s, ascending: Int64s) -> npt.NDArray[np.bool_]:
     """Whether each value is in ``ascending``."""
     if not len(ascending):
         return np.zeros(len(values), bool)
     at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
-    found: np.ndarray = ascending[at] == values
+    found: npt.NDArray[np.bool_] = ascending[at] == values
     return found
 
 
