@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from schemas.commitlog import IPV6_STORE_HOST, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS, VIEW
 
@@ -37,52 +37,66 @@ def view(rows: pa.Table, columns: Sequence[str] = VIEW) -> pa.Table:
 
 def properties(rows: pa.Table) -> pa.MapArray:
     """The properties of each message, null if its record has none."""
-    count = len(rows)
     shapes = rows["property_names"].combine_chunks().dictionary_encode()
     names_of_shape = [text.split(NAME_SEPARATOR) for text in shapes.dictionary.to_pylist()]
     shape_of = shapes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    texts: list[pa.Array] = []
-    parts: list[np.ndarray] = []
-    names: list[np.ndarray] = []
-    number = {
-        name: i for i, name in enumerate(dict.fromkeys([*NAMED_PROPERTIES, *chain.from_iterable(names_of_shape)]))
-    }
-    for slot, column in enumerate([*NAMED_PROPERTIES.values(), *SLOTS]):
-        values = rows[column].combine_chunks()
-        present = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False) & (shape_of >= 0))
-        if not len(present):
-            continue
-        if slot < len(NAMED_PROPERTIES):
-            name_of_row = np.full(len(present), slot)
-        else:
-            place = slot - len(NAMED_PROPERTIES)
-            numbers = [number[found[place]] if place < len(found) else -1 for found in names_of_shape]
-            name_of_row = np.array(numbers)[shape_of[present]]
-        texts.append(values.take(pa.array(present)))
-        parts.append(present)
-        names.append(name_of_row)
-    keys = list(number)
+    pairs = _Pairs()
+    for name, column in NAMED_PROPERTIES.items():
+        present, texts = _present(rows[column], shape_of)
+        pairs.add(present, np.full(len(present), pairs.number(name)), texts)
+    for slot, column in enumerate(SLOTS):
+        present, texts = _present(rows[column], shape_of)
+        numbers = [pairs.number(names[slot]) if slot < len(names) else -1 for names in names_of_shape]
+        pairs.add(present, np.array(numbers, np.int64)[shape_of[present]], texts)
     others = rows["more_properties"].combine_chunks()
     with_others = np.flatnonzero(others.is_valid().to_numpy(zero_copy_only=False)).tolist()
     if with_others:
         # Numba, which reading and checksums of logs need, takes longer to import than most questions to answer.
         from schemas.rocketmq_store.property_columns import message_properties
     for row in with_others:
-        for name, value in message_properties(others[row].as_py()).items():
-            texts.append(pa.array([value], pa.string()))
-            parts.append(np.array([row]))
-            names.append(np.array([len(keys)]))
-            keys.append(name)
-    row_of = np.concatenate([np.empty(0, np.int64), *parts])
-    name_of = np.concatenate([np.empty(0, np.int64), *names])
-    order = np.argsort(row_of, kind="stable")
-    lengths = np.bincount(row_of, minlength=count) if count else np.empty(0, np.int64)
-    offsets = pa.array(np.append(0, np.cumsum(lengths)).astype(np.int32))
-    values = pa.concat_arrays([pa.array([], pa.string()), *texts]).take(pa.array(order))
-    named = pa.array(keys, pa.string()).take(pa.array(name_of[order]))
-    valid = pa.py_buffer(np.packbits(shape_of >= 0, bitorder="little"))
-    entries = pa.StructArray.from_arrays([named, values], fields=[PROPERTIES.key_field, PROPERTIES.item_field])
-    return pa.Array.from_buffers(PROPERTIES, count, [valid, offsets.buffers()[1]], children=[entries])
+        found = message_properties(others[row].as_py())
+        numbers = [pairs.number(name) for name in found]
+        pairs.add(np.full(len(found), row), np.array(numbers, np.int64), pa.array(list(found.values()), pa.string()))
+    return pairs.maps(len(rows), shape_of >= 0)
+
+
+def _present(column: pa.ChunkedArray, shape_of: NDArray[np.int64]) -> tuple[NDArray[np.int64], pa.StringArray]:
+    """The rows of messages that have properties and a value in a column, and those values."""
+    values = column.combine_chunks()
+    present = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False) & (shape_of >= 0))
+    return present, values.take(pa.array(present))
+
+
+class _Pairs:
+    """Names and values of properties, of the messages in some rows."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._rows = [np.empty(0, np.int64)]
+        self._names = [np.empty(0, np.int64)]
+        self._texts = [pa.array([], pa.string())]
+
+    def number(self, name: str) -> int:
+        """The number that stands for a name."""
+        return self._numbers.setdefault(name, len(self._numbers))
+
+    def add(self, rows: NDArray[np.int64], names: NDArray[np.int64], texts: pa.StringArray) -> None:
+        """Adds a pair for each row. ``names`` are numbers."""
+        self._rows.append(rows)
+        self._names.append(names)
+        self._texts.append(texts)
+
+    def maps(self, count: int, valid: NDArray[np.bool_]) -> pa.MapArray:
+        """A map for each of ``count`` rows, with its pairs in the order in which they were added; null if not valid."""
+        row_of = np.concatenate(self._rows)
+        order = np.argsort(row_of, kind="stable")
+        lengths = np.bincount(row_of, minlength=count) if count else np.empty(0, np.int64)
+        offsets = pa.array(np.append(0, np.cumsum(lengths)).astype(np.int32))
+        names = pa.array(list(self._numbers), pa.string()).take(pa.array(np.concatenate(self._names)[order]))
+        texts = pa.concat_arrays(self._texts).take(pa.array(order))
+        entries = pa.StructArray.from_arrays([names, texts], fields=[PROPERTIES.key_field, PROPERTIES.item_field])
+        validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
+        return pa.Array.from_buffers(PROPERTIES, count, [validity, offsets.buffers()[1]], children=[entries])
 
 
 def _msg_ids(rows: pa.Table) -> pa.Array:
