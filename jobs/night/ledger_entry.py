@@ -39,11 +39,11 @@ def ledger_entry(
         inputs[LAST_STORED] = "" if stored is None else str(stored)
     inputs[WITHDRAWN] = withdrawals_text(changes.withdrawn)
     if plan is None:
-        log_start, behind = (last.log_start, last.unsettled) if last else (None, None)
+        log_start, fingerprint = (last.log_start, last.unsettled) if last else (None, None)
     else:
         log_start = plan.log.start
         inputs[DAMAGED_BODIES] = str(_damaged_bodies(state, plan, outcome, changes))
-        behind = unsettled(plan.log, ingested_to) if ingested_to is not None else None
+        fingerprint = unsettled(plan.log, ingested_to) if ingested_to is not None else None
     return LedgerEntry(
         changes.run,
         changes.broker_name,
@@ -54,7 +54,7 @@ def ledger_entry(
         ingested_to=ingested_to,
         dispatched_to=dispatched_to,
         delivered_to=delivered_to,
-        unsettled=behind,
+        unsettled=fingerprint,
         as_of=night.as_of if Stage.DELIVER in stages else (last.as_of if last else None),
         remarks=tuple(remarks),
     )

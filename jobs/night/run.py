@@ -19,13 +19,13 @@ from jobs.night.events import NightEvents, events_until, merge_events
 from jobs.night.hooks import FilterHook, text_of
 from jobs.night.ledger import commit, next_run
 from jobs.night.ledger_entry import last_stored, ledger_entry
-from jobs.night.log_plan import LogPlan, plan_log
+from jobs.night.log_plan import plan_log
 from jobs.night.new_messages import NewMessages, forget_prepared_offsets, forget_undelivered, new_messages
 from jobs.night.night import Night, NightOutcome
 from jobs.night.night_inputs import NightInputs, NightOptions, is_nothing_new, redo_instant
 from jobs.night.past_nights import PastNight, PastOffsets
 from jobs.night.read_so_far import read_so_far
-from jobs.night.redo import forget_unsettled, plan_redo
+from jobs.night.redo import Redo, forget_unsettled, plan_redo
 from jobs.night.rejected import replace_rejected
 from jobs.night.remarks import group_remarks, log_remarks
 from jobs.night.stages import Stage
@@ -45,11 +45,8 @@ class NightReport:
 
     broker: Broker
     inputs: NightInputs
-    plan: LogPlan | None
-    state_before: BrokerState
     outcome: NightOutcome | None = None
     entry: LedgerEntry | None = None
-    history: Sequence[SubscriptionRow] = ()
     seconds: float = 0.0
 
     @property
@@ -102,17 +99,13 @@ class Run:
         redo_from = redo_instant(known, broker, events, options)
         fingerprints = inputs.fingerprints(options)
         if is_nothing_new(state, plan, events, redo_from, fingerprints, broker, options.stages):
-            return NightReport(broker, inputs, plan, state, seconds=time.monotonic() - begun)
+            return NightReport(broker, inputs, seconds=time.monotonic() - begun)
         if not self.warehouse.exists(RUN_LEDGER):
             # With an empty ledger, a first run that died differs from a warehouse whose ledger was deleted.
             self.warehouse.log(RUN_LEDGER).create()
         changes = Changes(self.warehouse, broker.name, self.next_run())
         redo = plan_redo(state, plan.cut if plan else None, redo_from, text_of(options.hooks), changes)
-        state_before = redo.state
-        for past in redo.nights:
-            state_before = self.redo_night(broker, past, state_before, events.events, changes, options.hooks)
-        if redo.prepared is not None:
-            state_before = replace(state_before, entries=[*state_before.entries, redo.prepared])
+        state_before = self._redo_nights(broker, redo, events.events, changes, options.hooks)
         forget_unsettled(state_before, plan, changes)
         if Stage.DELIVER in options.stages:
             forget_undelivered(state_before, changes)
@@ -147,7 +140,7 @@ class Run:
             compact(table, changes)
         entry = commit(changes, entry)
         self.entries.append(entry)
-        return NightReport(broker, inputs, plan, state, outcome, entry, history, time.monotonic() - begun)
+        return NightReport(broker, inputs, outcome, entry, time.monotonic() - begun)
 
     def next_run(self) -> str:
         """The name of a new run: see :func:`jobs.night.ledger.next_run`."""
@@ -160,6 +153,22 @@ class Run:
             return NightEvents(tuple(state.events), ())
         only = file.filters_only
         return merge_events(state.events, file.events, only, state.as_of, broker.config, self.expressions)
+
+    def _redo_nights(
+        self,
+        broker: Broker,
+        redo: Redo,
+        events: Sequence[SubscriptionEvent],
+        changes: Changes,
+        hooks: Sequence[FilterHook],
+    ) -> BrokerState:
+        """Repeats the nights of a redo. Returns the state with which the new night begins."""
+        state = redo.state
+        for past in redo.nights:
+            state = self.redo_night(broker, past, state, events, changes, hooks)
+        if redo.prepared is not None:
+            state = replace(state, entries=[*state.entries, redo.prepared])
+        return state
 
     def redo_night(
         self,
