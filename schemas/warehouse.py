@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from filtering.delivery.pull_window import BEGINNING, FOREVER
+from filtering.findings import Finding
 from filtering.subscription_data import SQL92, TAG
 from schemas.answers.advice import TopicAdvice, advice
 from schemas.answers.explain import Explanation
 from schemas.answers.export import Selection
 from schemas.answers.facts import BrokerFacts, open_facts
-from schemas.answers.findings import Finding, findings
+from schemas.answers.findings import findings
 from schemas.answers.lag import CommittedOffsets, Lag, lag
 from schemas.answers.night_summary import GroupCounts, night_summary
 from schemas.answers.plain_text import Shown

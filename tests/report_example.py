@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.answers.findings import Finding
+from filtering.findings import Finding
 from schemas.answers.report_data import Quarantined, Report
 from schemas.answers.report_groups import GroupReport, TopicReport
 from schemas.answers.report_lag import GroupLag

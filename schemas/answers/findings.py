@@ -9,15 +9,8 @@ import pyarrow.compute as pc
 
 from filtering.counted import counted
 from filtering.delivery.message_filter import MessageFilter, message_filter
-from filtering.findings import (
-    SEVERITIES,
-    FilterOnMessages,
-    Finding,
-    filters_on_messages,
-    static_findings,
-    worst_first,
-)
-from filtering.findings.finding import FAILING_SHARE
+from filtering.findings import FilterOnMessages, Finding, filters_on_messages, static_findings, worst_first
+from filtering.findings.finding import ERROR, FAILING_SHARE, INFO, WARN
 from filtering.predicate import TRUE, postorder
 from filtering.sql92.syntax.nodes import named_properties
 from filtering.subscription_data import is_tag_type
@@ -34,9 +27,6 @@ from schemas.messages.newest_messages import newest_messages
 from schemas.messages.property_names import property_names
 from schemas.spark_tasks import Session
 
-__all__ = ["SEVERITIES", "Finding", "findings", "findings_of_rows"]
-
-ERROR, WARN, INFO = SEVERITIES
 NAMED = 3
 _Key = tuple[str, str]
 

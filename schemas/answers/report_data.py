@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from filtering.counted import counted
+from filtering.findings import Finding
+from filtering.findings.finding import ERROR
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.findings import SEVERITIES, Finding, findings
+from schemas.answers.findings import findings
 from schemas.answers.night_summary import night_summary
 from schemas.answers.report_groups import GroupReport, TopicReport, group_reports, topic_reports
 from schemas.answers.report_nights import Night, chosen_nights, compared_night, night_rows, nights_with_deliveries
@@ -90,7 +92,7 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
 
 
 def _errors(found: Sequence[Finding]) -> list[str]:
-    groups = {(finding.consumer_group, finding.topic) for finding in found if finding.severity == SEVERITIES[0]}
+    groups = {(finding.consumer_group, finding.topic) for finding in found if finding.severity == ERROR}
     return [f"{counted(len(groups), 'subscription has', 'subscriptions have')} errors: see Findings"] if groups else []
 
 
