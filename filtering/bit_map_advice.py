@@ -11,11 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from filtering.bloom_filter import BloomFilter
-from filtering.broker_config import CONSUME_QUEUE_EXT_UNIT
+from filtering.broker_config import CONSUME_QUEUE_EXT_UNIT, SHORTEST_RECORD
 
 ERROR_RATES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50)
-LEAST_RECORD = 91
-"""Bytes of a message record without body, topic and properties. Smaller averages come from logs without sizes."""
 LEAST_SAVED = 0.2
 """A bit map that saves a smaller share of the reads is not worth the evaluations."""
 
@@ -141,7 +139,8 @@ def _verdict(load: TopicLoad, balance: _Balance) -> tuple[bool, str]:
     share = (load.scanned - balance.reads) / load.scanned
     if share < LEAST_SAVED:
         return False, f"it saves only {share:.0%} of the reads: most messages match, or pass without a match"
-    if load.message_bytes >= LEAST_RECORD and balance.saved_bytes <= balance.extension_bytes:
+    has_sizes = load.message_bytes >= SHORTEST_RECORD  # in a message log, store_size may be missing
+    if has_sizes and balance.saved_bytes <= balance.extension_bytes:
         return False, f"it saves {share:.0%} of the reads, but its extension takes more bytes than those reads"
     return True, f"it saves {share:.0%} of the reads"
 

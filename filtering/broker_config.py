@@ -24,6 +24,8 @@ CONSUME_QUEUE_UNIT = 20
 """Bytes of a consume queue entry."""
 CONSUME_QUEUE_EXT_UNIT = 20
 """Bytes of an entry's extension without its bit map (ConsumeQueueExt.CqExtUnit)."""
+SHORTEST_RECORD = 91
+"""Bytes of a message record without body, topic and properties (MessageExtEncoder)."""
 MOST_CONSUMERS = 1_000_000
 """The greatest number of groups of a filter bit map. For more groups, it would take a megabyte for each message."""
 _LONGS = frozenset({"filterDataCleanTimeSpan"})

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filtering.broker_config import SHORTEST_RECORD
 from schemas.audits.scope import Scope
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.table import Table
 from schemas.delta.table_rows import one_of, sorted_by, within
 from schemas.queue_progress import QUEUE_PROGRESS
-from schemas.rocketmq_store.record_layout import SHORTEST
 
 QUEUE_TOTALS = pa.schema(
     [
@@ -51,7 +51,7 @@ def queue_totals(scope: Scope, rows: Callable[[str], pa.Table]) -> pa.Table:
 def _is_full(total: dict[str, Any]) -> bool:
     """Whether the entries of a queue leave no gap but that of unreadable messages."""
     missing = total["to_offset"] - total["from_offset"] - total["entries"]
-    return bool(0 <= missing * SHORTEST <= total["unreadable_bytes"])
+    return bool(0 <= missing * SHORTEST_RECORD <= total["unreadable_bytes"])
 
 
 def _of_stored_entries(scope: Scope, total: dict[str, Any]) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def _of_stored_entries(scope: Scope, total: dict[str, Any]) -> dict[str, Any]:
     kept = sorted_by(entries.filter(within("commitlog_offset", messages_from).mask(entries)), "commitlog_offset")
     offsets, places = (kept[name].to_numpy() for name in ("queue_offset", "commitlog_offset"))
     goes_back = (np.diff(offsets) <= 0) & (np.diff(places) > 0)
-    began = np.flatnonzero(goes_back & (offsets[1:] * SHORTEST <= total["unreadable_bytes"])) + 1
+    began = np.flatnonzero(goes_back & (offsets[1:] * SHORTEST_RECORD <= total["unreadable_bytes"])) + 1
     if stored != counted or not (len(began) or messages_from):
         return total
     last = offsets[began[-1] if len(began) else 0 :].tolist()

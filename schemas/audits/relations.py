@@ -28,6 +28,7 @@ from schemas.consumequeue import CONSUMEQUEUE
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.table import Table
 from schemas.quarantine import QUARANTINE
+from schemas.rocketmq_store.segments import is_mapped_file
 from schemas.run_ledger import RUN_LEDGER
 from schemas.spark_tasks import Session
 from schemas.tables import TABLES
@@ -195,7 +196,7 @@ def _brokers(scope: Scope) -> pa.Table:
 def _unreadable_bytes(facts: BrokerFacts) -> int:
     """Bytes of the log that are in quarantine, or were deleted before a night read them."""
     rows = facts.rows(QUARANTINE, ["source_file", "bytes"])
-    is_in_log = pc.match_substring_regex(rows["source_file"], "^[0-9]{20}$")
+    is_in_log = pa.array([is_mapped_file(name) for name in rows["source_file"].to_pylist()], pa.bool_())
     quarantined = pc.sum(pc.binary_length(rows.filter(is_in_log)["bytes"])).as_py() or 0
     deleted = sum(
         max(0, (entry.log_start or 0) - (before.ingested_to or 0)) for before, entry in pairwise(facts.entries)

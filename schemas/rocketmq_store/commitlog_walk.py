@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from filtering.broker_config import SHORTEST_RECORD
 from schemas.rocketmq_store.record_layout import (
     BORN_HOST,
     FIELDS,
     GREATEST_QUEUE_OFFSET,
     RECONSUME_TIMES,
-    SHORTEST,
     Found,
     walk,
 )
@@ -136,7 +136,7 @@ class Walk:
         chunk_bytes = self.chunk_bytes
         while position < stop:
             log = file.read(position, chunk_bytes)
-            layout = np.empty((len(FIELDS), len(log) // SHORTEST + 1), np.int64)
+            layout = np.empty((len(FIELDS), len(log) // SHORTEST_RECORD + 1), np.int64)
             rows, _, _ = walk(log, layout)
             rows = int(np.searchsorted(layout[0, :rows], stop - position))
             found, length = Found.RECORD, 0

@@ -25,8 +25,6 @@ PHYSICAL_OFFSET, SYS_FLAG, BORN_TIMESTAMP, BORN_HOST = 28, 36, 40, 48
 RECONSUME_TIMES, PREPARED_TRANSACTION_OFFSET = -16, -12
 """Where fields are, in bytes from the body of a record: the hosts before them have no fixed length."""
 BORN_HOST_V6, STORE_HOST_V6 = 0x10, 0x20
-SHORTEST = 91
-"""Bytes of a record without body, topic and properties."""
 LONGEST = 64 << 20
 """Bytes of the longest record that is read: RocketMQ's own network frames end at 16 MiB."""
 GREATEST_QUEUE_OFFSET = LONG_MAX // CONSUME_QUEUE_UNIT - 1
