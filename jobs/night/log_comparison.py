@@ -174,15 +174,15 @@ class LogComparison:
         """Ranges of quarantined bytes that differ in the log now, and of segments that were missing."""
         pieces = self._quarantined()
         ranges: list[LogRange] = []
-        begin, end, of, compared, differs = -1, -1, "", 0, False
+        begin, end, segment_of_range, compared, differs = -1, -1, "", 0, False
         for number, (offset, segment, data) in enumerate([*pieces, (-1, "", b"")]):
             is_gap = bool(segment) and not data
             # Between damage and the missing rest, the filler may lie where it should not.
             continues = offset == end or (is_gap and self._first_message_after(end - 1) >= offset)
-            if segment != of or not continues:
+            if segment != segment_of_range or not continues:
                 if differs:
                     ranges.append(self._log.range(begin, end))
-                begin, of, differs = offset, segment, False
+                begin, segment_of_range, differs = offset, segment, False
             end = offset + max(1, len(data))
             if is_gap:  # the rest of the segment was missing, and perhaps segments after it
                 stop = min([self._first_message_after(offset), *(piece[0] for piece in pieces[number + 1 :][:1])])

@@ -45,16 +45,14 @@ def _not_null_equal(
         case Value(value=Number()), BooleanNode():
             return (yield from nulls.is_not_null(form, lower, right)) if outcome is EvaluationOutcome.FALSE else FALSE
         case ((Property() | Value() | BooleanNode()), BooleanNode()) if outcome is not EvaluationOutcome.ERROR:
-            true, false = yield from _as_boolean(form, lower, left)
+            true, false = yield from _as_boolean(lower, left)
             same = yield from lower(right, outcome)
             other = yield from lower(right, outcome.negated)
             return form.any_of([form.all_of([true, same]), form.all_of([false, other])])
     return FALSE
 
 
-def _as_boolean(
-    form: NormalForm, lower: Lower, value: Property | Value | BooleanNode
-) -> Steps[tuple[Predicate, Predicate]]:
+def _as_boolean(lower: Lower, value: Property | Value | BooleanNode) -> Steps[tuple[Predicate, Predicate]]:
     """Predicates for the value on the left of a boolean: it is true, and it is false."""
     match value:
         case Property(name=name):
