@@ -15,7 +15,7 @@ from schemas.messages.topic_batches import TopicBatch, TopicBatches, topic_batch
 
 
 @pytest.fixture(autouse=True)
-def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MESSAGES_AT_ONCE", 100)
     monkeypatch.setattr(module, "ENOUGH_OF_A_TOPIC", 20)
     monkeypatch.setattr(module, "MOST_WAITING", 150)
