@@ -21,6 +21,7 @@ from schemas.delivery_stats import COUNTS, DELIVERY_STATS, client_drops
 from schemas.delta.aggregates import sums
 from schemas.delta.table_rows import sorted_by
 from schemas.quarantine import QUARANTINE
+from schemas.rocketmq_store.segments import is_mapped_file
 
 SHOWN = 20
 NAMED = 3
@@ -145,7 +146,7 @@ def _quarantined(facts: BrokerFacts) -> Iterator[str]:
     pieces = Counter((row["source_file"], row["reason"]) for row in rows)
     first = {(row["source_file"], row["reason"]): row["offset"] for row in reversed(rows)}
     for (file, reason), count in sorted(pieces.items())[:SHOWN]:
-        place = f"{'offset' if file.isdecimal() else 'line'} {first[file, reason]:,}"
+        place = f"{'offset' if is_mapped_file(file) else 'line'} {first[file, reason]:,}"
         place = place if count == 1 else f"{count:,} times from {place} on"
         yield f"{file}, {place}: {reason}"
     if len(pieces) > SHOWN:

@@ -187,9 +187,10 @@ def test_a_file_without_subscriptions_leaves_a_snapshot_a_snapshot(broker: Growi
     assert broker.received("cg") == [0, 1, 2, 3, 4, 15]
 
 
-def test_a_bad_line_says_nothing_of_the_log(broker: GrowingBroker) -> None:
-    out = broker.night([sql(BEFORE, "cg", LOW), "garbage"]).out
-    assert ("quarantined: events.jsonl, line 2" in out, "the broker itself" in out) == (True, False)
+@pytest.mark.parametrize("name", ["events.jsonl", "20261122"])
+def test_a_bad_line_says_nothing_of_the_log(broker: GrowingBroker, name: str) -> None:
+    out = broker.night([sql(BEFORE, "cg", LOW), "garbage"], name=name).out
+    assert (f"quarantined: {name}, line 2" in out, "the broker itself" in out) == (True, False)
 
 
 def test_the_stores_own_consumer_filter_is_read(broker: GrowingBroker) -> None:
