@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.allocation import tag_disagreements
-from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
+from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar, TopicOffsets
 from filtering.consumption.plan import NightPlan, plan_night
 from filtering.consumption.position import Position, first_position
 from filtering.delivery.pull_window import PullWindow
@@ -23,10 +25,29 @@ def events_of(*lines: str) -> list[SubscriptionEvent]:
     return [parse_event(line) for line in lines]
 
 
-def plan(events: Sequence[SubscriptionEvent], offsets: BrokerOffsets) -> NightPlan:
+REGISTER = (
+    '{"at": %d, "op": "register", "group": "cg", "topic": "T", "type": "TAG", "expression": "*", '
+    '"consume_from": "first"}'
+)
+UNREGISTER = '{"at": %d, "op": "unregister", "group": "cg", "topic": "T"}'
+RESET = '{"at": %d, "op": "reset_offset", "group": "cg", "topic": "T", "queue_id": 0, "offset": 10}'
+
+
+def plan(events: Sequence[SubscriptionEvent], offsets: BrokerOffsets, so_far: OffsetsSoFar | None = None) -> NightPlan:
     config = BrokerConfig()
     history = subscription_history(events, config)
-    return plan_night(history, events, OffsetsSoFar(), offsets, config)
+    return plan_night(history, events, so_far or OffsetsSoFar(), offsets, config)
+
+
+def came_to(told_to: int, end: int, as_of: int) -> OffsetsSoFar:
+    """The last night ended at ``as_of``: deliveries were decided up to ``told_to`` in a queue that ended at ``end``."""
+    topic = TopicOffsets.empty({0: end}, ["cg"])
+    topic.told_to[:] = told_to
+    return OffsetsSoFar(as_of, {"T": topic})
+
+
+def stored_every_minute(topic: str, queue_id: int, offset: int) -> int:
+    return offset * MINUTE
 
 
 def has(window: PullWindow, stored_at: int, offset: int) -> bool:
@@ -36,13 +57,9 @@ def has(window: PullWindow, stored_at: int, offset: int) -> bool:
 
 def test_an_offset_committed_after_a_reset_does_not_end_what_was_pulled_before_it() -> None:
     """One message a minute: 100 before the reset to offset 10. The group is slow and has come to offset 50 again."""
-    events = events_of(
-        '{"at": 0, "op": "register", "group": "cg", "topic": "T", "type": "TAG", "expression": "*", '
-        '"consume_from": "first"}',
-        f'{{"at": {100 * MINUTE}, "op": "reset_offset", "group": "cg", "topic": "T", "queue_id": 0, "offset": 10}}',
-    )
+    events = events_of(REGISTER % 0, RESET % (100 * MINUTE))
     committed_at = 110 * MINUTE
-    offsets = BrokerOffsets({("cg", "T"): {0: 50}}, committed_at, stored_at=lambda topic, queue, at: at * MINUTE)
+    offsets = BrokerOffsets({("cg", "T"): {0: 50}}, committed_at, stored_at=stored_every_minute)
     made = plan(events, offsets)
     pulled = [
         sum(has(window, offset * MINUTE, offset) for window in [*made.online, *made.backlog])
@@ -50,6 +67,32 @@ def test_an_offset_committed_after_a_reset_does_not_end_what_was_pulled_before_i
     ]
     assert pulled == [1, 2, 2, 1, 1, 0, 0]
     assert made.groups[0].told_to == {0: 50}
+
+
+@pytest.mark.parametrize(("age", "is_behind"), [(30_000, False), (30_001, True)])
+def test_a_group_that_keeps_up_has_committed_what_was_stored_30_s_before(age: int, is_behind: bool) -> None:
+    """``age`` (ms) is that of the message at its committed offset, when the offsets were saved."""
+    saved_at = 100 * MINUTE
+    offsets = BrokerOffsets({("cg", "T"): {0: 50}}, saved_at, stored_at=lambda topic, queue_id, at: saved_at - age)
+    (group,) = plan(events_of(REGISTER % 0), offsets).groups
+    assert (group.behind, group.told_to) == (is_behind, {0: 50} if is_behind else {})
+
+
+@pytest.mark.parametrize(("committed", "told_to"), [(60, 60), (40, 50)])
+def test_a_group_that_was_behind_still_is_in_a_short_night(committed: int, told_to: int) -> None:
+    """The night lasts ten seconds. An offset that lies before what is decided takes nothing back."""
+    as_of = 100 * MINUTE
+    offsets = BrokerOffsets({("cg", "T"): {0: committed}}, as_of + 10_000, stored_at=stored_every_minute)
+    (group,) = plan(events_of(REGISTER % 0), offsets, came_to(50, 100, as_of)).groups
+    assert (group.behind, group.told_to) == (True, {0: told_to})
+
+
+@pytest.mark.parametrize("seconds", [10, 40])
+@pytest.mark.parametrize("again", [(RESET % (106 * MINUTE),), (UNREGISTER % (105 * MINUTE), REGISTER % (106 * MINUTE))])
+def test_a_group_that_was_behind_and_begins_again_has_time_to_commit(again: Sequence[str], seconds: int) -> None:
+    offsets = BrokerOffsets({("cg", "T"): {0: 10}}, 106 * MINUTE + 1_000 * seconds, stored_at=stored_every_minute)
+    made = plan(events_of(REGISTER % 0, *again), offsets, came_to(50, 100, 100 * MINUTE))
+    assert made.groups[0].behind == (seconds > 30)
 
 
 def test_a_client_in_class_filter_mode_checks_no_tags() -> None:

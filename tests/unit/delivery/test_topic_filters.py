@@ -174,6 +174,27 @@ def test_a_window_decides_only_the_messages_of_its_time_and_offsets() -> None:
     ) == [[3, 4], [*range(10), 10, 11, 12], [17, 18, 19], [15, 16, 17, 18, 19], [], [18, 19]]
 
 
+def test_the_times_of_a_window_at_the_ends_of_a_block() -> None:
+    """The first message was stored at 0, the last one at 1900. The end of a window is exclusive."""
+    every = MessageFilter("cg", "T")
+    assert got(
+        PullWindow(every, 0, stored_to=0),
+        PullWindow(every, 0, stored_to=1),
+        PullWindow(every, 0, stored_to=1900),
+        PullWindow(every, 0, stored_from=1),
+        PullWindow(every, 0, stored_from=1900),
+        PullWindow(every, 0, stored_from=1901),
+    ) == [[], [0], [*range(19)], [*range(1, 20)], [19], []]
+
+
+@pytest.mark.parametrize(("born_time", "passed"), [(-1, 0), (0, 1), (900, 10), (1899, 19), (1900, 20)])
+def test_bit_maps_decide_on_what_was_stored_after_the_filter_was_born(born_time: int, passed: int) -> None:
+    """Source: ConsumerFilterData.isMsgInLive. No bit is set, so that messages pass only without their bit map."""
+    window = PullWindow(MessageFilter("cg", "T", bit_pos=(3,), born_time=born_time), 0)
+    outcome = TopicFilters(64, windows=[window]).run(entries("T", LEVELS, [bytes(8)] * len(LEVELS)))
+    assert outcome.counts[0, :, COUNTS.index("passed_stage1")].sum() == passed
+
+
 def test_counts_are_by_window_and_queue() -> None:
     window = PullWindow(replace(above(14), failure=compile("level = 'x'").predicate), 0, stored_from=500)
     changes = [UncertainChange("above_14", "T", above(4).expression, above(14).expression, 700, 1200)]
@@ -185,8 +206,9 @@ def test_counts_are_by_window_and_queue() -> None:
 
 
 def test_uncertain_messages_end_in_each_queue_where_the_held_pull_ends() -> None:
-    level_13 = TextIn("level", frozenset(["13"]))
-    change = UncertainChange("above_4", "T", FALSE, above(4).expression, 700, 1_600, until=level_13)
+    """Level 13 ends it. Level 6 was stored before the change."""
+    until = TextIn("level", frozenset(["6", "13"]))
+    change = UncertainChange("above_4", "T", FALSE, above(4).expression, 700, 1_600, until=until)
     filters = TopicFilters(64, changes=[change])
     for cuts in ([], [13], [14], [12, 13, 15]):
         parts = [LEVELS[begin:end] for begin, end in pairwise([0, *cuts, len(LEVELS)])]
