@@ -41,7 +41,7 @@ def refusal(row: SubscriptionRow, config: BrokerConfig) -> ResponseCode | None:
     filter_version = row.filter_version
     if not row.registered and not row.sent_with_pull and row.compile_error is None:
         # When the group comes back, it registers again, and has filter data again if the expression compiles.
-        filter_version = filter_version or row.sub_version
+        filter_version = row.sub_version
     return _refusal(row, row.sub_version, filter_version, config)
 
 

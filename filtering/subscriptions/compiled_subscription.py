@@ -24,7 +24,7 @@ def compile_subscription(
 ) -> CompiledSubscription:
     """Compile a subscription. It never raises: a subscription that does not compile has only a ``compile_error``."""
     if is_tag_type(expression_type):
-        if expression and not expression_type:
+        if not expression_type:
             # FilterAPI.build parses tags only if the type is TAG or null; an empty type leaves them without codes.
             return CompiledSubscription((), ())
         try:

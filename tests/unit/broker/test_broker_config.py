@@ -30,7 +30,7 @@ def test_properties_read_as_java_reads_them() -> None:
     text = (
         "# a comment \\\n! another\n\n  enablePropertyFilter : TRUE\n"
         "brokerName=broker\\u002da\\tb \n mixed\\ key\\=x  value\\\n   goes on\n"
-        "expectConsumerNumUseFilter 64\r\nlonely\nlast=\\"
+        "expectConsumerNumUseFilter 64\r\nlonely\ncolor=red\\\n#blue\nlast=\\"
     )
     assert parse_properties(text) == {
         "enablePropertyFilter": "TRUE",
@@ -38,6 +38,7 @@ def test_properties_read_as_java_reads_them() -> None:
         "mixed key=x": "valuegoes on",
         "expectConsumerNumUseFilter": "64",
         "lonely": "",
+        "color": "red#blue",
         "last": "",
     }
     config = BrokerConfig.from_properties(text)

@@ -59,6 +59,7 @@ def test_a_real_consumer_filter_json_survives_a_round_trip(name: str) -> None:
     assert json.loads(manager.encode(latest)) == json.loads(text), "after the shutdown all are dead already"
 
     assert not ConsumerFilterManager(f + 1, n).decode(text, latest), "another Bloom filter discards everything"
+    assert not ConsumerFilterManager(10, 23).decode(text, latest), "so does one of 112 bits, too, but 4 a group"
 
 
 @pytest.mark.parametrize("name", UNDAMAGED)

@@ -103,7 +103,10 @@ def test_a_batch_ends_with_its_messages_or_bytes() -> None:
     assert get_message(a_queue(100), 0, config, max_msg_nums=10).found == 10
     assert get_message(a_queue(100), 0, config, max_msg_nums=64).found == 32, "maxTransferCountOnMessageInMemory"
     assert get_message(a_queue(100, size=100_000), 0, config).found == 2, "maxTransferBytesOnMessageInMemory"
+    assert get_message(a_queue(100, size=1 << 16), 0, config).found == 4, "just as many bytes"
     assert get_message(a_queue(100, size=1 << 20), 0, config).found == 1, "a large message comes alone"
+    config = BrokerConfig(max_transfer_bytes_on_message_in_memory=1 << 30)
+    assert get_message(a_queue(100, size=40 << 20), 0, config).found == 3, "MAX_PULL_MSG_SIZE, 128 MiB"
 
 
 def test_a_pull_gives_up_after_max_filter_message_size() -> None:

@@ -94,6 +94,13 @@ def test_what_a_client_that_left_brought_stays_in_force() -> None:
     ]
 
 
+def test_a_lower_version_counts_after_the_last_client_left() -> None:
+    """Source: ConsumerManager.unregisterConsumer removes a group with its last client."""
+    assert summary(
+        heartbeat(100, "a", 10, OrderEvents="paid"), leaves(200, "a"), heartbeat(300, "a", 5, OrderEvents="shipped")
+    ) == [(100, 200, "paid", ("a",), (), ()), (300, None, "shipped", ("a",), (), ())]
+
+
 def test_registrations_of_unknown_clients_count() -> None:
     unknown = SubscriptionEvent(
         200,

@@ -48,6 +48,18 @@ def test_a_consumer_filter_json_tells_births_and_deaths(name: str) -> None:
     assert list(parsed.events) == sorted(parsed.events, key=lambda event: event.at)
 
 
+@pytest.mark.parametrize(("dead_time", "leaves"), [(0, False), (4, False), (5, True), (6, True)])
+def test_a_filter_is_dead_from_its_birth_on(dead_time: int, leaves: bool) -> None:
+    """Source: ConsumerFilterData.isDead. A broker that starts sets both times alike if the filter is young."""
+    entry = {
+        "consumerGroup": "cg", "topic": "OrderEvents", "expression": "a", "expressionType": "SQL92",
+        "clientVersion": 7, "bornTime": 5, "deadTime": dead_time,
+    }  # fmt: skip
+    document = {"filterDataByTopic": {"OrderEvents": {"groupFilterData": {"cg": entry}}}}
+    events = parse_subscriptions(json.dumps(document)).events
+    assert [event.operation for event in events] == [Operation.REGISTER, *([Operation.UNREGISTER] if leaves else [])]
+
+
 def test_a_bad_entry_of_a_consumer_filter_json_is_named() -> None:
     good = {
         "consumerGroup": "cg_good",
@@ -202,6 +214,12 @@ def test_a_bad_line_is_told_and_the_rest_kept(change: dict[str, object], reason:
 
 def test_lines_that_are_no_json_objects() -> None:
     assert [line for line, _ in reasons(f"{json.dumps(REGISTER)}\n{{torn\n[]\n")] == [2, 3]
+
+
+def test_no_version_follows_the_greatest() -> None:
+    first = REGISTER | {"sub_version": 2**63 - 1}
+    parsed = parse_subscriptions("\n".join(map(json.dumps, (first, REGISTER | {"at": 6}))))
+    assert [event.subscriptions[0]["version"] for event in parsed.events] == [2**63 - 1, 2**63 - 1]
 
 
 def test_heartbeats_and_departures_name_their_client() -> None:

@@ -44,6 +44,12 @@ def test_every_entry_of_a_real_consume_queue_has_its_tags_code(capture: str) -> 
     assert codes.to_pylist() == [entries[message["physicalOffset"]] for message in messages]
 
 
+def test_a_scheduled_message_without_a_level_keeps_its_hash() -> None:
+    topics, tags = pa.array(["SCHEDULE_TOPIC_XXXX"] * 4), pa.array(["paid", "paid", "paid", None])
+    codes = entry_tags_codes(topics, tags, pa.array(["1", "soon", None, "0"]), pa.array([5, 5, 5, 5]), (1_000,))
+    assert codes.to_pylist() == [1_005, tags_code("paid"), tags_code("paid"), 0]
+
+
 def test_delay_levels() -> None:
     levels = parse_delay_levels("1s 2m 3h 1d")
     assert levels == (1_000, 120_000, 10_800_000, 86_400_000)

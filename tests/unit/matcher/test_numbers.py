@@ -1,5 +1,6 @@
 """Numbers of a column are those that Java parses, whatever their length and their place in the column."""
 
+import math
 import random
 
 import numpy as np
@@ -38,6 +39,11 @@ def texts_of(seed: int) -> list[str | None]:
     every: list[str | None] = [*TEXTS, *made, *(None,) * 20]
     chosen.shuffle(every)
     return every
+
+
+@pytest.mark.parametrize(("text", "value"), [("0x1p99999", math.inf), ("-0x1p99999", -math.inf), ("-0x1p-99999", -0.0)])
+def test_a_hexadecimal_number_keeps_its_sign(text: str, value: float) -> None:
+    assert str(parse_double(text)) == str(value)
 
 
 @pytest.mark.parametrize("type", NumberType)

@@ -88,6 +88,12 @@ def test_property_quirks(tmp_path: Path) -> None:
     assert [message["properties"] for message in messages] == list(texts.values())
 
 
+def test_halves_of_a_character_in_two_values_are_none(tmp_path: Path) -> None:
+    [message] = decoded(log_of({"properties": b"a\x01\xc3\x02b\x01\xa9\x02"}), tmp_path)
+
+    assert message["properties"] == {"a": "\ufffd", "b": "\ufffd"}
+
+
 def test_hosts_and_message_ids_as_java_prints_them(tmp_path: Path) -> None:
     v6 = bytes.fromhex("20010db8000000000000000000000001")
     mapped = bytes(10) + b"\xff\xff\x01\x02\x03\x04"

@@ -1,0 +1,50 @@
+"""The events that a snapshot of subscriptions stands for, after those known before."""
+
+from __future__ import annotations
+
+from filtering.broker_config import BrokerConfig
+from filtering.consumer_filter_manager import Subscription
+from filtering.subscriptions.events import Operation, SubscriptionEvent, SubscriptionEvents
+from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.in_force import in_force_at
+from filtering.subscriptions.snapshots import differences
+
+SINCE = 5_000
+LEFT = SubscriptionEvent(2_000, Operation.UNREGISTER, "cg", topic="T")
+
+
+def register(at: int, expression: str, version: int, type: str = "SQL92") -> SubscriptionEvent:
+    subscription = Subscription(topic="T", expression=expression, type=type, version=version)
+    return SubscriptionEvent(at, Operation.REGISTER, "cg", (subscription,))
+
+
+def history(*events: SubscriptionEvent) -> list[SubscriptionRow]:
+    return subscription_history(events, BrokerConfig(enable_property_filter=True))
+
+
+def new_events(known: list[SubscriptionEvent], *snapshot: SubscriptionEvent) -> tuple[SubscriptionEvent, ...]:
+    found = SubscriptionEvents(snapshot, (), is_snapshot=True)
+    return differences(found, in_force_at(history(*known), SINCE), SINCE, filters_only=True)
+
+
+def test_what_happened_up_to_the_last_night_is_known_a_millisecond_later() -> None:
+    for at, known_at in ((SINCE - 1, SINCE + 1), (SINCE, SINCE + 1), (SINCE + 1, SINCE + 1), (SINCE + 2, SINCE + 2)):
+        (event,) = new_events([], register(at, "qty > 1", 1))
+        assert event.at == known_at
+
+
+def test_a_group_that_is_still_away_does_not_come_back() -> None:
+    known = [register(1_000, "qty > 1", 7), LEFT]
+    assert new_events(known, *known) == ()
+    (event,) = new_events(known, known[0])
+    assert event.operation is Operation.REGISTER
+
+
+def test_its_expression_counts_although_clients_with_a_fast_clock_came_before() -> None:
+    """The broker ignores a version that is not higher than the last one: of the subscription, or of its filter."""
+    for known in (
+        [register(1_000, "qty > 1", 90_000)],
+        [register(1_000, "qty > 1", 90_000), LEFT, register(3_000, "paid", 80_000, type="TAG")],
+    ):
+        last = history(*known, *new_events(known, register(1_000, "qty > 2", 7)))[-1]
+        assert (last.valid_from, last.expression, last.filter_expression) == (SINCE + 1, "qty > 2", "qty > 2")
