@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -10,11 +11,11 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.allocation import tag_disagreements
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar, TopicOffsets
 from filtering.consumption.plan import NightPlan, plan_night
-from filtering.consumption.position import Position, first_position
+from filtering.consumption.position import Position, first_position, known_offsets
 from filtering.delivery.pull_window import PullWindow
 from filtering.predicate import TRUE, TextIn
 from filtering.subscriptions.event_lines import parse_event
-from filtering.subscriptions.events import ConsumeFrom, SubscriptionEvent
+from filtering.subscriptions.events import ConsumeFrom, SubscriptionEvent, in_order
 from filtering.subscriptions.history import subscription_history
 
 MINUTE = 60_000
@@ -22,7 +23,7 @@ HEARTBEAT = '{"at": %d, "op": "heartbeat", "group": "cg", "client_id": "%s", "su
 
 
 def events_of(*lines: str) -> list[SubscriptionEvent]:
-    return [parse_event(line) for line in lines]
+    return list(in_order(parse_event(line) for line in lines))
 
 
 REGISTER = (
@@ -95,9 +96,53 @@ def test_a_group_that_was_behind_and_begins_again_has_time_to_commit(again: Sequ
     assert made.groups[0].behind == (seconds > 30)
 
 
+def pulls(made: NightPlan, *stored_at: int, offset: int = 7) -> list[int]:
+    """How often the group pulls a message of an offset, for each time at which it may have been stored."""
+    windows = [*made.online, *made.backlog]
+    return [sum(has(window, at, offset) for window in windows) for at in stored_at]
+
+
+@pytest.mark.parametrize("more", [(), (RESET % 1_000,)])
+def test_events_in_the_last_millisecond_of_a_night_are_not_of_the_next_one(more: Sequence[str]) -> None:
+    made = plan(events_of(REGISTER % 1_000, *more), BrokerOffsets(), came_to(100, 100, as_of=1_000))
+    assert (made.backlog, len(made.online)) == ([], 1)
+
+
+def test_a_reset_in_the_millisecond_of_a_change_meets_the_new_subscription() -> None:
+    change = (REGISTER % 100).replace('"*"', '"paid"')
+    made = plan(events_of(REGISTER % 0, change, RESET % 100), BrokerOffsets())
+    assert [window.subscription_from for window in made.backlog if window.only_listed] == [100]
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ((REGISTER % 800,), [1, 1, 1, 1]),
+        ((UNREGISTER % 1_000,), [1, 1, 0, 0]),
+        ((RESET % 1_000,), [2, 2, 1, 1]),
+    ],
+)
+def test_messages_stored_after_the_copy_of_the_log_are_pulled_as_in_their_night(
+    events: Sequence[str], expected: Sequence[int]
+) -> None:
+    """The last night ended at 1000, but its copy of the log at 500. Each message has offset 70 of 100."""
+    change = [line.replace('"*"', '"paid"') for line in events]
+    so_far = replace(came_to(70, 70, as_of=1_000), read_to=500)
+    made = plan(events_of(REGISTER % 0, *change), BrokerOffsets(), so_far)
+    assert pulls(made, 501, 999, 1_000, 1_001, offset=70) == expected
+
+
+@pytest.mark.parametrize(("reset_at", "offset"), [(999, 7), (1_000, 7), (1_001, 10), (1_999, 10), (2_000, 7)])
+def test_the_later_of_a_snapshot_and_a_reset_tells_where_a_group_begins(reset_at: int, offset: int) -> None:
+    """The last night ended at 1000, and the group begins at 2000."""
+    so_far = came_to(0, 100, as_of=1_000)
+    so_far.topics["T"].committed[:] = 7
+    assert known_offsets(("cg", "T"), 2_000, so_far, events_of(RESET % reset_at)) == {0: offset}
+
+
 def test_a_client_in_class_filter_mode_checks_no_tags() -> None:
     """Source: PullAPIWrapper.processPullResult."""
-    topic = '{"topic": "T", "type": "TAG", "expression": "%s", "version": %d%s}'
+    topic = '{"topic": "T", "type": "TAG", "expression": "%s", "sub_version": %d%s}'
     events = events_of(
         HEARTBEAT % (100, "a", topic % ("A", 1, "")),
         HEARTBEAT % (200, "b", topic % ("shop.Paid", 2, ', "class_filter_mode": true')),
@@ -108,7 +153,7 @@ def test_a_client_in_class_filter_mode_checks_no_tags() -> None:
 
 def test_a_client_with_tags_checks_them_although_the_broker_filters_by_sql92() -> None:
     """Source: PullAPIWrapper.processPullResult."""
-    topic = '{"topic": "T", "type": "%s", "expression": "%s", "version": %d}'
+    topic = '{"topic": "T", "type": "%s", "expression": "%s", "sub_version": %d}'
     events = events_of(
         HEARTBEAT % (100, "a", topic % ("SQL92", "x = 'y'", 5)),
         HEARTBEAT % (200, "b", topic % ("TAG", "B", 2)),
@@ -120,7 +165,7 @@ def test_a_client_with_tags_checks_them_although_the_broker_filters_by_sql92() -
 
 
 def test_clients_with_other_expressions_check_nothing() -> None:
-    topic = '{"topic": "T", "type": "SQL92", "expression": "x = %d", "version": %d}'
+    topic = '{"topic": "T", "type": "SQL92", "expression": "x = %d", "sub_version": %d}'
     events = events_of(HEARTBEAT % (100, "a", topic % (1, 1)), HEARTBEAT % (200, "b", topic % (2, 2)))
     assert tag_disagreements(events, {"T": frozenset(range(4))}) == {}
 
