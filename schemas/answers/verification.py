@@ -58,9 +58,9 @@ def verify(facts: BrokerFacts, store: Storage, broker: BrokerConfig | None) -> V
 
 
 def _check_log(facts: BrokerFacts, store: Storage, log: Sequence[Segment]) -> None:
-    last = max((file.greatest["commitlog_offset"] for file in facts.warehouse.files(COMMITLOG, facts.name)), default=0)
+    last = max((file.greatest["commitlog_offset"] for file in facts.warehouse.files(COMMITLOG, facts.name)), default=-1)
     end = max(segment.data_end for segment in log[-2:])
-    if end < last:
+    if end <= last:
         raise UsageError(
             f"the log of {store.root} ends at offset {end:,}, before the last message of {facts.name} in the warehouse "
             f"at {last:,}: give a newer copy of that broker's store, or run nightly if the broker cut its log"

@@ -16,7 +16,7 @@ from tests.broker_log import BrokerLog
 from tests.captures import capture, rows
 from tests.nights.commands import Run, living
 from tests.nights.growing_broker import BEFORE, sql
-from tests.records import V2, record
+from tests.records import V2, entry, record
 
 Replayed = Callable[[str], Warehouse]
 
@@ -118,10 +118,11 @@ def test_a_history_that_begins_with_a_snapshot_cannot_judge_bit_maps(
     assert out.splitlines()[-1] == "no difference in what could be judged"
 
 
-def test_a_store_that_is_older_than_the_warehouse(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("newer", [1, 5])
+def test_a_store_that_is_older_than_the_warehouse(run: Run, tmp_path: Path, newer: int) -> None:
     log = BrokerLog().append(5)
     log.write(tmp_path / "older")
-    log.append(5).write(tmp_path / "store")
+    log.append(newer).write(tmp_path / "store")
     for store in ("older", "store"):
         log.write_queues(tmp_path / store)
     assert run(nightly, "--store", tmp_path / "store", "--warehouse", tmp_path / "w").code == 0
@@ -149,6 +150,18 @@ def test_a_queue_whose_messages_were_all_deleted_before_any_night(run: Run, tmp_
     night[night.index("--store") + 1] = str(store)
     assert run(nightly, *night).code == 0
     assert run(verify, "--warehouse", tmp_path / "w", "--store", store).code == 0
+
+
+def test_a_queue_that_names_the_first_message_of_the_log(run: Run, tmp_path: Path) -> None:
+    """Its message is not deleted, but belongs to another queue."""
+    log = BrokerLog().append(3)
+    log.write(tmp_path)
+    log.write_queues(tmp_path)
+    (tmp_path / "consumequeue" / "Phantom" / "0").mkdir(parents=True)
+    (tmp_path / "consumequeue" / "Phantom" / "0" / f"{0:020d}").write_bytes(entry(0, 100, None))
+    given = ("--store", tmp_path, "--warehouse", tmp_path / "w")
+    assert run(nightly, *given).code == 0
+    assert "Phantom/0: consumequeue: no message of the log belongs to this queue\n" in run(verify, *given).out
 
 
 @pytest.mark.parametrize("topic", ["x" * 300, "a\0b"])
