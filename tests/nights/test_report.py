@@ -116,6 +116,25 @@ def test_each_group_has_its_row_beside_the_night_before(nights: Path, tmp_path: 
     )
 
 
+def test_false_positives_are_a_part_of_what_the_bit_map_judged(
+    replayed: Callable[[str], Warehouse], tmp_path: Path
+) -> None:
+    warehouse = replayed("small")
+    told = re.search(r"([\d,]+) of ([\d,]+) entries that do not match", page_of(warehouse.location, tmp_path))
+    last_types = {
+        (row["consumer_group"], row["topic"]): row["expression_type"]
+        for row in rows_of(warehouse, "subscriptions")
+        if row["valid_to"] is None
+    }
+    rows = rows_of(warehouse, "delivery_stats")
+    by_sql92 = [row for row in rows if last_types[row["consumer_group"], row["topic"]] == "SQL92"]
+    stopped = sum(row["scanned"] - row["passed_stage1"] for row in by_sql92)
+    passed = sum(row["bit_map_false_positives"] for row in by_sql92)
+    assert told is not None
+    assert (number(told[1]), number(told[2])) == (passed, stopped + passed)
+    assert passed > 0 < stopped
+
+
 def test_lag_counts_what_the_group_would_get(nights: Path, tmp_path: Path) -> None:
     found = group_rows(page_of(nights, tmp_path))
     behind: Counter[tuple[str, str]] = Counter()

@@ -136,3 +136,14 @@ def test_entries_that_no_night_has_filtered(run: Run, nights: Path, tmp_path: Pa
     assert "deliver has not run yet" in told
     steps.step(deliver, 2)
     assert "There was nothing new" in run(deliver, "--warehouse", steps.warehouse).out
+
+
+def test_the_first_message_that_no_night_has_filtered(broker: GrowingBroker, run: Run) -> None:
+    broker.night([sql(BEFORE, "cg", EVERYTHING)])
+    broker.grow()
+    given = ("--warehouse", broker.folder / "w", "--broker-config", broker.folder / "broker.conf")
+    assert run(ingest, *given, "--store", broker.folder / "store").code == 0
+    assert run(dispatch, *given).code == 0
+    place = ("--group", "cg", "--topic", "T", "--queue", 0, "--offset")
+    told = [run(explain, "--warehouse", broker.folder / "w", *place, offset).out for offset in (9, 10)]
+    assert ["deliver has not run yet" in each for each in told] == [False, True]
