@@ -1,0 +1,70 @@
+"""Which subscription filtered a message, at the limits of times and offsets."""
+
+from __future__ import annotations
+
+import pytest
+
+from filtering.broker_config import BrokerConfig
+from filtering.explanation.pulls_of_message import (
+    NightInQueue,
+    NotPulled,
+    Place,
+    Pulled,
+    changed_tags,
+    pulls_of_message,
+    uncertain_change,
+)
+from filtering.subscriptions.event_lines import parse_event
+from filtering.subscriptions.events import in_order
+from filtering.subscriptions.history import SubscriptionRow, subscription_history
+
+CONFIG = BrokerConfig(enable_property_filter=True)
+STORED_AT = 100
+LEAVES = '{"at": %d, "op": "unregister", "group": "cg", "topic": "T"}'
+
+
+def registers(at: int, expression: str, type: str = "TAG") -> str:
+    return (
+        f'{{"at": {at}, "op": "register", "group": "cg", "topic": "T", "type": "{type}", "expression": "{expression}"}}'
+    )
+
+
+def states(*lines: str) -> list[SubscriptionRow]:
+    return subscription_history(in_order(map(parse_event, lines)), CONFIG)
+
+
+def pulled_at(rows: list[SubscriptionRow], reset_at: int, offset: int, as_of: int = 1_000) -> list[int]:
+    """When the group pulled message 5 of ten, which the only night read. An operator set its offset."""
+    nights = [NightInQueue("run", -(2**63), as_of, 0, 10, CONFIG)]
+    pulls = pulls_of_message(rows, nights, [(reset_at, offset)], Place(5, STORED_AT, "run", False), CONFIG)
+    assert not isinstance(pulls, NotPulled)
+    return [pull.at for pull in pulls]
+
+
+@pytest.mark.parametrize(("offset", "expected"), [(4, [100, 200]), (5, [100, 200]), (6, [100])])
+def test_a_message_from_the_new_offset_on_is_pulled_again(offset: int, expected: list[int]) -> None:
+    assert pulled_at(states(registers(0, "a")), 200, offset) == expected
+
+
+@pytest.mark.parametrize(("reset_at", "expected"), [(99, [100]), (100, [100]), (101, [100, 101])])
+def test_an_offset_that_was_set_before_the_first_pull_repeats_nothing(reset_at: int, expected: list[int]) -> None:
+    assert pulled_at(states(registers(0, "a")), reset_at, 0) == expected
+
+
+@pytest.mark.parametrize(("as_of", "expected"), [(499, [100]), (500, [100, 500])])
+def test_a_group_that_returns_after_the_last_night_has_not_pulled_again_yet(as_of: int, expected: list[int]) -> None:
+    rows = states(registers(0, "a"), LEAVES % 200, registers(500, "a"))
+    assert pulled_at(rows, 300, 0, as_of) == expected
+
+
+@pytest.mark.parametrize(("changed_at", "is_uncertain"), [(100, False), (101, True), (5_100, True), (5_101, False)])
+def test_a_message_waits_five_seconds_in_a_held_pull(changed_at: int, is_uncertain: bool) -> None:
+    rows = states(registers(0, "x > 1", "SQL92"), registers(changed_at, "x > 2", "SQL92"))
+    assert (uncertain_change(rows, Pulled(rows[0], STORED_AT, CONFIG)) is not None) == is_uncertain
+
+
+@pytest.mark.parametrize(("at", "may_be_dropped"), [(1_000, True), (20_999, True), (21_000, False)])
+def test_a_pull_is_held_for_twenty_seconds(at: int, may_be_dropped: bool) -> None:
+    """The client checks its answer by the tags with which it asked."""
+    rows = states(registers(0, "a"), registers(1_000, "b"))
+    assert (changed_tags(rows, Pulled(rows[1], at, CONFIG)) is not None) == may_be_dropped
