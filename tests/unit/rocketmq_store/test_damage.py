@@ -106,6 +106,20 @@ def test_a_segment_of_another_size_is_refused(tmp_path: Path) -> None:
     assert "1000 bytes instead of 2000" in str(recovery(Storage.at(str(tmp_path)), segment_size=2000).refused)
 
 
+@pytest.mark.parametrize(("damaged", "is_noticed"), [(1, False), (2, True)])
+def test_a_broker_checks_the_last_ten_segments(tmp_path: Path, damaged: int, is_noticed: bool) -> None:
+    """commitLogRecoverMaxNum. Of these twelve, neither a consume queue nor a checkpoint says more."""
+    for number in range(12):
+        log = record(1000 * number)
+        body = b"pair" if number == damaged else b"paid"
+        segment = log.replace(b"paid", body) + filler(1000 - len(log))
+        (tmp_path / f"{1000 * number:020d}").write_bytes(segment)
+
+    end = 1000 * damaged if is_noticed else 11_000 + len(record(0))
+    answer = recovery(Storage.at(str(tmp_path)))
+    assert answer.end_after_clean_shutdown == answer.end_after_crash == end
+
+
 def test_an_unused_last_segment_is_no_reason_to_refuse(tmp_path: Path) -> None:
     log = log_of({}, {})
     (tmp_path / f"{0:020d}").write_bytes(log + filler(1000 - len(log)))

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from schemas.rocketmq_store.consume_queue import ENTRY
-from schemas.rocketmq_store.queue_index import ENTRIES_AT_ONCE, QueueIndex
+from schemas.rocketmq_store.queue_index import ENTRIES_AT_ONCE, Entry, QueueIndex
 from schemas.storage import Storage
+from tests.records import entry
 
 
 def write_queue(folder: Path, offsets: list[int], file_entries: int) -> None:
@@ -40,3 +41,13 @@ def test_first_entry_in_the_log_and_end(seed: int, tmp_path: Path) -> None:
         assert index.min_offset("T", 0, log_start) == expected
     assert [index.entry("T", 0, number).commitlog_offset for number in range(0, entries, 97)] == offsets[::97]  # type: ignore[union-attr]
     assert index.entry("T", 0, entries) is None
+
+
+def test_what_the_broker_writes_before_the_first_entry_is_no_message(tmp_path: Path) -> None:
+    """Source: ConsumeQueue.fillPreBlank."""
+    queue = tmp_path / "consumequeue" / "T" / "0"
+    queue.mkdir(parents=True)
+    (queue / f"{0:020d}").write_bytes(entry(0, 2**31 - 1, None) + entry(0, 100, None))
+    index = QueueIndex(Storage.at(str(tmp_path)))
+
+    assert (index.entry("T", 0, 0), index.entry("T", 0, 1)) == (None, Entry(0, 100, 0))
