@@ -15,10 +15,10 @@ def words(rows: int) -> int:
 
 def pack(flags: npt.NDArray[np.bool_]) -> Words:
     """Bits, shape (…, rows), to words, shape (…, words(rows))."""
-    octets = np.packbits(flags, axis=-1, bitorder="little")
-    padding = words(flags.shape[-1]) * 8 - octets.shape[-1]
-    widths = [(0, 0)] * (octets.ndim - 1) + [(0, padding)]
-    return np.ascontiguousarray(np.pad(octets, widths)).view(np.uint64)
+    packed = np.packbits(flags, axis=-1, bitorder="little")
+    octets = np.zeros((*packed.shape[:-1], words(flags.shape[-1]) * 8), np.uint8)
+    octets[..., : packed.shape[-1]] = packed
+    return octets.view(np.uint64)
 
 
 def unpack(packed: Words, rows: int) -> npt.NDArray[np.bool_]:

@@ -22,8 +22,9 @@ from filtering.predicate import NumberType
 CELLS_PER_CUT = 8
 FEW_TEXTS = 16
 """Up to this number of short texts, comparing each text with all of them is cheaper than a hash table."""
-FEWEST_SLOTS = 1024
-"""Of a table of texts: a text that has to go on from another text's slot costs twice as much."""
+SLOTS_PER_TEXT = 64
+MANY_SLOTS = 1024
+"""A text that has to go on from another text's slot costs twice as much. Larger tables have 4 slots per text."""
 _GREATEST = {NumberType.INT: 2**31 - 1, NumberType.LONG: 2**63 - 1, NumberType.DOUBLE: 0}
 _NO_POSITIONS = np.zeros(0, np.int32)
 _NO_TEXTS = np.zeros(1, np.int32)
@@ -64,7 +65,8 @@ def index_texts(texts: tuple[str, ...], answers: npt.NDArray[np.int32]) -> TextI
         lengths = np.array([len(text) for text in encoded], np.int64)
         return FewTexts(words_of_texts, _read_only(lengths), _read_only(answers[:-2]), answers[-2], answers[-1])
     octets, offsets, _, _ = _buffers(pa.array(texts, pa.string()))
-    table: Array = np.zeros(max(FEWEST_SLOTS, 4 << len(texts).bit_length()), text_loops.SLOT)
+    room = 1 << len(texts).bit_length()
+    table: Array = np.zeros(max(4 * room, min(SLOTS_PER_TEXT * room, MANY_SLOTS)), text_loops.SLOT)
     table["length"] = text_loops.EMPTY
     text_loops.fill_table(octets, offsets, table)
     of_slots = np.stack([np.full(len(table), answers[-2]), answers[table["text"]]], axis=1).ravel()
