@@ -54,6 +54,8 @@ def test_while_spark_works() -> None:
 def test_while_spark_starts(tmp_path: Path) -> None:
     submit = tmp_path / "bin" / "spark-submit"
     submit.parent.mkdir()
-    submit.write_text("#!/bin/sh\nkill -INT $PPID\nexec tail -f /dev/null\n")
+    # A shell's own kill may come before Python knows the number of the process that it has just forked.
+    kill = f"{sys.executable} -c 'import os, signal, sys; os.kill(int(sys.argv[1]), signal.SIGINT)' $PPID"
+    submit.write_text(f"#!/bin/sh\n{kill}\nexec tail -f /dev/null\n")
     submit.chmod(0o755)
     assert ended(STARTING, SPARK_HOME=str(tmp_path)) == (130, "", TOLD)
