@@ -41,20 +41,19 @@ class NewEntries:
         ``delay_levels``: the broker's, in ms. The tags code of a scheduled message is its delivery time.
         """
         messages = batch.messages
-        of_topics = list(messages.rows_by_topic(batch.chosen & has_entry(messages.sys_flag)))
-        rows = np.concatenate([np.empty(0, np.int64), *(messages.by_queue(of_topic) for _, of_topic in of_topics)])
-        tags = messages.named["TAGS"].take(pa.array(rows))
-        entries = cls(
-            messages,
-            rows,
-            {name: getattr(messages, name)[rows] for name in NUMBERS},
-            np.array(tags_codes(tags)),
-            [topic for topic, _ in of_topics],
-            np.cumsum([0, *(len(of_topic) for _, of_topic in of_topics)]).tolist(),
-        )
-        if SCHEDULE_TOPIC in entries.topics:
-            entries._schedule(tags, delay_levels)
-        return entries
+        of_topics = {
+            topic: messages.by_queue(in_log_order)
+            for topic, in_log_order in messages.rows_by_topic(batch.chosen & has_entry(messages.sys_flag))
+        }
+        rows = np.concatenate([np.empty(0, np.int64), *of_topics.values()])
+        tags_code = np.array(tags_codes(messages.named["TAGS"].take(pa.array(rows))))
+        bounds = np.cumsum([0, *map(len, of_topics.values())]).tolist()
+        topics = list(of_topics)
+        if SCHEDULE_TOPIC in of_topics:
+            scheduled = topics.index(SCHEDULE_TOPIC)
+            codes = _scheduled_tags_codes(messages, of_topics[SCHEDULE_TOPIC], delay_levels)
+            tags_code[bounds[scheduled] : bounds[scheduled + 1]] = codes
+        return cls(messages, rows, {name: getattr(messages, name)[rows] for name in NUMBERS}, tags_code, topics, bounds)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -63,7 +62,7 @@ class NewEntries:
         """The entries of each topic. ``properties``: by topic, the message properties that its filters read."""
         numbers = self.numbers
         for number, topic in enumerate(self.topics):
-            of_topic = self._of_topic(number)
+            of_topic = slice(self.bounds[number], self.bounds[number + 1])
             yield Entries(
                 topic,
                 numbers["queue_id"][of_topic],
@@ -96,19 +95,13 @@ class NewEntries:
             )
         return CONSUMEQUEUE.batch(columns, len(self))
 
-    def _of_topic(self, number: int) -> slice:
-        return slice(self.bounds[number], self.bounds[number + 1])
 
-    def _schedule(self, tags: pa.Array, delay_levels: Sequence[int]) -> None:
-        """Replaces the tags codes of scheduled messages."""
-        of_topic = self._of_topic(self.topics.index(SCHEDULE_TOPIC))
-        delays = self.messages.properties([DELAY_PROPERTY], self.rows[of_topic])
-        if delays:
-            size = of_topic.stop - of_topic.start
-            self.tags_code[of_topic] = entry_tags_codes(
-                pa.repeat(SCHEDULE_TOPIC, size),
-                tags.slice(of_topic.start, size),
-                delays[DELAY_PROPERTY].text_of_each(),
-                pa.array(self.numbers["store_timestamp"][of_topic]),
-                delay_levels,
-            )
+def _scheduled_tags_codes(messages: Messages, rows: Int64s, delay_levels: Sequence[int]) -> pa.Int64Array:
+    """The tags codes of some messages of SCHEDULE_TOPIC."""
+    tags = messages.named["TAGS"].take(pa.array(rows))
+    delays = messages.properties([DELAY_PROPERTY], rows)
+    if not delays:
+        return tags_codes(tags)
+    times = pa.array(messages.store_timestamp[rows])
+    topics = pa.repeat(SCHEDULE_TOPIC, len(rows))
+    return entry_tags_codes(topics, tags, delays[DELAY_PROPERTY].text_of_each(), times, delay_levels)

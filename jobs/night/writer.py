@@ -16,7 +16,7 @@ from filtering.delivery.entries import Entries
 from filtering.delivery.filter_hooks import after_hooks
 from filtering.delivery.match_sets import MatchSets
 from jobs.night.new_entries import NewEntries
-from jobs.night.work import QueueProgress, Result, TopicWork, Work, add_progress
+from jobs.night.work import NO_INSTANTS, QueueProgress, Result, TopicWork, Work, add_progress
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
@@ -33,7 +33,6 @@ class NightWriter:
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        self._wanted = work.wanted()
         self._writers = {
             table.name: DataFileWriter(table, work.tables[table.name])
             for table in WRITTEN_BY_TASKS
@@ -80,7 +79,7 @@ class NightWriter:
         if CONSUMEQUEUE.name in self._writers:
             entries = NewEntries.of(batch, self._work.delay_levels)
             if len(entries):
-                bit_maps = [self._dispatch(block) for block in entries.blocks(self._wanted)]
+                bit_maps = [self._dispatch(block) for block in entries.blocks(self._work.wanted())]
                 self._writers[CONSUMEQUEUE.name].write([entries.table_rows(self._work.run, bit_maps)])
 
     def _flush_blocks(self) -> None:
@@ -128,7 +127,7 @@ class NightWriter:
             )
 
     def _note_queues(self, entries: Entries, work: TopicWork | None) -> None:
-        instants = work.instants if work is not None else np.empty(0, np.int64)
+        instants = work.instants if work is not None else NO_INSTANTS
         queue_ids, bounds = entries.queue_bounds()
         for queue_id, begin, end in zip(queue_ids.tolist(), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             offsets, times = entries.queue_offset[begin:end], entries.store_timestamp[begin:end]

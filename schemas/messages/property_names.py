@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import pyarrow.compute as pc
@@ -46,16 +47,17 @@ class _Search:
     def look_into(self, opened: OpenDataFile, group: int) -> None:
         rows = opened.read(group, ["topic", "property_names", "more_properties"])
         shapes, shape_of = shapes_of(rows["topic"].combine_chunks(), rows["property_names"].combine_chunks())
-        has_value: dict[int, NDArray[np.bool_]] = {}
+
+        @cache
+        def has_value(slot: int) -> NDArray[np.bool_]:
+            return _has_value(opened, group, SLOTS[slot], shape_of, len(shapes))
+
         for number, shape in enumerate(shapes):
             missing = self.missing.get(shape.topic, set())
             self.names[shape.topic].update(set(filter(None, shape.names)) - missing)
             for slot, name in enumerate(shape.names):
-                if name in missing:
-                    if slot not in has_value:
-                        has_value[slot] = _has_value(opened, group, SLOTS[slot], shape_of, len(shapes))
-                    if has_value[slot][number]:
-                        self._found(shape.topic, name)
+                if name in missing and has_value(slot)[number]:
+                    self._found(shape.topic, name)
         others = rows.filter(pc.is_valid(rows["more_properties"]))
         for topic, text in zip(others["topic"].to_pylist(), others["more_properties"].to_pylist(), strict=True):
             for name in message_properties(text):

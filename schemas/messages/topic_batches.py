@@ -46,12 +46,13 @@ class TopicBatches:
         return TopicBatch(messages, np.ones(len(messages), bool))
 
     def _batch(self) -> TopicBatch:
-        messages = concat(self._waiting)
+        messages, self._waiting, self._new = concat(self._waiting), [], 0
         is_enough = messages.topic_sizes() >= ENOUGH_OF_A_TOPIC
         waiting = np.flatnonzero(~is_enough)
         if len(waiting) > MOST_WAITING:
-            is_enough[:], waiting = True, waiting[:0]
-        self._waiting, self._new = [messages.take(waiting)] if len(waiting) else [], 0
+            return TopicBatch(messages, np.ones(len(messages), bool))
+        if len(waiting):
+            self._waiting = [messages.take(waiting)]
         return TopicBatch(messages, is_enough)
 
 
