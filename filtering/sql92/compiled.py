@@ -10,6 +10,7 @@ from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.linter import Finding, lint
 from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome
 from filtering.sql92.lowering.lowering import Lowering
+from filtering.sql92.normal_form.form import Form
 from filtering.sql92.normal_form.normal_form import NormalForm
 from filtering.sql92.reference import evaluate
 from filtering.sql92.spark_sql.leaves import Column
@@ -21,8 +22,8 @@ class CompiledExpression:
     """An SQL92 expression that the broker accepts.
 
     ``predicate`` is true exactly if the broker's outcome is TRUE: then the broker delivers the message.
-    ``error_predicate`` is true exactly if the broker's evaluation fails. Expressions that share a ``form`` compile
-    faster.
+    ``error_predicate`` is true exactly if the broker's evaluation fails; it is not in normal form. Expressions that
+    share a ``form`` compile faster.
     """
 
     def __init__(self, expression: str, form: NormalForm | None = None) -> None:
@@ -36,7 +37,7 @@ class CompiledExpression:
 
     @cached_property
     def error_predicate(self) -> Predicate:
-        return self._lowering.predicate(EvaluationOutcome.ERROR)
+        return Lowering(self.syntax_tree, Form()).predicate(EvaluationOutcome.ERROR)
 
     @cached_property
     def findings(self) -> list[Finding]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from filtering.predicate import FALSE, Predicate
-from filtering.sql92.normal_form.normal_form import NormalForm
+from filtering.sql92.normal_form.form import Form
 
 _NESTED = 8
 
 
-def decided(form: NormalForm, deciding: Sequence[Predicate], failing: Sequence[Predicate]) -> Predicate:
+def decided(form: Form, deciding: Sequence[Predicate], failing: Sequence[Predicate]) -> Predicate:
     """True if an operand decides the chain (TRUE for OR, FALSE for AND) and no operand before it fails.
 
     ``deciding[i]`` is true if operand i decides, ``failing[i]`` if it fails. They exclude each other.
@@ -27,7 +27,7 @@ def decided(form: NormalForm, deciding: Sequence[Predicate], failing: Sequence[P
     return _first(form, [(form.any_of(deciders), fails) for deciders, fails in steps])
 
 
-def failed(form: NormalForm, deciding: Sequence[Predicate], failing: Sequence[Predicate]) -> Predicate:
+def failed(form: Form, deciding: Sequence[Predicate], failing: Sequence[Predicate]) -> Predicate:
     """True if an operand fails and no operand before it decides the chain."""
     steps: list[tuple[Predicate, list[Predicate]]] = []
     seen: set[Predicate] = {FALSE}
@@ -40,7 +40,7 @@ def failed(form: NormalForm, deciding: Sequence[Predicate], failing: Sequence[Pr
     return _first(form, [(fails, form.any_of(deciders)) for fails, deciders in steps])
 
 
-def _first(form: NormalForm, steps: list[tuple[Predicate, Predicate]]) -> Predicate:
+def _first(form: Form, steps: list[tuple[Predicate, Predicate]]) -> Predicate:
     """True if ``wanted`` of a step ``(wanted, ending)`` is true and ``ending`` is false in all steps before it."""
     if len(steps) > _NESTED:
         middle = len(steps) // 2

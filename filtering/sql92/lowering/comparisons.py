@@ -22,7 +22,8 @@ from filtering.predicate import (
 from filtering.predicate_value import COMPARE, parse
 from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome
 from filtering.sql92.lowering.operands import Value
-from filtering.sql92.normal_form.normal_form import NormalForm, number_is, present_but_not
+from filtering.sql92.normal_form.form import Form
+from filtering.sql92.normal_form.normal_form import number_is, present_but_not
 from filtering.sql92.syntax.nodes import Number, Property
 
 _FLIPPED = {
@@ -61,7 +62,7 @@ def property_equals(name: str, value: str | Number, outcome: EvaluationOutcome) 
     return listed if outcome is EvaluationOutcome.TRUE else present_but_not(listed)
 
 
-def properties_equal(form: NormalForm, left: str, right: str, outcome: EvaluationOutcome) -> Predicate:
+def properties_equal(form: Form, left: str, right: str, outcome: EvaluationOutcome) -> Predicate:
     both = [IsPresent(left), IsPresent(right)]
     equal = TextsEqual(*sorted((left, right))) if left != right else IsPresent(left)
     match outcome:
@@ -74,7 +75,7 @@ def properties_equal(form: NormalForm, left: str, right: str, outcome: Evaluatio
 
 
 def ordered(
-    form: NormalForm,
+    form: Form,
     left: Property | Value,
     comparison: Comparison,
     right: Property | Value,
@@ -127,7 +128,7 @@ def _not_a_number(name: str, type_: NumberType) -> Predicate:
 
 
 def _properties_ordered(
-    form: NormalForm, left: str, comparison: Comparison, right: str, outcome: EvaluationOutcome
+    form: Form, left: str, comparison: Comparison, right: str, outcome: EvaluationOutcome
 ) -> Predicate:
     numbers = [IsNumber(left, NumberType.DOUBLE), IsNumber(right, NumberType.DOUBLE)]
     if outcome is EvaluationOutcome.ERROR:

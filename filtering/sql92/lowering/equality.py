@@ -6,14 +6,13 @@ from filtering.predicate import FALSE, TRUE, IsTrueText, Predicate
 from filtering.sql92.lowering import comparisons, nulls
 from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome, Lower
 from filtering.sql92.lowering.operands import Operand, Value
-from filtering.sql92.normal_form.normal_form import NormalForm, present_but_not
+from filtering.sql92.normal_form.form import Form
+from filtering.sql92.normal_form.normal_form import present_but_not
 from filtering.sql92.syntax.nodes import BooleanNode, Number, Property
 from filtering.sql92.syntax.walk import Steps
 
 
-def equal(
-    form: NormalForm, lower: Lower, left: Operand, right: Operand, outcome: EvaluationOutcome
-) -> Steps[Predicate]:
+def equal(form: Form, lower: Lower, left: Operand, right: Operand, outcome: EvaluationOutcome) -> Steps[Predicate]:
     """Both sides are evaluated. Two NULLs are equal. NULL on the left only gives NULL, on the right only FALSE."""
     if isinstance(left, Property) and isinstance(right, Value):
         return comparisons.property_equals(left.name, right.value, outcome)
@@ -26,7 +25,7 @@ def equal(
 
 
 def _not_null_equal(
-    form: NormalForm, lower: Lower, left: Operand, right: Operand, outcome: EvaluationOutcome
+    form: Form, lower: Lower, left: Operand, right: Operand, outcome: EvaluationOutcome
 ) -> Steps[Predicate]:
     """True if neither side is NULL and the comparison has the outcome."""
     match left, right:

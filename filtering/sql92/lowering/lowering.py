@@ -25,7 +25,8 @@ from filtering.predicate import (
 from filtering.sql92.lowering import chains, comparisons, equality, nulls
 from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome
 from filtering.sql92.lowering.operands import Nothing, Operand, Value, operand
-from filtering.sql92.normal_form.normal_form import NormalForm, present_but_not
+from filtering.sql92.normal_form.form import Form
+from filtering.sql92.normal_form.normal_form import present_but_not
 from filtering.sql92.syntax import nodes
 from filtering.sql92.syntax.nodes import Node, Property, Search, inside
 from filtering.sql92.syntax.walk import Steps, run
@@ -36,7 +37,7 @@ _Part: TypeAlias = Callable[[EvaluationOutcome], Steps[Predicate]]
 class Lowering:
     """Lowers one syntax tree. Results are cached by node and outcome."""
 
-    def __init__(self, root: Node, form: NormalForm) -> None:
+    def __init__(self, root: Node, form: Form) -> None:
         self._root = root
         self._form = form
         self._known: dict[tuple[Node, EvaluationOutcome], Predicate] = {}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from filtering.predicate import FALSE, TRUE, IsPresent, Not, Predicate
 from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome, Lower
 from filtering.sql92.lowering.operands import Nothing, Operand, Value
-from filtering.sql92.normal_form.normal_form import NormalForm
+from filtering.sql92.normal_form.form import Form
 from filtering.sql92.syntax.nodes import BooleanNode, Property
 from filtering.sql92.syntax.walk import Steps
 
 
-def is_null(form: NormalForm, lower: Lower, value: Operand) -> Steps[Predicate]:
+def is_null(form: Form, lower: Lower, value: Operand) -> Steps[Predicate]:
     match value:
         case Property():
             return Not(IsPresent(value.name))
@@ -23,7 +23,7 @@ def is_null(form: NormalForm, lower: Lower, value: Operand) -> Steps[Predicate]:
             return form.negation((yield from fails(lower, value)))
 
 
-def is_not_null(form: NormalForm, lower: Lower, value: Operand) -> Steps[Predicate]:
+def is_not_null(form: Form, lower: Lower, value: Operand) -> Steps[Predicate]:
     match value:
         case Property():
             return IsPresent(value.name)

@@ -27,6 +27,7 @@ from filtering.predicate import (
     TextIn,
 )
 from filtering.sql92.normal_form import property_terms
+from filtering.sql92.normal_form.form import Form
 
 _READABLE = 160
 _FEW = 8
@@ -34,7 +35,7 @@ _MANY = 64
 _CHEAP = (IsPresent, TextIn, IsTrueText)
 
 
-class NormalForm:
+class NormalForm(Form):
     """Builds predicates in normal form. It caches results: expressions that share one object compile faster."""
 
     def __init__(self) -> None:
