@@ -1,4 +1,4 @@
-"""Compares a broker's log with the stored messages, to find another log, a cut end or repaired damage."""
+"""Compares a broker's log with the stored messages, to find another log or a cut end."""
 
 from __future__ import annotations
 
@@ -12,22 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.night.log_segments import LogSegments
-from jobs.night.log_task import LogRange
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
 from schemas.delta.stored_files import StoredFile
-from schemas.delta.table_rows import one_of, sorted_by, within
+from schemas.delta.table_rows import sorted_by, within
 from schemas.delta.warehouse import Warehouse
-from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.commitlog_walk import Records, Walk
 from schemas.rocketmq_store.crc import crc_of
 from schemas.rocketmq_store.message_decoder import decode
 from schemas.rocketmq_store.property_columns import message_properties
-from schemas.rocketmq_store.segments import is_mapped_file
 
 SEAM_BYTES = 1 << 16
 """The last messages that are stored, this many bytes and at least one, are compared with the log in all fields."""
-COMPARED_DAMAGE = 64 << 20
-"""Bytes of quarantined damage that each night compares with the log again; damage beyond this is not compared."""
 _HEADER = (
     "commitlog_offset", "topic", "queue_id", "queue_offset", "store_size", "born_timestamp", "store_timestamp",
     "sys_flag", "body_length", "tags", "keys",
@@ -98,20 +93,6 @@ class LogComparison:
             return differing
         return int(files[low].least["commitlog_offset"]) if low < len(files) else at_end
 
-    def mended(self) -> list[LogRange]:
-        """The messages that were stored with a damaged body and have the right one in the log now."""
-        columns = ["commitlog_offset", "store_size"]
-        damaged = [one_of("body_is_damaged", [True]), within("commitlog_offset", self._log.start)]
-        rows = self._warehouse.rows(COMMITLOG, columns, damaged, self._files)
-        ranges = []
-        for offset, size in zip(*(rows[name].to_pylist() for name in columns), strict=True):
-            record = self._log.record(offset)
-            if record is not None:
-                claimed, computed = decode(record, ["body_crc", "body_crc_computed"]).columns
-                if claimed.equals(computed):
-                    ranges.append(self._log.range(offset, offset + size))
-        return ranges
-
     def _difference_at_end(self, file: StoredFile) -> int | None:
         """The physical offset from which the last messages of a file are not in the log; None if the last one is."""
         last = file.greatest["commitlog_offset"]
@@ -169,63 +150,6 @@ class LogComparison:
                 for piece in Walk(segment, max(start, segment.offset), stop, end):
                     if isinstance(piece, Records):
                         yield decode(piece, _HEADER)
-
-    def repaired(self) -> list[LogRange]:
-        """Ranges of quarantined bytes that differ in the log now, and of segments that were missing."""
-        pieces = self._quarantined()
-        ranges: list[LogRange] = []
-        begin, end, segment_of_range, compared, differs = -1, -1, "", 0, False
-        for number, (offset, segment, data) in enumerate([*pieces, (-1, "", b"")]):
-            is_gap = bool(segment) and not data
-            # Between damage and the missing rest, the filler may lie where it should not.
-            continues = offset == end or (is_gap and self._first_message_after(end - 1) >= offset)
-            if segment != segment_of_range or not continues:
-                if differs:
-                    ranges.append(self._log.range(begin, end))
-                begin, segment_of_range, differs = offset, segment, False
-            end = offset + max(1, len(data))
-            if is_gap:  # the rest of the segment was missing, and perhaps segments after it
-                stop = min([self._first_message_after(offset), *(piece[0] for piece in pieces[number + 1 :][:1])])
-                for part in self._log.parts(offset, stop):
-                    if part.start == offset:
-                        end, differs = part.stop, True
-                    else:
-                        ranges.append(part)
-            if compared < COMPARED_DAMAGE:
-                differs |= self._log.read(offset, len(data)) != data
-                compared += len(data)
-        return sorted(ranges, key=lambda part: part.start)
-
-    def _quarantined(self) -> list[tuple[int, str, bytes]]:
-        """The quarantined pieces of the log by physical offset: each with its segment file and its bytes.
-
-        A piece without bytes is where the rest of a segment was missing. Pieces of a file that is not the segment with
-        this offset are left out: its name was wrong, or the log was cut.
-        """
-        files = self._warehouse.files(QUARANTINE, self._broker_name)
-        in_log = [within("offset", self._log.start, min(self._end, self._log.segments[-1].end))]
-        rows = self._warehouse.rows(QUARANTINE, ["source_file", "offset", "bytes"], in_log, files).to_pylist()
-        pieces = []
-        for row in rows:
-            offset, name = row["offset"], row["source_file"]
-            found = self._log.at(offset) if is_mapped_file(name) else None
-            is_gap = is_mapped_file(name) and not row["bytes"] and (found is None or found[0].offset >= int(name))
-            if is_gap or (found is not None and found[0].path == name):
-                pieces.append((offset, name, row["bytes"]))
-        return sorted(pieces)
-
-    def _first_message_after(self, offset: int) -> int:
-        """The physical offset of the first stored message after another; the end of what was read without one."""
-        found = [self._end]
-        for file in self._files:
-            least, greatest = file.least["commitlog_offset"], file.greatest["commitlog_offset"]
-            if least > offset:
-                found.append(least)
-            elif greatest > offset:
-                after = [within("commitlog_offset", offset + 1)]
-                rows = self._warehouse.rows(COMMITLOG, ["commitlog_offset"], after, [file])
-                found.append(pc.min(rows["commitlog_offset"]).as_py())
-        return min(found)
 
 
 def properties_of(row: dict[str, Any]) -> dict[str, str] | None:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from jobs.night.log_comparison import COMPARED_DAMAGE, LogComparison
+from jobs.night.log_comparison import LogComparison
+from jobs.night.log_repairs import COMPARED_DAMAGE, LogRepairs
 from jobs.night.log_segments import LogSegments
 from jobs.night.log_task import LogRange, RangeResult
 from jobs.night.read_so_far import ReadSoFar
@@ -59,12 +60,13 @@ def plan_log(segments: Sequence[Segment], so_far: ReadSoFar | None, warehouse: W
     if so_far is None:
         return LogPlan(log, _ranges(log, log.start, None))
     comparison = LogComparison(log, so_far.broker_name, so_far.end, warehouse)
+    repairs = LogRepairs(log, so_far.broker_name, so_far.end, warehouse)
     cut = comparison.first_difference()
-    mended: Sequence[LogRange] = comparison.mended() if so_far.has_damaged_bodies else ()
+    mended: Sequence[LogRange] = repairs.mended() if so_far.has_damaged_bodies else ()
     deleted = (so_far.end, log.start) if so_far.end < log.start else None
     if cut is not None and cut > max(log.start, comparison.first_stored):
         log = _with_data(segments, cut)
-        repaired, mended = _before(cut, comparison.repaired()), _before(cut, mended)
+        repaired, mended = _before(cut, repairs.repaired()), _before(cut, mended)
         return LogPlan(log, _ranges(log, cut, None), repaired, mended, cut=cut)
     if cut is not None or (deleted is not None and _goes_back(log, so_far.queue_ends)):
         if not new_epoch:
@@ -76,7 +78,7 @@ def plan_log(segments: Sequence[Segment], so_far: ReadSoFar | None, warehouse: W
     if is_unchanged and log.record(so_far.end) is None:
         ranges = []  # the same damage as in the night before, and no new bytes
     unread = (log.start, so_far.begin) if so_far.begin is not None and log.start < so_far.begin else None
-    return LogPlan(log, ranges, comparison.repaired(), mended, deleted=deleted, unread=unread)
+    return LogPlan(log, ranges, repairs.repaired(), mended, deleted=deleted, unread=unread)
 
 
 def _before(offset: int, parts: Sequence[LogRange]) -> Sequence[LogRange]:

@@ -46,7 +46,7 @@ def test_the_reference_of_tables_is_that_of_the_schemas() -> None:
         ("filtering.broker_config", "MOST_CONSUMERS"),
         ("filtering.subscriptions.sources", "LARGEST_FILE"),
         ("schemas.rocketmq_store.config_files", "LARGEST"),
-        ("jobs.night.log_comparison", "COMPARED_DAMAGE"),
+        ("jobs.night.log_repairs", "COMPARED_DAMAGE"),
         ("schemas.spark_tasks", "LITTLE"),
         ("schemas.spark_tasks", "LITTLE_WITHOUT_SPARK"),
         ("jobs.night.compaction", "FILES_IN_A_TIER"),
