@@ -50,6 +50,34 @@ def test_the_rest_of_a_segment_is_read_when_it_is_there(small_segments: GrowingB
     assert broker.passes_audits()
 
 
+@pytest.mark.parametrize("intact", [0, 1, 2])
+def test_damage_around_the_missing_rest_of_a_segment(small_segments: GrowingBroker, intact: int) -> None:
+    """Segment 1 is cut ``intact`` messages after a damaged one, and segment 2 begins with a damaged one."""
+    broker = small_segments
+    broker.log.append(50)
+    broker.grow()
+    offsets = [int.from_bytes(entry[:8]) for entry in broker.log.queues["T", 0]]
+    files = [segment(broker, number) for number in (1, 2)]
+    whole = [file.read_bytes() for file in files]
+    of_segment_1 = [offset - SEGMENT for offset in offsets if SEGMENT <= offset < 2 * SEGMENT]
+    files[0].write_bytes(scratched(whole[0], of_segment_1[2])[: of_segment_1[3 + intact]])
+    files[1].write_bytes(scratched(whole[1], 0))
+    for expected in (MISSING, "There was nothing new"):
+        assert expected in night(broker).out
+    assert len(broker.received("cg")) < 60
+    for file, content in zip(files, whole, strict=True):
+        file.write_bytes(content)
+    night(broker)
+    assert list(rows_of(broker.folder / "w", "quarantine")) == []
+    assert broker.received("cg") == list(range(60))
+    assert broker.passes_audits()
+
+
+def scratched(data: bytes, at: int) -> bytes:
+    """The same bytes, of which a record that begins at ``at`` has lost its magic code."""
+    return data[: at + 4] + bytes(4) + data[at + 8 :]
+
+
 def test_a_segment_of_which_only_the_zeros_at_its_end_are_missing(small_segments: GrowingBroker) -> None:
     """Its filler says how far it goes: no message is missing."""
     broker = small_segments
