@@ -12,7 +12,7 @@ from jobs.night.stages import Stage
 from jobs.night.state import BrokerState
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import one_of, within
-from schemas.run_ledger import CUT, DAMAGED_BODIES, INPUTS_END, LAST_STORED, WITHDRAWN, LedgerEntry
+from schemas.run_ledger import CUT, DAMAGED_BODIES, INPUTS_END, LAST_STORED, MESSAGE_LOG, WITHDRAWN, LedgerEntry
 from schemas.withdrawals import withdrawals_text
 
 
@@ -25,7 +25,7 @@ def ledger_entry(
     """
     state, stages, new, changes = night.state, night.stages, night.new, night.changes
     plan, last = new.log, state.last
-    ingested_to = _ingested_to(state, plan, "messages" in fingerprints, outcome, changes)
+    ingested_to = _ingested_to(state, plan, MESSAGE_LOG in fingerprints, outcome, changes)
     dispatched_to, delivered_to = (last.dispatched_to, last.delivered_to) if last else (None, None)
     if Stage.DISPATCH in stages:
         dispatched_to = ingested_to

@@ -19,11 +19,20 @@ from jobs.night.subscription_file import SubscriptionFile
 from schemas.errors import UsageError
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import files as message_log_files
-from schemas.run_ledger import HOOKS, QUEUES
+from schemas.run_ledger import (
+    COMMITTED_AT,
+    FIRST_SNAPSHOT,
+    HOOKS,
+    MESSAGE_LOG,
+    OFFSET_FILES,
+    QUEUES,
+    SOFTWARE,
+    SUBSCRIPTION_FILE,
+)
 from schemas.time_text import time_text
 from schemas.version import VERSION
 
-_COMPARED_INPUTS = ("offsets", "subscriptions", "messages", "mqsieve")
+_COMPARED_INPUTS = (OFFSET_FILES, SUBSCRIPTION_FILE, MESSAGE_LOG, SOFTWARE)
 
 
 @dataclass(frozen=True)
@@ -61,20 +70,20 @@ class NightInputs:
 
     def fingerprints(self, options: NightOptions) -> dict[str, str]:
         """Fingerprints of the inputs by kind, which the ledger keeps."""
-        found = {"mqsieve": VERSION, HOOKS: text_of(options.hooks)}
+        found = {SOFTWARE: VERSION, HOOKS: text_of(options.hooks)}
         if self.message_log is not None:
             files = message_log_files(self.message_log)
             listed = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-            found["messages"] = hashlib.sha256(repr(listed).encode()).hexdigest()
+            found[MESSAGE_LOG] = hashlib.sha256(repr(listed).encode()).hexdigest()
         if self.snapshot is not None:
             queues = sum(map(len, self.snapshot.offsets.min_offsets.values()))
-            found |= {"store": self.snapshot.storage.root, "offsets": self.snapshot.fingerprint, QUEUES: str(queues)}
+            found |= {"store": self.snapshot.storage.root, OFFSET_FILES: self.snapshot.fingerprint, QUEUES: str(queues)}
             if self.snapshot.offsets.committed_at is not None:
-                found["committed_at"] = str(self.snapshot.offsets.committed_at)
+                found[COMMITTED_AT] = str(self.snapshot.offsets.committed_at)
         if self.subscriptions is not None:
-            found["subscriptions"] = self.subscriptions.digest
+            found[SUBSCRIPTION_FILE] = self.subscriptions.digest
             if self.subscriptions.events.is_snapshot:
-                found["history"] = "begins with a snapshot of subscriptions"
+                found[FIRST_SNAPSHOT] = "begins with a snapshot of subscriptions"
         return found
 
 
@@ -97,7 +106,7 @@ def is_nothing_new(
         return False
     if Stage.DELIVER in stages and last.delivered_to != last.dispatched_to:
         return False
-    if "messages" in fingerprints and "messages" not in last.inputs:
+    if MESSAGE_LOG in fingerprints and MESSAGE_LOG not in last.inputs:
         return False
     before = {name: value for name, value in last.inputs.items() if name in _COMPARED_INPUTS}
     return all(fingerprints.get(name, value) == value for name, value in before.items())

@@ -17,7 +17,7 @@ from jobs.night.changes import Changes
 from schemas.commitlog import COMMITLOG
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table_rows import sorted_by
-from schemas.run_ledger import HOOKS, QUEUES, LedgerEntry
+from schemas.run_ledger import COMMITTED_AT, HOOKS, QUEUES, LedgerEntry
 
 PhysicalRange = tuple[int, int]
 """Physical offsets, the second exclusive."""
@@ -60,7 +60,7 @@ class PastOffsets:
         """The offsets at the end of a night."""
         if entry.log_start is None:
             return BrokerOffsets()  # it read a message log
-        at = entry.inputs.get("committed_at")
+        at = entry.inputs.get(COMMITTED_AT)
         committed = BrokerOffsets(
             self._committed.up_to(entry.run), int(at) if at else None, is_whole=not entry.log_start
         )

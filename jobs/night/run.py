@@ -26,16 +26,23 @@ from jobs.night.night_inputs import NightInputs, NightOptions, is_nothing_new, r
 from jobs.night.past_nights import PastNight, PastOffsets
 from jobs.night.read_so_far import read_so_far
 from jobs.night.redo import Redo, forget_unsettled, plan_redo
-from jobs.night.rejected import replace_rejected
 from jobs.night.remarks import group_remarks, log_remarks
 from jobs.night.stages import Stage
 from jobs.night.state import BrokerState, read_state
+from jobs.night.subscription_rows import write_subscriptions
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
-from schemas.run_ledger import INPUTS_END, REPEATED_FROM, REPLAY, RUN_LEDGER, LedgerEntry
+from schemas.run_ledger import (
+    INPUTS_END,
+    MESSAGE_LOG,
+    REPEATED_FROM,
+    REPLAY,
+    RUN_LEDGER,
+    SUBSCRIPTION_FILE,
+    LedgerEntry,
+)
 from schemas.spark_tasks import Session
-from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, table_row
 from schemas.tables import APPENDED_TABLES
 
 
@@ -132,7 +139,7 @@ class Run:
             history = subscription_history(events.events, broker.config, self.expressions)
         if Stage.REGISTER in options.stages:
             is_other_broker = known.last is None or known.last.broker != broker.config
-            _register(events, history, known, inputs, changes, is_other_broker or redo_from is not None)
+            write_subscriptions(events, history, known, inputs, changes, is_other_broker or redo_from is not None)
         remarks += group_remarks(outcome, history, offsets)
         repeated_from = redo.nights[0].entry.run if redo.nights else ""
         entry = ledger_entry(self.job, night, outcome, {**fingerprints, REPEATED_FROM: repeated_from}, remarks)
@@ -148,7 +155,7 @@ class Run:
 
     def _events(self, broker: Broker, state: BrokerState, inputs: NightInputs) -> NightEvents:
         file = inputs.subscriptions
-        applied = state.last.inputs.get("subscriptions") if state.last is not None else None
+        applied = state.last.inputs.get(SUBSCRIPTION_FILE) if state.last is not None else None
         if file is None or (file.digest == applied and not file.events.is_snapshot):
             return NightEvents(tuple(state.events), ())
         only = file.filters_only
@@ -199,7 +206,7 @@ def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes, la
     """When the last snapshot was taken (ms), or without a snapshot the time of the last message or event."""
     if inputs.snapshot is not None:
         return inputs.snapshot.taken_at
-    reads_messages = inputs.message_log is not None or (last is not None and "messages" in last.inputs)
+    reads_messages = inputs.message_log is not None or (last is not None and MESSAGE_LOG in last.inputs)
     if not reads_messages and last is not None and INPUTS_END in last.inputs:
         return int(last.inputs[INPUTS_END])
     stored = last_stored(changes) or 0
@@ -215,29 +222,3 @@ def _offsets(inputs: NightInputs, state: BrokerState, stages: frozenset[Stage], 
     if stages != {Stage.DELIVER} or state.last is None:
         return BrokerOffsets()
     return PastOffsets(changes).of(replace(state.last, run=changes.run))
-
-
-def _register(
-    events: NightEvents,
-    history: Sequence[SubscriptionRow],
-    state: BrokerState,
-    inputs: NightInputs,
-    changes: Changes,
-    rewrite: bool,
-) -> None:
-    """Writes the subscriptions, their events, and the quarantined lines of the subscription file.
-
-    ``rewrite``: the subscriptions may have changed even if the events are the same.
-    """
-    for name, rejected in inputs.rejected_subscriptions.items():
-        replace_rejected(name, rejected, changes)
-    stored = tuple(state.events)
-    if tuple(events.events) == stored and not rewrite:
-        return
-    changes.replace_rows(SUBSCRIPTIONS, [SUBSCRIPTIONS.rows_batch([table_row(row) for row in history])])
-    if tuple(events.events[: len(stored)]) != stored:
-        rows = event_rows(events.events, 0, changes.run)
-        changes.replace_rows(SUBSCRIPTION_EVENTS, [SUBSCRIPTION_EVENTS.rows_batch(rows)])
-    elif len(events.events) > len(stored):
-        rows = event_rows(events.events[len(stored) :], len(stored), changes.run)
-        changes.add_rows(SUBSCRIPTION_EVENTS, [SUBSCRIPTION_EVENTS.rows_batch(rows)])

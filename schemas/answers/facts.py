@@ -20,7 +20,7 @@ from schemas.delta.table_rows import Where, one_of
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_check import open_nights
-from schemas.run_ledger import REPLAY, LedgerEntry, unreplaced_nights
+from schemas.run_ledger import FIRST_SNAPSHOT, REPLAY, LedgerEntry, unreplaced_nights
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
 
 
@@ -53,7 +53,7 @@ class BrokerFacts:
     @property
     def history_is_incomplete(self) -> bool:
         """Whether the subscriptions came from a snapshot, so that earlier ones are unknown."""
-        return "history" in self.last.inputs
+        return FIRST_SNAPSHOT in self.last.inputs
 
     @property
     def as_of(self) -> int:

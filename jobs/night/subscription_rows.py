@@ -1,0 +1,39 @@
+"""Writes the rows of subscriptions and subscription_events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from filtering.subscriptions.history import SubscriptionRow
+from jobs.night.changes import Changes
+from jobs.night.events import NightEvents
+from jobs.night.night_inputs import NightInputs
+from jobs.night.rejected import replace_rejected
+from jobs.night.state import BrokerState
+from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, table_row
+
+
+def write_subscriptions(
+    events: NightEvents,
+    history: Sequence[SubscriptionRow],
+    state: BrokerState,
+    inputs: NightInputs,
+    changes: Changes,
+    rewrite: bool,
+) -> None:
+    """Writes the subscriptions, their events, and the quarantined lines of the subscription file.
+
+    ``rewrite``: the subscriptions may have changed even if the events are the same.
+    """
+    for name, rejected in inputs.rejected_subscriptions.items():
+        replace_rejected(name, rejected, changes)
+    stored = tuple(state.events)
+    if tuple(events.events) == stored and not rewrite:
+        return
+    changes.replace_rows(SUBSCRIPTIONS, [SUBSCRIPTIONS.rows_batch([table_row(row) for row in history])])
+    if tuple(events.events[: len(stored)]) != stored:
+        rows = event_rows(events.events, 0, changes.run)
+        changes.replace_rows(SUBSCRIPTION_EVENTS, [SUBSCRIPTION_EVENTS.rows_batch(rows)])
+    elif len(events.events) > len(stored):
+        rows = event_rows(events.events[len(stored) :], len(stored), changes.run)
+        changes.add_rows(SUBSCRIPTION_EVENTS, [SUBSCRIPTION_EVENTS.rows_batch(rows)])
