@@ -18,7 +18,8 @@ class BlockResult:
 
     ``bit_maps``: the calculated filter bit maps (binary, null without filter data); None if the entries had bit maps.
     ``scanned`` (masks x queues): the number of entries that each mask selects; window i has mask ``mask_of[i]``.
-    ``counts`` (windows x queues x window_loops.COUNTS) counts entries; ``uncertain`` has an item for each queue.
+    ``counts`` (windows x queues x window_loops.COUNTS) counts entries; no hook has dropped one yet. ``uncertain`` has
+    an item for each queue, or none without changes.
     """
 
     bit_maps: pa.BinaryArray | None

@@ -44,7 +44,12 @@ class UncertainEntries:
 def uncertain_entries(
     changes: Sequence[NumberedChange], bits: Words, masks: EntryMasks, entries: Entries, bounds: Int64s
 ) -> list[UncertainEntries]:
-    """An item for each queue of a block. ``bits`` (predicates x words) are the matches of its entries."""
+    """An item for each queue of a block, or none without ``changes``.
+
+    ``bits`` (predicates x words) are the matches of its entries.
+    """
+    if not changes:
+        return []
     queue_offsets = entries.queue_offset
     counts = np.zeros((len(changes), len(bounds) - 1), np.int64)
     ends = np.full_like(counts, FOREVER)

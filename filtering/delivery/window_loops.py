@@ -12,8 +12,12 @@ from filtering.numba_compile import compiled
 
 Array = npt.NDArray[Any]
 
-COUNTS = ("passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors")
-PASSED_STAGE1, PASSED_STAGE2, DELIVERED, BIT_MAP_FALSE_POSITIVES, EVALUATION_ERRORS = range(len(COUNTS))
+COUNTS = (
+    "passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors", "dropped_by_hook",
+)  # fmt: skip
+PASSED_STAGE1, PASSED_STAGE2, DELIVERED, BIT_MAP_FALSE_POSITIVES, EVALUATION_ERRORS, DROPPED_BY_HOOK = range(
+    len(COUNTS)
+)
 TAGS, EXPRESSION, CLIENT_TAGS, FAILURE, MASK, LIVE = range(6)
 """The columns of ``windows``: four rows of ``bits``, one of ``masks``, and one of ``live_entries`` (-1: no bit map)."""
 EVERYTHING, NOTHING = 0, 1
@@ -82,10 +86,10 @@ def filter_windows(
 
     ``bits``: predicates x words; ``planes``: one row for each position of the filter bit map; ``bit_pos``: windows x
     positions; ``live_entries``: for each born time, the entries whose bit map is used (ConsumerFilterData.isMsgInLive);
-    ``masks``: the entries of a window. ``counts`` (windows x queues x COUNTS) is filled. If a window did not receive
-    just the matches of its expression, its entries go to the next row of ``received`` and its number to
-    ``received_of``. Entries that its client dropped go to ``dropped`` and ``dropped_of``. Returns the first window that
-    is not done, and the number of rows used of both outputs.
+    ``masks``: the entries of a window. ``counts`` (windows x queues x COUNTS) is filled; no hook drops entries here. If
+    a window did not receive just the matches of its expression, its entries go to the next row of ``received`` and its
+    number to ``received_of``. Entries that its client dropped go to ``dropped`` and ``dropped_of``. Returns the first
+    window that is not done, and the number of rows used of both outputs.
     """
     words = bits.shape[1]
     stage1, stage2 = np.empty(words, np.uint64), np.empty(words, np.uint64)

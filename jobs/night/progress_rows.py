@@ -147,14 +147,12 @@ def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[st
         )
         for queue_id, blocks in counted.uncertain.items():
             np.add.at(counts["uncertain"][:, offsets.columns[queue_id]], change_numbers, count_uncertain(blocks))
-        for queue_id, (scanned, filter_counts) in counted.by_queue.items():
-            column = offsets.columns[queue_id]
-            np.add.at(counts["scanned"][:, column], window_numbers, scanned)
-            of_windows = dict(zip((*window_loops.COUNTS, "dropped_by_hook"), filter_counts.T, strict=True))
-            dropped = of_windows["passed_stage2"] - of_windows["delivered"] - of_windows["dropped_by_hook"]
-            of_windows["hash_collisions"] = dropped * has_same_tags
-            for name, numbers in of_windows.items():
-                np.add.at(counts[name][:, column], window_numbers, numbers)
+        columns = np.searchsorted(offsets.queue_ids, counted.queue_ids)
+        of_windows = {name: counted.counts[:, :, i] for i, name in enumerate(window_loops.COUNTS)}
+        dropped = of_windows["passed_stage2"] - of_windows["delivered"] - of_windows["dropped_by_hook"]
+        of_windows |= {"scanned": counted.scanned, "hash_collisions": dropped * has_same_tags[:, None]}
+        for name, numbers in of_windows.items():
+            np.add.at(counts[name], (window_numbers[:, None], columns), numbers)
     return counts
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.delivery_blocks import recipients
-from filtering.delivery.entries import Int64s
+from filtering.delivery.entries import Int32s, Int64s
 from filtering.delivery.filter_data_in_force import FilterDataInForce
 from filtering.delivery.filter_hooks import Hook
 from filtering.delivery.pull_window import PullWindow, UncertainChange
@@ -102,24 +102,38 @@ def add_progress(queues: dict[tuple[str, int], QueueProgress], queue: tuple[str,
         known.add(progress)
 
 
-@dataclass
+@dataclass(eq=False)
 class TopicCounts:
-    """The summed BlockResult counts of one topic, by queue id."""
+    """The summed BlockResult counts of one topic.
 
-    by_queue: dict[int, tuple[Int64s, Int64s]] = field(default_factory=dict)
-    """By queue id: scanned (windows), counts (windows x (COUNTS, then dropped_by_hook))."""
-    uncertain: defaultdict[int, list[UncertainEntries]] = field(default_factory=lambda: defaultdict(list))
-    """By queue id, of the blocks that have any."""
+    ``queue_ids`` are ascending. ``scanned`` is windows x queues, ``counts`` windows x queues x window_loops.COUNTS.
+    ``uncertain``: by queue id, the uncertain entries of the blocks that have any.
+    """
 
-    def add(self, queue_id: int, scanned: Int64s, counts: Int64s, uncertain: Iterable[UncertainEntries]) -> None:
-        known = self.by_queue.get(queue_id)
-        if known is None:
-            self.by_queue[queue_id] = scanned, counts
-        else:
-            for total, more in zip(known, (scanned, counts), strict=True):
-                total += more
-        if some := list(filter(None, uncertain)):
-            self.uncertain[queue_id] += some
+    queue_ids: Int32s
+    scanned: Int64s
+    counts: Int64s
+    uncertain: Mapping[int, Sequence[UncertainEntries]]
+
+    def add(self, other: TopicCounts) -> None:
+        """Adds the counts of other blocks of the topic."""
+        if not np.array_equal(self.queue_ids, other.queue_ids):
+            self._widen(np.union1d(self.queue_ids, other.queue_ids))
+        columns = np.searchsorted(self.queue_ids, other.queue_ids)
+        self.scanned[:, columns] += other.scanned
+        self.counts[:, columns] += other.counts
+        for queue_id, entries in other.uncertain.items():
+            self.uncertain = {**self.uncertain, queue_id: [*self.uncertain.get(queue_id, ()), *entries]}
+
+    def _widen(self, queue_ids: Int32s) -> None:
+        """Adds queues in which nothing was counted yet."""
+        before = self.scanned, self.counts
+        columns = np.searchsorted(queue_ids, self.queue_ids)
+        self.queue_ids = queue_ids
+        self.scanned, self.counts = (
+            np.zeros((len(counts), len(queue_ids), *counts.shape[2:]), np.int64) for counts in before
+        )
+        self.scanned[:, columns], self.counts[:, columns] = before
 
 
 @dataclass
@@ -128,7 +142,7 @@ class Result:
 
     files: defaultdict[str, list[DataFile]] = field(default_factory=lambda: defaultdict(list))
     queues: dict[tuple[str, int], QueueProgress] = field(default_factory=dict)
-    counts: defaultdict[str, TopicCounts] = field(default_factory=lambda: defaultdict(TopicCounts))
+    counts: dict[str, TopicCounts] = field(default_factory=dict)
     damaged_bodies: int = 0
     deliveries: int = 0
 
@@ -139,8 +153,13 @@ class Result:
             self.files[name] += files
         self.add_queues(other)
         for topic, counts in other.counts.items():
-            for queue_id, (scanned, of_windows) in counts.by_queue.items():
-                self.counts[topic].add(queue_id, scanned, of_windows, counts.uncertain.get(queue_id, ()))
+            self.add_counts(topic, counts)
+
+    def add_counts(self, topic: str, counts: TopicCounts) -> None:
+        """Adds the counts of some blocks of a topic. They become part of this result."""
+        known = self.counts.setdefault(topic, counts)
+        if known is not counts:
+            known.add(counts)
 
     def add_queues(self, other: Result) -> None:
         """Adds the new entries of the queues."""

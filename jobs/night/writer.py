@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from filtering.delivery import window_loops
 from filtering.delivery.block_result import BlockResult
 from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_CLIENT, DROPPED_BY_HOOK
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, block_matches, block_rows
-from filtering.delivery.entries import Entries
+from filtering.delivery.entries import Entries, Int64s
 from filtering.delivery.filter_hooks import after_hooks
 from filtering.delivery.match_sets import MatchSets
 from jobs.night.new_entries import NewEntries
-from jobs.night.work import NO_INSTANTS, QueueProgress, Result, TopicWork, Work, add_progress
+from jobs.night.work import NO_INSTANTS, QueueProgress, Result, TopicCounts, TopicWork, Work, add_progress
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
@@ -108,8 +108,7 @@ class NightWriter:
             DROPPED_BY_HOOK: dropped,
         }
         matches = [block_matches(sets, name, work.recipients) for name, sets in outcomes.items() if len(sets)]
-        dropped_by_hook = _count_dropped(dropped, outcome, entries)
-        outcome.counts[:, :, window_loops.DELIVERED] -= dropped_by_hook
+        _count_dropped(dropped, outcome, entries)
         self.result.deliveries += int(outcome.counts[:, :, window_loops.DELIVERED].sum())
         for row in block_rows(entries, pa.concat_arrays(matches)) if matches else ():
             block = DELIVERY_BLOCKS.batch(row | {"run": pa.array([self._work.run])}, 1)
@@ -117,29 +116,36 @@ class NightWriter:
             self._waiting_bytes += block.nbytes
             if self._waiting_bytes >= BYTES_IN_A_ROW:
                 self._flush_blocks()
-        counts = self.result.counts[entries.topic]
-        for i, queue_id in enumerate(outcome.queue_ids.tolist()):
-            counts.add(
-                queue_id,
-                outcome.scanned[outcome.mask_of, i],
-                np.column_stack([outcome.counts[:, i], dropped_by_hook[:, i]]),
-                [outcome.uncertain[i]],
-            )
+        uncertain = {
+            queue_id: [uncertain]
+            for queue_id, uncertain in zip(outcome.queue_ids.tolist(), outcome.uncertain, strict=False)
+            if uncertain
+        }
+        scanned = outcome.scanned[outcome.mask_of]
+        self.result.add_counts(entries.topic, TopicCounts(outcome.queue_ids, scanned, outcome.counts, uncertain))
 
     def _note_queues(self, entries: Entries, work: TopicWork | None) -> None:
         instants = work.instants if work is not None else NO_INSTANTS
         queue_ids, bounds = entries.queue_bounds()
-        for queue_id, begin, end in zip(queue_ids.tolist(), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-            offsets, times = entries.queue_offset[begin:end], entries.store_timestamp[begin:end]
-            ends = [int(offsets[times < instant].max(initial=-1)) + 1 for instant in instants.tolist()]
-            seen = QueueProgress(int(offsets[0]), int(offsets[-1]) + 1, end - begin, np.array(ends, np.int64))
+        first, last = entries.queue_offset[bounds[:-1]], entries.queue_offset[bounds[1:] - 1]
+        queues = zip(queue_ids.tolist(), pairwise(bounds.tolist()), first.tolist(), last.tolist(), strict=True)
+        for queue_id, (begin, end), first_offset, last_offset in queues:
+            ends = _ends(entries, begin, end, instants) if len(instants) else NO_INSTANTS
+            seen = QueueProgress(first_offset, last_offset + 1, end - begin, ends)
             add_progress(self.result.queues, (entries.topic, queue_id), seen)
 
 
-def _count_dropped(dropped: MatchSets, outcome: BlockResult, entries: Entries) -> NDArray[np.int64]:
-    """The numbers of messages that hooks dropped, as an array of windows x queues."""
-    counts = np.zeros(outcome.counts.shape[:2], np.int64)
+def _ends(entries: Entries, begin: int, end: int, instants: Int64s) -> Int64s:
+    """For each instant, the queue offset after the last entry stored before it, among the entries of one queue."""
+    offsets, times = entries.queue_offset[begin:end], entries.store_timestamp[begin:end]
+    return np.array([int(offsets[times < instant].max(initial=-1)) + 1 for instant in instants.tolist()], np.int64)
+
+
+def _count_dropped(dropped: MatchSets, outcome: BlockResult, entries: Entries) -> None:
+    """Counts the messages that hooks dropped. They were not delivered."""
     _, bounds = entries.queue_bounds()
     for match_set in dropped:
-        counts[list(match_set.windows)] = np.diff(np.searchsorted(match_set.positions, bounds))
-    return counts
+        counts = outcome.counts[list(match_set.windows)]
+        counts[:, :, window_loops.DROPPED_BY_HOOK] = np.diff(np.searchsorted(match_set.positions, bounds))
+        counts[:, :, window_loops.DELIVERED] -= counts[:, :, window_loops.DROPPED_BY_HOOK]
+        outcome.counts[list(match_set.windows)] = counts
