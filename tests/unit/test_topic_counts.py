@@ -1,0 +1,47 @@
+"""The counts of tasks are added up, also if their ranges of the log have other queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from filtering.delivery.uncertain_entries import UncertainEntries
+from filtering.delivery.window_loops import COUNTS, DELIVERED
+from jobs.night.work import Result, TopicCounts
+
+UNCERTAIN = UncertainEntries(3, np.array([2]), np.array([9]))
+
+
+def counts(delivered: Mapping[int, tuple[int, int]], uncertain: int | None = None) -> TopicCounts:
+    """Counts of two windows. ``delivered``: by queue id, what each window received; it scanned 10 times as much."""
+    of_windows = np.array(list(delivered.values()), np.int64).T
+    all_counts = np.zeros((*of_windows.shape, len(COUNTS)), np.int64)
+    all_counts[:, :, DELIVERED] = of_windows
+    return TopicCounts(
+        np.array(list(delivered), np.int32),
+        of_windows * 10,
+        all_counts,
+        {} if uncertain is None else {uncertain: [UNCERTAIN]},
+    )
+
+
+def added(*of_tasks: TopicCounts) -> TopicCounts:
+    total = Result()
+    for each in of_tasks:
+        result = Result()
+        result.add_counts("T", each)
+        total.add(result)
+    return total.counts["T"]
+
+
+def test_queues_that_only_one_task_has_keep_their_counts() -> None:
+    total = added(counts({1: (1, 2), 4: (3, 4)}), counts({0: (5, 6), 4: (7, 8)}), counts({1: (10, 20)}))
+    assert total.queue_ids.tolist() == [0, 1, 4]
+    assert total.counts[:, :, DELIVERED].tolist() == [[5, 11, 10], [6, 22, 12]]
+    assert total.scanned.tolist() == [[50, 110, 100], [60, 220, 120]]
+
+
+def test_uncertain_entries_of_a_queue_are_collected() -> None:
+    total = added(counts({0: (1, 1)}, 0), counts({0: (1, 1), 2: (1, 1)}, 2), counts({0: (1, 1)}, 0))
+    assert {queue_id: len(entries) for queue_id, entries in total.uncertain.items()} == {0: 2, 2: 1}
