@@ -51,6 +51,14 @@ class BloomFilter:
             positions.append(combined % self.m)
         return tuple(positions)
 
+    def bit_map(self, keys: Iterable[str]) -> bytes:
+        """One bit for each of the ``m`` with the positions of every key set, least significant bit first."""
+        bits = bytearray(math.ceil(self.m / 8))
+        for key in keys:
+            for position in self.bit_positions(key):
+                bits[position // 8] |= 1 << position % 8
+        return bytes(bits)
+
     def is_valid(self, positions: Sequence[int], bit_num: int) -> bool:
         """Whether positions that another filter calculated can belong to this filter."""
         return bit_num == self.m and len(positions) == self.k

@@ -8,7 +8,6 @@ import pytest
 
 from filtering.bit_map_advice import TopicLoad, bit_map_advice, false_positive_rate
 from filtering.bloom_filter import BloomFilter
-from tests.unit.broker.bit_maps import bit_map
 
 SELECTIVE = TopicLoad(
     messages=10_000, message_bytes=500, groups=20, dead_groups=0, sent_with_pull=0, tag_groups=3, scanned=200_000,
@@ -62,6 +61,6 @@ def test_a_filter_that_is_too_large_gets_a_better_one() -> None:
 
 def test_the_rate_is_what_a_filter_has() -> None:
     keys = [f"group{number}#T" for number in range(2_000)]
-    bits = bit_map(USUAL, keys[:8])
+    bits = USUAL.bit_map(keys[:8])
     passing = sum(all(bits[at // 8] >> at % 8 & 1 for at in USUAL.bit_positions(key)) for key in keys[8:])
     assert passing / len(keys[8:]) == pytest.approx(false_positive_rate(USUAL, 8), abs=0.02)

@@ -2,7 +2,6 @@ import pytest
 
 from filtering.bloom_filter import BloomFilter, is_hit
 from tests.unit.broker import cases
-from tests.unit.broker.bit_maps import bit_map
 
 
 def test_positions_are_the_brokers() -> None:
@@ -19,7 +18,7 @@ def test_positions_are_the_brokers() -> None:
 def test_bit_maps_are_the_brokers() -> None:
     for case in cases("bloom_bitmaps"):
         bloom_filter = BloomFilter.create_by_fn(case["f"], case["n"])
-        bits = bit_map(bloom_filter, case["keys"])
+        bits = bloom_filter.bit_map(case["keys"])
         assert bits.hex() == case["hex"], case
         for probe in case["probes"]:
             assert is_hit(bits, bloom_filter.bit_positions(probe["key"])) == probe["hit"], (case, probe)

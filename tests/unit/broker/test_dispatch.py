@@ -2,7 +2,6 @@ from filtering import sql92
 from filtering.bloom_filter import is_hit
 from filtering.consumer_filter_manager import ConsumerFilterManager
 from tests.unit.broker import cases
-from tests.unit.broker.bit_maps import bit_map
 
 
 def matches(expression: str, properties: dict[str, str]) -> bool:
@@ -32,7 +31,7 @@ def test_bit_maps_and_hits_are_the_brokers() -> None:
             if not filters:
                 assert message["bitmap"] is None
                 continue
-            bits = bit_map(manager.bloom_filter, (f"{group}#{topic}" for group in matching))
+            bits = manager.bloom_filter.bit_map(f"{group}#{topic}" for group in matching)
             assert bits.hex() == message["bitmap"], (case, message)
             hits = [group for group, data in filters.items() if is_hit(bits, data.bit_pos)]
             assert hits == message["bitmapHit"], (case, message)
