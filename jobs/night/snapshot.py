@@ -48,10 +48,13 @@ class StoreSnapshot:
 
     @cached_property
     def taken_at(self) -> int:
-        """The earliest time (ms) at which the snapshot can have been taken: the latest time in its files."""
+        """The earliest time (ms) at which the snapshot can have been taken: the latest time in its files.
+
+        0 if the log has no message: there is no other time to hold the rest against.
+        """
         last = self._last_store_timestamp()
         others = (self.offsets.committed_at or 0, checkpoint(self.storage)[0])
-        return max(last, *(time for time in others if time < last + MOST_IDLE))
+        return max([last, *(time for time in others if time < last + MOST_IDLE)])
 
     def _last_store_timestamp(self) -> int:
         """The latest store time of the last messages, without outliers from damaged records."""

@@ -23,6 +23,7 @@ from jobs.night import log_task, night
 from schemas.delta.warehouse import Warehouse
 from tests.captures import capture
 from tests.nights.commands import Run, arguments, rows_of
+from tests.nights.commands import night as night_of
 from tests.records import log_of
 
 Replayed = Callable[[str], Warehouse]
@@ -275,6 +276,21 @@ def test_a_store_of_noise_is_quarantined_whole_and_bad_subscriptions_are_told(ru
     assert [(row["consumer_group"], row["compile_error"] is None) for row in rows] == [
         ("cg_good", True), ("cg_sql", False),
     ]  # fmt: skip
+
+
+def test_the_store_of_a_broker_before_its_first_message(run: Run, tmp_path: Path, replayed: Replayed) -> None:
+    """Its other files have times, but the log has none yet. The next night is like a first one."""
+    store = store_of(tmp_path, bytes(131_072))
+    shutil.copytree(capture("small") / "store" / "config", store / "config")
+    shutil.copyfile(capture("small") / "store" / "checkpoint", store / "checkpoint")
+    given = EVENTS, capture("small") / "broker.conf"
+    ended = run(nightly, *night_of(tmp_path / "w", store, *given))
+    assert ended.code == 0, ended.error
+    assert run(nightly, *night_of(tmp_path / "w", capture("small") / "store", *given)).code == 0
+    columns = ("consumer_group", "topic", "queue_id", "queue_offset", "outcome", "available_at", "subscription_from")
+    assert sorted(rows_of(tmp_path / "w", "deliveries", *columns), key=repr) == sorted(
+        rows_of(replayed("small"), "deliveries", *columns), key=repr
+    )
 
 
 def test_a_bad_line_is_told_with_the_name_of_its_file(run: Run, tmp_path: Path) -> None:
