@@ -25,6 +25,7 @@ from schemas.errors import UsageError
 from schemas.ledger_check import read_nights
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import is_message_log
+from schemas.rocketmq_store.config_files import contents
 from schemas.storage import Storage
 from schemas.warehouse_folder import check_folder, no_nights
 
@@ -126,6 +127,7 @@ def _nights(
 
 
 def _subscriptions_in_store(snapshot: StoreSnapshot) -> SubscriptionFile | None:
-    """The broker's own list of SQL92 subscriptions."""
-    content = snapshot.consumer_filter
-    return None if content is None else read_subscriptions("consumerFilter.json", content)
+    """The broker's own list of SQL92 subscriptions, or its backup if it is missing or another kind of file."""
+    found = contents(snapshot.storage, "config/consumerFilter.json")
+    files = [read_subscriptions(name.removeprefix("config/"), content) for name, content in found]
+    return next((file for file in files if file.filters_only), files[0] if files else None)

@@ -21,7 +21,6 @@ from schemas.rocketmq_store.queue_index import QueueIndex
 from schemas.rocketmq_store.segments import Segment, segments
 from schemas.storage import Storage
 
-CONSUMER_FILTER = "config/consumerFilter.json"
 LAST_BYTES = 1 << 20
 REMOTE_READS = 16
 """Queues of a store in an object store whose entries are looked up at the same time."""
@@ -72,11 +71,6 @@ class StoreSnapshot:
     def broker_name(self) -> str | None:
         """The brokerName; None if the store does not have it."""
         return broker_name(read_topics(self.storage))
-
-    @cached_property
-    def consumer_filter(self) -> bytes | None:
-        """The content of consumerFilter.json, the broker's own list of SQL92 subscriptions; None if it is missing."""
-        return self.storage.read(CONSUMER_FILTER)
 
     @cached_property
     def _committed(self) -> tuple[dict[GroupTopic, dict[int, int]], int | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 from filtering.java.numbers import LONG_MAX, parse_int
@@ -22,6 +23,17 @@ BROKER_TOPIC = "rmq_sys_SYNC_BROKER_MEMBER_"
 _UNQUOTED_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|[0-9]+(?=\s*:)')
 
 
+def contents(storage: Storage, path: str) -> Iterator[tuple[str, bytes]]:
+    """The names and contents of a file and of its backup, without those that are missing or empty.
+
+    A broker reads the backup if the file is missing, empty or damaged (ConfigManager.load). It saves a file by deleting
+    the old one and renaming the new one, so a copy of a running broker may lack it.
+    """
+    for name in (path, f"{path}.bak"):
+        if content := storage.read(name):
+            yield name, content
+
+
 class ConfigFileError(UsageError):
     """A file of the config folder that cannot be read; the message names it."""
 
@@ -29,7 +41,7 @@ class ConfigFileError(UsageError):
 def read_consumer_offsets(storage: Storage) -> tuple[dict[GroupTopic, dict[int, int]], int | None] | None:
     """config/consumerOffset.json: committed offsets by (group, topic) and queue id, and when they were saved (ms).
 
-    None if there is no such file. Raises ConfigFileError.
+    If the file is missing or damaged, its backup counts. None if there is neither. Raises ConfigFileError.
     """
     document = _read_json(storage, "config/consumerOffset.json")
     return None if document is None else _consumer_offsets(document)
@@ -64,7 +76,7 @@ def _is_long(value: Any) -> bool:
 
 
 def read_topics(storage: Storage) -> dict[str, int]:
-    """config/topics.json: the number of queues by topic, at most MOST_QUEUES; empty if there is no such file.
+    """config/topics.json, or its backup: the number of queues by topic, at most MOST_QUEUES; empty without a file.
 
     Raises ConfigFileError.
     """
@@ -85,8 +97,15 @@ def broker_name(topics: dict[str, int]) -> str | None:
 
 
 def _read_json(storage: Storage, path: str) -> dict[str, Any] | None:
-    content = storage.read(path)
-    return None if content is None else _parse_json(content, f"{storage.root}/{path}")
+    damaged: ConfigFileError | None = None
+    for name, content in contents(storage, path):
+        try:
+            return _parse_json(content, f"{storage.root}/{name}")
+        except ConfigFileError as error:
+            damaged = damaged or error
+    if damaged is not None:
+        raise damaged
+    return None
 
 
 def _parse_json(content: bytes, name: str) -> dict[str, Any]:

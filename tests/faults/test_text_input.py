@@ -116,6 +116,19 @@ def test_a_bad_consumer_filter_in_the_store_is_quarantined(run: Run, broker: Fau
     assert "quarantined: consumerFilter.json, line 1: the filter of g lacks a field" in ended.out
 
 
+@pytest.mark.parametrize("damaged", [None, "", "{"])
+def test_a_consumer_filter_in_the_store_that_is_missing_or_damaged_has_a_backup(
+    run: Run, broker: FaultyBroker, damaged: str | None
+) -> None:
+    config = broker.store(1) / "config"
+    if damaged is not None:
+        (config / "consumerFilter.json").write_text(damaged)
+    (config / "consumerFilter.json.bak").write_text(consumer_filter())
+    ended = run(nightly, "--store", broker.store(1), "--warehouse", broker.warehouse)
+    assert (ended.code, "quarantined: consumerFilter" in ended.out) == (0, False)
+    assert "1 in subscriptions" in ended.out
+
+
 def test_many_bad_entries() -> None:
     assert len(rejected('{"op": "sing"}\n' * MANY)) == MANY
     assert len(rejected("- group: g\n" * MANY)) == MANY

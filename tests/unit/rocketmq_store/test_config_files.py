@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from schemas.rocketmq_store.config_files import MOST_QUEUES, parse_consumer_offsets, read_topics
+from schemas.rocketmq_store.config_files import (
+    MOST_QUEUES,
+    ConfigFileError,
+    parse_consumer_offsets,
+    read_consumer_offsets,
+    read_topics,
+)
 from schemas.storage import Storage
 
 
@@ -37,6 +43,27 @@ def test_topics_with_damaged_numbers_of_queues(tmp_path: Path) -> None:
     assert read_topics(Storage.at(str(tmp_path))) == {
         "T": 8, "none": -4, "most": MOST_QUEUES, "damaged": MOST_QUEUES, "9" * 5000: 1,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("damaged", [None, b"", b"{", b"\0" * 100, b"[]"])
+def test_a_file_that_is_missing_or_damaged_has_a_backup(tmp_path: Path, damaged: bytes | None) -> None:
+    config, storage = tmp_path / "config", Storage.at(str(tmp_path))
+    config.mkdir()
+    file = config / "consumerOffset.json"
+    if damaged is not None:
+        file.write_bytes(damaged)
+    (config / "consumerOffset.json.bak").write_text('{"offsetTable":{"T@cg":{0:7}}}')
+    assert read_consumer_offsets(storage) == ({("cg", "T"): {0: 7}}, None)
+    file.write_text('{"offsetTable":{"T@cg":{0:8}}}')
+    assert read_consumer_offsets(storage) == ({("cg", "T"): {0: 8}}, None)
+
+
+def test_a_damaged_file_with_a_damaged_backup(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    for name in ("topics.json", "topics.json.bak"):
+        (tmp_path / "config" / name).write_text("{")
+    with pytest.raises(ConfigFileError, match=r"config/topics\.json is not JSON"):
+        read_topics(Storage.at(str(tmp_path)))
 
 
 def test_a_time_that_is_no_number_is_unknown() -> None:
