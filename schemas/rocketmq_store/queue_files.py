@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from schemas.rocketmq_store.consume_queue import ENTRY
 from schemas.rocketmq_store.segments import is_mapped_file
 from schemas.storage import Storage
 
-BYTES_AT_ONCE = 1 << 20
+BYTES_AT_ONCE = ENTRY.itemsize << 16
 LONGEST_NAME = 255
 """Bytes of the longest name of a folder. A topic with a longer name has no files."""
 

@@ -174,24 +174,27 @@ class QueueVerification:
     ) -> NDArray[np.int64]:
         """The tags codes if bit maps are unknown. Of units in the extension, only codes and times are compared."""
         has_unit = is_address(on_disk)
-        expected = np.where(has_unit, on_disk, entries.tags_code[begin:end])
+        at = np.flatnonzero(has_unit) + begin
         positions = on_disk[has_unit] - ADDRESS_BASE
-        if not len(positions):
-            return expected
+        files = positions // self._extension.file_size
+        for file in np.unique(files).tolist():
+            self._compare_known_parts(entries, at[files == file], positions[files == file])
+        return np.where(has_unit, on_disk, entries.tags_code[begin:end])
+
+    def _compare_known_parts(self, entries: QueueEntries, at: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
+        """Compares the codes and times of units in one file of the extension: those of the entries numbered ``at``."""
         start = int(positions.min())
         data = self._extension.read_span(start, int(positions.max()) + CONSUME_QUEUE_EXT_UNIT - start)
         if data is None:
-            self._note_missing_extension(start, int(entries.commitlog_offset[end - 1]))
-            return expected
+            self._note_missing_extension(start, int(entries.commitlog_offset[at].max()))
+            return
         octets = np.frombuffer(data, np.uint8)
-        codes, times = (gather.longs(octets, positions - start + at) for at in (TAGS_CODE, STORE_TIMESTAMP))
-        at = np.flatnonzero(has_unit) + begin
+        codes, times = (gather.longs(octets, positions - start + field) for field in (TAGS_CODE, STORE_TIMESTAMP))
         differs = (codes != entries.tags_code[at]) | (times != entries.store_timestamp[at])
         for i in np.flatnonzero(differs).tolist():
             should = f"{entries.tags_code[at[i]]} and {entries.store_timestamp[at[i]]}"
             reason = f"unit has tags code {codes[i]} and time {times[i]}, should have {should}"
             self._add(self._extension, int(positions[i]), entries.first + int(at[i]), reason)
-        return expected
 
     def _check_end_of_extension(self, position: int) -> None:
         """Checks that only zeros follow the last unit."""

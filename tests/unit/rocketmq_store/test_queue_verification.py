@@ -1,0 +1,104 @@
+"""A queue's files on disk against the entries that the broker should have written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from schemas.rocketmq_store.consume_queue import ENTRY
+from schemas.rocketmq_store.consume_queue_ext import encode_units
+from schemas.rocketmq_store.queue_files import BYTES_AT_ONCE, Difference
+from schemas.rocketmq_store.queue_verification import QueueEntries, QueueVerification
+from schemas.storage import Storage
+
+EXTENSION_FILE = 128
+
+
+def queue_entries(count: int) -> QueueEntries:
+    """The first entries of a queue, of messages of 100 bytes."""
+    numbers = np.arange(count)
+    bit_maps = pa.array([b"\1" * 14] * count, pa.binary())
+    return QueueEntries(0, 100 * numbers, np.full(count, 100, np.int32), numbers + 7, 1000 * numbers, bit_maps)
+
+
+def write_queue(folder: Path, entries: QueueEntries, room: int, codes: np.ndarray | None = None) -> int:
+    """Writes the queue's file with room for more entries. Returns the file's size."""
+    stored = np.zeros(len(entries) + room, ENTRY)
+    stored["commitlog_offset"][: len(entries)] = entries.commitlog_offset
+    stored["size"][: len(entries)] = entries.size
+    stored["tags_code"][: len(entries)] = entries.tags_code if codes is None else codes
+    file = folder / "consumequeue" / "T" / "0" / f"{0:020d}"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(stored.tobytes())
+    return stored.nbytes
+
+
+def write_extension(folder: Path, entries: QueueEntries) -> np.ndarray:
+    """Writes the queue's extension. Returns the addresses of its units."""
+    codes, units = encode_units(entries.tags_code, entries.store_timestamp, entries.bit_maps, EXTENSION_FILE)
+    extension = folder / "consumequeue_ext" / "T" / "0"
+    extension.mkdir(parents=True)
+    for at in range(0, len(units), EXTENSION_FILE):
+        octets = units[at : at + EXTENSION_FILE].tobytes().ljust(EXTENSION_FILE, b"\0")
+        (extension / f"{at:020d}").write_bytes(octets)
+    return codes
+
+
+ENTRIES_AT_ONCE = BYTES_AT_ONCE // ENTRY.itemsize
+
+
+@pytest.mark.parametrize("newer", [0, 1, ENTRIES_AT_ONCE, ENTRIES_AT_ONCE + 1, 2 * ENTRIES_AT_ONCE + 3])
+def test_newer_entries_are_counted_and_are_no_difference(tmp_path: Path, newer: int) -> None:
+    known = 5
+    entries = queue_entries(known + newer)
+    size = write_queue(tmp_path, entries, room=20)
+    queue = QueueVerification(Storage.at(str(tmp_path)), "T", 0, 0, size, EXTENSION_FILE)
+    first = slice(0, known)
+    queue.add(
+        QueueEntries(
+            0, entries.commitlog_offset[first], entries.size[first], entries.tags_code[first],
+            entries.store_timestamp[first], entries.bit_maps[first],
+        )
+    )  # fmt: skip
+    assert (queue.finish(), queue.differences) == (newer, [])
+
+
+def verify_unknown_bit_maps(folder: Path, entries: QueueEntries, log_start: int, size: int) -> list[Difference]:
+    queue = QueueVerification(
+        Storage.at(str(folder)), "T", 0, log_start, size, EXTENSION_FILE, has_extension=True, knows_bit_maps=False
+    )
+    queue.add(entries)
+    assert queue.finish() == 0
+    return queue.differences
+
+
+def extension_file(folder: Path, number: int) -> Path:
+    return folder / "consumequeue_ext" / "T" / "0" / f"{number * EXTENSION_FILE:020d}"
+
+
+def test_units_of_deleted_messages_may_be_deleted_with_their_file(tmp_path: Path) -> None:
+    """ConsumeQueueExt.truncateByMinAddress. Three units fit in a file, and bit maps are not known."""
+    entries = queue_entries(10)
+    size = write_queue(tmp_path, entries, 5, write_extension(tmp_path, entries))
+    extension_file(tmp_path, 0).unlink()
+    assert verify_unknown_bit_maps(tmp_path, entries, 300, size) == []
+    missing = Difference(f"consumequeue_ext/{0:020d}", None, "the file is missing")
+    assert verify_unknown_bit_maps(tmp_path, entries, 200, size) == [missing]
+
+
+def test_a_missing_file_of_the_extension_hides_no_other_difference(tmp_path: Path) -> None:
+    """Bit maps are not known. The last entry of the queue has an address beyond the extension."""
+    entries = queue_entries(10)
+    codes = write_extension(tmp_path, entries)
+    codes[9] += 100 * EXTENSION_FILE
+    size = write_queue(tmp_path, entries, 5, codes)
+    second = bytearray(extension_file(tmp_path, 1).read_bytes())
+    second[2 + 7] ^= 1  # the tags code of the fourth entry
+    extension_file(tmp_path, 1).write_bytes(second)
+    assert [(each.file, each.queue_offset) for each in verify_unknown_bit_maps(tmp_path, entries, 0, size)] == [
+        (f"consumequeue_ext/{EXTENSION_FILE:020d}", 3),
+        (f"consumequeue_ext/{103 * EXTENSION_FILE:020d}", None),
+    ]
