@@ -11,7 +11,7 @@ import pytest
 from schemas.rocketmq_store.consume_queue import ENTRY
 from schemas.rocketmq_store.consume_queue_ext import encode_units
 from schemas.rocketmq_store.queue_files import BYTES_AT_ONCE, Difference
-from schemas.rocketmq_store.queue_verification import QueueEntries, QueueVerification
+from schemas.rocketmq_store.queue_verification import MAX_DIFFERENCES, QueueEntries, QueueVerification
 from schemas.storage import Storage
 
 EXTENSION_FILE = 128
@@ -102,3 +102,33 @@ def test_a_missing_file_of_the_extension_hides_no_other_difference(tmp_path: Pat
         (f"consumequeue_ext/{EXTENSION_FILE:020d}", 3),
         (f"consumequeue_ext/{103 * EXTENSION_FILE:020d}", None),
     ]
+
+
+def test_the_first_unit_of_a_queue_is_at_the_start_of_its_extension(tmp_path: Path) -> None:
+    """Here another unit comes before it, and all addresses lead to the right units."""
+    entries = queue_entries(11)
+    addresses = write_extension(tmp_path, entries)
+    without_first = QueueEntries(
+        0, entries.commitlog_offset[1:], entries.size[1:], entries.tags_code[1:], entries.store_timestamp[1:],
+        entries.bit_maps[1:],
+    )  # fmt: skip
+    size = write_queue(tmp_path, without_first, 5, addresses[1:])
+    queue = QueueVerification(Storage.at(str(tmp_path)), "T", 0, 0, size, EXTENSION_FILE, has_extension=True)
+    queue.add(without_first)
+    queue.finish()
+    assert queue.differences[0] == Difference(
+        f"consumequeue/{0:020d}", 0, f"tags_code is {addresses[1]}, should be {addresses[0]}"
+    )
+
+
+def test_verification_ends_after_very_many_differences(tmp_path: Path) -> None:
+    entries = queue_entries(3 * MAX_DIFFERENCES)
+    write_queue(tmp_path, entries, 0, entries.tags_code + 1)
+    whole = tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}"
+    data, size = whole.read_bytes(), MAX_DIFFERENCES * ENTRY.itemsize
+    for at in range(0, len(data), size):
+        (whole.parent / f"{at:020d}").write_bytes(data[at : at + size])
+    queue = QueueVerification(Storage.at(str(tmp_path)), "T", 0, 0, size, EXTENSION_FILE)
+    queue.add(entries)
+    queue.finish()
+    assert len(queue.differences) == MAX_DIFFERENCES
