@@ -1,14 +1,16 @@
 import json
 import random
+import struct
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from schemas.rocketmq_store.commitlog_walk import DAMAGE_BYTES, Damage, Records, scan
+from schemas.rocketmq_store.commitlog_walk import DAMAGE_BYTES, REASONS, Damage, Records, scan
 from schemas.rocketmq_store.message_decoder import decode
-from schemas.rocketmq_store.recovery import recovery
+from schemas.rocketmq_store.record_layout import LONGEST, Found
+from schemas.rocketmq_store.recovery import Recovery, recovery
 from schemas.rocketmq_store.segments import CommitLogError, Segment, segments
 from schemas.storage import Storage
 from tests.captures import DAMAGED, UNDAMAGED, capture, rows
@@ -272,3 +274,54 @@ def test_a_size_that_leads_behind_the_data_costs_one_message(tmp_path: Path, beh
 
     assert kept == [0, 2 * size, 3 * size, 4 * size]
     assert [(piece.offset, len(piece.bytes)) for piece in damage] == [(size, size)]
+
+
+@pytest.mark.parametrize(
+    ("flushed_time", "flushed_offset", "is_noticed"),
+    [(1999, 0, True), (2000, 0, False), (0, 999, True), (0, 1000, False), (2000, 999, True), (1999, 1000, False)],
+)
+def test_after_a_crash_the_checkpoint_says_where_the_broker_begins(
+    tmp_path: Path, flushed_time: int, flushed_offset: int, is_noticed: bool
+) -> None:
+    """The second of two segments begins at 1000, stored at 2000 ms; the body in the first one is damaged.
+
+    The time counts only without the offset (ConsumeQueueStore.isMappedFileMatchedRecover, StoreCheckpoint).
+    """
+    for number, body in enumerate([b"pair", b"paid"]):
+        log = record(1000 * number, store_timestamp=1000 * (number + 1))
+        segment = log.replace(b"paid", body) + filler(1000 - len(log))
+        (tmp_path / f"{1000 * number:020d}").write_bytes(segment)
+    (tmp_path / "checkpoint").write_bytes(struct.pack(">6q", 9999, flushed_time, 0, 0, 0, flushed_offset))
+
+    assert recovery(Storage.at(str(tmp_path))).end_after_crash == (0 if is_noticed else 1000 + len(record(1000)))
+
+
+def test_a_log_whose_only_segment_was_not_used(tmp_path: Path) -> None:
+    (tmp_path / f"{0:020d}").write_bytes(b"")
+
+    assert recovery(Storage.at(str(tmp_path))) == Recovery(None, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        (filler(40), Found.INCONSISTENT),
+        (bytes(64), Found.ZEROS),
+        (b"\x7f" * 40, Found.ILLEGAL_MAGIC),
+        ((LONGEST + 1).to_bytes(4, "big") + record(0)[4:], Found.INCOMPLETE),
+    ],
+)
+def test_what_lies_between_two_messages_is_damage_with_its_reason(tmp_path: Path, broken: bytes, reason: Found) -> None:
+    """Filler that does not fill the file, too: a broker writes it only at the end."""
+    first = record(0)
+    kept, [piece] = walked(first + broken + record(len(first + broken)), tmp_path)
+
+    assert kept == [0, len(first + broken)]
+    assert (piece.bytes, piece.reason) == (broken, REASONS[reason])
+
+
+def test_bytes_too_few_for_a_record_end_the_file(tmp_path: Path) -> None:
+    first = record(0)
+    kept, [piece] = walked(first + b"\1\2\3", tmp_path)
+
+    assert (kept, piece.bytes, piece.reason) == ([0], b"\1\2\3", REASONS[Found.INCOMPLETE])
