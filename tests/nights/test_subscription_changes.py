@@ -42,6 +42,20 @@ def test_a_client_with_a_fast_clock_and_events_without_versions(broker: GrowingB
     assert differing(broker.facts("grown"), broker.facts("new")) == []
 
 
+def test_a_correction_at_the_time_of_the_last_message_of_a_night_repeats_it(broker: GrowingBroker) -> None:
+    """HIGH matches message 9, the last one of the first night."""
+    broker.night([sql(BEFORE, "cg", LOW)])
+    last = broker.log.messages[9].stored_at
+    broker.grow()
+    broker.night([sql(BEFORE, "cg", LOW)])
+    corrected = [sql(BEFORE, "cg", LOW), sql(last, "cg", HIGH)]
+    assert f"add --redo-from {last} to repeat" in broker.night(corrected).error
+    assert broker.night(corrected, "--redo-from", last).code == 0
+    assert broker.received("cg") == [0, 1, 2, 3, 4, 9, 15]
+    assert broker.night(corrected, warehouse="fresh").code == 0
+    assert broker.received("cg", "fresh") == broker.received("cg")
+
+
 def test_a_late_event_is_refused_until_the_user_says_from_when(broker: GrowingBroker) -> None:
     broker.night([sql(BEFORE, "cg", LOW)])
     broker.grow()

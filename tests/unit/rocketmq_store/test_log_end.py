@@ -84,3 +84,19 @@ def test_an_entry_with_an_address_has_no_tags_code_to_compare(tmp_path: Path) ->
     last = last_record()
     entries = entry(0, len(FIRST), None) + struct.pack(">qiq", len(FIRST), len(last), -(2**63))
     assert not unfinished(tmp_path, last, entries, flushed=STORED_AT)
+
+
+@pytest.mark.parametrize("octets", [None, 0, 47])
+def test_without_a_whole_checkpoint_a_record_with_gaps_may_be_unfinished(tmp_path: Path, octets: int | None) -> None:
+    last = last_record()
+    assert not unfinished(tmp_path, last, queue_of(last), flushed=STORED_AT)
+    file = tmp_path / "checkpoint"
+    content = file.read_bytes()
+    file.unlink()
+    if octets is not None:
+        file.write_bytes(content[:octets])
+    store = Storage.at(str(tmp_path))
+    [segment] = segments(store)
+    [records] = scan(segment)
+    assert isinstance(records, Records)
+    assert is_unfinished(records, segment.data_end, store, None)
