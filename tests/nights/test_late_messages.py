@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs import deliver, dispatch, ingest, register
+from tests.broker_log import EVERY, BrokerLog
 from tests.nights.commands import Run, rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
@@ -57,6 +58,21 @@ def test_a_repaired_message_reaches_a_group_that_was_away(broker: GrowingBroker)
         broker.grow()
     broker.night(events)
     check(broker, 30)
+
+
+def test_a_repaired_message_as_old_as_the_last_one_of_its_night(broker: GrowingBroker) -> None:
+    """The first night ends at its time, and the second one begins after it."""
+    broker.log = BrokerLog()
+    for _ in range(10):
+        broker.log.append()
+        broker.log.time -= EVERY
+    broker.log.time += EVERY
+    events = [sql(BEFORE, "cg", EVERYTHING)]
+    damage_magic(broker)
+    broker.night(events)
+    broker.grow()
+    broker.night(events)
+    check(broker, 20)
 
 
 def test_a_repaired_message_that_ingest_has_read(broker: GrowingBroker, run: Run) -> None:
