@@ -7,11 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import pyarrow.compute as pc
-
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.entries import has_entry
-from filtering.delivery.pull_window import BEGINNING
 from filtering.explanation.client_checks import ClientChecks, dropping_clients
 from filtering.explanation.decision import Decision, Outcome, Stage, decide
 from filtering.explanation.nearest_miss import NearestMiss, nearest_miss
@@ -26,15 +23,13 @@ from filtering.explanation.pulls_of_message import (
 from filtering.explanation.reasons import dropped_by_other_client
 from filtering.explanation.trace import Part, trace
 from filtering.predicate import Predicate
-from filtering.subscriptions.events import GroupTopic, Operation
+from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
 from filtering.subscriptions.in_force import in_force_at, present_filter
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.found_messages import Delivery, FoundMessage
+from schemas.answers.queue_history import GroupQueue, nights_by_queue, resets_by_queue
 from schemas.answers.uncertainty import after_change_of_tags
-from schemas.consumer_offsets import CONSUMER_OFFSETS
-from schemas.delivery_stats import DELIVERY_STATS
-from schemas.delta.table_rows import one_of, sorted_by
 from schemas.time_text import time_text
 
 BY_THE_TABLES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DROPPED_BY_HOOK)
@@ -197,38 +192,12 @@ class Explainer:
         return replace(explanation, uncertain=why)
 
     @cached_property
-    def _nights(self) -> dict[tuple[str, str, int], list[NightInQueue]]:
-        """The nights in which a group moved on, by group, topic and queue id."""
-        ends = [BEGINNING, *(night.as_of or 0 for night in self._facts.nights)]
-        nights = {night.run: (begin, night) for begin, night in zip(ends, self._facts.nights, strict=False)}
-        where = [one_of("consumer_group", self._groups)] if self._groups is not None else []
-        names = ["run", "consumer_group", "topic", "queue_id", "lost", "skipped"]
-        missed = {
-            tuple(row[name] for name in names[:4]): (row["lost"], row["skipped"])
-            for row in self._facts.rows(DELIVERY_STATS, names, where).to_pylist()
-            if row["lost"] or row["skipped"]
-        }
-        by_queue: defaultdict[tuple[str, str, int], list[NightInQueue]] = defaultdict(list)
-        offsets = self._facts.rows(CONSUMER_OFFSETS, where=where)
-        offsets = offsets.filter(pc.is_valid(offsets["told_to"]))  # the others have only committed offsets
-        for row in sorted_by(offsets, "run").to_pylist():
-            queue = row["consumer_group"], row["topic"], row["queue_id"]
-            before = by_queue[queue][-1].told_to if by_queue[queue] else 0
-            lost, skipped = missed.get((row["run"], *queue), (0, 0))
-            begin, night = nights[row["run"]]
-            by_queue[queue].append(
-                NightInQueue(night.run, begin, night.as_of or 0, before, row["told_to"], night.broker, lost, skipped)
-            )
-        return dict(by_queue)
+    def _nights(self) -> Mapping[GroupQueue, Sequence[NightInQueue]]:
+        return nights_by_queue(self._facts, self._groups)
 
     @cached_property
-    def _resets(self) -> dict[tuple[str, str, int], list[tuple[int, int]]]:
-        by_queue: defaultdict[tuple[str, str, int], list[tuple[int, int]]] = defaultdict(list)
-        for event in self._facts.events:
-            if event.operation is Operation.RESET_OFFSET:
-                queue = event.group, event.topic or "", event.queue_id or 0
-                by_queue[queue].append((event.at, event.queue_offset or 0))
-        return dict(by_queue)
+    def _resets(self) -> Mapping[GroupQueue, Sequence[tuple[int, int]]]:
+        return resets_by_queue(self._facts)
 
 
 def _filter(row: SubscriptionRow) -> str:

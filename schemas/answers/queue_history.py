@@ -1,0 +1,53 @@
+"""How far each group moved on in its queues: night by night, and by offset resets."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+
+import pyarrow.compute as pc
+
+from filtering.delivery.pull_window import BEGINNING
+from filtering.explanation.pulls_of_message import NightInQueue
+from filtering.subscriptions.events import Operation
+from schemas.answers.facts import BrokerFacts
+from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.delivery_stats import DELIVERY_STATS
+from schemas.delta.table_rows import one_of, sorted_by
+
+GroupQueue = tuple[str, str, int]
+"""Consumer group, topic and queue id."""
+
+
+def nights_by_queue(facts: BrokerFacts, groups: Collection[str] | None) -> dict[GroupQueue, list[NightInQueue]]:
+    """The nights in which a group moved on, in order. ``groups``: the only groups to read; None: all."""
+    ends = [BEGINNING, *(night.as_of or 0 for night in facts.nights)]
+    nights = {night.run: (begin, night) for begin, night in zip(ends, facts.nights, strict=False)}
+    where = [one_of("consumer_group", groups)] if groups is not None else []
+    names = ["run", "consumer_group", "topic", "queue_id", "lost", "skipped"]
+    missed = {
+        tuple(row[name] for name in names[:4]): (row["lost"], row["skipped"])
+        for row in facts.rows(DELIVERY_STATS, names, where).to_pylist()
+        if row["lost"] or row["skipped"]
+    }
+    by_queue: defaultdict[GroupQueue, list[NightInQueue]] = defaultdict(list)
+    offsets = facts.rows(CONSUMER_OFFSETS, where=where)
+    offsets = offsets.filter(pc.is_valid(offsets["told_to"]))  # the others have only committed offsets
+    for row in sorted_by(offsets, "run").to_pylist():
+        queue = row["consumer_group"], row["topic"], row["queue_id"]
+        before = by_queue[queue][-1].told_to if by_queue[queue] else 0
+        lost, skipped = missed.get((row["run"], *queue), (0, 0))
+        begin, night = nights[row["run"]]
+        by_queue[queue].append(
+            NightInQueue(night.run, begin, night.as_of or 0, before, row["told_to"], night.broker, lost, skipped)
+        )
+    return dict(by_queue)
+
+
+def resets_by_queue(facts: BrokerFacts) -> dict[GroupQueue, list[tuple[int, int]]]:
+    """The times (ms) and new offsets of offset resets, in order."""
+    by_queue: defaultdict[GroupQueue, list[tuple[int, int]]] = defaultdict(list)
+    for event in facts.events:
+        if event.operation is Operation.RESET_OFFSET:
+            by_queue[event.group, event.topic or "", event.queue_id or 0].append((event.at, event.queue_offset or 0))
+    return dict(by_queue)
