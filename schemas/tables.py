@@ -26,5 +26,7 @@ DERIVED_TABLES = (CONSUMEQUEUE, DELIVERY_BLOCKS, DELIVERY_STATS, CONSUMER_OFFSET
 """Tables that follow from the others. A redo rebuilds them."""
 REBUILT_TABLES = (CONSUMEQUEUE, DELIVERY_BLOCKS, DELIVERY_STATS, CURRENT_OFFSETS, QUEUE_PROGRESS, SUBSCRIPTIONS)
 """Tables that can be rebuilt if they are lost, because they follow from the others."""
+TRIMMED_TABLES = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS)
+"""Tables from which maintenance removes all rows of old nights. From quarantine it removes those of the log."""
 UNLEDGERED_TABLES = (QUALITY_RESULTS,)
 """Tables that no night reads. Their commits are independent, and the ledger does not list them."""

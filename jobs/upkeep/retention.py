@@ -12,18 +12,16 @@ from filtering.time_spans import DAY
 from jobs.night.changes import Changes
 from jobs.night.redo import delete_log_damage
 from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
-from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.data_files import DataFileWriter
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import row_groups, within
 from schemas.rocketmq_store.crc import crc_of
 from schemas.run_ledger import CUT, MESSAGES_FROM, LedgerEntry, unreplaced_nights
+from schemas.tables import TRIMMED_TABLES
 
 BODIES_FROM = "bodies_from"
 """Key in the inputs of a ledger entry: the run before which maintenance removed the bodies."""
-REMOVED_TABLES = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS)
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ def remove_nights(entries: Sequence[LedgerEntry], keep_days: int, changes: Chang
         first -= 1
     if not first:
         return Removed(kept_for_broker=requested), {}
-    rows = sum(_remove_rows(table, entries[first].run, changes) for table in REMOVED_TABLES)
+    rows = sum(_remove_rows(table, entries[first].run, changes) for table in TRIMMED_TABLES)
     delete_log_damage(within("run", below=entries[first].run), changes)
     return Removed(rows, kept_for_broker=requested - first), {MESSAGES_FROM: str(entries[first - 1].ingested_to or 0)}
 

@@ -16,15 +16,13 @@ from deltalake.exceptions import DeltaError
 from numpy.typing import NDArray
 
 from schemas.audits.scope import Scope
-from schemas.commitlog import COMMITLOG
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_pairs import pairs_of
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import within
 from schemas.quarantine import QUARANTINE
-from schemas.tables import APPENDED_TABLES
+from schemas.tables import APPENDED_TABLES, TRIMMED_TABLES
 from schemas.withdrawals import Withdrawal, withdrawals_since
 
 CHANGED_NIGHTS = pa.schema(
@@ -80,7 +78,7 @@ def changed_nights(scope: Scope) -> pa.Table:
 
 def _was_removed(scope: Scope, table: Table, broker_name: str | None, run: str) -> bool:
     """Whether maintenance removed the rows of a night."""
-    is_removed = table in (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS, QUARANTINE)
+    is_removed = table in (*TRIMMED_TABLES, QUARANTINE)
     return is_removed and broker_name is not None and run < scope.first_kept(broker_name)
 
 
