@@ -117,11 +117,14 @@ class TopicCounts:
 
     def add(self, other: TopicCounts) -> None:
         """Adds the counts of other blocks of the topic."""
-        if not np.array_equal(self.queue_ids, other.queue_ids):
+        if np.array_equal(self.queue_ids, other.queue_ids):
+            self.scanned += other.scanned
+            self.counts += other.counts
+        else:
             self._widen(np.union1d(self.queue_ids, other.queue_ids))
-        columns = np.searchsorted(self.queue_ids, other.queue_ids)
-        self.scanned[:, columns] += other.scanned
-        self.counts[:, columns] += other.counts
+            columns = np.searchsorted(self.queue_ids, other.queue_ids)
+            self.scanned[:, columns] += other.scanned
+            self.counts[:, columns] += other.counts
         for queue_id, entries in other.uncertain.items():
             self.uncertain = {**self.uncertain, queue_id: [*self.uncertain.get(queue_id, ()), *entries]}
 
