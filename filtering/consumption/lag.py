@@ -98,7 +98,7 @@ class TopicLag:
                 new.add((window, queue))
         if not new:
             return
-        _, bounds = entries.queue_bounds()
+        _, bounds = entries.queue_bounds
         windows = {window for window, _ in new}
         for match_set in block.delivered:
             new_windows = windows.intersection(match_set.windows)
@@ -114,7 +114,7 @@ class TopicLag:
 
     def _sample(self, entries: Entries) -> None:
         passed = self._estimated.stage1(entries)
-        queue_ids, bounds = entries.queue_bounds()
+        queue_ids, bounds = entries.queue_bounds
         for number, window in enumerate(self.estimated):
             flags: npt.NDArray[np.bool_] | None = None
             for queue, queue_id in enumerate(queue_ids.tolist()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,6 +53,7 @@ class Entries:
     def __len__(self) -> int:
         return len(self.queue_id)
 
+    @cached_property
     def queue_bounds(self) -> tuple[Int32s, Int64s]:
         """The queue ids, and the bounds of their entries: queue i has entries bounds[i] to bounds[i + 1], exclusive."""
         starts = np.append(0, np.flatnonzero(np.diff(self.queue_id)) + 1) if len(self) else np.empty(0, np.int64)

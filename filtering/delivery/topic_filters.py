@@ -80,7 +80,7 @@ class TopicFilters:
     def run(self, entries: Entries) -> BlockResult:
         """Run all filters on a block of entries."""
         matches = self._matcher.match_columns(entries.properties, len(entries), pa.array(entries.tags_code))
-        queue_ids, bounds = entries.queue_bounds()
+        queue_ids, bounds = entries.queue_bounds
         masks = self._fill_masks(entries, queue_ids, bounds)
         if entries.bit_maps is None:
             planes, readable = self._calc_planes(matches.bits, masks, len(entries))

@@ -126,7 +126,7 @@ class NightWriter:
 
     def _note_queues(self, entries: Entries, work: TopicWork | None) -> None:
         instants = work.instants if work is not None else NO_INSTANTS
-        queue_ids, bounds = entries.queue_bounds()
+        queue_ids, bounds = entries.queue_bounds
         first, last = entries.queue_offset[bounds[:-1]], entries.queue_offset[bounds[1:] - 1]
         queues = zip(queue_ids.tolist(), pairwise(bounds.tolist()), first.tolist(), last.tolist(), strict=True)
         for queue_id, (begin, end), first_offset, last_offset in queues:
@@ -143,7 +143,7 @@ def _ends(entries: Entries, begin: int, end: int, instants: Int64s) -> Int64s:
 
 def _count_dropped(dropped: MatchSets, outcome: BlockResult, entries: Entries) -> None:
     """Counts the messages that hooks dropped. They were not delivered."""
-    _, bounds = entries.queue_bounds()
+    _, bounds = entries.queue_bounds
     for match_set in dropped:
         counts = outcome.counts[list(match_set.windows)]
         counts[:, :, window_loops.DROPPED_BY_HOOK] = np.diff(np.searchsorted(match_set.positions, bounds))
