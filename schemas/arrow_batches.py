@@ -23,6 +23,21 @@ def gathered(batches: Iterable[pa.RecordBatch], rows: int = ROWS, size: int = BY
         yield from _together(waiting)
 
 
+def split(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:
+    """The same rows in lists of batches with ``rows`` rows together. Only the last may have fewer."""
+    part: list[pa.RecordBatch] = []
+    room = rows
+    for batch in batches:
+        while batch.num_rows > room:
+            yield [*part, batch.slice(0, room)]
+            batch = batch.slice(room)
+            part, room = [], rows
+        part.append(batch)
+        room -= batch.num_rows
+    if part:
+        yield part
+
+
 def repeated(text: str, rows: int) -> pa.DictionaryArray:
     """A column with one text. It is a dictionary: Parquet's writer hashes each value of other columns."""
     return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([text]))

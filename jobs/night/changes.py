@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from schemas.arrow_batches import split
 from schemas.delta.data_files import DataFile, DataFileWriter
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
@@ -15,6 +16,9 @@ from schemas.delta.table_rows import Where, without
 from schemas.delta.warehouse import Warehouse
 from schemas.tables import APPENDED_TABLES
 from schemas.withdrawals import Withdrawal
+
+ROWS_OF_A_GROUP = 1 << 20
+"""Rows of a row group: readers load one after the other."""
 
 
 @dataclass
@@ -115,7 +119,8 @@ class Changes:
     def _write(self, table: Table, batches: Sequence[pa.RecordBatch]) -> list[DataFile]:
         self.create_missing([table])
         writer = DataFileWriter(table, self.warehouse.log(table).storage)
-        writer.write(batches)
+        for part in split(batches, ROWS_OF_A_GROUP):
+            writer.write(part)
         return writer.close()
 
     def remove_files(self, table: Table, files: Iterable[StoredFile]) -> None:

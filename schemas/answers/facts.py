@@ -15,8 +15,10 @@ from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
 from filtering.subscriptions.in_force import in_force_at
 from schemas.current_offsets import CURRENT_OFFSETS
+from schemas.delta.aggregates import Key, sums_of_parts
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
-from schemas.delta.table_rows import Where, one_of
+from schemas.delta.table_rows import Where, one_of, row_groups
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_check import open_nights
@@ -83,12 +85,20 @@ class BrokerFacts:
 
     def rows_of_runs(self, table: Table, runs: Sequence[str], columns: Sequence[str] | None = None) -> pa.Table:
         """The broker's rows that some runs added."""
-        files = [
-            file
-            for file in self.warehouse.files(table, self.name)
-            if any(file.may_have("run", run, run) for run in runs)
-        ]
-        return self.warehouse.rows(table, columns, [one_of("run", runs)], files)
+        return self.warehouse.rows(table, columns, [one_of("run", runs)], self._files_of_runs(table, runs))
+
+    def sums_of_runs(
+        self, table: Table, runs: Sequence[str], by: Sequence[str], columns: Sequence[str]
+    ) -> dict[Key, dict[str, int]]:
+        """By the values of ``by``, the sums of some integer columns of the rows that some runs added."""
+        storage, where = self.warehouse.log(table).storage, [one_of("run", runs)]
+        files = self._files_of_runs(table, runs)
+        parts = (part for file in files for part in row_groups(table, storage, file.path, [*by, *columns], where))
+        return sums_of_parts(parts, by, columns)
+
+    def _files_of_runs(self, table: Table, runs: Sequence[str]) -> list[StoredFile]:
+        files = self.warehouse.files(table, self.name)
+        return [file for file in files if any(file.may_have("run", run, run) for run in runs)]
 
     @cached_property
     def events(self) -> tuple[SubscriptionEvent, ...]:
@@ -130,7 +140,7 @@ class BrokerFacts:
     @cached_property
     def topics(self) -> list[str]:
         """The topics that have messages."""
-        return sorted(pc.unique(self.offsets["topic"]).to_pylist())
+        return sorted(pc.unique(self.rows(CURRENT_OFFSETS, ["topic"])["topic"]).to_pylist())
 
 
 def open_facts(

@@ -6,8 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from filtering.counted import counted
 from filtering.delivery.entries import has_entry
 from filtering.findings.finding import FAILING_SHARE
@@ -18,7 +16,7 @@ from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS, client_drops
-from schemas.delta.aggregates import sums
+from schemas.delta.aggregates import Key
 from schemas.delta.table_rows import sorted_by
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.segments import is_mapped_file
@@ -56,8 +54,9 @@ def night_summary(facts: BrokerFacts) -> NightSummary:
     """The summary of the broker's last night."""
     runs = [entry.run for entry in facts.entries if entry.rows.get(DELIVERY_STATS.name)]
     run, before = (runs[-1] if runs else facts.last.run), (runs[-2] if len(runs) > 1 else None)
-    counted = facts.rows_of_runs(DELIVERY_STATS, [run] if before is None else [run, before])
-    groups = group_counts(counted, facts.in_force(), run, before)
+    counted_runs = [run] if before is None else [run, before]
+    counted = facts.sums_of_runs(DELIVERY_STATS, counted_runs, ["run", "topic", "consumer_group"], COUNTS)
+    groups = _group_counts(counted, facts.in_force(), run, before)
     return NightSummary(run, groups, list(_attention(facts, groups)), list(_notes(facts, groups)))
 
 
@@ -67,18 +66,18 @@ def messages_without_entry(facts: BrokerFacts, run: str) -> int:
     return int((~has_entry(flags)).sum())
 
 
-def group_counts(
-    stats: pa.Table, in_force: Iterable[SubscriptionRow], run: str, before: str | None
+def _group_counts(
+    counted: Mapping[Key, Mapping[str, int]], in_force: Iterable[SubscriptionRow], run: str, before: str | None
 ) -> list[GroupCounts]:
-    """The counts of the groups in ``run``. ``stats``: rows of delivery_stats of ``run`` and of ``before``."""
+    """The counts of the groups in ``run``. ``counted``: by run, topic and group, of ``run`` and of ``before``."""
     expressions = {(row.topic, row.consumer_group): row.expression or "*" for row in in_force}
     earlier: dict[tuple[str, str], int] = {}
     counts_of_run = []
-    for (row_run, topic, group), counts in sums(stats, ["run", "topic", "consumer_group"], COUNTS).items():
-        if row_run == before:
+    for (counted_run, topic, group), counts in counted.items():
+        if counted_run == before:
             earlier[topic, group] = counts["delivered"]
-        elif row_run == run:
-            counts_of_run.append(((topic, group), counts | {"client_drops": client_drops(counts)}))
+        else:
+            counts_of_run.append(((topic, group), {**counts, "client_drops": client_drops(counts)}))
     return [
         GroupCounts(group, topic, expressions.get((topic, group), ""), counts, earlier.get((topic, group)))
         for (topic, group), counts in sorted(counts_of_run, key=lambda counted: counted[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,18 @@ def sums(rows: pa.Table, by: Sequence[str], columns: Sequence[str]) -> dict[Key,
         np.add.at(total, numbers, rows[name].to_numpy())
         totals[name] = total.tolist()
     return {key: {name: totals[name][i] for name in columns} for i, key in enumerate(keys)}
+
+
+def sums_of_parts(parts: Iterable[pa.Table], by: Sequence[str], columns: Sequence[str]) -> dict[Key, dict[str, int]]:
+    """The same of rows that come in parts, of which only one is in memory."""
+    totals: dict[Key, dict[str, int]] = {}
+    for part in parts:
+        for key, more in sums(part, by, columns).items():
+            known = totals.setdefault(key, more)
+            if known is not more:
+                for name in columns:
+                    known[name] += more[name]
+    return totals
 
 
 def greatest(rows: pa.Table, by: Sequence[str], column: str) -> dict[Key, int]:

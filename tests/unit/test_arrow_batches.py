@@ -1,0 +1,20 @@
+"""Record batches are cut into parts of one size."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from schemas.arrow_batches import split
+
+
+@pytest.mark.parametrize(
+    ("sizes", "parts"),
+    [([], []), ([3], [3]), ([4], [4]), ([5], [4, 1]), ([4, 1], [4, 1]), ([1, 2, 6], [4, 4, 1]), ([9, 3], [4, 4, 4])],
+)
+def test_split_keeps_all_rows_in_order(sizes: list[int], parts: list[int]) -> None:
+    numbers = iter(range(sum(sizes)))
+    batches = [pa.record_batch({"n": [next(numbers) for _ in range(size)]}) for size in sizes]
+    found = [[n for batch in part for n in batch["n"].to_pylist()] for part in split(batches, 4)]
+    assert [len(part) for part in found] == parts
+    assert [n for part in found for n in part] == list(range(sum(sizes)))
