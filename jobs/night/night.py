@@ -109,7 +109,7 @@ class Night:
         self.changes.add_rows(QUEUE_PROGRESS, [rows.progress])
         if Stage.DELIVER in self.stages:
             self.changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
-            self.changes.add_rows(DELIVERY_STATS, rows.stats.to_batches())
+            self.changes.add_rows(DELIVERY_STATS, rows.stats)
         elif Stage.INGEST in self.stages:
             committed = committed_rows(self.state.topics, self.offsets, self.as_of, self.changes.run)
             self.changes.add_rows(CONSUMER_OFFSETS, committed)

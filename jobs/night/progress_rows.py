@@ -17,6 +17,7 @@ from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.delivery.uncertain_entries import count_uncertain
 from jobs.night.work import QueueProgress, Result
+from schemas.arrow_batches import repeated
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS
 from schemas.queue_progress import QUEUE_PROGRESS
@@ -35,11 +36,11 @@ class Part:
 class ProgressRows:
     """Rows of three tables, and the offsets with which the next night begins (``topics``).
 
-    ``stats`` has all counts of this night.
+    ``stats`` has all counts of this night. Texts are dictionaries.
     """
 
     offsets: Sequence[pa.RecordBatch]
-    stats: pa.Table
+    stats: Sequence[pa.RecordBatch]
     progress: pa.RecordBatch
     topics: dict[str, TopicOffsets]
 
@@ -89,8 +90,7 @@ def progress_rows(
         offsets.append(_offset_rows(topic, new, changed, as_of, run))
         stored = np.array([seen[queue_id].entries if queue_id in seen else 0 for queue_id in new.queue_ids], np.int64)
         stats.append(_stat_rows(topic, new, told_before, counts, stored, run))
-    all_stats = pa.concat_tables([DELIVERY_STATS.file_schema.empty_table(), *stats])
-    return ProgressRows(offsets, all_stats, _queue_rows(queues, run), topics)
+    return ProgressRows(offsets, stats, _queue_rows(queues, run), topics)
 
 
 def _advance(
@@ -180,13 +180,13 @@ def _offset_rows(topic: str, offsets: TopicOffsets, changed: NDArray[np.bool_], 
     committed = offsets.committed[rows, columns]
     told_to = offsets.told_to[rows, columns]
     values = {
-        "consumer_group": pa.array(list(offsets.groups), pa.string()).take(pa.array(rows)),
-        "topic": pa.repeat(topic, count),
+        "consumer_group": _group_column(offsets, rows),
+        "topic": repeated(topic, count),
         "queue_id": pa.array(np.array(offsets.queue_ids, np.int32)[columns]),
         "as_of": pa.repeat(pa.scalar(as_of, pa.int64()), count),
         "told_to": pa.array(told_to, mask=told_to == UNKNOWN),
         "committed": pa.array(committed, mask=committed == UNKNOWN),
-        "run": pa.repeat(run, count),
+        "run": repeated(run, count),
     }
     return CONSUMER_OFFSETS.batch(values, count)
 
@@ -214,7 +214,7 @@ def _stat_rows(
     counts: dict[str, Int64s],
     stored: Int64s,
     run: str,
-) -> pa.Table:
+) -> pa.RecordBatch:
     """The rows of delivery_stats. Entries up to ``told_to`` were filtered (if again: repeated), lost or skipped."""
     is_told = offsets.told_to != UNKNOWN  # the other groups have no subscription
     counts["stored"][:] = stored * is_told
@@ -224,11 +224,15 @@ def _stat_rows(
     counts["skipped"], counts["repeated"] = np.maximum(rest, 0), np.maximum(-rest, 0)
     shown = [counts[name] for name in ("scanned", "lost", "skipped", "repeated", "stored", "pending", "uncertain")]
     rows, columns = np.nonzero(np.sum(shown, axis=0))
-    values = [
-        pa.repeat(run, len(rows)),
-        pa.array(list(offsets.groups), pa.string()).take(pa.array(rows)),
-        pa.repeat(topic, len(rows)),
-        pa.array(np.array(offsets.queue_ids, np.int32)[columns]),
-        *(pa.array(counts[name][rows, columns]) for name in COUNTS),
-    ]
-    return pa.Table.from_arrays(values, schema=DELIVERY_STATS.file_schema)
+    values = {
+        "run": repeated(run, len(rows)),
+        "consumer_group": _group_column(offsets, rows),
+        "topic": repeated(topic, len(rows)),
+        "queue_id": pa.array(np.array(offsets.queue_ids, np.int32)[columns]),
+    }
+    values |= {name: pa.array(counts[name][rows, columns]) for name in COUNTS}
+    return DELIVERY_STATS.batch(values, len(rows))
+
+
+def _group_column(offsets: TopicOffsets, rows: Int64s) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(rows, pa.int32()), pa.array(list(offsets.groups), pa.string()))

@@ -96,7 +96,7 @@ def replay(
     rows = progress_rows({}, groups, BrokerOffsets(), [Part(windows, {}, result)], _queues(facts), {}, facts.as_of, run)
     changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
     changes.add_rows(CURRENT_OFFSETS, offset_batches(rows.topics, run))
-    changes.add_rows(DELIVERY_STATS, rows.stats.to_batches())
+    changes.add_rows(DELIVERY_STATS, rows.stats)
     changes.add_rows(QUEUE_PROGRESS, [rows.progress])
     changes.add_rows(SUBSCRIPTIONS, [SUBSCRIPTIONS.rows_batch([table_row(row) for row in in_force])])
     changes.add_rows(SUBSCRIPTION_EVENTS, [SUBSCRIPTION_EVENTS.rows_batch(event_rows(events, 0, run))])
@@ -110,7 +110,7 @@ def replay(
         as_of=facts.as_of,
     )
     commit(changes, entry)
-    return ReplayReport(pc.sum(rows.stats["scanned"]).as_py() or 0, result.deliveries)
+    return ReplayReport(sum(pc.sum(batch["scanned"]).as_py() or 0 for batch in rows.stats), result.deliveries)
 
 
 def _subscriptions(

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from filtering.consumption.offsets import UNKNOWN, OffsetsSoFar, TopicOffsets
 from filtering.subscriptions.events import SubscriptionEvent
+from schemas.arrow_batches import repeated
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.aggregates import greatest
@@ -133,21 +134,24 @@ def offset_batches(topics: dict[str, TopicOffsets], run: str) -> list[pa.RecordB
 
 
 def _offset_batch(topic: str, offsets: TopicOffsets, run: str) -> pa.RecordBatch:
-    queues = len(offsets.queue_ids)
-    groups: list[str | None] = list(offsets.groups) or [None]
-    rows = queues * len(groups)
-    told_to, committed = (array.reshape(-1) for array in (offsets.told_to, offsets.committed))
-    unknown = np.full(rows if not offsets.groups else 0, UNKNOWN, np.int64)
-    told_to, committed = np.append(told_to, unknown), np.append(committed, unknown)
+    """A row for each group and queue. A topic without groups has a row without a group for each queue."""
+    queues, groups = len(offsets.queue_ids), len(offsets.groups)
+    rows = queues * max(1, groups)
     columns = {
-        "consumer_group": pa.array(groups, pa.string()).take(pa.array(np.repeat(np.arange(len(groups)), queues))),
-        "topic": pa.repeat(topic, rows),
-        "queue_id": pa.array(np.tile(np.array(offsets.queue_ids, np.int32), len(groups))),
-        "queue_end": pa.array(np.tile(offsets.ends, len(groups))),
-        "told_to": pa.array(told_to, mask=told_to == UNKNOWN),
-        "committed": pa.array(committed, mask=committed == UNKNOWN),
-        "run": pa.repeat(run, rows),
+        "topic": repeated(topic, rows),
+        "queue_id": pa.array(np.tile(np.array(offsets.queue_ids, np.int32), max(1, groups))),
+        "queue_end": pa.array(np.tile(offsets.ends, max(1, groups))),
+        "run": repeated(run, rows),
     }
+    if groups:
+        told_to, committed = (array.reshape(-1) for array in (offsets.told_to, offsets.committed))
+        columns |= {
+            "consumer_group": pa.DictionaryArray.from_arrays(
+                np.repeat(np.arange(groups, dtype=np.int32), queues), pa.array(list(offsets.groups), pa.string())
+            ),
+            "told_to": pa.array(told_to, mask=told_to == UNKNOWN),
+            "committed": pa.array(committed, mask=committed == UNKNOWN),
+        }
     return CURRENT_OFFSETS.batch(columns, rows)
 
 
