@@ -99,16 +99,12 @@ class NightWriter:
         return outcome.bit_maps
 
     def _deliver(self, entries: Entries, work: TopicWork, outcome: BlockResult) -> None:
-        delivered, dropped = outcome.delivered, MatchSets.of([], len(entries))
+        outcomes = {DELIVERED: outcome.delivered, DROPPED_BY_CLIENT: outcome.dropped_by_client}
         if work.hooks and entries.rows is not None:
-            delivered, dropped = after_hooks(delivered, work.hooks, entries.rows)
-        outcomes = {
-            DELIVERED: delivered,
-            DROPPED_BY_CLIENT: outcome.dropped_by_client,
-            DROPPED_BY_HOOK: dropped,
-        }
+            delivered, dropped = after_hooks(outcome.delivered, work.hooks, entries.rows)
+            outcomes |= {DELIVERED: delivered, DROPPED_BY_HOOK: dropped}
+            _count_dropped(dropped, outcome, entries)
         matches = [block_matches(sets, name, work.recipients) for name, sets in outcomes.items() if len(sets)]
-        _count_dropped(dropped, outcome, entries)
         self.result.deliveries += int(outcome.counts[:, :, window_loops.DELIVERED].sum())
         for row in block_rows(entries, pa.concat_arrays(matches)) if matches else ():
             block = DELIVERY_BLOCKS.batch(row | {"run": pa.array([self._work.run])}, 1)
