@@ -54,7 +54,7 @@ class RangeResult:
 def read_range(part: LogRange, store: Storage, work: Work, bodies: Bodies) -> RangeResult:
     """Reads a range of a log, and writes files of the tables in ``work``."""
     writer = NightWriter(work)
-    rows = CommitlogRows(work.run, bodies, work.wanted())
+    rows = CommitlogRows(work.run, bodies, work.wanted)
     walk = Walk(part.segment, part.start, part.stop, part.data_end, part.synchronise)
     unsettled: int | None = None
     damage: list[Damage] = []

@@ -27,7 +27,7 @@ def read_stored(part: StoredRange, commitlog: Storage, consumequeue: Storage, wo
     If they include consumequeue, the messages are those without an entry, otherwise those with one.
     """
     writer = NightWriter(work)
-    wanted = work.wanted()
+    wanted = work.wanted
     if CONSUMEQUEUE.name in work.tables:
         names = {name for topic_names in wanted.values() for name in topic_names} | {DELAY_PROPERTY}
         entries = StoredEntries.read(consumequeue, part.entry_files, part.offsets, bit_maps=False)

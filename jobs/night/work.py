@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -64,13 +66,20 @@ class TopicWork:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """The work of a task. ``tables``: folders of the tables to write, by name. ``topics``: the filters by topic."""
+    """The work of a task. ``tables``: folders of the tables to write, by name. ``topics``: the filters by topic.
+
+    Threads share it: filters do not change while they run, and copies of thousands of topics take seconds.
+    """
 
     run: str
     tables: Mapping[str, Storage]
     topics: Mapping[str, TopicWork]
     delay_levels: tuple[int, ...]
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Work:
+        return self
+
+    @cached_property
     def wanted(self) -> dict[str, tuple[str, ...]]:
         """The properties that filters read, by topic."""
         return {topic: work.filters.properties for topic, work in self.topics.items()}

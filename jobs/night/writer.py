@@ -79,7 +79,7 @@ class NightWriter:
         if CONSUMEQUEUE.name in self._writers:
             entries = NewEntries.of(batch, self._work.delay_levels)
             if len(entries):
-                bit_maps = [self._dispatch(block) for block in entries.blocks(self._work.wanted())]
+                bit_maps = [self._dispatch(block) for block in entries.blocks(self._work.wanted)]
                 self._writers[CONSUMEQUEUE.name].write([entries.table_rows(self._work.run, bit_maps)])
 
     def _flush_blocks(self) -> None:
