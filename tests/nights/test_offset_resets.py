@@ -40,6 +40,16 @@ def test_stop_reset_and_start_in_one_night(broker: GrowingBroker) -> None:
     assert broker.received("cg") == sorted([*range(6), *range(2, 20)])
 
 
+def test_without_a_reset_a_group_that_left_goes_on_where_it_stopped(broker: GrowingBroker) -> None:
+    events = [register(BEFORE), leave(after(6))]
+    broker.night(events)
+    assert (broker.received("cg"), told_to(broker)) == (list(range(6)), 6)
+    broker.grow()
+    broker.night([*events, register(after(15))])
+    assert broker.received("cg") == list(range(20))
+    assert broker.passes_audits()
+
+
 def test_away_reset_and_return_in_the_next_night(broker: GrowingBroker) -> None:
     events = [register(BEFORE), leave(after(6))]
     broker.night(events)
