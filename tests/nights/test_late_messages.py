@@ -7,20 +7,25 @@ import pytest
 from jobs import deliver, dispatch, ingest, register
 from tests.broker_log import EVERY, BrokerLog
 from tests.nights.commands import Run, rows_of
-from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
+from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, event, sql
 
 EVERYTHING = "n IS NOT NULL"
 DAMAGED = 5
 """The number of the damaged message among the ten of the first night."""
 
 
-def damage(broker: GrowingBroker, at: int, octets: bytes) -> None:
-    """Writes other octets to the store, at a place in the record of the damaged message."""
-    start = DAMAGED * (len(broker.log.data) // 10) + at
+def write_damaged(broker: GrowingBroker, *starts: int, octets: bytes = b"\0\0\0\0") -> None:
+    """Writes the store with other octets at some physical offsets."""
     whole = broker.log.data
-    broker.log.data = whole[:start] + octets + whole[start + len(octets) :]
+    for start in starts:
+        broker.log.data = broker.log.data[:start] + octets + broker.log.data[start + len(octets) :]
     broker.log.write(broker.folder / "store")
     broker.log.data = whole
+
+
+def damage(broker: GrowingBroker, at: int, octets: bytes) -> None:
+    """Writes other octets to the store, at a place in the record of the damaged message."""
+    write_damaged(broker, DAMAGED * (len(broker.log.data) // 10) + at, octets=octets)
 
 
 def damage_magic(broker: GrowingBroker) -> None:
@@ -108,3 +113,68 @@ def test_a_repaired_message_stays_when_the_night_that_read_it_is_repeated(
     assert sorted(entries) == list(range(15 if not more else 20))
     assert len(broker.received("cg")) == 20
     assert broker.passes_audits()
+
+
+def test_a_repair_leaves_the_bad_lines_of_subscription_files(broker: GrowingBroker) -> None:
+    """A line's number may be the physical offset of a damaged byte."""
+    write_damaged(broker, 4)
+    broker.night([sql(BEFORE, "cg", EVERYTHING), "no event"])
+    quarantined = rows_of(broker.folder / "w", "quarantine")
+    assert sorted((row["source_file"], row["offset"]) for row in quarantined) == [(f"{0:020d}", 0), ("events.jsonl", 2)]
+    write_damaged(broker)
+    assert "repaired" in broker.night([sql(BEFORE, "cg", EVERYTHING)], name="others.jsonl").out
+    assert [row["source_file"] for row in rows_of(broker.folder / "w", "quarantine")] == ["events.jsonl"]
+    check(broker, 10)
+
+
+@pytest.mark.parametrize("changed", [after(3), after(7)])
+@pytest.mark.parametrize("expressions", [(EVERYTHING, HIGH), (HIGH, EVERYTHING), (HIGH, LOW), (LOW, HIGH)])
+def test_a_repaired_message_is_filtered_with_the_subscription_of_its_time(
+    broker: GrowingBroker, expressions: tuple[str, str], changed: int
+) -> None:
+    """The subscription changes before or after the damaged message 5, in the same night."""
+    first, then = expressions
+    events = [sql(BEFORE, "cg", first), sql(changed, "cg", then)]
+    broker.night(events, warehouse="undamaged")
+    damage_magic(broker)
+    broker.night(events)
+    broker.grow()
+    assert "repaired" in broker.night(events).out
+    broker.night(events, warehouse="undamaged")
+    assert broker.received("cg") == broker.received("cg", "undamaged")
+    assert broker.passes_audits()
+
+
+def test_repaired_messages_of_two_nights_are_each_received_once(broker: GrowingBroker) -> None:
+    """The second one is in a queue that the first night did not know."""
+    events = [sql(BEFORE, "cg", EVERYTHING)]
+    damage_magic(broker)
+    broker.night(events)
+    damaged, new = DAMAGED * (len(broker.log.data) // 10), len(broker.log.data)
+    broker.log.append(3, queue_id=1)
+    write_damaged(broker, damaged + 4, new + 4)
+    broker.night(events)
+    write_damaged(broker)
+    assert "2 damaged places of the log were repaired" in broker.night(events).out
+    assert broker.received("cg") == sorted([*range(10), *range(3)])
+    assert broker.passes_audits()
+
+
+def test_a_repaired_message_that_its_night_left_pending_is_received_once(broker: GrowingBroker) -> None:
+    """The group was behind in the first night, by its committed offset, and caught up in the second one."""
+    events = [sql(BEFORE, "cg", EVERYTHING)]
+    place = DAMAGED * (len(broker.log.data) // 10) + 4
+    write_damaged(broker, place)
+    broker.log.write_queues(broker.folder / "store")
+    broker.commit(saved_at=after(60), cg=3)
+    broker.night(events)
+    assert broker.received("cg") == [0, 1, 2]
+    broker.grow()
+    write_damaged(broker, place)
+    broker.log.write_queues(broker.folder / "store")
+    broker.commit(saved_at=after(120), cg=20)
+    broker.night(events)
+    assert broker.received("cg") == [number for number in range(20) if number != DAMAGED]
+    write_damaged(broker)
+    broker.night(events)
+    check(broker, 20)
