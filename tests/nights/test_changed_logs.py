@@ -14,6 +14,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import SEGMENT, BrokerLog
 from tests.nights.commands import Ended, Run, differing, rows_of, without_runs
+from tests.records import filler
 
 SUBSCRIPTIONS = """\
 - {group: cg_all, topic: T, tag: "*", at: 1}
@@ -81,6 +82,17 @@ def test_a_log_that_rotates_keeps_what_was_read(night: Night, tmp_path: Path) ->
     night(log.write(tmp_path / "store", start=SEGMENT))
     assert numbers(tmp_path / "w") == list(range(300))
     assert received(tmp_path / "w", "cg_all") == list(range(300))
+
+
+def test_a_broker_may_delete_just_what_was_read(night: Night, tmp_path: Path) -> None:
+    log = BrokerLog().append(20)
+    log.data += filler(SEGMENT - len(log.data))
+    log.write(tmp_path / "store")
+    night(tmp_path / "store")
+    log.append(5)
+    _, out, _ = night(log.write(tmp_path / "store", start=SEGMENT))
+    assert "deleted" not in out
+    assert received(tmp_path / "w", "cg_all") == list(range(25))
 
 
 def test_the_half_written_end_of_a_living_log_is_left_to_the_next_night(night: Night, tmp_path: Path) -> None:
@@ -342,6 +354,18 @@ def test_a_last_message_whose_properties_were_not_all_there_yet(night: Night, tm
     night(log.write(tmp_path / "other"), warehouse="undisturbed")
     found, expected = (rows_of(tmp_path / name, "commitlog", "properties") for name in ("w", "undisturbed"))
     assert list(map(str, found)) == list(map(str, expected))
+
+
+def test_a_last_message_that_looks_unfinished_is_read_when_it_stays_the_same(night: Night, tmp_path: Path) -> None:
+    """Zeros at the end of its properties may be bytes that were not written yet."""
+    log = BrokerLog().append(5, x="A")
+    log.data = log.data[:-2] + b"\0\0"
+    night(log.write(tmp_path / "store"))
+    assert numbers(tmp_path / "w") == [0, 1, 2, 3]
+    assert "There was nothing new" not in night(log.write(tmp_path / "store")).out
+    assert numbers(tmp_path / "w") == [0, 1, 2, 3, 4]
+    assert received(tmp_path / "w", "cg_all") == [0, 1, 2, 3, 4]
+    assert "There was nothing new" in night(log.write(tmp_path / "store")).out
 
 
 def test_the_ledger_counts_the_mended_message_and_not_its_file(night: Night, tmp_path: Path) -> None:
