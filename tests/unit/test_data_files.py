@@ -132,6 +132,73 @@ def test_stored_messages_are_those_of_the_log(tmp_path: Path, seed: int) -> None
     assert_filters_read(concat(parts), [row["properties"] or {} for row in found])
 
 
+def check_properties(folder: Path, texts: list[bytes], wanted: list[str] | None = None, chunk_bytes: int = 1) -> None:
+    """Records with these property texts are stored, and filtered, with the properties that RocketMQ's decoder reads.
+
+    Each is a chunk of its own, unless ``chunk_bytes`` is greater. ``wanted``: names that filters read.
+    """
+    (folder / "log").write_bytes(log := log_of(*({"topic": b"T", "properties": text} for text in texts)))
+    storage = Storage.at(str(folder))
+    rows, writer = CommitlogRows("run", Bodies.NONE, {"T": wanted or []}), DataFileWriter(COMMITLOG, storage)
+    batches, parts, expected = [], [], []
+    for piece in scan(Segment(0, "log", len(log), storage), chunk_bytes):
+        assert isinstance(piece, Records)
+        batch, messages = rows.rows(piece)
+        batches.append(batch)
+        parts.append(messages)
+        expected += decode(piece, ["properties"])["properties"].to_pylist(maps_as_pydicts="strict")
+    writer.write(batches)
+    paths = [file.path for file in writer.close()]
+    found = view(read_rows(COMMITLOG, storage, paths), ["properties"])["properties"]
+    assert found.to_pylist(maps_as_pydicts="strict") == expected
+    properties = [row or {} for row in expected]
+    assert_filters_read(concat(parts), properties)
+    (stored,) = read_messages(storage, paths, WHOLE_LOG, None, {name for row in properties for name in row})
+    assert_filters_read(stored, properties)
+
+
+SEPARATED = [b"\1", b"\2"]
+ALIKE = [b"a", b"abcdefgh", b"abcdefghi", b"abcdefghj", b"abcdefg", b"abcdefgx"]
+LONG_NAMES = [b"x" * 247, b"x" * 248, b"x" * 249, b"x" * 248 + b"y", b"x" * 255, b"x" * 256, b"x" * 257, b"y" * 300]
+NOT_UTF8 = [b"\xff", b"\xed\xa0\x80", b"\xc3", b"a\xff"]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 1 << 12])
+@pytest.mark.parametrize("names", [ALIKE, [*ALIKE, *LONG_NAMES], [*ALIKE, *NOT_UTF8], [*LONG_NAMES, *NOT_UTF8]])
+def test_odd_property_texts_are_stored_as_the_decoder_reads_them(
+    tmp_path: Path, names: list[bytes], chunk_bytes: int
+) -> None:
+    """Names and values may be missing, repeated, or cut; names may be alike, too long for a column, or not UTF-8."""
+    rng = random.Random(len(names))
+    pieces = [*names, *SEPARATED * len(names)]
+    pairs = [name + b"\1" + rng.choice([b"", b"1", b"\1", b"12345678", *names]) + b"\2" for name in names * 4]
+    texts = [b"".join(rng.choices(pieces, k=rng.randrange(12))) for _ in range(150)]
+    texts += [
+        b"".join(rng.choices(pairs, k=rng.randrange(5)))[: -1 if rng.random() < 0.3 else None] for _ in range(150)
+    ]
+    rng.shuffle(texts)
+    check_properties(tmp_path, texts, chunk_bytes=chunk_bytes)
+
+
+@pytest.mark.parametrize("wanted", [[], ["n50", "n3", "w" * 248, "w" * 300], [f"n{number}" for number in range(60)]])
+@pytest.mark.parametrize("value", [b"1", b"\xff"])
+def test_more_property_names_than_columns(tmp_path: Path, wanted: list[str], value: bytes) -> None:
+    def text(*numbers: int) -> bytes:
+        return b"".join(b"n%d\1%d\2" % (number, number) for number in numbers)
+
+    long_names = b"w" * 248 + b"\1a\2" + b"w" * 300 + b"\1b\2"
+    texts = [text(*range(first, first + 5)) for first in range(22)]
+    texts += [
+        text(27, 3, 25, 27),
+        b"n30\1" + value + b"\2n3\1x",
+        text(50, 51) + b"n50\1" + value,
+        long_names,
+        text(3, 26),
+    ]
+    check_properties(tmp_path, texts, wanted)
+    check_properties(tmp_path, texts, wanted, chunk_bytes=1 << 20)
+
+
 def test_no_message_has_a_property(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(log := log_of({"topic": b"A"}, {"topic": b"B"}))
     storage = Storage.at(str(tmp_path))
