@@ -15,7 +15,8 @@ MANY = [f"ch{number}" for number in range(40)]
 
 
 @pytest.mark.parametrize(
-    "known", [[], [""], ["a"], ALIKE, ALIKE[::2], [*ALIKE, *LONGER], MANY[:16], MANY[:17], [*MANY, *ALIKE[1::2]]]
+    "known",
+    [[], [""], ["a"], LONGER[:1], ALIKE, ALIKE[::2], [*ALIKE, *LONGER], MANY[:16], MANY[:17], [*MANY, *ALIKE[1::2]]],
 )
 def test_known_texts_are_found(known: list[str]) -> None:
     every: list[str | None] = [*ALIKE, *LONGER, *MANY, None] * 9
@@ -28,3 +29,25 @@ def test_known_texts_are_found(known: list[str]) -> None:
     assert kernels.find_texts(Column(pa.array(every, pa.string())), index).tolist() == expected
     assert kernels.find_texts(Column(pa.array(["a", *every], pa.string())[1:]), index).tolist() == expected
     assert kernels.find_texts(Column(pa.array(every, pa.string()), positions), index).tolist() == expected
+
+
+def one_octet_apart(length: int) -> list[str]:
+    text = "a" * length
+    return [text, *(f"{text[:at]}b{text[at + 1 :]}" for at in range(length))]
+
+
+@pytest.mark.parametrize(
+    "every",
+    [
+        [text for length in range(7, 42) for text in one_octet_apart(length)],
+        [f"order {number}" for number in range(6_000)],
+    ],
+    ids=["one octet apart", "very many"],
+)
+def test_each_of_many_texts_is_told_from_the_others(every: list[str]) -> None:
+    chosen = random.Random(1)
+    known = chosen.sample(every, len(every) // 2)
+    answers = np.arange(len(known) + 2, dtype=np.int32)
+    of = dict(zip(known, answers.tolist(), strict=False))
+    found = kernels.find_texts(Column(pa.array(every)), kernels.index_texts(tuple(known), answers))
+    assert found.tolist() == [of.get(text, len(known)) for text in every]
