@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from filtering.delivery.entries import Int64s
@@ -94,6 +95,10 @@ class Messages:
             others=None if self.others is None else self.others.take(wanted),
         )
 
+    def text_octets(self) -> int:
+        """The octets of all properties, as if no column were a dictionary."""
+        return sum(_octets(column) for column in (*self.named.values(), *self.slots, self.others) if column is not None)
+
     def properties(self, names: Iterable[str], rows: Int64s) -> dict[str, Column]:
         """Some properties of some messages of one topic, by name. Those that no message has may be left out."""
         shape_of = self.shape_of[rows]
@@ -166,6 +171,12 @@ def _concat(arrays: Sequence[Texts | None], parts: Sequence[Messages]) -> Texts 
         pa.nulls(len(part), pa.string()) if array is None else array for array, part in zip(arrays, parts, strict=True)
     ]
     return pa.concat_arrays(of_one_type(filled))
+
+
+def _octets(texts: Texts) -> int:
+    is_dictionary = pa.types.is_dictionary(texts.type)
+    lengths = pc.binary_length(texts.dictionary).take(texts.indices) if is_dictionary else pc.binary_length(texts)
+    return pc.sum(lengths).as_py() or 0
 
 
 def _column(texts: Texts, rows: Int64s) -> Column:

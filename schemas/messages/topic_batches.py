@@ -16,6 +16,8 @@ ENOUGH_OF_A_TOPIC = 1 << 12
 """Filtering so many messages takes much longer than the fixed cost of a topic, which is about 1 ms."""
 MOST_WAITING = 1 << 19
 """If more messages wait, all are filtered: they need 50 to 200 bytes each."""
+MOST_WAITING_TEXT = 1 << 28
+"""If the properties of waiting messages have more octets, all are filtered: a column has room for less than 2 GiB."""
 
 
 class TopicBatch(NamedTuple):
@@ -49,10 +51,12 @@ class TopicBatches:
         messages, self._waiting, self._new = concat(self._waiting), [], 0
         is_enough = messages.topic_sizes() >= ENOUGH_OF_A_TOPIC
         waiting = np.flatnonzero(~is_enough)
-        if len(waiting) > MOST_WAITING:
+        if not len(waiting):
+            return TopicBatch(messages, is_enough)
+        rest = messages.take(waiting) if len(waiting) <= MOST_WAITING else None
+        if rest is None or rest.text_octets() > MOST_WAITING_TEXT:
             return TopicBatch(messages, np.ones(len(messages), bool))
-        if len(waiting):
-            self._waiting = [messages.take(waiting)]
+        self._waiting = [rest]
         return TopicBatch(messages, is_enough)
 
 

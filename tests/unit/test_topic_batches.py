@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MESSAGES_AT_ONCE", 100)
     monkeypatch.setattr(module, "ENOUGH_OF_A_TOPIC", 20)
     monkeypatch.setattr(module, "MOST_WAITING", 150)
+    monkeypatch.setattr(module, "MOST_WAITING_TEXT", 100_000)
 
 
 class Log:
@@ -73,6 +75,26 @@ def test_too_many_waiting_messages_are_filtered() -> None:
     assert chosen(batches.add(log.part(topics))) == {}
     assert chosen(batches.add(log.part(topics))) == {f"topic {i}": [*range(i, 200, 50)] for i in range(50)}
     assert batches.rest() is None
+
+
+@pytest.mark.parametrize("length", [100, 2_000])
+def test_messages_with_long_properties_do_not_wait(length: int) -> None:
+    """Arrow's texts of one column have no room for more than 2 GiB."""
+    batches, log = TopicBatches(), Log()
+    topics = [f"{'t' * length} {i % 50}" for i in range(100)]
+    waiting = chosen(batches.add(log.part(topics))) == {}
+    assert waiting == (length == 100)
+    assert (batches.rest() is not None) == waiting
+
+
+def test_the_text_of_properties_is_what_it_is_without_dictionaries() -> None:
+    texts = pa.array(["ab", None, "ab", "äö"])
+    none = pa.nulls(4, pa.string())
+    whole = Log().part(["T"] * 4)
+    for slot in (texts, texts.dictionary_encode()):
+        messages = replace(whole, named={"TAGS": none}, slots=[slot, None, slot], others=texts)
+        assert messages.text_octets() == 24
+        assert messages.take(np.array([1, 3])).text_octets() == 12
 
 
 @pytest.mark.parametrize("seed", range(20))
