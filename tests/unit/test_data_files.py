@@ -157,6 +157,34 @@ def check_properties(folder: Path, texts: list[bytes], wanted: list[str] | None 
     assert_filters_read(stored, properties)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_nights_that_give_a_property_other_columns_are_read_together(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    storage, parts, topics, properties, paths = Storage.at(str(tmp_path)), [], [], [], []
+    for night in range(4):
+        names = rng.sample("abcdef", 4)
+        records = []
+        for number in range(200):
+            chosen = {name: f"{name} {night} {number % 7}" for name in rng.sample(names, rng.randrange(4))}
+            properties.append(chosen)
+            topics.append(rng.choice("AB"))
+            text = "".join(f"{name}\1{value}\2" for name, value in chosen.items())
+            records.append({"topic": topics[-1].encode(), "properties": text.encode()})
+        (tmp_path / f"log {night}").write_bytes(log := log_of(*records))
+        rows, writer = CommitlogRows("run", Bodies.NONE, {}), DataFileWriter(COMMITLOG, storage)
+        for piece in scan(Segment(0, f"log {night}", len(log), storage), chunk_bytes=1 << 12):
+            assert isinstance(piece, Records)
+            batch, messages = rows.rows(piece)
+            assert_filters_read(messages, properties[-200:][sum(map(len, parts)) - 200 * night :])
+            writer.write([batch])
+            parts.append(messages)
+        paths += [file.path for file in writer.close()]
+    assert_filters_read(concat(parts), properties)
+    assert_filters_read(concat(list(read_messages(storage, paths, WHOLE_LOG, None, set("abcdef")))), properties)
+    of_b = [found for topic, found in zip(topics, properties, strict=True) if topic == "B"]
+    assert_filters_read(concat(list(read_messages(storage, paths, WHOLE_LOG, {"B"}, set("abcdef")))), of_b)
+
+
 SEPARATED = [b"\1", b"\2"]
 ALIKE = [b"a", b"abcdefgh", b"abcdefghi", b"abcdefghj", b"abcdefg", b"abcdefgx"]
 LONG_NAMES = [b"x" * 247, b"x" * 248, b"x" * 249, b"x" * 248 + b"y", b"x" * 255, b"x" * 256, b"x" * 257, b"y" * 300]
