@@ -68,7 +68,10 @@ def _check_log(facts: BrokerFacts, store: Storage, log: Sequence[Segment]) -> No
 
 
 def _entries(facts: BrokerFacts) -> Iterator[tuple[str, int, QueueEntries]]:
-    """The entries of the warehouse in runs of one queue with consecutive offsets, in the order of each queue."""
+    """The entries of the warehouse in runs of one queue with consecutive offsets.
+
+    The runs of a queue may be out of order: entries of repaired records come late, and files of one night overlap.
+    """
     files = facts.warehouse.files(CONSUMEQUEUE, facts.name)
     folder = facts.warehouse.log(CONSUMEQUEUE).storage
     for stored in sorted(files, key=lambda file: file.least["commitlog_offset"]):

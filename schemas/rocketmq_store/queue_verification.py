@@ -43,8 +43,10 @@ class QueueEntries:
 
 @dataclass
 class QueueVerification:
-    """Compares the entries of one queue, in order, with its files, and collects the ``differences``.
+    """Compares the entries of one queue with its files, and collects the ``differences``.
 
+    Entries may come in any order, and need not be complete. A unit of the extension whose previous one was not compared
+    in the same or the last call is compared where its entry on disk says that it is.
     ``log_start``: entries of messages before this physical offset may have been deleted with their file. Without
     ``knows_bit_maps`` the extension's bit maps are not compared. File sizes are in bytes.
     """
@@ -60,10 +62,14 @@ class QueueVerification:
     differences: list[Difference] = field(default_factory=list)
     _missing: set[str] = field(default_factory=set)
     """The names of missing files. Each is one difference."""
-    _end: int | None = None
-    """The queue offset after the last entry."""
+    _next: int | None = None
+    """The queue offset after the entries of the last call."""
     _position: int | None = None
-    """Where the next unit of the extension should begin; None: unknown."""
+    """Where the unit of the entry at ``_next`` should begin in the extension; None: unknown."""
+    _end: int | None = None
+    """The queue offset after the last entry of the queue."""
+    _end_of_extension: int | None = None
+    """Where the unit of the entry at ``_end`` should begin; None: unknown."""
 
     def __post_init__(self) -> None:
         self._queue = QueueFiles(self.storage, CONSUME_QUEUE, self.topic, self.queue_id, self.file_size)
@@ -73,10 +79,10 @@ class QueueVerification:
             self.differences += self._extension.sized_differently()
 
     def add(self, entries: QueueEntries) -> None:
-        """Compares entries. Those of earlier calls come before them."""
-        if self._end != entries.first:
+        """Compares entries."""
+        if self._next != entries.first:
             self._position = 0 if entries.first == 0 else None
-        self._end = entries.first + len(entries)
+        self._next = entries.first + len(entries)
         done = 0
         while done < len(entries) and len(self.differences) < MAX_DIFFERENCES:
             position = (entries.first + done) * ENTRY.itemsize
@@ -84,6 +90,8 @@ class QueueVerification:
             count = max(1, min(len(entries) - done, left_in_file))
             self._compare(entries, done, done + count, self._queue.read(position, count * ENTRY.itemsize))
             done += count
+        if self._end is None or self._next > self._end:
+            self._end, self._end_of_extension = self._next, self._position
 
     def finish(self) -> int:
         """Checks the bytes after the last entry. Returns the number of newer entries, which cannot be compared."""
@@ -100,8 +108,8 @@ class QueueVerification:
                 reason = "something other than zeros follows the last entry"
                 self._add(self._queue, at, at // ENTRY.itemsize, reason)
         self._find_superfluous(after, newer)
-        if self.has_extension and self._position is not None and not newer:
-            self._check_end_of_extension(self._position)
+        if self.has_extension and self._end_of_extension is not None and not newer:
+            self._check_end_of_extension(self._end_of_extension)
         return newer
 
     def _compare(self, entries: QueueEntries, begin: int, end: int, data: bytes | None) -> None:
@@ -237,7 +245,7 @@ class QueueVerification:
         """Notes the files that begin after the last entry."""
         if newer:
             return
-        ends: Sequence[tuple[QueueFiles, int | None]] = ((self._queue, after), (self._extension, self._position))
+        ends: Sequence[tuple[QueueFiles, int | None]] = ((self._queue, after), (self._extension, self._end_of_extension))
         for files, end in ends:
             for start in sorted(files.sizes) if end is not None else ():
                 if start >= (end or 0) and start > 0:

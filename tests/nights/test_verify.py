@@ -16,7 +16,7 @@ from tests.broker_log import BrokerLog
 from tests.captures import capture, rows
 from tests.nights.commands import Run, living
 from tests.nights.growing_broker import BEFORE, sql
-from tests.records import V2, entry, record
+from tests.records import V1, V2, entry, record
 
 Replayed = Callable[[str], Warehouse]
 
@@ -206,3 +206,18 @@ def test_extension_files_without_room_for_a_unit(run: Run, tmp_path: Path) -> No
         "mqsieve: a unit of 34 bytes does not fit in a file of 10: give --broker-config with a larger "
         "mappedFileSizeConsumeQueueExt\n"
     )
+
+
+def test_an_entry_whose_record_was_repaired_later(run: Run, tmp_path: Path) -> None:
+    """It is in a later file than the entries behind it."""
+    log = BrokerLog().append(10)
+    store = log.write(tmp_path / "store")
+    log.write_queues(store)
+    segment = store / "commitlog" / f"{0:020d}"
+    magic_code = len(log.data) // 2 + log.data[len(log.data) // 2 :].index(V1.to_bytes(4, "big", signed=True))
+    segment.write_bytes(segment.read_bytes()[:magic_code] + b"abcd" + segment.read_bytes()[magic_code + 4 :])
+    given = ("--store", store, "--warehouse", tmp_path / "w")
+    assert run(nightly, *given).code == 0
+    log.write(store)
+    assert "1 message" in run(nightly, *given).error
+    assert run(verify, *given).out.startswith("identical")

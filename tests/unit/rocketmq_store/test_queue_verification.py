@@ -132,3 +132,37 @@ def test_verification_ends_after_very_many_differences(tmp_path: Path) -> None:
     queue.add(entries)
     queue.finish()
     assert len(queue.differences) == MAX_DIFFERENCES
+
+
+def part(entries: QueueEntries, begin: int, end: int) -> QueueEntries:
+    rows = slice(begin, end)
+    return QueueEntries(
+        begin, entries.commitlog_offset[rows], entries.size[rows], entries.tags_code[rows],
+        entries.store_timestamp[rows], entries.bit_maps.slice(begin, end - begin),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("bounds", [(0, 4, 5, 9), (4, 9, 0, 4), (5, 9, 4, 5)])
+@pytest.mark.parametrize("newer", [0, 2])
+def test_entries_may_come_in_any_order(tmp_path: Path, bounds: tuple[int, ...], newer: int) -> None:
+    """Row groups are read file by file, and the files of a queue may overlap."""
+    entries = queue_entries(9 + newer)
+    size = write_queue(tmp_path, entries, room=20, codes=write_extension(tmp_path, entries))
+    queue = QueueVerification(
+        Storage.at(str(tmp_path)), "T", 0, 0, size, EXTENSION_FILE, has_extension=True, knows_bit_maps=True
+    )
+    for begin, end in (bounds[:2], bounds[2:]):
+        queue.add(part(entries, begin, end))
+    assert (queue.finish(), queue.differences) == (newer, [])
+
+
+def test_what_follows_the_last_unit_is_checked_if_the_last_entry_came_first(tmp_path: Path) -> None:
+    entries = queue_entries(9)
+    size = write_queue(tmp_path, entries, room=20, codes=write_extension(tmp_path, entries))
+    last = sorted((tmp_path / "consumequeue_ext" / "T" / "0").iterdir())[-1]
+    last.write_bytes(last.read_bytes()[:-1] + b"\1")
+    queue = QueueVerification(Storage.at(str(tmp_path)), "T", 0, 0, size, EXTENSION_FILE, has_extension=True)
+    queue.add(part(entries, 4, 9))
+    queue.add(part(entries, 0, 4))
+    assert queue.finish() == 0
+    assert [(each.queue_offset, "what follows the unit" in each.reason) for each in queue.differences] == [(8, True)]
