@@ -14,7 +14,7 @@ from filtering.tags_code import tags_codes
 from schemas.commitlog import COMMITLOG
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.columns import Messages, concat
-from schemas.messages.stored_messages import read_messages, row_group_bounds
+from schemas.messages.stored_messages import newest_messages_first
 
 MOST = 1 << 16
 """The most messages of a topic that are returned."""
@@ -36,6 +36,8 @@ def newest_messages(
     if not parts:
         return {}
     messages = concat(parts)
+    if (np.diff(messages.commitlog_offset) < 0).any():  # a mended message is in a later file than those behind it
+        messages = messages.take(np.argsort(messages.commitlog_offset))
     return {
         topic: _topic_messages(messages, rows[-MOST:], properties[topic])
         for topic, rows in messages.rows_by_topic(has_entry(messages.sys_flag))
@@ -43,21 +45,21 @@ def newest_messages(
 
 
 def _read(warehouse: Warehouse, broker_name: str, topics: Collection[str], names: Collection[str]) -> list[Messages]:
-    """The messages of some topics in the newest row groups, in the order of the log."""
+    """The messages of some topics in the newest row groups. Row groups may overlap, and each is read once."""
     storage = warehouse.log(COMMITLOG).storage
     files = sorted(warehouse.files(COMMITLOG, broker_name), key=lambda file: -file.greatest["commitlog_offset"])
     counts: Counter[str] = Counter()
     parts: list[Messages] = []
     seen = 0
-    for file in files:
-        for offsets, rows in reversed(row_group_bounds(storage, file.path)):
-            if seen >= MOST_READ or all(counts[topic] >= MOST for topic in topics):
-                return parts[::-1]
-            for part in read_messages(storage, [file.path], offsets, topics, names):
+    for file in files if topics else ():
+        for part, rows in newest_messages_first(storage, file.path, topics, names):
+            seen += rows
+            if part is not None:
                 everything = np.ones(len(part), bool)
                 counts.update({topic: len(rows_of_topic) for topic, rows_of_topic in part.rows_by_topic(everything)})
                 parts.append(part)
-            seen += rows
+            if seen >= MOST_READ or all(counts[topic] >= MOST for topic in topics):
+                return parts[::-1]
     return parts[::-1]
 
 

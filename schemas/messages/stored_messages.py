@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from filtering.delivery.pull_window import BEGINNING, FOREVER
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.open_data_file import OpenDataFile, open_data_file
@@ -37,6 +38,18 @@ def read_messages(
                 messages = _read_group(file, number, offsets, topics, properties)
                 if messages is not None and len(messages):
                     yield messages
+
+
+def newest_messages_first(
+    storage: Storage, path: str, topics: Collection[str], properties: Collection[str]
+) -> Iterator[tuple[Messages | None, int]]:
+    """The messages of some topics in each row group of a file of commitlog, and the number of all its rows.
+
+    The last row group comes first; a row group without such a message gives None.
+    """
+    with open_data_file(COMMITLOG, storage, path, ["topic", "property_names"]) as file:
+        for number, group in reversed(list(enumerate(file.row_groups))):
+            yield _read_group(file, number, (BEGINNING, FOREVER), topics, properties), group.num_rows
 
 
 def row_group_bounds(storage: Storage, path: str) -> list[tuple[tuple[int, int], int]]:

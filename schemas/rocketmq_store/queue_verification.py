@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -68,7 +67,7 @@ class QueueVerification:
     """Where the unit of the entry at ``_next`` should begin in the extension; None: unknown."""
     _end: int | None = None
     """The queue offset after the last entry of the queue."""
-    _end_of_extension: int | None = None
+    _extension_end: int | None = None
     """Where the unit of the entry at ``_end`` should begin; None: unknown."""
 
     def __post_init__(self) -> None:
@@ -91,7 +90,7 @@ class QueueVerification:
             self._compare(entries, done, done + count, self._queue.read(position, count * ENTRY.itemsize))
             done += count
         if self._end is None or self._next > self._end:
-            self._end, self._end_of_extension = self._next, self._position
+            self._end, self._extension_end = self._next, self._position
 
     def finish(self) -> int:
         """Checks the bytes after the last entry. Returns the number of newer entries, which cannot be compared."""
@@ -108,8 +107,8 @@ class QueueVerification:
                 reason = "something other than zeros follows the last entry"
                 self._add(self._queue, at, at // ENTRY.itemsize, reason)
         self._find_superfluous(after, newer)
-        if self.has_extension and self._end_of_extension is not None and not newer:
-            self._check_end_of_extension(self._end_of_extension)
+        if self.has_extension and self._extension_end is not None and not newer:
+            self._check_end_of_extension(self._extension_end)
         return newer
 
     def _compare(self, entries: QueueEntries, begin: int, end: int, data: bytes | None) -> None:
@@ -245,7 +244,7 @@ class QueueVerification:
         """Notes the files that begin after the last entry."""
         if newer:
             return
-        ends: Sequence[tuple[QueueFiles, int | None]] = ((self._queue, after), (self._extension, self._end_of_extension))
+        ends = ((self._queue, after), (self._extension, self._extension_end))
         for files, end in ends:
             for start in sorted(files.sizes) if end is not None else ():
                 if start >= (end or 0) and start > 0:

@@ -1,0 +1,56 @@
+"""The newest messages of a topic, on which lint runs filters, in files that nights merged."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.broker_store import BROKER, TOPICS, StoreWriter
+from jobs import nightly
+from jobs.night.changes import Changes
+from jobs.night.compaction import FILES_IN_A_TIER, ROW_GROUP_ROWS, compact
+from schemas.commitlog import COMMITLOG
+from schemas.delta.warehouse import Warehouse
+from schemas.messages.newest_messages import newest_messages
+from schemas.messages.stored_messages import row_group_bounds
+
+KEY = "UNIQ_KEY"
+ROWS_OF_A_FILE = ROW_GROUP_ROWS // (FILES_IN_A_TIER - 2) + 2
+MENDED = ROWS_OF_A_FILE + 7
+
+
+def test_a_message_counts_once_if_row_groups_overlap(tmp_path: Path) -> None:
+    """A mended message is written in a later night, so the ranges of offsets of merged files overlap."""
+    count = ROWS_OF_A_FILE * FILES_IN_A_TIER
+    StoreWriter(tmp_path / "store", segment=1 << 26).append(count)
+    (tmp_path / "broker.conf").write_text(f"brokerName={BROKER}\n")
+    given = {"--store": "store", "--warehouse": "w", "--broker-config": "broker.conf"}
+    options = [text for option, name in given.items() for text in (option, str(tmp_path / name))]
+    nightly.main([*options, "--bodies", "none"])
+    _merge_with_a_mended_message(Warehouse.at(str(tmp_path / "w")), count)
+
+    opened = Warehouse.at(str(tmp_path / "w"))
+    (file,) = opened.files(COMMITLOG, BROKER)
+    bounds = [bound for bound, _ in row_group_bounds(opened.log(COMMITLOG).storage, file.path)]
+    assert any(before[1] > after[0] for before, after in pairwise(bounds))
+    found = newest_messages(opened, BROKER, {topic: [KEY] for topic in TOPICS})
+    for number, topic in enumerate(TOPICS):
+        keys = found[topic].properties[KEY].text_of_each().to_pylist()
+        assert found[topic].count == len(keys) == count // len(TOPICS)
+        assert keys == [f"7F00000100015EED0000{each:012X}" for each in range(number, count, len(TOPICS))]
+
+
+def _merge_with_a_mended_message(warehouse: Warehouse, count: int) -> None:
+    """Stores the rows as the files of a full tier, the last one with a message of the second, and merges them."""
+    changes = Changes(warehouse, BROKER, "a run")
+    rows = warehouse.rows(COMMITLOG)
+    changes.remove_files(COMMITLOG, changes.files(COMMITLOG))
+    at = np.delete(np.arange(count), MENDED)
+    parts = [part[part < count] for part in np.split(at, np.arange(1, FILES_IN_A_TIER) * ROWS_OF_A_FILE)]
+    for part in [*parts[:-1], np.append(MENDED, parts[-1])]:
+        changes.add_rows(COMMITLOG, rows.select(COMMITLOG.file_schema.names).take(pa.array(part)).to_batches())
+    compact(COMMITLOG, changes)
+    changes.commit()
