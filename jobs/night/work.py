@@ -76,7 +76,7 @@ class Work:
     topics: Mapping[str, TopicWork]
     delay_levels: tuple[int, ...]
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Work:
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Work:
         return self
 
     @cached_property
