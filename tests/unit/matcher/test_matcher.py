@@ -111,6 +111,19 @@ def test_a_block_of_many_registers_and_rows():
     check(matcher.match(pa.record_batch({"n": numbers, "w": words})), expected)
 
 
+def test_random_predicates_over_several_blocks_of_rows():
+    """Few classes, and predicates without classes: a register has 4,096 rows."""
+    predicates, batches = random_work(0)
+    rows, codes, expected = batches[-1]
+    chosen = np.random.default_rng(1).integers(0, len(rows), 2 * 4_096 + 100)
+    matcher = Matcher(predicates)
+    for count in (4_095, 4_096, 4_097, len(chosen)):
+        part = chosen[:count]
+        tags_code = pa.array([codes[row] for row in part], pa.int64())
+        check(matcher.match(batch([rows[row] for row in part]), tags_code), expected[:, part])
+        check(matcher.match(as_map([rows[row] for row in part]), tags_code), expected[:, part])
+
+
 def test_messages_without_properties():
     predicates = [IsPresent("a"), Not(IsPresent("a")), TextIn("a", frozenset([""])), TRUE, FALSE]
     matcher = Matcher(predicates)

@@ -51,3 +51,12 @@ def test_each_of_many_texts_is_told_from_the_others(every: list[str]) -> None:
     of = dict(zip(known, answers.tolist(), strict=False))
     found = kernels.find_texts(Column(pa.array(every)), kernels.index_texts(tuple(known), answers))
     assert found.tolist() == [of.get(text, len(known)) for text in every]
+
+
+def test_texts_that_go_on_from_the_end_of_their_table_are_found() -> None:
+    """In some of these tables, a text whose place is the last slot is in the first one."""
+    for table in range(150):
+        known = [f"{table} {number}" for number in range(1_000)]
+        answers = np.arange(len(known) + 2, dtype=np.int32)
+        index = kernels.index_texts(tuple(known), answers)
+        assert kernels.find_texts(Column(pa.array(known)), index).tolist() == [*range(1_000)]
