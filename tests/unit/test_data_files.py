@@ -67,7 +67,9 @@ def stored_rows(folder: Path, *row_groups: list[tuple[int | None, str | None, st
     writer, storage = DataFileWriter(ROWS, Storage.at(str(folder))), Storage.at(str(folder))
     for rows in row_groups:
         writer.write([ROWS.rows_batch([dict(zip(ROWS.schema.names, row, strict=True)) for row in rows])])
-    paths = [file.path for file in writer.close()]
+    files = writer.close()
+    paths = [file.path for file in files]
+    assert [file.rows for file in files] == [pq.read_metadata(folder / path).num_rows for path in paths]
     columns = [",".join(pq.read_schema(folder / path).names) for path in paths]
     found = read_rows(ROWS, storage, paths).to_pylist()
     return [tuple(row.values()) for row in found], columns
