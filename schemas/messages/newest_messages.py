@@ -20,6 +20,8 @@ MOST = 1 << 16
 """The most messages of a topic that are returned."""
 MOST_READ = 1 << 20
 """Messages of all topics after which no older ones are read."""
+MOST_TEXT = 1 << 30
+"""Octets of the properties of all messages, after which no older ones are read: a column has room for 2 GiB."""
 TAGS = "TAGS"
 
 
@@ -29,7 +31,7 @@ def newest_messages(
     """The newest messages with an entry of some topics, at most MOST each; topics without any are left out.
 
     ``properties``: by topic, the message properties that are needed. At most about MOST_READ messages are read, so that
-    this takes as long for a large warehouse as for a small one.
+    this takes as long for a large warehouse as for a small one. Long properties (MOST_TEXT) make them fewer.
     """
     names = {name for topic_names in properties.values() for name in topic_names}
     parts = _read(warehouse, broker_name, set(properties), names)
@@ -50,11 +52,14 @@ def _read(warehouse: Warehouse, broker_name: str, topics: Collection[str], names
     files = sorted(warehouse.files(COMMITLOG, broker_name), key=lambda file: -file.greatest["commitlog_offset"])
     counts: Counter[str] = Counter()
     parts: list[Messages] = []
-    seen = 0
+    seen = text = 0
     for file in files if topics else ():
         for part, rows in newest_messages_first(storage, file.path, topics, names):
             seen += rows
             if part is not None:
+                text += part.text_octets()
+                if parts and text > MOST_TEXT:
+                    return parts[::-1]
                 everything = np.ones(len(part), bool)
                 counts.update({topic: len(rows_of_topic) for topic, rows_of_topic in part.rows_by_topic(everything)})
                 parts.append(part)

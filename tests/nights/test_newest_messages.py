@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from benchmarks.broker_store import BROKER, TOPICS, StoreWriter
 from jobs import nightly
@@ -26,10 +27,7 @@ def test_a_message_counts_once_if_row_groups_overlap(tmp_path: Path) -> None:
     """A mended message is written in a later night, so the ranges of offsets of merged files overlap."""
     count = ROWS_OF_A_FILE * FILES_IN_A_TIER
     StoreWriter(tmp_path / "store", segment=1 << 26).append(count)
-    (tmp_path / "broker.conf").write_text(f"brokerName={BROKER}\n")
-    given = {"--store": "store", "--warehouse": "w", "--broker-config": "broker.conf"}
-    options = [text for option, name in given.items() for text in (option, str(tmp_path / name))]
-    nightly.main([*options, "--bodies", "none"])
+    _night(tmp_path)
     _merge_with_a_mended_message(Warehouse.at(str(tmp_path / "w")), count)
 
     opened = Warehouse.at(str(tmp_path / "w"))
@@ -41,6 +39,27 @@ def test_a_message_counts_once_if_row_groups_overlap(tmp_path: Path) -> None:
         keys = found[topic].properties[KEY].text_of_each().to_pylist()
         assert found[topic].count == len(keys) == count // len(TOPICS)
         assert keys == [f"7F00000100015EED0000{each:012X}" for each in range(number, count, len(TOPICS))]
+
+
+def test_older_messages_are_left_out_before_a_column_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = StoreWriter(tmp_path / "store", segment=1 << 20)
+    for _ in range(2):
+        store.append(100)
+        _night(tmp_path)
+    wanted = {topic: [KEY] for topic in TOPICS}
+    opened = Warehouse.at(str(tmp_path / "w"))
+    assert sum(found.count for found in newest_messages(opened, BROKER, wanted).values()) == 200
+    monkeypatch.setattr("schemas.messages.newest_messages.MOST_TEXT", 150 * len("7F00000100015EED0000000000000000"))
+    newest = newest_messages(opened, BROKER, wanted)
+    assert sum(found.count for found in newest.values()) == 100
+    assert newest[TOPICS[1]].properties[KEY].text_of_each()[-1].as_py().endswith(f"{199:012X}")
+
+
+def _night(folder: Path) -> None:
+    (folder / "broker.conf").write_text(f"brokerName={BROKER}\n")
+    given = {"--store": "store", "--warehouse": "w", "--broker-config": "broker.conf"}
+    options = [text for option, name in given.items() for text in (option, str(folder / name))]
+    nightly.main([*options, "--bodies", "none"])
 
 
 def _merge_with_a_mended_message(warehouse: Warehouse, count: int) -> None:
