@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from filtering.broker_config import CONSUME_QUEUE_EXT_UNIT
@@ -18,26 +17,12 @@ from schemas.rocketmq_store.consume_queue_ext import (
     encode_units,
     is_address,
 )
+from schemas.rocketmq_store.queue_entries import QueueEntries
 from schemas.rocketmq_store.queue_files import Difference, QueueFiles
 from schemas.storage import Storage
 
 MAX_DIFFERENCES = 1000
 CONSUME_QUEUE, EXTENSION = "consumequeue", "consumequeue_ext"
-
-
-@dataclass(frozen=True, eq=False)
-class QueueEntries:
-    """Entries of one queue with consecutive queue offsets from ``first`` on, as the broker should have written them."""
-
-    first: int
-    commitlog_offset: NDArray[np.int64]
-    size: NDArray[np.int32]
-    tags_code: NDArray[np.int64]
-    store_timestamp: NDArray[np.int64]
-    bit_maps: pa.BinaryArray
-
-    def __len__(self) -> int:
-        return len(self.size)
 
 
 @dataclass
