@@ -128,6 +128,10 @@ def _nights(
 
 def _subscriptions_in_store(snapshot: StoreSnapshot) -> SubscriptionFile | None:
     """The broker's own list of SQL92 subscriptions, or its backup if it is missing or another kind of file."""
-    found = contents(snapshot.storage, "config/consumerFilter.json")
-    files = [read_subscriptions(name.removeprefix("config/"), content) for name, content in found]
-    return next((file for file in files if file.filters_only), files[0] if files else None)
+    damaged: SubscriptionFile | None = None
+    for name, content in contents(snapshot.storage, "config/consumerFilter.json"):
+        file = read_subscriptions(name.removeprefix("config/"), content)
+        if file.filters_only:
+            return file
+        damaged = damaged or file
+    return damaged
