@@ -41,7 +41,7 @@ def advice(facts: BrokerFacts) -> list[TopicAdvice]:
     for row in facts.in_force():
         if row.topic in sizes and not row.topic.startswith(RETRY_TOPIC_PREFIX):
             by_topic[row.topic].append(row)
-    counts = sums(facts.rows(DELIVERY_STATS), ["consumer_group", "topic"], _COUNTS)
+    counts = facts.sums(DELIVERY_STATS, ["consumer_group", "topic"], _COUNTS)
     topics = []
     for topic, rows in sorted(by_topic.items()):
         load = _load(facts, rows, sizes[topic], counts)

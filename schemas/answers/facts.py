@@ -87,12 +87,12 @@ class BrokerFacts:
         """The broker's rows that some runs added."""
         return self.warehouse.rows(table, columns, [one_of("run", runs)], self._files_of_runs(table, runs))
 
-    def sums_of_runs(
-        self, table: Table, runs: Sequence[str], by: Sequence[str], columns: Sequence[str]
+    def sums(
+        self, table: Table, by: Sequence[str], columns: Sequence[str], runs: Sequence[str] | None = None
     ) -> dict[Key, dict[str, int]]:
-        """By the values of ``by``, the sums of some integer columns of the rows that some runs added."""
-        storage, where = self.warehouse.log(table).storage, [one_of("run", runs)]
-        files = self._files_of_runs(table, runs)
+        """By the values of ``by``, the sums of some integer columns. ``runs``: only of rows that these runs added."""
+        storage, where = self.warehouse.log(table).storage, [] if runs is None else [one_of("run", runs)]
+        files = self.warehouse.files(table, self.name) if runs is None else self._files_of_runs(table, runs)
         parts = (part for file in files for part in row_groups(table, storage, file.path, [*by, *columns], where))
         return sums_of_parts(parts, by, columns)
 

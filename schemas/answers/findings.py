@@ -20,7 +20,6 @@ from schemas.answers.facts import BrokerFacts
 from schemas.answers.inconsistency import inconsistent_groups, knows_clients
 from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import DELIVERY_STATS
-from schemas.delta.aggregates import sums
 from schemas.delta.table_rows import one_of, within
 from schemas.errors import did_you_mean
 from schemas.messages.newest_messages import newest_messages
@@ -150,7 +149,7 @@ def _share(messages: int, total: int) -> str:
 
 def _never_matched(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Iterator[Finding]:
     """Groups that scanned messages in the nights so far and received none."""
-    counts = sums(facts.rows(DELIVERY_STATS), ["consumer_group", "topic"], ["scanned", "passed_stage2", "delivered"])
+    counts = facts.sums(DELIVERY_STATS, ["consumer_group", "topic"], ["scanned", "passed_stage2", "delivered"])
     for row in rows:
         key = row.consumer_group, row.topic
         total = counts.get(key)

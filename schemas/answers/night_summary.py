@@ -55,7 +55,7 @@ def night_summary(facts: BrokerFacts) -> NightSummary:
     runs = [entry.run for entry in facts.entries if entry.rows.get(DELIVERY_STATS.name)]
     run, before = (runs[-1] if runs else facts.last.run), (runs[-2] if len(runs) > 1 else None)
     counted_runs = [run] if before is None else [run, before]
-    counted = facts.sums_of_runs(DELIVERY_STATS, counted_runs, ["run", "topic", "consumer_group"], COUNTS)
+    counted = facts.sums(DELIVERY_STATS, ["run", "topic", "consumer_group"], COUNTS, counted_runs)
     groups = _group_counts(counted, facts.in_force(), run, before)
     return NightSummary(run, groups, list(_attention(facts, groups)), list(_notes(facts, groups)))
 
