@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 ROWS = 1 << 16
 BYTES = 64 << 20
@@ -40,7 +42,12 @@ def split(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[list[pa.Reco
 
 def repeated(text: str, rows: int) -> pa.DictionaryArray:
     """A column with one text. It is a dictionary: Parquet's writer hashes each value of other columns."""
-    return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([text]))
+    return numbered([text], np.zeros(rows, np.int32))
+
+
+def numbered(texts: Iterable[str], numbers: NDArray[np.integer[Any]]) -> pa.DictionaryArray:
+    """A column with the text of each number, as a dictionary."""
+    return pa.DictionaryArray.from_arrays(pa.array(numbers, pa.int32()), pa.array(list(texts), pa.string()))
 
 
 def of_one_type(arrays: Sequence[pa.Array]) -> list[pa.Array]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from filtering.delivery.entries import Entries, Int64s, has_entry
 from filtering.tags_code import DELAY_PROPERTY, SCHEDULE_TOPIC, entry_tags_codes, tags_codes
-from schemas.arrow_batches import repeated
+from schemas.arrow_batches import numbered, repeated
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.messages.columns import NUMBERS, Messages
 from schemas.messages.commitlog_rows import store_dates
@@ -79,9 +79,7 @@ class NewEntries:
         sizes = np.diff(self.bounds)
         columns = {name: pa.array(self.numbers[name]) for name in ("queue_id", "queue_offset", "commitlog_offset")}
         columns |= {
-            "topic": pa.DictionaryArray.from_arrays(
-                np.repeat(np.arange(len(sizes), dtype=np.int32), sizes), pa.array(self.topics, pa.string())
-            ),
+            "topic": numbered(self.topics, np.repeat(np.arange(len(sizes)), sizes)),
             "size": pa.array(self.numbers["store_size"]),
             "tags_code": pa.array(self.tags_code),
             "store_timestamp": pa.array(self.numbers["store_timestamp"]),

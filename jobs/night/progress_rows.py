@@ -17,7 +17,7 @@ from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.delivery.uncertain_entries import count_uncertain
 from jobs.night.work import QueueProgress, Result
-from schemas.arrow_batches import repeated
+from schemas.arrow_batches import numbered, repeated
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS
 from schemas.queue_progress import QUEUE_PROGRESS
@@ -180,7 +180,7 @@ def _offset_rows(topic: str, offsets: TopicOffsets, changed: NDArray[np.bool_], 
     committed = offsets.committed[rows, columns]
     told_to = offsets.told_to[rows, columns]
     values = {
-        "consumer_group": _group_column(offsets, rows),
+        "consumer_group": numbered(offsets.groups, rows),
         "topic": repeated(topic, count),
         "queue_id": pa.array(np.array(offsets.queue_ids, np.int32)[columns]),
         "as_of": pa.repeat(pa.scalar(as_of, pa.int64()), count),
@@ -226,13 +226,9 @@ def _stat_rows(
     rows, columns = np.nonzero(np.sum(shown, axis=0))
     values = {
         "run": repeated(run, len(rows)),
-        "consumer_group": _group_column(offsets, rows),
+        "consumer_group": numbered(offsets.groups, rows),
         "topic": repeated(topic, len(rows)),
         "queue_id": pa.array(np.array(offsets.queue_ids, np.int32)[columns]),
     }
     values |= {name: pa.array(counts[name][rows, columns]) for name in COUNTS}
     return DELIVERY_STATS.batch(values, len(rows))
-
-
-def _group_column(offsets: TopicOffsets, rows: Int64s) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(rows, pa.int32()), pa.array(list(offsets.groups), pa.string()))

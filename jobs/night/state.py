@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from filtering.consumption.offsets import UNKNOWN, OffsetsSoFar, TopicOffsets
 from filtering.subscriptions.events import SubscriptionEvent
-from schemas.arrow_batches import repeated
+from schemas.arrow_batches import numbered, repeated
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.aggregates import greatest
@@ -146,9 +146,7 @@ def _offset_batch(topic: str, offsets: TopicOffsets, run: str) -> pa.RecordBatch
     if groups:
         told_to, committed = (array.reshape(-1) for array in (offsets.told_to, offsets.committed))
         columns |= {
-            "consumer_group": pa.DictionaryArray.from_arrays(
-                np.repeat(np.arange(groups, dtype=np.int32), queues), pa.array(list(offsets.groups), pa.string())
-            ),
+            "consumer_group": numbered(offsets.groups, np.repeat(np.arange(groups), queues)),
             "told_to": pa.array(told_to, mask=told_to == UNKNOWN),
             "committed": pa.array(committed, mask=committed == UNKNOWN),
         }

@@ -18,7 +18,7 @@ from filtering.delivery.pull_window import BEGINNING, PullWindow, UncertainChang
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.time_spans import DAY
 from jobs.night.state import BrokerState
-from schemas.messages.stored_entries import WHOLE_LOG
+from schemas.messages.stored_messages import WHOLE_LOG
 
 TopicItem = TypeVar("TopicItem", PullWindow, UncertainChange)
 CLOCK_SLACK = DAY

@@ -134,8 +134,10 @@ class TopicCounts:
             columns = np.searchsorted(self.queue_ids, other.queue_ids)
             self.scanned[:, columns] += other.scanned
             self.counts[:, columns] += other.counts
-        for queue_id, entries in other.uncertain.items():
-            self.uncertain = {**self.uncertain, queue_id: [*self.uncertain.get(queue_id, ()), *entries]}
+        self.uncertain = {
+            queue_id: [*self.uncertain.get(queue_id, ()), *other.uncertain.get(queue_id, ())]
+            for queue_id in self.uncertain.keys() | other.uncertain.keys()
+        }
 
     def _widen(self, queue_ids: Int32s) -> None:
         """Adds queues in which nothing was counted yet."""

@@ -113,9 +113,9 @@ class NightWriter:
             if self._waiting_bytes >= BYTES_IN_A_ROW:
                 self._flush_blocks()
         uncertain = {
-            queue_id: [uncertain]
-            for queue_id, uncertain in zip(outcome.queue_ids.tolist(), outcome.uncertain, strict=False)
-            if uncertain
+            queue_id: [found]
+            for queue_id, found in zip(outcome.queue_ids.tolist(), outcome.uncertain, strict=False)
+            if found
         }
         scanned = outcome.scanned[outcome.mask_of]
         self.result.add_counts(entries.topic, TopicCounts(outcome.queue_ids, scanned, outcome.counts, uncertain))
@@ -141,7 +141,6 @@ def _count_dropped(dropped: MatchSets, outcome: BlockResult, entries: Entries) -
     """Counts the messages that hooks dropped. They were not delivered."""
     _, bounds = entries.queue_bounds
     for match_set in dropped:
-        counts = outcome.counts[list(match_set.windows)]
-        counts[:, :, window_loops.DROPPED_BY_HOOK] = np.diff(np.searchsorted(match_set.positions, bounds))
-        counts[:, :, window_loops.DELIVERED] -= counts[:, :, window_loops.DROPPED_BY_HOOK]
-        outcome.counts[list(match_set.windows)] = counts
+        windows, count = list(match_set.windows), np.diff(np.searchsorted(match_set.positions, bounds))
+        outcome.counts[windows, :, window_loops.DROPPED_BY_HOOK] = count
+        outcome.counts[windows, :, window_loops.DELIVERED] -= count

@@ -35,7 +35,7 @@ def messages_at(warehouse: Warehouse, broker_name: str, topic: str, offsets: NDA
     for file in files:
         if not len(_between(offsets, (file.least["commitlog_offset"], file.greatest["commitlog_offset"] + 1))):
             continue
-        for number, (bounds, _) in reversed(list(enumerate(row_group_bounds(storage, file.path)))):
+        for number, bounds in reversed(list(enumerate(row_group_bounds(storage, file.path)))):
             if len(found) >= MOST or read >= MOST_ROW_GROUPS:
                 return found, others
             if len(wanted := _between(offsets, bounds)):

@@ -15,7 +15,7 @@ from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.stored_files import StoredFile, files_since
 from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
-from schemas.messages.stored_messages import StoredEntries, read_messages
+from schemas.messages.stored_messages import WHOLE_LOG, StoredEntries, read_messages
 from schemas.messages.topic_batches import TopicBatch, topic_batches
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
@@ -23,7 +23,6 @@ from schemas.storage import Storage
 Result = TypeVar("Result")
 FILES_IN_A_TASK = 8
 FilesOf = Callable[[Table], Sequence[StoredFile]]
-WHOLE_LOG = (0, FOREVER)
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from filtering.delivery.pull_window import BEGINNING, FOREVER
+from filtering.delivery.pull_window import FOREVER
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.open_data_file import OpenDataFile, open_data_file
 from schemas.delta.table_rows import may_hold, read_rows, sorted_by, within
 from schemas.messages.columns import NUMBERS, Messages, Shape
 from schemas.storage import Storage
+
+WHOLE_LOG = (0, FOREVER)
+"""All physical offsets."""
 
 
 def read_messages(
@@ -49,15 +52,15 @@ def newest_messages_first(
     """
     with open_data_file(COMMITLOG, storage, path, ["topic", "property_names"]) as file:
         for number, group in reversed(list(enumerate(file.row_groups))):
-            yield _read_group(file, number, (BEGINNING, FOREVER), topics, properties), group.num_rows
+            yield _read_group(file, number, WHOLE_LOG, topics, properties), group.num_rows
 
 
-def row_group_bounds(storage: Storage, path: str) -> list[tuple[tuple[int, int], int]]:
-    """The physical offsets (the second exclusive) and the rows of each row group of a file of commitlog."""
+def row_group_bounds(storage: Storage, path: str) -> list[tuple[int, int]]:
+    """The physical offsets (the second exclusive) of each row group of a file of commitlog."""
     with open_data_file(COMMITLOG, storage, path) as file:
         groups = file.row_groups
     bounds = [group.column(0).statistics for group in groups]  # of commitlog_offset
-    return [((bound.min, bound.max + 1), group.num_rows) for bound, group in zip(bounds, groups, strict=True)]
+    return [(bound.min, bound.max + 1) for bound in bounds]
 
 
 def _read_group(

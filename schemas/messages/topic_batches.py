@@ -53,8 +53,8 @@ class TopicBatches:
         waiting = np.flatnonzero(~is_enough)
         if not len(waiting):
             return TopicBatch(messages, is_enough)
-        rest = messages.take(waiting) if len(waiting) <= MOST_WAITING else None
-        if rest is None or rest.text_octets() > MOST_WAITING_TEXT:
+        rest = messages.take(waiting)
+        if len(rest) > MOST_WAITING or rest.text_octets() > MOST_WAITING_TEXT:
             return TopicBatch(messages, np.ones(len(messages), bool))
         self._waiting = [rest]
         return TopicBatch(messages, is_enough)

@@ -32,7 +32,7 @@ def test_a_message_counts_once_if_row_groups_overlap(tmp_path: Path) -> None:
 
     opened = Warehouse.at(str(tmp_path / "w"))
     (file,) = opened.files(COMMITLOG, BROKER)
-    bounds = [bound for bound, _ in row_group_bounds(opened.log(COMMITLOG).storage, file.path)]
+    bounds = row_group_bounds(opened.log(COMMITLOG).storage, file.path)
     assert any(before[1] > after[0] for before, after in pairwise(bounds))
     found = newest_messages(opened, BROKER, {topic: [KEY] for topic in TOPICS})
     for number, topic in enumerate(TOPICS):

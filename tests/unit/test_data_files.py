@@ -20,8 +20,7 @@ from schemas.messages.bodies import Bodies
 from schemas.messages.columns import Messages, concat
 from schemas.messages.commitlog_rows import CommitlogRows
 from schemas.messages.message_view import view
-from schemas.messages.stored_entries import WHOLE_LOG
-from schemas.messages.stored_messages import read_messages
+from schemas.messages.stored_messages import WHOLE_LOG, read_messages
 from schemas.rocketmq_store.commitlog_walk import Records, scan
 from schemas.rocketmq_store.message_decoder import decode
 from schemas.rocketmq_store.segments import Segment
