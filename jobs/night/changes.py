@@ -68,15 +68,10 @@ class Changes:
     def delete_rows(self, table: Table, where: Where, may_have: Iterable[StoredFile]) -> None:
         """Removes the rows that match ``where``. ``may_have``: the files that may have such rows."""
         for file in may_have:
-            storage = self.warehouse.log(table).storage
             rows = self.warehouse.rows(table, files=[file])
             kept = without(rows, where)
             if len(kept) < len(rows):
-                rewritten: list[DataFile] = []
-                if len(kept):
-                    writer = DataFileWriter(table, storage)
-                    writer.write(kept.to_batches())
-                    rewritten = writer.close()
+                rewritten = self._write(table, kept.to_batches()) if len(kept) else []
                 if self._is_of_earlier_runs(table, file):
                     self._withdraw(table, where)
                     self._rewritten.update(new.path for new in rewritten)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
-
-import pyarrow as pa
 
 from filtering.delivery.entries import Entries
 from filtering.delivery.pull_window import BEGINNING, FOREVER
@@ -22,6 +20,9 @@ from schemas.storage import Storage
 
 Result = TypeVar("Result")
 FILES_IN_A_TASK = 8
+MESSAGES_IN_A_TASK = 4 << 20
+"""Unless one file has more. A task keeps their filter bit maps in memory, up to some hundred bytes each."""
+
 FilesOf = Callable[[Table], Sequence[StoredFile]]
 
 
@@ -53,26 +54,41 @@ def stored_ranges(
         entry_files = files_since(entry_files, first_run)
         first = min((file.least["commitlog_offset"] for file in entry_files), default=FOREVER)
         offsets = max(offsets[0], first), offsets[1]
-    files = _files(files_of(COMMITLOG), offsets, stored)
     ranges = []
-    for at in range(0, len(files), FILES_IN_A_TASK):
-        task_files = files[at : at + FILES_IN_A_TASK]
-        low, high = max(offsets[0], task_files[0][0]), min(offsets[1], max(last for _, last, _ in task_files) + 1)
-        entries = tuple(path for _, _, path in _files(entry_files, (low, high), stored))
-        ranges.append(StoredRange((low, high), tuple(path for _, _, path in task_files), entries))
+    for files in _parts(_files(files_of(COMMITLOG), offsets, stored)):
+        low = max(offsets[0], files[0].least["commitlog_offset"])
+        high = min(offsets[1], max(file.greatest["commitlog_offset"] for file in files) + 1)
+        of_entries = _files(entry_files, (low, high), stored)
+        ranges.append(StoredRange((low, high), _paths(files), _paths(of_entries)))
     return ranges
 
 
-def _files(
-    files: Sequence[StoredFile], offsets: tuple[int, int], stored: tuple[int, int]
-) -> Sequence[tuple[int, int, str]]:
-    """The least and greatest physical offset, and the path, of the files that may hold the messages."""
-    return sorted(
-        (file.least["commitlog_offset"], file.greatest["commitlog_offset"], file.path)
+def _files(files: Sequence[StoredFile], offsets: tuple[int, int], stored: tuple[int, int]) -> list[StoredFile]:
+    """The files that may hold the messages, in the order of the log."""
+    chosen = [
+        file
         for file in files
         if file.may_have("commitlog_offset", offsets[0], offsets[1] - 1)
         and file.may_have("store_timestamp", stored[0], stored[1] - 1)
-    )
+    ]
+    return sorted(chosen, key=lambda file: (file.least["commitlog_offset"], file.greatest["commitlog_offset"]))
+
+
+def _parts(files: Iterable[StoredFile]) -> Iterator[list[StoredFile]]:
+    """The files of each task."""
+    part: list[StoredFile] = []
+    for file in files:
+        messages = sum(other.rows for other in [*part, file])
+        if part and (len(part) == FILES_IN_A_TASK or messages > MESSAGES_IN_A_TASK):
+            yield part
+            part = []
+        part.append(file)
+    if part:
+        yield part
+
+
+def _paths(files: Iterable[StoredFile]) -> tuple[str, ...]:
+    return tuple(file.path for file in files)
 
 
 def read_entries(
@@ -104,7 +120,7 @@ def _entries_of(batch: TopicBatch, stored: StoredEntries, properties: Mapping[st
             stored.tags_code[at[rows]],
             messages.store_timestamp[rows],
             messages.properties(properties[topic], rows),
-            None if stored.filter_bit_map is None else stored.filter_bit_map.take(pa.array(at[rows])),
+            stored.bit_maps_at(at[rows]),
         )
 
 

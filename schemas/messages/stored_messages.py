@@ -117,11 +117,14 @@ def shapes_of(topics: pa.DictionaryArray, names: pa.DictionaryArray) -> tuple[li
 
 @dataclass(frozen=True, eq=False)
 class StoredEntries:
-    """Entries of consumequeue, ordered by ``commitlog_offset``; the bit maps are None if they were not read."""
+    """Entries of consumequeue, ordered by ``commitlog_offset``; the bit maps are None if they were not read.
+
+    The bit maps of millions of entries may have more than 2 GiB, the limit of a BinaryArray.
+    """
 
     commitlog_offset: NDArray[np.int64]
     tags_code: NDArray[np.int64]
-    filter_bit_map: pa.BinaryArray | None
+    filter_bit_map: pa.LargeBinaryArray | None
 
     @classmethod
     def read(
@@ -130,7 +133,11 @@ class StoredEntries:
         """The entries in some files whose physical offsets are in ``offsets`` (the second exclusive)."""
         in_range = [within("commitlog_offset", *offsets)]
         columns = ["commitlog_offset", "tags_code", *(["filter_bit_map"] if bit_maps else [])]
-        rows = sorted_by(read_rows(CONSUMEQUEUE, storage, paths, columns, in_range), "commitlog_offset")
+        rows = read_rows(CONSUMEQUEUE, storage, paths, columns, in_range)
+        if bit_maps:
+            wide = rows["filter_bit_map"].cast(pa.large_binary())
+            rows = rows.set_column(rows.schema.get_field_index("filter_bit_map"), "filter_bit_map", wide)
+        rows = sorted_by(rows, "commitlog_offset")
         stored_bit_maps = rows["filter_bit_map"].combine_chunks() if bit_maps else None
         return cls(rows["commitlog_offset"].to_numpy(), rows["tags_code"].to_numpy(), stored_bit_maps)
 
@@ -142,3 +149,9 @@ class StoredEntries:
         if len(self.commitlog_offset):
             has_entry = self.commitlog_offset[inside] == commitlog_offsets
         return inside, has_entry
+
+    def bit_maps_at(self, positions: NDArray[np.int64]) -> pa.BinaryArray | None:
+        """The filter bit maps of some entries; None if they were not read."""
+        if self.filter_bit_map is None:
+            return None
+        return self.filter_bit_map.take(pa.array(positions)).cast(pa.binary())
