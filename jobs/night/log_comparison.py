@@ -19,7 +19,7 @@ from schemas.delta.warehouse import Warehouse
 from schemas.rocketmq_store.commitlog_walk import Records, Walk
 from schemas.rocketmq_store.crc import crc_of
 from schemas.rocketmq_store.message_decoder import decode
-from schemas.rocketmq_store.property_columns import message_properties
+from schemas.rocketmq_store.more_properties import message_properties
 
 SEAM_BYTES = 1 << 16
 """The last messages that are stored, this many bytes and at least one, are compared with the log in all fields."""

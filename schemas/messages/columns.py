@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from filtering.delivery.entries import Int64s
 from filtering.matcher.column import Column
 from schemas.arrow_batches import decoded, of_one_type
-from schemas.rocketmq_store.property_columns import message_properties
+from schemas.rocketmq_store.more_properties import values_of
 from schemas.rocketmq_store.property_values import Texts
 
 Int32s = NDArray[np.int32]
@@ -113,32 +113,34 @@ class Messages:
         slot_of = np.full(len(self.shapes), -1, np.int32)
         for shape in shapes.tolist():
             names = self.shapes[shape].names
-            slot = names.index(name) if name in names else -1
-            slot_of[shape] = slot if slot >= 0 and self.slots[slot] is not None else -1
-        used = sorted({slot for slot in slot_of[shapes].tolist() if slot >= 0})
-        if self.others is not None and self.others.take(pa.array(rows)).null_count < len(rows):
-            return Column(self._with_others(name, rows, slot_of))
-        if not used:
+            slot_of[shape] = names.index(name) if name in names else -1
+        without_slot = np.flatnonzero(slot_of[shape_of] < 0)
+        found = self._in_others(name, rows[without_slot])
+        used = sorted({slot for slot in slot_of[shapes].tolist() if slot >= 0 and self.slots[slot] is not None})
+        if not used and found is None:
             return None
-        if len(used) == 1:
+        if len(used) == 1 and found is None:
             column = _column(self.slots[used[0]], rows)
-            return column if np.all(slot_of[shapes] >= 0) else column.without(slot_of[shape_of] < 0)
-        texts = pa.concat_arrays([decoded(self.slots[slot]) for slot in used])
+            return column if np.all(slot_of[shapes] == used[0]) else column.without(slot_of[shape_of] != used[0])
+        texts = [decoded(self.slots[slot]) for slot in used]
         number = np.full(len(self.slots) + 1, -1, np.int64)
         number[used] = np.arange(len(used))
         part = number[slot_of[shape_of]]
-        return Column(texts, np.where(part < 0, -1, rows + part * len(self)).astype(np.int32))
+        positions = np.where(part < 0, -1, rows + part * len(self)).astype(np.int32)
+        if found is not None:
+            positions[without_slot] = np.arange(len(found)) + len(used) * len(self)
+            texts.append(found)
+        return Column(pa.concat_arrays(texts), positions)
 
-    def _with_others(self, name: str, rows: Int64s, slot_of: Int32s) -> pa.StringArray:
-        assert self.others is not None
-        texts = []
-        for row in rows.tolist():
-            slot = slot_of[self.shape_of[row]]
-            column = self.slots[slot] if slot >= 0 else None
-            text = column[row].as_py() if column is not None else None
-            more = self.others[row].as_py()
-            texts.append(message_properties(more).get(name) if text is None and more is not None else text)
-        return pa.array(texts, pa.string())
+    def _in_others(self, name: str, rows: Int64s) -> pa.StringArray | None:
+        """The values of a property in ``others``; None if no row has one."""
+        if self.others is None or not len(rows):
+            return None
+        texts = self.others.take(pa.array(rows))
+        if texts.null_count == len(texts):
+            return None
+        values = values_of(texts, name)
+        return values if values.null_count < len(values) else None
 
 
 def concat(parts: Sequence[Messages]) -> Messages:

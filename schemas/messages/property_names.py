@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
@@ -16,7 +17,7 @@ from schemas.delta.open_data_file import OpenDataFile, open_data_file
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.columns import Int32s
 from schemas.messages.stored_messages import shapes_of
-from schemas.rocketmq_store.property_columns import message_properties
+from schemas.rocketmq_store.more_properties import names_of
 
 
 def property_names(warehouse: Warehouse, broker_name: str, asked: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
@@ -59,9 +60,11 @@ class _Search:
                 if name in missing and has_value(slot)[number]:
                     self._found(shape.topic, name)
         others = rows.filter(pc.is_valid(rows["more_properties"]))
-        for topic, text in zip(others["topic"].to_pylist(), others["more_properties"].to_pylist(), strict=True):
-            for name in message_properties(text):
-                self._found(topic, name)
+        if len(others):
+            row_of, names = names_of(others["more_properties"].combine_chunks())
+            of_name = pa.table([others["topic"].take(pa.array(row_of)), names], ["topic", "name"])
+            for row in of_name.group_by(["topic", "name"]).aggregate([]).to_pylist():
+                self._found(row["topic"], row["name"])
 
     def _found(self, topic: str, name: str) -> None:
         self.names[topic].add(name)

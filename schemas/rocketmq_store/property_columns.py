@@ -9,15 +9,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from filtering.java.strings import decode_utf8, string_array
+from filtering.java.strings import decode_utf8, string_array, unchecked_string_array
 from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.commitlog_walk import Records
+from schemas.rocketmq_store.more_properties import more_properties
 from schemas.rocketmq_store.property_slots import NAME_BYTES, find_pairs
-from schemas.rocketmq_store.property_text import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from schemas.rocketmq_store.property_values import PropertyValues, Texts
 from schemas.rocketmq_store.segments import SLACK
-
-_NAME_VALUE_SEPARATOR, _PROPERTY_SEPARATOR = chr(NAME_VALUE_SEPARATOR), chr(PROPERTY_SEPARATOR)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,29 +158,13 @@ class PropertyColumns:
         topic_codes: NDArray[np.int32],
         overflow: NDArray[np.bool_],
     ) -> pa.StringArray | None:
-        """The properties without a slot of rows with ``overflow``; None if the text of one is not UTF-8."""
-        known = {code: set(self.names(code)) for code in np.unique(topic_codes[overflow]).tolist()}
-        texts: list[str | None] = [None] * len(starts)
-        for row in np.flatnonzero(overflow).tolist():
-            data = log[starts[row] : starts[row] + lengths[row]].tobytes()
-            text = decode_utf8(data)
-            if text.encode() != data:
-                return None
-            topic_names = known[int(topic_codes[row])]
-            pairs = [
-                f"{name}{_NAME_VALUE_SEPARATOR}{value}"
-                for name, value in message_properties(text).items()
-                if name not in topic_names
-            ]
-            texts[row] = _PROPERTY_SEPARATOR.join(pairs)
-        return pa.array(texts, pa.string())
-
-
-def message_properties(text: str) -> dict[str, str]:
-    """The properties in a property text, such as ``more_properties`` (MessageDecoder.string2messageProperties)."""
-    properties = {}
-    for pair in text.split(_PROPERTY_SEPARATOR):
-        name, separator, value = pair.partition(_NAME_VALUE_SEPARATOR)
-        if separator and name and value:
-            properties[name] = value
-    return properties
+        """The properties without a slot of rows with ``overflow``; None if some name or value is not UTF-8."""
+        found = more_properties(
+            log, starts[overflow], lengths[overflow], topic_codes[overflow], self._names, self._lengths, self._used
+        )
+        if found is None:
+            return None
+        offsets, data = found
+        sizes = np.zeros(len(starts) + 1, np.int32)
+        sizes[1:][overflow] = np.diff(offsets)
+        return unchecked_string_array(np.cumsum(sizes, dtype=np.int32), data, ~overflow)

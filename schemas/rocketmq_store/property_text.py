@@ -73,7 +73,7 @@ def find(
     for row in range(rows):
         for pair in range(pairs[row], pairs[row + 1]):
             start = key_ends[pair]
-            if key_ends[pair + 1] - start == len(name) and _equal(keys[start:], name):
+            if key_ends[pair + 1] - start == len(name) and is_name(keys[start:], name):
                 starts[row] = value_ends[pair]
                 lengths[row] = value_ends[pair + 1] - value_ends[pair]
                 missing[row] = False
@@ -105,13 +105,14 @@ def _first_with_key_of(keys: Bytes, key_ends: Offsets, first: int, last: int) ->
     name = keys[key_ends[last] : key_ends[last + 1]]
     for pair in range(first, last):
         start = key_ends[pair]
-        if key_ends[pair + 1] - start == len(name) and _equal(keys[start:], name):
+        if key_ends[pair + 1] - start == len(name) and is_name(keys[start:], name):
             return pair
     return last
 
 
 @compiled
-def _equal(longer: Bytes, name: Bytes) -> bool:
+def is_name(longer: Bytes, name: Bytes) -> bool:
+    """Whether the octets begin with a name."""
     for i in range(len(name)):  # noqa: SIM110  Numba is slow on all()
         if longer[i] != name[i]:
             return False

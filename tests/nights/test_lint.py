@@ -127,6 +127,22 @@ def test_a_filter_that_reads_only_tags_asks_for_a_known_property(tmp_path: Path,
     assert "no message has" not in run(lint, "--warehouse", tmp_path / "w").out
 
 
+def test_properties_without_a_column_are_known(tmp_path: Path) -> None:
+    log = BrokerLog()
+    log.append(3, **{f"p{number}": "x" for number in range(40)})
+    log.write(tmp_path / "store")
+    filters = {f"cg_{number}": f"p{number} = 'x'" for number in range(41)}
+    events = [json.dumps(_register(group, text, "SQL92")) + "\n" for group, text in filters.items()]
+    (tmp_path / "events.jsonl").write_text("".join(events))
+    (tmp_path / "broker.conf").write_text(CONF)
+    inputs = (tmp_path / name for name in ("w", "store", "events.jsonl", "broker.conf"))
+    nightly.main(commands.night(*inputs))
+    found = findings(open_facts(Warehouse.at(str(tmp_path / "w"))))
+    assert [each.consumer_group for each in found if each.code == "unknown-property"] == ["cg_40"]
+    (matching,) = (each for each in found if each.code == "matches-all" and each.consumer_group == "cg_39")
+    assert (matching.messages, matching.of) == (3, 3)
+
+
 def test_a_filter_that_does_not_compile_is_told_on_one_line_with_the_place(run: Run, tmp_path: Path) -> None:
     """A caret below the expression points at nothing on one line."""
     BrokerLog().append(1, "T").write(tmp_path / "store")
