@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame, SparkSession
 
 from jobs.night.changes import Changes
-from jobs.night.rejected import RejectedLine, quarantined_lines, remove_lines
-from schemas.arrow_batches import gathered
+from jobs.night.message_log_task import PartResult, read_part
+from jobs.night.rejected import quarantined_lines, remove_lines
 from schemas.commitlog import COMMITLOG
-from schemas.delta.data_files import DataFile, DataFileWriter
-from schemas.messages import message_log, message_log_rows
 from schemas.messages.bodies import Bodies
-from schemas.messages.mapped_rows import MappedRows
+from schemas.messages.message_log import files, parts
 from schemas.quarantine import QUARANTINE
-from schemas.spark_tasks import run_on_rows
-from schemas.storage import Storage
+from schemas.spark_tasks import Session, run_tasks
+
+_TIMES_AS_LONG = 8
+"""A message log takes about so many times as long as a broker's log with as many bytes."""
 
 
 class IngestedLog(NamedTuple):
@@ -32,20 +30,31 @@ class IngestedLog(NamedTuple):
     new: tuple[int, int] | None
 
 
-def ingest_message_log(source: Path, bodies: Bodies, changes: Changes, spark: SparkSession) -> IngestedLog:
+def ingest_message_log(source: Path, bodies: Bodies, changes: Changes, session: Session) -> IngestedLog:
     """Adds the messages that commitlog does not have, and quarantines invalid lines."""
     changes.create_missing([COMMITLOG, QUARANTINE])
-    messages, rejected = message_log_rows.read(spark, source, changes.broker_name)
+    log = [part for file in files(source) for part in parts(file)]
     stored = changes.warehouse.rows(COMMITLOG, ["commitlog_offset"], files=changes.files(COMMITLOG))
-    known = np.sort(stored["commitlog_offset"].to_numpy())
-    writer = _MessageWriter(changes.warehouse.log(COMMITLOG).storage, changes.run, bodies, known)
-    written = run_on_rows(messages.drop("broker_name"), writer)
-    files = [file for files, _ in written for file in files]
-    has_messages = any(read for _, read in written)
-    _quarantine(rejected.drop("broker_name"), [file.name for file in message_log.files(source)], changes)
-    changes.add_files(COMMITLOG, files)
-    paths = {file.path for file in files}
+    quarantined = quarantined_lines([file.name for file in files(source)], changes)
+    read = partial(
+        read_part,
+        storages={table.name: changes.warehouse.log(table).storage for table in (COMMITLOG, QUARANTINE)},
+        run=changes.run,
+        bodies=bodies,
+        known=np.sort(stored["commitlog_offset"].to_numpy()),
+        quarantined=quarantined,
+    )
+    size = sum(file.stat().st_size for file in files(source))
+    tasks = [(part, np.zeros(0, np.int64)) for part in log]
+    results = list(run_tasks(tasks, read, size * _TIMES_AS_LONG, session))
+    for index, repeated in _repeated(results):
+        results[index] = read((log[index], repeated))
+    remove_lines(quarantined.difference(*(result.still_rejected for result in results)), changes)
+    for table in (QUARANTINE, COMMITLOG):
+        changes.add_files(table, [file for result in results for file in result.files[table.name]])
+    paths = {file.path for result in results for file in result.files[COMMITLOG.name]}
     added = [file for file in changes.files(COMMITLOG) if file.path in paths]
+    has_messages = any(len(result.offsets) for result in results)
     if not added:
         return IngestedLog(has_messages, None)
     new = (
@@ -55,50 +64,10 @@ def ingest_message_log(source: Path, bodies: Bodies, changes: Changes, spark: Sp
     return IngestedLog(has_messages, new)
 
 
-def _quarantine(rejected: DataFrame, names: Sequence[str], changes: Changes) -> None:
-    """Quarantines rejected lines, and removes those of the same files that are not rejected any more."""
-    stored = quarantined_lines(names, changes)
-    writer = _RejectedWriter(changes.warehouse.log(QUARANTINE).storage, changes.run, frozenset(stored))
-    written = run_on_rows(rejected, writer)
-    remove_lines(stored - {line for _, known in written for line in known}, changes)
-    changes.add_files(QUARANTINE, [file for files, _ in written for file in files])
-
-
-@dataclass(frozen=True)
-class _MessageWriter:
-    """Writes the messages that commitlog does not have, and counts all. ``known``: the stored offsets, sorted."""
-
-    storage: Storage
-    run: str
-    bodies: Bodies
-    known: NDArray[np.int64]
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[list[DataFile], int]]:
-        rows, read = MappedRows(self.run, self.bodies), 0
-        file = DataFileWriter(COMMITLOG, self.storage)
-        for batch in gathered(batches):
-            read += batch.num_rows
-            is_new = ~np.isin(batch["commitlog_offset"].to_numpy(), self.known)
-            new = rows.rows(batch.filter(pa.array(is_new)))
-            if new.num_rows:
-                file.write([new])
-        yield file.close(), read
-
-
-@dataclass(frozen=True)
-class _RejectedWriter:
-    """Writes the rejected lines that are not in quarantine, and yields those that are: ``known``."""
-
-    storage: Storage
-    run: str
-    known: frozenset[RejectedLine]
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[list[DataFile], list[RejectedLine]]]:
-        file, found = DataFileWriter(QUARANTINE, self.storage), []
-        for batch in gathered(batches):
-            lines = [RejectedLine(**row) for row in batch.to_pylist()]
-            found += [line for line in lines if line in self.known]
-            new = [{**line._asdict(), "run": self.run} for line in lines if line not in self.known]
-            if new:
-                file.write([QUARANTINE.rows_batch(new)])
-        yield file.close(), found
+def _repeated(results: Sequence[PartResult]) -> list[tuple[int, NDArray[np.int64]]]:
+    """The parts with messages whose physical offsets earlier parts have: their numbers, and those offsets."""
+    offsets = np.concatenate([result.offsets for result in results] or [np.zeros(0, np.int64)])
+    part_of = np.repeat(np.arange(len(results)), [len(result.offsets) for result in results])
+    order = np.argsort(offsets, kind="stable")
+    again = order[1:][offsets[order[1:]] == offsets[order[:-1]]]
+    return [(part, offsets[again[part_of[again] == part]]) for part in np.unique(part_of[again]).tolist()]

@@ -20,6 +20,7 @@ from jobs.night.hooks import FilterHook, text_of
 from jobs.night.ledger import commit, next_run
 from jobs.night.ledger_entry import last_stored, ledger_entry
 from jobs.night.log_plan import plan_log
+from jobs.night.message_log import ingest_message_log
 from jobs.night.new_messages import NewMessages, forget_prepared_offsets, forget_undelivered, new_messages
 from jobs.night.night import Night, NightOutcome
 from jobs.night.night_inputs import NightInputs, NightOptions, is_nothing_new, redo_instant
@@ -119,9 +120,7 @@ class Run:
         remarks = log_remarks(broker, plan)
         new = new_messages(inputs, plan, state_before, redo.rest, options.bodies, options.stages)
         if inputs.message_log is not None:
-            from jobs.night.message_log import ingest_message_log
-
-            log = ingest_message_log(inputs.message_log, options.bodies, changes, self.session())
+            log = ingest_message_log(inputs.message_log, options.bodies, changes, self.session)
             new = new.with_stored(log.new) if log.new is not None else new
             if state.topics and not log.has_messages:
                 remarks.append(f"no message: nothing in {inputs.message_log.name} could be decoded")

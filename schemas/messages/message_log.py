@@ -13,31 +13,42 @@ A line or row that is not such a message goes to quarantine; its offset there is
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from schemas.messages.message_checks import KNOWN, NEEDED, LogRow
+from schemas.messages.message_lines import read_lines
+from schemas.messages.message_row_groups import read_row_groups
 from schemas.rocketmq_store.segments import CommitLogError
 
-NEEDED = {
-    "topic": "string", "queue_id": "int", "queue_offset": "bigint", "commitlog_offset": "bigint",
-    "store_timestamp": "bigint",
-}  # fmt: skip
-KNOWN = NEEDED | {
-    "store_size": "int", "msg_id": "string", "tags": "string", "keys": "string", "properties": "map<string, string>",
-    "born_timestamp": "bigint", "sys_flag": "int", "flag": "int", "body_crc": "int", "reconsume_times": "int",
-    "prepared_transaction_offset": "bigint", "born_host": "string", "store_host": "string", "magic_code": "int",
-    "body_length": "int", "body": "binary",
-}  # fmt: skip
 TIMES = ("born_timestamp", "store_timestamp")
 """Columns of milliseconds, which Parquet files may hold as timestamps, too."""
 SUFFIXES = (".jsonl", ".parquet")
-UNREADABLE = ("Float16", "Time(", "UUID")
-"""The beginnings of Parquet's names of types that Spark cannot read, in unknown columns, too."""
-ParquetColumns: TypeAlias = tuple[tuple[str, str, str], ...]
-"""The path, the physical type and the logical type of each column of a Parquet file, as Parquet names them."""
+PART_BYTES = 32 << 20
+"""Octets of a file that are read at once. Their messages take several times as much memory."""
+
+
+@dataclass(frozen=True)
+class LogPart:
+    """A part of a file of a message log. ``first`` is the number of its first line or row, from 1.
+
+    ``lines``: where its lines begin and end in the file (bytes); ``row_groups``: those of a Parquet file.
+    """
+
+    file: Path
+    first: int
+    lines: tuple[int, int] = (0, 0)
+    row_groups: tuple[int, ...] = ()
+
+    def rows(self) -> Iterator[LogRow]:
+        """Its lines or rows."""
+        if self.row_groups:
+            return read_row_groups(self.file, self.row_groups, self.first)
+        return read_lines(self.file, *self.lines, self.first)
 
 
 def is_message_log(source: Path) -> bool:
@@ -57,18 +68,37 @@ def files(source: Path) -> list[Path]:
     if len({file.suffix for file in found}) > 1:
         raise CommitLogError(f"{source} mixes .jsonl and .parquet files; give a folder with one kind")
     for file in found:
-        if file.name.startswith(("_", ".")):
-            raise CommitLogError(f"{file}: Spark ignores files whose name begins with _ or a dot: rename it")
         if file.suffix == ".parquet":
             _check_columns(file)
     return found
 
 
-def parquet_columns(file: Path) -> ParquetColumns:
-    """The columns of a Parquet file, those in nested columns one by one."""
-    schema = pq.read_metadata(file).schema
-    columns = map(schema.column, range(len(schema)))
-    return tuple((column.path, column.physical_type, str(column.logical_type)) for column in columns)
+def parts(file: Path) -> Iterator[LogPart]:
+    """The parts of a file of a message log, of about PART_BYTES, in order."""
+    return _parquet_parts(file) if file.suffix == ".parquet" else _line_parts(file)
+
+
+def _line_parts(file: Path) -> Iterator[LogPart]:
+    start, first = 0, 1
+    with file.open("rb") as opened:
+        while content := opened.read(PART_BYTES):
+            content += opened.readline()
+            yield LogPart(file, first, lines=(start, start + len(content)))
+            start += len(content)
+            first += content.count(b"\n")
+
+
+def _parquet_parts(file: Path) -> Iterator[LogPart]:
+    metadata = pq.read_metadata(file)
+    first, rows, size = 1, 0, 0
+    waiting: list[int] = []
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        waiting.append(number)
+        rows, size = rows + group.num_rows, size + group.total_byte_size
+        if size >= PART_BYTES or number == metadata.num_row_groups - 1:
+            yield LogPart(file, first, row_groups=tuple(waiting))
+            first, rows, size, waiting = first + rows, 0, 0, []
 
 
 def _check_columns(file: Path) -> None:
@@ -81,17 +111,8 @@ def _check_columns(file: Path) -> None:
     missing = [name for name in NEEDED if name not in schema.names]
     if missing:
         raise CommitLogError(f"{file} has no column {', '.join(missing)}, which every message needs")
-    seen: dict[str, str] = {}
-    for name in schema.names:
-        if name.lower() in seen:
-            raise CommitLogError(
-                f"{file} has two columns {seen[name.lower()]} and {name}, which are one for Spark: "
-                "leave one out or rename it"
-            )
-        seen[name.lower()] = name
-    for path, _, kind in parquet_columns(file):
-        if kind.startswith(UNREADABLE):
-            raise CommitLogError(f"{file}: Spark cannot read column {path}, a {kind}: leave it out or change its type")
+    if len(set(schema.names)) < len(schema.names):
+        raise CommitLogError(f"{file} has two columns of one name: leave one out or rename it")
     for column in schema:
         kind = KNOWN.get(column.name, "")
         if kind and not _fits(column.name, kind, column.type):

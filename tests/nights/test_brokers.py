@@ -133,13 +133,14 @@ def test_a_broker_that_fails_does_not_stop_the_others(run: Run, tmp_path: Path, 
 def test_the_exit_code_is_that_of_the_gravest_failure(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "log.jsonl").write_text("{}")  # needs Spark, which fails in these tests
-    stores = {"a": "", "b": str(tmp_path / "log.jsonl"), "c": str(tmp_path / "nowhere")}
-    file = brokers_file(tmp_path, *((name, "small", store) for name, store in stores.items()))
+    file = brokers_file(tmp_path, ("b", "small", ""), ("c", "small", str(tmp_path / "nowhere")))
+    hooks = tmp_path / "hooks.yaml"  # need Spark, which fails in these tests
+    hooks.write_text("- {group: cg_sql_region_price, topic: OrderEvents, predicate: queue_offset > 0}\n")
     monkeypatch.setenv("MQSIEVE_LOG_LEVEL", "info")
-    code, _, error = run(nightly, "--brokers", file, "--warehouse", tmp_path / "w")
+    given = ("--brokers", file, "--filter-hooks", hooks, "--warehouse", tmp_path / "w")
+    code, _, error = run(nightly, *given)
     line = next(line for line in error.splitlines() if line.startswith("mqsieve: "))
-    assert (code, line.startswith("mqsieve: 2 of 3 brokers failed: b: failed: ")) == (1, True), error
+    assert (code, line.startswith("mqsieve: 2 of 2 brokers failed: b: failed: ")) == (1, True), error
     assert "; c: " in line
     assert "asked for a Spark session\n" in error.partition("Traceback")[2]
 

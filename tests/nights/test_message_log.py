@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 import zlib
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,13 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
 from jobs import deliver, dispatch, export, ingest, lag, nightly, register
 from jobs.cli.exit_code import CheckFailed
-from schemas.commitlog import read as read_messages
+from schemas.commitlog import COMMITLOG, VIEW
 from schemas.delta.warehouse import Warehouse
-from schemas.messages import message_log, message_log_rows
+from schemas.messages import message_log
+from schemas.messages.message_view import file_columns, view
 from schemas.rocketmq_store.segments import CommitLogError
 from tests.broker_log import BrokerLog
 from tests.captures import capture, rows
@@ -33,9 +35,7 @@ def night_on(log: Path, warehouse: Path) -> Warehouse:
     return Warehouse.at(str(warehouse))
 
 
-def test_json_lines_make_the_tables_of_the_store(
-    spark: SparkSession, replayed: Callable[[str], Warehouse], tmp_path: Path
-) -> None:
+def test_json_lines_make_the_tables_of_the_store(replayed: Callable[[str], Warehouse], tmp_path: Path) -> None:
     """The lines are what RocketMQ's own decoder said of the store."""
     messages = [row for row in rows("small", "messages") if not row.get("blank")]
     lines = [{ours: row[theirs] for ours, theirs in MESSAGE_FIELDS.items()} for row in messages]
@@ -47,10 +47,12 @@ def test_json_lines_make_the_tables_of_the_store(
 
 
 def test_parquet_and_an_export_make_the_commitlog_of_the_store(
-    spark: SparkSession, replayed: Callable[[str], Warehouse], tmp_path: Path
+    replayed: Callable[[str], Warehouse], tmp_path: Path
 ) -> None:
     warehouse = replayed("small")
-    pq.write_table(read_messages(spark, warehouse).toArrow(), tmp_path / "log.parquet", row_group_size=100)
+    columns = [name for name in VIEW if name in COMMITLOG.file_schema.names or name == "properties"]
+    stored = view(warehouse.rows(COMMITLOG, file_columns(columns)), columns)
+    pq.write_table(stored, tmp_path / "log.parquet", row_group_size=100)
     export.main(["commitlog", "--warehouse", warehouse.location, "--output", str(tmp_path / "log.jsonl")])
     for log in ("log.parquet", "log.jsonl"):
         made = tmp_path / log.replace(".", "_")
@@ -62,9 +64,7 @@ def test_parquet_and_an_export_make_the_commitlog_of_the_store(
 
 
 @pytest.mark.parametrize(("bodies", "kept"), [("damaged", {None, b"wrong"}), ("none", {None})])
-def test_bodies_are_left_out_by_choice(
-    spark: SparkSession, tmp_path: Path, bodies: str, kept: set[bytes | None]
-) -> None:
+def test_bodies_are_left_out_by_choice(tmp_path: Path, bodies: str, kept: set[bytes | None]) -> None:
     line = {"topic": "T", "queue_id": 0, "store_timestamp": 1, "body": b"right".hex()}
     numbered = [line | {"queue_offset": number, "commitlog_offset": number} for number in range(2)]
     numbered.append(line | {"queue_offset": 2, "commitlog_offset": 2, "body": b"wrong".hex(), "body_crc": 7})
@@ -77,7 +77,7 @@ def test_bodies_are_left_out_by_choice(
 
 
 def test_the_same_log_again_is_nothing_new_and_a_longer_one_adds_its_messages(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "log.jsonl"
     lines = [json.dumps(GOOD | {"commitlog_offset": i, "queue_offset": i}) for i in range(5)]
@@ -94,7 +94,7 @@ def test_the_same_log_again_is_nothing_new_and_a_longer_one_adds_its_messages(
     assert sorted(json.loads(text)["queue_offset"] for text in delivered) == [0, 1, 2, 3, 4]
 
 
-def test_a_log_without_messages(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_without_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "log.jsonl").write_text('{"key": 1}\n{"key": 2}\n')
     with pytest.raises(
         CheckFailed, match=r"no message: nothing could be decoded, the first in quarantine: log\.jsonl, "
@@ -106,7 +106,7 @@ def test_a_log_without_messages(spark: SparkSession, tmp_path: Path, capsys: pyt
 
 @pytest.mark.parametrize("content", ["", '{"key": 1}\n'])
 def test_a_log_without_messages_after_another_one(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
 ) -> None:
     """A night that only reads no new message is an ordinary one; a whole log without any is a broken export."""
     log = tmp_path / "log.jsonl"
@@ -122,7 +122,7 @@ def test_a_log_without_messages_after_another_one(
             nightly.main([*given, "--strict"])
 
 
-def test_a_store_goes_on_where_a_message_log_of_it_ended(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_store_goes_on_where_a_message_log_of_it_ended(tmp_path: Path) -> None:
     """The message log is an export of the same broker's commitlog, made between two nights on its store."""
     log, exported = BrokerLog(), tmp_path / "log.jsonl"
     for folder, stores in (("made", ["store"]), ("w", [exported, "store", exported, "store"])):
@@ -144,9 +144,7 @@ def steps_on(log: Path, warehouse: Path, *jobs: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("between", [(), (dispatch,), (dispatch, deliver)])
-def test_steps_find_messages_between_those_that_they_had(
-    spark: SparkSession, tmp_path: Path, between: Sequence[ModuleType]
-) -> None:
+def test_steps_find_messages_between_those_that_they_had(tmp_path: Path, between: Sequence[ModuleType]) -> None:
     log, warehouse = tmp_path / "log.jsonl", tmp_path / "w"
     subscriptions = tmp_path / "s.yaml"
     subscriptions.write_text("- {group: cg, topic: OrderEvents, sql: price IS NULL, consume_from: first}\n")
@@ -166,7 +164,7 @@ def test_steps_find_messages_between_those_that_they_had(
     assert len(list(rows_of(warehouse, "deliveries", "queue_offset"))) == 9
 
 
-def test_the_last_of_two_properties_of_one_name_counts(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_last_of_two_properties_of_one_name_counts(tmp_path: Path) -> None:
     """As in RocketMQ (MessageDecoder.string2messageProperties), which ignores a property without a value."""
     given = [("TAGS", "a"), ("TAGS", "b"), ("KEYS", "k1"), ("n", "1"), ("KEYS", "k2"), ("n", "2"), ("n", "")]
     properties = ", ".join(f'"{name}": "{value}"' for name, value in given)
@@ -182,8 +180,7 @@ def test_the_last_of_two_properties_of_one_name_counts(spark: SparkSession, tmp_
     nightly.main(
         ["--store", str(tmp_path / "log.jsonl"), "--subscriptions", str(subscriptions), "--warehouse", str(warehouse)]
     )
-    row = read_messages(spark, Warehouse.at(str(warehouse))).where("commitlog_offset = 0").first()
-    assert row is not None
+    (row,) = (each for each in rows_of(warehouse, "commitlog") if each["commitlog_offset"] == 0)
     assert row["properties"] == {"TAGS": "b", "KEYS": "k2", "n": "2"}
     assert (row["tags"], row["keys"]) == ("b", "k2")
     delivered = rows_of(warehouse, "deliveries", "consumer_group", "queue_offset")
@@ -232,25 +229,92 @@ LINES: dict[str, str | None] = {
 }
 
 
-def test_a_line_that_is_no_message_is_quarantined_with_its_number_its_bytes_and_why(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_line_that_is_no_message_is_quarantined_with_its_number_its_bytes_and_why(tmp_path: Path) -> None:
     lines = [line.encode("utf-8", "surrogateescape") for line in LINES]
     (tmp_path / "log.jsonl").write_bytes(b"\n".join(lines))
-    messages, rejected = message_log_rows.read(spark, tmp_path / "log.jsonl", "broker-a")
-    assert [(row["source_file"], row["offset"], row["bytes"], row["reason"]) for row in ordered(rejected)] == [
+    ingest.main(["--store", str(tmp_path / "log.jsonl"), "--warehouse", str(tmp_path / "w")])
+    rejected = rows_of(tmp_path / "w", "quarantine", "source_file", "offset", "bytes", "reason")
+    assert sorted(tuple(row.values()) for row in rejected) == [
         ("log.jsonl", number, line, reason)
         for number, (line, reason) in enumerate(zip(lines, LINES.values(), strict=True), start=1)
         if reason is not None
     ]
-    first, second, last = messages.orderBy("commitlog_offset").collect()
+    first, second, last = sorted(rows_of(tmp_path / "w", "commitlog"), key=itemgetter("commitlog_offset"))
     assert first["properties"] == {"TAGS": "paid", "price": "5", "a": "1\u0001"}
     assert (first["body"], first["store_size"]) == (b"\x00\xff", 1)
     assert (second["commitlog_offset"], second["properties"]) == (7, None)
     assert last["store_timestamp"] == 253_402_300_799_999
 
 
-def test_bad_lines_of_messages_and_subscriptions_in_files_of_one_name(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("1.50", "1.50"), ("-0", "-0"), ("1e400", "1e400"), ("NaN", "NaN"), ("true", "true"),
+        ("5" * 5_000, "5" * 5_000),
+        ('{"a": [1.50, null, "x"], "a": false}', '{"a":[1.50,null,"x"],"a":false}'),
+        (r'"\ud83d\ude00 \ud83d"', "\U0001f600 ?"), ("null", None), ('""', None),
+    ],
+)  # fmt: skip
+def test_a_property_is_a_text_as_it_is_written(tmp_path: Path, value: str, text: str | None) -> None:
+    line = json.dumps(GOOD)[:-1] + f', "properties": {{"a": {value}, "b": "x"}}}}'
+    (tmp_path / "log.jsonl").write_text(line)
+    ingest.main(["--store", str(tmp_path / "log.jsonl"), "--warehouse", str(tmp_path / "w")])
+    (row,) = rows_of(tmp_path / "w", "commitlog")
+    assert row["properties"] == {"b": "x"} | ({"a": text} if text is not None else {})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        json.dumps(GOOD).replace('"', "'"), json.dumps(GOOD) + "}", json.dumps([GOOD]), "null", "[" * 100_000,
+        json.dumps(GOOD | {"properties": ["a"]}), json.dumps(GOOD | {"flag": int("5" * 4_000)}),
+        json.dumps(GOOD).replace("0", "5" * 5_000),
+    ],
+    ids=range(8),
+)  # fmt: skip
+def test_a_line_that_is_not_json_with_these_types(tmp_path: Path, line: str) -> None:
+    (tmp_path / "log.jsonl").write_text(f"{line}\n{json.dumps(GOOD)}")
+    ingest.main(["--store", str(tmp_path / "log.jsonl"), "--warehouse", str(tmp_path / "w")])
+    (row,) = rows_of(tmp_path / "w", "quarantine", "offset", "bytes", "reason")
+    assert tuple(row.values()) == (1, line.encode(), "not JSON with the types of a message log")
+    assert len(list(rows_of(tmp_path / "w", "commitlog", "topic"))) == 1
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_a_log_in_parts_is_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    """Messages are in any order, some have the physical offset of an earlier one, and some lines are none."""
+    rng = random.Random(7)
+    monkeypatch.setattr(message_log, "PART_BYTES", 1_000)
+    log = tmp_path / "log"
+    log.mkdir()
+    numbers = [rng.randrange(200) for _ in range(400)]
+    messages = [GOOD | {"commitlog_offset": number, "queue_offset": at} for at, number in enumerate(numbers)]
+    for at in range(50, 400, 50):
+        messages[at] = messages[at] | {"topic": None}
+    for name, some in (("a", messages[:100]), ("b", messages[100:300]), ("c", messages[300:])):
+        if suffix == "jsonl":
+            (log / f"{name}.jsonl").write_text("\n".join(map(json.dumps, some)))
+        else:
+            pq.write_table(pa.Table.from_pylist(some), log / f"{name}.parquet", row_group_size=7)
+    expected: dict[int, int] = {}
+    rejected = []
+    for at, message in enumerate(messages):
+        file, number = (("a", at), ("b", at - 100), ("c", at - 300))[(at >= 100) + (at >= 300)]
+        if message["topic"] is None:
+            rejected.append((f"{file}.{suffix}", number + 1, "no topic"))
+        elif message["commitlog_offset"] in expected:
+            rejected.append((f"{file}.{suffix}", number + 1, "another message has this commitlog_offset"))
+        else:
+            expected[message["commitlog_offset"]] = at
+    for _ in range(2):
+        ingest.main(["--store", str(log), "--warehouse", str(tmp_path / "w")])
+        found = rows_of(tmp_path / "w", "commitlog", "commitlog_offset", "queue_offset")
+        assert sorted(tuple(row.values()) for row in found) == sorted(expected.items())
+        quarantined = rows_of(tmp_path / "w", "quarantine", "source_file", "offset", "reason")
+        assert sorted(tuple(row.values()) for row in quarantined) == sorted(rejected)
+
+
+def test_bad_lines_of_messages_and_subscriptions_in_files_of_one_name(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "log.jsonl").write_text(json.dumps(GOOD) + "\nno message", encoding="utf-8")
     event = {"at": 1, "op": "register", "group": "g", "topic": "OrderEvents", "expression": "paid"}
@@ -262,7 +326,7 @@ def test_bad_lines_of_messages_and_subscriptions_in_files_of_one_name(spark: Spa
     assert sorted(found) == [("log.jsonl", 2, b"no message"), ("log.jsonl (subscriptions)", 3, b"no event")]
 
 
-def test_a_bad_line_of_a_log_that_grows_keeps_the_run_that_first_read_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_bad_line_of_a_log_that_grows_keeps_the_run_that_first_read_it(tmp_path: Path) -> None:
     log, warehouse = tmp_path / "log.jsonl", tmp_path / "w"
     for lines in (
         ["bad", "worse"],
@@ -278,7 +342,7 @@ def test_a_bad_line_of_a_log_that_grows_keeps_the_run_that_first_read_it(spark: 
     ]  # fmt: skip
 
 
-def test_one_absurd_time_does_not_keep_later_events_out(spark: SparkSession, tmp_path: Path) -> None:
+def test_one_absurd_time_does_not_keep_later_events_out(tmp_path: Path) -> None:
     log, events = tmp_path / "log.jsonl", tmp_path / "events.jsonl"
     given = ["--store", str(log), "--subscriptions", str(events), "--warehouse", str(tmp_path / "w")]
     lines: list[dict[str, Any]] = []
@@ -296,17 +360,16 @@ def test_one_absurd_time_does_not_keep_later_events_out(spark: SparkSession, tmp
 
 
 @pytest.mark.parametrize(("field", "name"), [("tags", "TAGS"), ("keys", "KEYS")])
-def test_tags_or_keys_alone_are_properties(spark: SparkSession, tmp_path: Path, field: str, name: str) -> None:
+def test_tags_or_keys_alone_are_properties(tmp_path: Path, field: str, name: str) -> None:
     (tmp_path / "log.jsonl").write_text(json.dumps(GOOD | {field: "a"}))
     warehouse = tmp_path / "w"
     ingest.main(["--store", str(tmp_path / "log.jsonl"), "--warehouse", str(warehouse)])
-    by_spark = read_messages(spark, Warehouse.at(str(warehouse))).collect()
-    for (row,) in (by_spark, list(rows_of(warehouse, "commitlog"))):
-        assert row["properties"] == {name: "a"}
+    (row,) = rows_of(warehouse, "commitlog")
+    assert row["properties"] == {name: "a"}
 
 
 @pytest.mark.parametrize("name", ["a b%20+é.jsonl", "a[1]{b,c}*?\\[.jsonl"])
-def test_a_bad_line_is_told_once_with_any_name_of_its_file(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_a_bad_line_is_told_once_with_any_name_of_its_file(tmp_path: Path, name: str) -> None:
     lines = [json.dumps(GOOD), "bad", json.dumps(GOOD | {"commitlog_offset": 1})]
     for count in (2, 3):
         (tmp_path / name).write_text("\n".join(lines[:count]))
@@ -316,33 +379,26 @@ def test_a_bad_line_is_told_once_with_any_name_of_its_file(spark: SparkSession, 
     assert len(list(rows_of(tmp_path / "w", "commitlog", "topic"))) == 2
 
 
-def ordered(rows: DataFrame) -> list[Any]:
-    return rows.orderBy("offset").collect()
-
-
-def test_a_row_that_is_no_message_is_quarantined_too(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_row_that_is_no_message_is_quarantined_too(tmp_path: Path) -> None:
     columns = {name: [value, value, value, None] for name, value in GOOD.items()}
     columns |= {"commitlog_offset": [0, 7, 7, 8], "queue_id": ["0", "zero", "1", "2"], "tags": ["a", "b", "c", "d"]}
     pq.write_table(pa.table(columns), tmp_path / "log.parquet")
-    messages, rejected = message_log_rows.read(spark, tmp_path / "log.parquet", "broker-a")
-    assert [(row["offset"], row["reason"]) for row in ordered(rejected)] == [
-        (2, "queue_id is not of type int"),
-        (4, "no topic"),
-    ]
-    assert json.loads(ordered(rejected)[0]["bytes"])["queue_id"] == "zero"
-    assert [(row["commitlog_offset"], row["queue_id"], row["tags"]) for row in messages.collect()] == [
-        (0, 0, "a"), (7, 1, "c"),
-    ]  # fmt: skip
+    ingest.main(["--store", str(tmp_path / "log.parquet"), "--warehouse", str(tmp_path / "w")])
+    rejected = sorted(rows_of(tmp_path / "w", "quarantine"), key=itemgetter("offset"))
+    assert [(row["offset"], row["reason"]) for row in rejected] == [(2, "queue_id is not of type int"), (4, "no topic")]
+    assert json.loads(rejected[0]["bytes"])["queue_id"] == "zero"
+    messages = rows_of(tmp_path / "w", "commitlog", "commitlog_offset", "queue_id", "tags")
+    assert sorted(tuple(row.values()) for row in messages) == [(0, 0, "a"), (7, 1, "c")]
 
 
-def test_times_of_a_parquet_log_may_be_timestamps(spark: SparkSession, tmp_path: Path) -> None:
+def test_times_of_a_parquet_log_may_be_timestamps(tmp_path: Path) -> None:
     time = GOOD["store_timestamp"]
     for unit, value in (("ms", time), ("us", time * 1000), ("s", time // 1000)):
         columns = {name: [value] for name, value in GOOD.items()}
         columns["store_timestamp"] = pa.array([value], pa.timestamp(unit))
         pq.write_table(pa.table(columns), tmp_path / "log.parquet")
-        messages, _ = message_log_rows.read(spark, tmp_path / "log.parquet", "broker-a")
-        (row,) = messages.collect()
+        ingest.main(["--store", str(tmp_path / "log.parquet"), "--warehouse", str(tmp_path / unit)])
+        (row,) = rows_of(tmp_path / unit, "commitlog")
         assert row["store_timestamp"] == (time if unit != "s" else time // 1000 * 1000)
 
 
@@ -354,11 +410,3 @@ def test_columns_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").touch()
     with pytest.raises(CommitLogError, match="mixes"):
         message_log.files(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["_log.jsonl", ".log.jsonl"])
-def test_a_file_that_spark_ignores_is_told(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text(json.dumps(GOOD))
-    for source in (tmp_path, tmp_path / name):
-        with pytest.raises(CommitLogError, match=f"{name}: Spark ignores files .* rename it"):
-            message_log.files(source)

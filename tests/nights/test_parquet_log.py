@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from jobs import ingest
 from schemas.messages import message_log
@@ -47,7 +46,7 @@ def rejected_in(warehouse: Path) -> list[tuple[str, int, str]]:
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
-def test_nanoseconds_as_pandas_writes_them(spark: SparkSession, tmp_path: Path, zone: str | None) -> None:
+def test_nanoseconds_as_pandas_writes_them(tmp_path: Path, zone: str | None) -> None:
     times = pa.array([TIME * 1_000_000 + 999_999], pa.timestamp("ns", zone))
     table = pa.table(columns_of(1) | {"store_timestamp": times, "read.at": times})
     pq.write_table(table, tmp_path / "log.parquet", version="2.6")
@@ -55,7 +54,7 @@ def test_nanoseconds_as_pandas_writes_them(spark: SparkSession, tmp_path: Path, 
     assert messages_in(tmp_path / "w") == [(0, TIME, None)]
 
 
-def test_files_of_different_writers_in_one_folder(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_of_different_writers_in_one_folder(tmp_path: Path) -> None:
     """Their columns have different types, and are not the same ones. A column in capitals is another one."""
     log = tmp_path / "log"
     log.mkdir()
@@ -76,29 +75,16 @@ def test_files_of_different_writers_in_one_folder(spark: SparkSession, tmp_path:
     assert rejected_in(tmp_path / "w") == [("b.parquet", 2, "commitlog_offset is not of type bigint")]
 
 
-@pytest.mark.parametrize("other", ["Topic", "topic"])
-def test_columns_that_differ_in_case_only_are_named(tmp_path: Path, other: str) -> None:
+def test_two_columns_of_one_name_are_told(tmp_path: Path) -> None:
     table = pa.table(columns_of(1))
-    pq.write_table(table.append_column(other, pa.array(["x"])), tmp_path / "log.parquet")
-    with pytest.raises(
-        CommitLogError, match=f"log.parquet has two columns topic and {other}, .* leave one out or rename it"
-    ):
+    pq.write_table(table.append_column("topic", pa.array(["x"])), tmp_path / "log.parquet")
+    with pytest.raises(CommitLogError, match=r"log\.parquet has two columns of one name: leave one out or rename it"):
         message_log.files(tmp_path / "log.parquet")
 
 
 @pytest.mark.parametrize(
     ("name", "values", "told"),
     [
-        (
-            "extra",
-            pa.array([1.5], pa.float16()),
-            "Spark cannot read column extra, a Float16: leave it out or change its type",
-        ),
-        (
-            "extra",
-            pa.array([1], pa.time64("ns")),
-            r"Spark cannot read column extra, a Time\(.*\): leave it out or change its type",
-        ),
         ("body", pa.array([5]), "column body is a int64, not a binary"),
         ("flag", pa.array([b"5"]), "column flag is a binary, not a int"),
     ],
@@ -122,7 +108,7 @@ def test_a_damaged_footer_is_one_line(tmp_path: Path) -> None:
         message_log.files(file)
 
 
-def test_numbers_with_a_fraction_are_quarantined(spark: SparkSession, tmp_path: Path) -> None:
+def test_numbers_with_a_fraction_are_quarantined(tmp_path: Path) -> None:
     """Spark's cast would cut 1.5 to 1, and make true 1. pandas writes whole numbers with gaps as doubles: 3.0 is 3."""
     whole = pa.array([0, 1, 2]).cast(pa.decimal128(20, 0))
     flags = {
@@ -155,7 +141,7 @@ def test_numbers_with_a_fraction_are_quarantined(spark: SparkSession, tmp_path: 
     assert messages_in(tmp_path / "json") == []
 
 
-def test_texts_that_are_not_utf_8_are_quarantined(spark: SparkSession, tmp_path: Path) -> None:
+def test_texts_that_are_not_utf_8_are_quarantined(tmp_path: Path) -> None:
     """Some writers store texts as binary columns."""
     columns = columns_of(4) | {"topic": [b"T", b"T\xff", b"T", b"T"], "tags": [b"a", b"b", b"\xc3", None]}
     properties = pa.array([[(b"p", b"\xc3\xa9")], [], [], [(b"p", b"\xe9")]], pa.map_(pa.binary(), pa.binary()))
@@ -169,7 +155,7 @@ def test_texts_that_are_not_utf_8_are_quarantined(spark: SparkSession, tmp_path:
     ]
 
 
-def test_columns_without_any_value_as_pandas_writes_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_without_any_value_as_pandas_writes_them(tmp_path: Path) -> None:
     absent = {name: pa.nulls(1) for name in ("properties", "body", "flag", "tags")}
     pq.write_table(pa.table(columns_of(1) | absent), tmp_path / "log.parquet")
     ingested(tmp_path / "log.parquet", tmp_path / "w")
