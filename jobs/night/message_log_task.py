@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from jobs.night.rejected import RejectedLine
-from schemas.arrow_batches import ROWS
+from schemas.arrow_batches import ROWS, split
 from schemas.commitlog import COMMITLOG
 from schemas.delta.data_files import DataFile, DataFileWriter
+from schemas.delta.table_rows import sorted_by
 from schemas.messages.bodies import Bodies
 from schemas.messages.mapped_rows import MappedRows
 from schemas.messages.message_checks import LogRow, NotAMessage, checked
@@ -20,6 +23,8 @@ from schemas.quarantine import QUARANTINE
 from schemas.storage import Storage
 
 Offsets = NDArray[np.int64]
+MESSAGES_AT_ONCE = 1 << 14
+"""Until they are in columns, messages take several times as much memory as their lines."""
 
 
 class PartResult(NamedTuple):
@@ -45,9 +50,26 @@ def read_part(
 
     ``task``: the part, and the physical offsets of messages in earlier parts. ``known``: those in commitlog, sorted.
     """
-    part, taken = task[0], set(task[1].tolist())
-    messages: list[dict[str, Any]] = []
+    part, repeated = task
     rejected: list[RejectedLine] = []
+    messages = _messages(part, set(repeated.tolist()), rejected)
+    rows = MappedRows(run, bodies)
+    offsets, new = [repeated[:0]], [rows.rows([])]
+    while some := list(islice(messages, MESSAGES_AT_ONCE)):
+        offsets.append(np.array([message["commitlog_offset"] for message in some], np.int64))
+        are_known = _are_in(known, offsets[-1]).tolist()
+        new.append(rows.rows([message for message, is_known in zip(some, are_known, strict=True) if not is_known]))
+    log, lines = (DataFileWriter(table, storages[table.name]) for table in (COMMITLOG, QUARANTINE))
+    for batches in split(sorted_by(pa.Table.from_batches(new), "commitlog_offset").to_batches(), ROWS):
+        log.write(batches)
+    added = [{**line._asdict(), "run": run} for line in rejected if line not in quarantined]
+    lines.write([QUARANTINE.rows_batch(added)])
+    files = {COMMITLOG.name: log.close(), QUARANTINE.name: lines.close()}
+    return PartResult(files, np.concatenate(offsets), [line for line in rejected if line in quarantined])
+
+
+def _messages(part: LogPart, taken: set[int], rejected: list[RejectedLine]) -> Iterator[dict[str, Any]]:
+    """The messages of a part. Adds their physical offsets to ``taken``, and other lines to ``rejected``."""
     for row in part.rows():
         try:
             message = _message(row, taken)
@@ -55,18 +77,7 @@ def read_part(
             rejected.append(RejectedLine(part.file.name, row.number, str(reason), row.bytes()))
         else:
             taken.add(message["commitlog_offset"])
-            messages.append(message)
-    offsets = np.array([message["commitlog_offset"] for message in messages], np.int64)
-    order = np.argsort(offsets)
-    new = [messages[row] for row in order[~_are_in(known, offsets[order])].tolist()]
-    log, rows = DataFileWriter(COMMITLOG, storages[COMMITLOG.name]), MappedRows(run, bodies)
-    for start in range(0, len(new), ROWS):
-        log.write([rows.rows(new[start : start + ROWS])])
-    lines = DataFileWriter(QUARANTINE, storages[QUARANTINE.name])
-    added = [{**line._asdict(), "run": run} for line in rejected if line not in quarantined]
-    lines.write([QUARANTINE.rows_batch(added)])
-    files = {COMMITLOG.name: log.close(), QUARANTINE.name: lines.close()}
-    return PartResult(files, offsets, [line for line in rejected if line in quarantined])
+            yield message
 
 
 def _message(row: LogRow, taken: Set[int]) -> dict[str, Any]:

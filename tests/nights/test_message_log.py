@@ -17,6 +17,7 @@ import pytest
 
 from jobs import deliver, dispatch, export, ingest, lag, nightly, register
 from jobs.cli.exit_code import CheckFailed
+from jobs.night import message_log_task
 from schemas.commitlog import COMMITLOG, VIEW
 from schemas.delta.warehouse import Warehouse
 from schemas.messages import message_log
@@ -285,6 +286,7 @@ def test_a_log_in_parts_is_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.M
     """Messages are in any order, some have the physical offset of an earlier one, and some lines are none."""
     rng = random.Random(7)
     monkeypatch.setattr(message_log, "PART_BYTES", 1_000)
+    monkeypatch.setattr(message_log_task, "MESSAGES_AT_ONCE", 3)
     log = tmp_path / "log"
     log.mkdir()
     numbers = [rng.randrange(200) for _ in range(400)]
