@@ -35,8 +35,10 @@ METRICS = {
 def parser() -> Parser:
     parser = Parser("lag", __doc__, EXAMPLES)
     options.add_answer(parser)
-    parser.add_argument("--group", metavar="NAME", help="only this consumer group, queue by queue")
-    parser.add_argument("--topic", metavar="NAME", help="only this topic")
+    parser.add_argument(
+        "--group", action="append", metavar="NAME", help="only this consumer group, queue by queue; repeatable"
+    )
+    parser.add_argument("--topic", action="append", metavar="NAME", help="only this topic; repeatable")
     parser.add_argument(
         "--offsets", type=input_file, metavar="FILE",
         help="a newer consumerOffset.json of the broker; default: the one of the last night",
@@ -58,8 +60,7 @@ def main(arguments: list[str]) -> None:
     if chosen.offsets is not None:
         newer = CommittedOffsets(*parse_consumer_offsets(chosen.offsets.read_bytes(), str(chosen.offsets)))
     facts = options.facts_of(chosen)
-    groups, topics = (None if name is None else [name] for name in (chosen.group, chosen.topic))
-    rows = lag(facts, newer, groups, topics)
+    rows = lag(facts, newer, chosen.group, chosen.topic)
     if chosen.json:
         print_data(
             *(json.dumps(asdict(row) | {"estimate_error": row.estimate_error}, ensure_ascii=False) for row in rows)
@@ -69,7 +70,7 @@ def main(arguments: list[str]) -> None:
     elif not facts.topics:
         print("no message has been filtered yet: no group is behind")
     else:
-        if not rows and (groups or topics):
+        if not rows and (chosen.group or chosen.topic):
             print(why_without_rows(facts, chosen.group, chosen.topic))
         elif chosen.group is not None:
             _print_queues(rows)
@@ -93,11 +94,11 @@ def _print_groups(rows: Sequence[Lag]) -> None:
 
 def _print_queues(rows: Sequence[Lag]) -> None:
     lines = [
-        [short(row.topic), str(row.queue_id), "-" if row.committed is None else f"{row.committed:,}", f"{row.end:,}",
-         *_cells([row])]
+        [short(row.consumer_group), short(row.topic), str(row.queue_id),
+         "-" if row.committed is None else f"{row.committed:,}", f"{row.end:,}", *_cells([row])]
         for row in rows
     ]  # fmt: skip
-    print_table(("topic", "queue", "committed", "end", *TITLES, "pulls"), lines)
+    print_table(("group", "topic", "queue", "committed", "end", *TITLES, "pulls"), lines, left=2)
 
 
 def _cells(rows: Sequence[Lag]) -> list[str]:

@@ -22,19 +22,21 @@ def check_subscribed(facts: BrokerFacts, group: str, topics: Collection[str] | N
         raise UsageError(f"{group} has no subscription to {named}{hint}")
 
 
-def why_without_rows(facts: BrokerFacts, group: str | None, topic: str | None) -> str:
-    """Why there is no row of lag for a group that subscribed, or for a topic."""
-    rows = [row for row in facts.history if group in (None, row.consumer_group) and topic in (None, row.topic)]
+def why_without_rows(facts: BrokerFacts, groups: Collection[str] | None, topics: Collection[str] | None) -> str:
+    """Why there is no row of lag for groups that subscribed, or for topics. None stands for all."""
+    rows = [
+        row
+        for row in facts.history
+        if (groups is None or row.consumer_group in groups) and (topics is None or row.topic in topics)
+    ]
     absent = sorted({row.topic for row in rows} - set(facts.topics))
     if not rows:
         subscribed = sorted({row.topic for row in facts.history})
-        return f"no group subscribes to {topic}; groups subscribe to {_named(subscribed)}"
+        return f"no group subscribes to {', '.join(topics or ())}; groups subscribe to {_named(subscribed)}"
     if len(absent) == len({row.topic for row in rows}):
         return f"no message of the log has the topic {_named(absent)}{did_you_mean(absent[0], facts.topics)}"
     first = min(row.valid_from for row in rows)
-    return (
-        f"no night has filtered messages for {group or topic} yet: the first subscription begins at {time_text(first)}"
-    )
+    return f"no night has filtered messages for {', '.join(groups or topics or ())} yet: the first subscription begins at {time_text(first)}"
 
 
 def _named(topics: Sequence[str]) -> str:

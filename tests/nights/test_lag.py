@@ -167,6 +167,15 @@ def test_people_read_group_topic_and_what_waits(nights: Path, run: Run) -> None:
     assert (code, "there is no topic OrderEvent in" in error, "did you mean OrderEvents?" in error) == (2, True, True)
 
 
+def test_several_groups_are_shown_queue_by_queue(nights: Path, run: Run) -> None:
+    groups = ("cg_all_devices", "cg_sql_gone")
+    out = run(lag_job, "--warehouse", nights / "4", *(text for group in groups for text in ("--group", group))).out
+    titles, *lines, _ = out.splitlines()
+    assert titles.split()[:3] == ["group", "topic", "queue"]
+    assert {line.split()[0] for line in lines} == set(groups)
+    assert len({tuple(line.split()[:3]) for line in lines}) == len(lines) > 2
+
+
 def test_fields_are_those_that_docs_promise() -> None:
     page = (Path(__file__).parents[2] / "docs" / "JSON.md").read_text("utf-8")
     for name in (*Lag.__dataclass_fields__, "estimate_error"):
