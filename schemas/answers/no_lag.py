@@ -35,8 +35,8 @@ def why_without_rows(facts: BrokerFacts, groups: Collection[str] | None, topics:
         return f"no group subscribes to {', '.join(topics or ())}; groups subscribe to {_named(subscribed)}"
     if len(absent) == len({row.topic for row in rows}):
         return f"no message of the log has the topic {_named(absent)}{did_you_mean(absent[0], facts.topics)}"
-    first = min(row.valid_from for row in rows)
-    return f"no night has filtered messages for {', '.join(groups or topics or ())} yet: the first subscription begins at {time_text(first)}"
+    first, chosen = min(row.valid_from for row in rows), ", ".join(groups or topics or ())
+    return f"no night has filtered messages for {chosen} yet: the first subscription begins at {time_text(first)}"
 
 
 def _named(topics: Sequence[str]) -> str:
