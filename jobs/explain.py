@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from jobs.cli import application, options
-from jobs.cli.application import Parser
+from jobs.cli.application import Parser, given_name
 
 EXAMPLES = (
     "--group cg_paid --message ord-47 --warehouse /data/mqsieve",
@@ -16,11 +16,13 @@ EXAMPLES = (
 def parser() -> Parser:
     parser = Parser("explain", __doc__, EXAMPLES)
     options.add_answer(parser)
-    parser.add_argument("--group", metavar="NAME", help="the consumer group; default: every group, one line for each")
+    parser.add_argument(
+        "--group", type=given_name, metavar="NAME", help="the consumer group; default: every group, one line for each"
+    )
     parser.add_argument(
         "--message", metavar="ID", help="the message's msgId, unique key (UNIQ_KEY), or one of its KEYS"
     )
-    parser.add_argument("--topic", metavar="NAME", help="its topic, with --queue and --offset")
+    parser.add_argument("--topic", type=given_name, metavar="NAME", help="its topic, with --queue and --offset")
     parser.add_argument("--queue", type=int, metavar="N", help="its queue id")
     parser.add_argument("--offset", type=int, metavar="N", help="its queue offset")
     output = parser.add_mutually_exclusive_group()

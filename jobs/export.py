@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filtering.counted import counted
 from jobs.cli import application, options
-from jobs.cli.application import Parser
+from jobs.cli.application import Parser, given_name
 from schemas.errors import UsageError
 
 NAMES = (
@@ -26,9 +26,13 @@ def parser() -> Parser:
     parser = Parser("export", __doc__, EXAMPLES)
     parser.add_argument("table", choices=NAMES, metavar="TABLE", help=", ".join(NAMES))
     options.add_warehouse(parser)
-    parser.add_argument("--broker", metavar="NAME", help="only rows of this broker")
-    parser.add_argument("--group", action="append", metavar="NAME", help="only rows of this consumer group; repeatable")
-    parser.add_argument("--topic", action="append", metavar="NAME", help="only rows of this topic; repeatable")
+    parser.add_argument("--broker", type=given_name, metavar="NAME", help="only rows of this broker")
+    parser.add_argument(
+        "--group", type=given_name, action="append", metavar="NAME", help="only rows of this consumer group; repeatable"
+    )
+    parser.add_argument(
+        "--topic", type=given_name, action="append", metavar="NAME", help="only rows of this topic; repeatable"
+    )
     parser.add_argument("--columns", type=_names, metavar="A,B", help="only these columns, in this order")
     parser.add_argument(
         "--format",

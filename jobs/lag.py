@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from filtering.counted import counted
 from jobs.cli import application, options
-from jobs.cli.application import Parser, input_file
+from jobs.cli.application import Parser, given_name, input_file
 from jobs.cli.text import age, count, print_table, printable, short, time
 
 if TYPE_CHECKING:
@@ -36,9 +36,13 @@ def parser() -> Parser:
     parser = Parser("lag", __doc__, EXAMPLES)
     options.add_answer(parser)
     parser.add_argument(
-        "--group", action="append", metavar="NAME", help="only this consumer group, queue by queue; repeatable"
+        "--group",
+        type=given_name,
+        action="append",
+        metavar="NAME",
+        help="only this consumer group, queue by queue; repeatable",
     )
-    parser.add_argument("--topic", action="append", metavar="NAME", help="only this topic; repeatable")
+    parser.add_argument("--topic", type=given_name, action="append", metavar="NAME", help="only this topic; repeatable")
     parser.add_argument(
         "--offsets", type=input_file, metavar="FILE",
         help="a newer consumerOffset.json of the broker; default: the one of the last night",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from filtering.counted import counted
 from jobs.cli import application, options
-from jobs.cli.application import Parser, input_file
+from jobs.cli.application import Parser, given_name, input_file
 from jobs.cli.exit_code import CheckFailed
 from schemas.errors import UsageError
 
@@ -29,7 +29,9 @@ FAIL_ON = ("error", "warn")
 def parser() -> Parser:
     parser = Parser("lint", __doc__, EXAMPLES)
     parser.add_argument("--warehouse", metavar="DIR", help="folder of the tables, or catalog.schema")
-    parser.add_argument("--broker", metavar="NAME", help="the brokerName, if the warehouse holds several brokers")
+    parser.add_argument(
+        "--broker", type=given_name, metavar="NAME", help="the brokerName, if the warehouse holds several brokers"
+    )
     parser.add_argument(
         "--subscriptions",
         type=input_file,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from filtering.counted import counted
 from jobs.cli import application, options
-from jobs.cli.application import Parser
+from jobs.cli.application import Parser, given_name
 
 if TYPE_CHECKING:
     from schemas.answers.pulls import PullTotals
@@ -44,8 +44,8 @@ def parser() -> Parser:
     parser = Parser("pulls", __doc__, EXAMPLES)
     options.add_answer(parser)
     options.add_broker_config(parser)
-    parser.add_argument("--group", required=True, help="the consumer group")
-    parser.add_argument("--topic", required=True, help="a topic that the group subscribes to")
+    parser.add_argument("--group", type=given_name, required=True, help="the consumer group")
+    parser.add_argument("--topic", type=given_name, required=True, help="a topic that the group subscribes to")
     parser.add_argument("--offset", type=int, help="the first queue offset; default: where each queue begins")
     parser.add_argument("--batch", type=_batch, metavar="N", default=BATCH, help="pullBatchSize; default: %(default)s")
     options.add_json(parser)

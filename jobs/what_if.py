@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from filtering.counted import counted
 from jobs.cli import application, options
-from jobs.cli.application import Parser, input_file
+from jobs.cli.application import Parser, given_name, input_file
 from jobs.cli.exit_code import CheckFailed
 from schemas.errors import UsageError, did_you_mean
 
@@ -28,8 +28,10 @@ EXAMPLES = (
 def parser() -> Parser:
     parser = Parser("what-if", __doc__, EXAMPLES)
     options.add_answer(parser)
-    parser.add_argument("--group", help="the consumer group")
-    parser.add_argument("--topic", help="a topic that the group subscribes to; may be left out if there is only one")
+    parser.add_argument("--group", type=given_name, help="the consumer group")
+    parser.add_argument(
+        "--topic", type=given_name, help="a topic that the group subscribes to; may be left out if there is only one"
+    )
     parser.add_argument("--sql", metavar="EXPR", help="the SQL92 expression to try")
     parser.add_argument("--tags", metavar="EXPR", help="the tags to try, such as 'paid || shipped'")
     parser.add_argument(

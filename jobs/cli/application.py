@@ -70,6 +70,13 @@ def input_file(text: str) -> Path:
         raise argparse.ArgumentTypeError(describe(error)) from None
 
 
+def given_name(text: str) -> str:
+    """The type of an option that names a group, a topic or a broker."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty")
+    return text
+
+
 def describe(error: OSError) -> str:
     """One line: the file, its problem, and advice."""
     filename, problem = error.filename, error.strerror or str(error)

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.cli.application import Parser, describe, input_file
+from jobs.cli.application import Parser, describe, given_name, input_file
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ def add_warehouse(parser: Parser) -> None:
 def add_answer(parser: Parser) -> None:
     """The options of a job that answers from the tables of one broker."""
     add_warehouse(parser)
-    parser.add_argument("--broker", metavar="NAME", help="the brokerName, if the warehouse holds several brokers")
+    parser.add_argument(
+        "--broker", type=given_name, metavar="NAME", help="the brokerName, if the warehouse holds several brokers"
+    )
 
 
 def add_json(parser: argparse._ActionsContainer) -> None:

@@ -11,13 +11,28 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs import audit, deliver, export, ingest, lag, lint, maintain, nightly, register, replay
+from jobs import (
+    audit,
+    deliver,
+    explain,
+    export,
+    ingest,
+    lag,
+    lint,
+    maintain,
+    nightly,
+    pulls,
+    register,
+    replay,
+    what_if,
+)
 from jobs.cli import night_job
 from jobs.night import log_task, night
 from schemas.delta.warehouse import Warehouse
@@ -110,6 +125,15 @@ def test_the_folder_above_a_store(run: Run, tmp_path: Path, by: str) -> None:
     assert ended.code == 2
     assert f"{folder} is not a store folder, but {folder / 'store'} is: give that" in ended.error
     assert not (tmp_path / "w" / "commitlog").exists() or not offsets(tmp_path / "w")
+
+
+@pytest.mark.parametrize("option", ["--group", "--topic", "--broker"])
+@pytest.mark.parametrize("job", [explain, export, lag, pulls, what_if])
+def test_an_empty_name_is_told_with_its_option(run: Run, tmp_path: Path, job: ModuleType, option: str) -> None:
+    code, _, error = run(job, "--warehouse", tmp_path / "w", option, "")
+    assert code == 2
+    assert one_line(error)
+    assert f"argument {option}: the name is empty" in error
 
 
 def one_line(error: str) -> bool:
