@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from schemas.arrow_batches import decoded
 from schemas.messages.message_checks import ENDS, KNOWN, LogRow, NotAMessage
+from schemas.rocketmq_store.segments import CommitLogError
 
 _TICKS_IN_A_MILLISECOND = {"us": 1_000, "ns": 1_000_000}
 _INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
@@ -23,16 +24,29 @@ _ROWS_AT_ONCE = 1 << 14
 
 
 def read_row_groups(file: Path, row_groups: Sequence[int], first: int) -> Iterator[LogRow]:
-    """The rows of some consecutive row groups of a file. ``first`` is the number of the first row."""
-    with pq.ParquetFile(file) as opened:
-        for batch in opened.iter_batches(_ROWS_AT_ONCE, row_groups):
-            names = [name for name in batch.schema.names if name in KNOWN]
-            columns = [_column(name, batch[name]) for name in names]
-            for row, values in enumerate(zip(*columns, strict=True)):
-                reason = next((value for value in values if isinstance(value, NotAMessage)), None)
-                found = reason or {name: value for name, value in zip(names, values, strict=True) if value is not None}
-                yield LogRow(first + row, found, partial(_as_json, batch, row))
-            first += batch.num_rows
+    """The rows of some consecutive row groups of a file. ``first`` is the number of the first row.
+
+    Raises CommitLogError if the file is damaged.
+    """
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
+            for batch in opened.iter_batches(_ROWS_AT_ONCE, row_groups):
+                yield from _rows(batch, first)
+                first += batch.num_rows
+    except (pa.ArrowInvalid, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = str(error).strip().splitlines()[0]
+        raise CommitLogError(f"{file} is damaged ({reason}): write it again, or leave it out") from None
+
+
+def _rows(batch: pa.RecordBatch, first: int) -> Iterator[LogRow]:
+    names = [name for name in batch.schema.names if name in KNOWN]
+    columns = [_column(name, batch[name]) for name in names]
+    for row, values in enumerate(zip(*columns, strict=True)):
+        reason = next((value for value in values if isinstance(value, NotAMessage)), None)
+        found = reason or {name: value for name, value in zip(names, values, strict=True) if value is not None}
+        yield LogRow(first + row, found, partial(_as_json, batch, row))
 
 
 def _column(name: str, column: pa.Array) -> list[Any]:
@@ -41,13 +55,13 @@ def _column(name: str, column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         ticks = column.cast(pa.int64()).to_pylist()
         return [None if time is None else _milliseconds(column.type.unit, time) for time in ticks]
-    read = {"int": _whole, "bigint": _whole, "string": _text, "binary": _octets}.get(kind, _pairs)
-    return [None if value is None else _read(name, kind, read, value) for value in column.to_pylist()]
+    return [None if value is None else _read(name, kind, value) for value in column.to_pylist()]
 
 
-def _read(name: str, kind: str, read: Callable[[str, Any], Any], value: Any) -> Any:
+def _read(name: str, kind: str, value: Any) -> Any:
+    read: Callable[[Any], Any] = _READERS.get(kind, _pairs)
     try:
-        return read(kind, value)
+        return read(value)
     except UnicodeDecodeError:
         return NotAMessage(f"{name} is not UTF-8")
     except ValueError:
@@ -58,31 +72,38 @@ def _milliseconds(unit: str, time: int) -> int:
     return time * 1_000 if unit == "s" else time // _TICKS_IN_A_MILLISECOND.get(unit, 1)
 
 
-def _whole(kind: str, value: Any) -> int:
-    """A whole number that fits. pandas writes whole numbers with gaps as doubles."""
+def _whole(end: int, value: Any) -> int:
+    """A whole number that fits: it is less than ``end``. pandas writes whole numbers with gaps as doubles."""
     if isinstance(value, str):
         is_whole = _INTEGER.fullmatch(value) is not None
     else:
         is_finite = not isinstance(value, float) or math.isfinite(value)
         is_whole = is_finite and value == int(value) and not isinstance(value, bool)
-    if not is_whole or not -ENDS[kind] <= int(value) < ENDS[kind]:
+    if not is_whole or not -end <= int(value) < end:
         raise ValueError
     return int(value)
 
 
-def _text(_: str, value: Any) -> str:
+def _text(value: Any) -> str:
     """A text. Some writers store texts as binary columns."""
     if isinstance(value, bytes):
         return value.decode()
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _octets(_: str, value: str | bytes) -> bytes:
+def _octets(value: str | bytes) -> bytes:
     return value.encode() if isinstance(value, str) else value
 
 
-def _pairs(kind: str, value: Sequence[tuple[Any, Any]]) -> list[tuple[str, str | None]]:
-    return [(_text(kind, name), None if each is None else _text(kind, each)) for name, each in value]
+def _pairs(value: Sequence[tuple[Any, Any]]) -> list[tuple[str, str | None]]:
+    return [(_text(name), None if each is None else _text(each)) for name, each in value]
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {kind: partial(_whole, end) for kind, end in ENDS.items()} | {
+    "string": _text,
+    "binary": _octets,
+}
+"""Reads a value as one of a type of KNOWN. Other types are maps."""
 
 
 def _as_json(batch: pa.RecordBatch, row: int) -> bytes:

@@ -14,7 +14,7 @@ import pytest
 from jobs import ingest
 from schemas.messages import message_log
 from schemas.rocketmq_store.segments import CommitLogError
-from tests.nights.commands import rows_of
+from tests.nights.commands import Run, rows_of
 
 TIME = 1_795_237_513_466
 
@@ -106,6 +106,21 @@ def test_a_damaged_footer_is_one_line(tmp_path: Path) -> None:
     file.write_bytes(content)
     with pytest.raises(CommitLogError, match=r"log\.parquet is not a Parquet file; give JSON lines or Parquet$"):
         message_log.files(file)
+
+
+def test_a_damaged_page_is_one_line(tmp_path: Path, run: Run) -> None:
+    file = tmp_path / "log.parquet"
+    pq.write_table(pa.table(columns_of(5_000)), file, compression="none", write_page_checksum=True)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    file.write_bytes(content)
+    code, out, error = run(ingest, "--store", file, "--warehouse", tmp_path / "w")
+    assert (code, out, error.count("\n")) == (2, "", 1)
+    assert error.startswith(f"mqsieve: {file} is damaged (")
+    assert messages_in(tmp_path / "w") == []
+    pq.write_table(pa.table(columns_of(5_000)), file)
+    assert run(ingest, "--store", file, "--warehouse", tmp_path / "w").code == 0
+    assert len(messages_in(tmp_path / "w")) == 5_000
 
 
 def test_numbers_with_a_fraction_are_quarantined(tmp_path: Path) -> None:
