@@ -18,8 +18,11 @@ SYSTEM_GROUPS = frozenset(
 SYSTEM_PREFIXES = ("CID_RMQ_SYS_", "CID_SYS_RMQ_", "CID_ONS")
 
 
-def log_remarks(broker: Broker, plan: LogPlan | None) -> list[str]:
-    """Remarks on the log, one line each."""
+def log_remarks(broker: Broker, plan: LogPlan | None, is_older: bool) -> list[str]:
+    """Remarks on the log, one line each.
+
+    ``is_older``: no time in the snapshot is as late as the end of the last night.
+    """
     remarks: list[str] = []
     if plan is None:
         return remarks
@@ -39,6 +42,7 @@ def log_remarks(broker: Broker, plan: LogPlan | None) -> list[str]:
         remarks.append(
             f"the log differs from offset {plan.cut:,} on from what was read: a broker cuts the end of its log when it "
             "recovers. The messages from there on, and their deliveries, were replaced"
+            + (". If this is an older copy of the store, run nightly on the newest one to have them back" * is_older)
         )
     if plan.cut == 0:
         remarks.append(f"a new epoch of {broker.name}: all earlier rows of it were replaced")

@@ -117,7 +117,8 @@ class Run:
         forget_unsettled(state_before, plan, changes)
         if Stage.DELIVER in options.stages:
             forget_undelivered(state_before, changes)
-        remarks = log_remarks(broker, plan)
+        is_older = inputs.snapshot is not None and inputs.snapshot.taken_at < (state.as_of or 0)
+        remarks = log_remarks(broker, plan, is_older)
         new = new_messages(inputs, plan, state_before, redo.rest, options.bodies, options.stages)
         if inputs.message_log is not None:
             log = ingest_message_log(inputs.message_log, options.bodies, changes, self.session)

@@ -217,6 +217,8 @@ LINES: dict[str, str | None] = {
     json.dumps(GOOD | {"store_timestamp": -1}): "store_timestamp is negative",
     json.dumps(GOOD | {"store_timestamp": GOOD["store_timestamp"] * 1000}): YEAR_10000,
     json.dumps(GOOD | {"store_timestamp": 2**63 - 1}): YEAR_10000,
+    json.dumps(GOOD | {"store_timestamp": 253_402_300_800_000}): YEAR_10000,
+    json.dumps(GOOD | {"commitlog_offset": 2**63 - 2, "queue_offset": 461168601842738789}): None,
     json.dumps(GOOD | {"commitlog_offset": 8, "store_timestamp": 253_402_300_799_999, "born_timestamp": -1}): None,
     json.dumps(GOOD | {"properties": {"a\u0001b": "1"}}): SEPARATOR,
     json.dumps(GOOD | {"properties": {"a\u0002b": "1"}}): SEPARATOR,
@@ -240,11 +242,12 @@ def test_a_line_that_is_no_message_is_quarantined_with_its_number_its_bytes_and_
         for number, (line, reason) in enumerate(zip(lines, LINES.values(), strict=True), start=1)
         if reason is not None
     ]
-    first, second, last = sorted(rows_of(tmp_path / "w", "commitlog"), key=itemgetter("commitlog_offset"))
+    first, second, last, greatest = sorted(rows_of(tmp_path / "w", "commitlog"), key=itemgetter("commitlog_offset"))
     assert first["properties"] == {"TAGS": "paid", "price": "5", "a": "1\u0001"}
     assert (first["body"], first["store_size"]) == (b"\x00\xff", 1)
     assert (second["commitlog_offset"], second["properties"]) == (7, None)
     assert last["store_timestamp"] == 253_402_300_799_999
+    assert (greatest["commitlog_offset"], greatest["queue_offset"]) == (2**63 - 2, 461168601842738789)
 
 
 @pytest.mark.parametrize(
