@@ -14,9 +14,8 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from filtering.matcher.column import Column
 
-_TRANSACTION_FLAGS = 0xC
-_WITHOUT_ENTRY = (0x4, 0xC)
-"""In sysFlag, of prepared and rolled back messages (MessageSysFlag)."""
+_HAS_NO_ENTRY = 0x4
+"""In sysFlag, of prepared (0x4) and rolled back (0xC) messages, but not of committed ones (0x8; MessageSysFlag)."""
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -27,7 +26,8 @@ def has_entry(sys_flag: npt.ArrayLike) -> npt.NDArray[np.bool_]:
 
     Prepared and rolled back transaction messages get none.
     """
-    return ~np.isin(np.asarray(sys_flag) & _TRANSACTION_FLAGS, _WITHOUT_ENTRY)
+    found: npt.NDArray[np.bool_] = np.asarray(sys_flag) & _HAS_NO_ENTRY == 0
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -114,8 +114,10 @@ class Messages:
         for shape in shapes.tolist():
             names = self.shapes[shape].names
             slot_of[shape] = names.index(name) if name in names else -1
-        without_slot = np.flatnonzero(slot_of[shape_of] < 0)
-        found = self._in_others(name, rows[without_slot])
+        found = without_slot = None
+        if self.others is not None:
+            without_slot = np.flatnonzero(slot_of[shape_of] < 0)
+            found = _values_of(self.others.take(pa.array(rows[without_slot])), name)
         used = sorted({slot for slot in slot_of[shapes].tolist() if slot >= 0 and self.slots[slot] is not None})
         if not used and found is None:
             return None
@@ -131,16 +133,6 @@ class Messages:
             positions[without_slot] = np.arange(len(found)) + len(used) * len(self)
             texts.append(found)
         return Column(pa.concat_arrays(texts), positions)
-
-    def _in_others(self, name: str, rows: Int64s) -> pa.StringArray | None:
-        """The values of a property in ``others``; None if no row has one."""
-        if self.others is None or not len(rows):
-            return None
-        texts = self.others.take(pa.array(rows))
-        if texts.null_count == len(texts):
-            return None
-        values = values_of(texts, name)
-        return values if values.null_count < len(values) else None
 
 
 def concat(parts: Sequence[Messages]) -> Messages:
@@ -173,6 +165,14 @@ def _concat(arrays: Sequence[Texts | None], parts: Sequence[Messages]) -> Texts 
         pa.nulls(len(part), pa.string()) if array is None else array for array, part in zip(arrays, parts, strict=True)
     ]
     return pa.concat_arrays(of_one_type(filled))
+
+
+def _values_of(texts: pa.StringArray, name: str) -> pa.StringArray | None:
+    """The values of a property in some of ``others``; None if there are none."""
+    if texts.null_count == len(texts):
+        return None
+    values = values_of(texts, name)
+    return values if values.null_count < len(values) else None
 
 
 def _octets(texts: Texts) -> int:

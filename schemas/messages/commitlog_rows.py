@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from filtering.java.numbers import LONG_MAX
 from filtering.java.strings import decode_utf8
 from filtering.time_spans import AFTER_YEAR_9999, DAY
 from schemas.arrow_batches import repeated
@@ -140,5 +141,10 @@ class CommitlogRows:
 
 def store_dates(store_timestamps: NDArray[np.int64]) -> pa.Date32Array:
     """The UTC days of times in ms. Times beyond the calendar get its first or last day."""
-    days = np.clip(store_timestamps // DAY, 0, LAST_DATE)
-    return pa.array(days.astype(np.int32)).cast(pa.date32())
+    first, last = _days(np.array([store_timestamps.min(initial=LONG_MAX), store_timestamps.max(initial=0)]))
+    days = np.full(len(store_timestamps), first) if first == last else _days(store_timestamps)
+    return pa.array(days).cast(pa.date32())
+
+
+def _days(times: NDArray[np.int64]) -> NDArray[np.int32]:
+    return np.clip(times // DAY, 0, LAST_DATE).astype(np.int32)

@@ -212,6 +212,7 @@ LINES: dict[str, str | None] = {
     json.dumps(GOOD | {"queue_offset": -1}): "queue_offset is negative",
     json.dumps(GOOD | {"store_size": 0}): "store_size is not 1 or more",
     json.dumps(GOOD | {"body": "xyz"}): "body is not hex",
+    json.dumps(GOOD | {"commitlog_offset": 6, "body": "abc"}): None,
     json.dumps(GOOD | {"queue_offset": 2**63 - 1}): "queue_offset is over 461168601842738789",
     json.dumps(GOOD | {"commitlog_offset": 2**63 - 1}): "the message ends beyond the last physical offset",
     json.dumps(GOOD | {"store_timestamp": -1}): "store_timestamp is negative",
@@ -242,9 +243,10 @@ def test_a_line_that_is_no_message_is_quarantined_with_its_number_its_bytes_and_
         for number, (line, reason) in enumerate(zip(lines, LINES.values(), strict=True), start=1)
         if reason is not None
     ]
-    first, second, last, greatest = sorted(rows_of(tmp_path / "w", "commitlog"), key=itemgetter("commitlog_offset"))
+    messages = rows_of(tmp_path / "w", "commitlog")
+    first, odd, second, last, greatest = sorted(messages, key=itemgetter("commitlog_offset"))
     assert first["properties"] == {"TAGS": "paid", "price": "5", "a": "1\u0001"}
-    assert (first["body"], first["store_size"]) == (b"\x00\xff", 1)
+    assert (first["body"], first["store_size"], odd["body"]) == (b"\x00\xff", 1, b"\x0a\xbc")
     assert (second["commitlog_offset"], second["properties"]) == (7, None)
     assert last["store_timestamp"] == 253_402_300_799_999
     assert (greatest["commitlog_offset"], greatest["queue_offset"]) == (2**63 - 2, 461168601842738789)
