@@ -212,7 +212,7 @@ LINES: dict[str, str | None] = {
     json.dumps(GOOD | {"queue_offset": -1}): "queue_offset is negative",
     json.dumps(GOOD | {"store_size": 0}): "store_size is not 1 or more",
     json.dumps(GOOD | {"body": "xyz"}): "body is not hex",
-    json.dumps(GOOD | {"commitlog_offset": 6, "body": "abc"}): None,
+    json.dumps(GOOD | {"commitlog_offset": 6, "body": "abc", "flag": -(2**31), "magic_code": 2**31 - 1}): None,
     json.dumps(GOOD | {"queue_offset": 2**63 - 1}): "queue_offset is over 461168601842738789",
     json.dumps(GOOD | {"commitlog_offset": 2**63 - 1}): "the message ends beyond the last physical offset",
     json.dumps(GOOD | {"store_timestamp": -1}): "store_timestamp is negative",
@@ -246,7 +246,8 @@ def test_a_line_that_is_no_message_is_quarantined_with_its_number_its_bytes_and_
     messages = rows_of(tmp_path / "w", "commitlog")
     first, odd, second, last, greatest = sorted(messages, key=itemgetter("commitlog_offset"))
     assert first["properties"] == {"TAGS": "paid", "price": "5", "a": "1\u0001"}
-    assert (first["body"], first["store_size"], odd["body"]) == (b"\x00\xff", 1, b"\x0a\xbc")
+    assert (first["body"], first["store_size"]) == (b"\x00\xff", 1)
+    assert (odd["body"], odd["flag"], odd["magic_code"]) == (b"\x0a\xbc", -(2**31), 2**31 - 1)
     assert (second["commitlog_offset"], second["properties"]) == (7, None)
     assert last["store_timestamp"] == 253_402_300_799_999
     assert (greatest["commitlog_offset"], greatest["queue_offset"]) == (2**63 - 2, 461168601842738789)
@@ -273,10 +274,11 @@ def test_a_property_is_a_text_as_it_is_written(tmp_path: Path, value: str, text:
     "line",
     [
         json.dumps(GOOD).replace('"', "'"), json.dumps(GOOD) + "}", json.dumps([GOOD]), "null", "[" * 100_000,
-        json.dumps(GOOD | {"properties": ["a"]}), json.dumps(GOOD | {"flag": int("5" * 4_000)}),
-        json.dumps(GOOD).replace("0", "5" * 5_000),
+        json.dumps(GOOD | {"properties": ["ab"]}), json.dumps(GOOD | {"flag": int("5" * 4_000)}),
+        json.dumps(GOOD).replace("0", "5" * 5_000), json.dumps(GOOD | {"flag": 2**31}),
+        json.dumps(GOOD | {"flag": -(2**31) - 1}), json.dumps(GOOD | {"born_timestamp": 2**63}),
     ],
-    ids=range(8),
+    ids=range(11),
 )  # fmt: skip
 def test_a_line_that_is_not_json_with_these_types(tmp_path: Path, line: str) -> None:
     (tmp_path / "log.jsonl").write_text(f"{line}\n{json.dumps(GOOD)}")
