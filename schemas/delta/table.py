@@ -110,7 +110,8 @@ class Table:
             compression="zstd",
             compression_level=1,
             use_dictionary=[name for name in self.dictionary_encoded if name not in plain],
-            column_encoding=dict.fromkeys(self.delta_encoded, "DELTA_BINARY_PACKED"),
+            column_encoding=dict.fromkeys(self.delta_encoded, "DELTA_BINARY_PACKED")
+            | {name: "DELTA_LENGTH_BYTE_ARRAY" for name in plain if pa.types.is_string(schema.field(name).type)},
             dictionary_pagesize_limit=DICTIONARY_BYTES,
             write_statistics=list(self.statistics_on),
             write_page_checksum=True,

@@ -18,9 +18,10 @@ from schemas.arrow_batches import decoded
 from schemas.messages.message_checks import ENDS, KNOWN, LogRow, NotAMessage
 from schemas.rocketmq_store.segments import CommitLogError
 
-_TICKS_IN_A_MILLISECOND = {"us": 1_000, "ns": 1_000_000}
+_TICKS_IN_A_MILLISECOND = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+"""By the units that Parquet has."""
 _INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
-_ROWS_AT_ONCE = 1 << 14
+ROWS_AT_ONCE = 1 << 14
 
 
 def read_row_groups(file: Path, row_groups: Sequence[int], first: int) -> Iterator[LogRow]:
@@ -30,7 +31,7 @@ def read_row_groups(file: Path, row_groups: Sequence[int], first: int) -> Iterat
     """
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as opened:
-            for batch in opened.iter_batches(_ROWS_AT_ONCE, row_groups):
+            for batch in opened.iter_batches(ROWS_AT_ONCE, row_groups):
                 yield from _rows(batch, first)
                 first += batch.num_rows
     except (pa.ArrowInvalid, OSError) as error:
@@ -53,8 +54,8 @@ def _column(name: str, column: pa.Array) -> list[Any]:
     """The values of a column as those of the type that KNOWN names. Instead of some, why they are not."""
     kind, column = KNOWN[name], decoded(column)
     if pa.types.is_timestamp(column.type):
-        ticks = column.cast(pa.int64()).to_pylist()
-        return [None if time is None else _milliseconds(column.type.unit, time) for time in ticks]
+        ticks = _TICKS_IN_A_MILLISECOND[column.type.unit]
+        return [None if time is None else time // ticks for time in column.cast(pa.int64()).to_pylist()]
     return [None if value is None else _read(name, kind, value) for value in column.to_pylist()]
 
 
@@ -66,10 +67,6 @@ def _read(name: str, kind: str, value: Any) -> Any:
         return NotAMessage(f"{name} is not UTF-8")
     except ValueError:
         return NotAMessage(f"{name} is not of type {kind}")
-
-
-def _milliseconds(unit: str, time: int) -> int:
-    return time * 1_000 if unit == "s" else time // _TICKS_IN_A_MILLISECOND.get(unit, 1)
 
 
 def _whole(end: int, value: Any) -> int:

@@ -20,7 +20,7 @@ from jobs.cli.exit_code import CheckFailed
 from jobs.night import message_log_task
 from schemas.commitlog import COMMITLOG, VIEW
 from schemas.delta.warehouse import Warehouse
-from schemas.messages import message_log
+from schemas.messages import message_log, message_row_groups
 from schemas.messages.message_view import file_columns, view
 from schemas.rocketmq_store.segments import CommitLogError
 from tests.broker_log import BrokerLog
@@ -294,6 +294,7 @@ def test_a_log_in_parts_is_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.M
     rng = random.Random(7)
     monkeypatch.setattr(message_log, "PART_BYTES", 1_000)
     monkeypatch.setattr(message_log_task, "MESSAGES_AT_ONCE", 3)
+    monkeypatch.setattr(message_row_groups, "ROWS_AT_ONCE", 3)
     log = tmp_path / "log"
     log.mkdir()
     numbers = [rng.randrange(200) for _ in range(400)]
@@ -405,10 +406,12 @@ def test_times_of_a_parquet_log_may_be_timestamps(tmp_path: Path) -> None:
     for unit, value in (("ms", time), ("us", time * 1000), ("s", time // 1000)):
         columns = {name: [value] for name, value in GOOD.items()}
         columns["store_timestamp"] = pa.array([value], pa.timestamp(unit))
+        columns["born_timestamp"] = pa.array([None], pa.timestamp(unit))
         pq.write_table(pa.table(columns), tmp_path / "log.parquet")
         ingest.main(["--store", str(tmp_path / "log.parquet"), "--warehouse", str(tmp_path / unit)])
         (row,) = rows_of(tmp_path / unit, "commitlog")
         assert row["store_timestamp"] == (time if unit != "s" else time // 1000 * 1000)
+        assert row["born_timestamp"] is None
 
 
 def test_columns_that_cannot_be_read_are_named(tmp_path: Path) -> None:
