@@ -74,8 +74,7 @@ def _whole(end: int, value: Any) -> int:
     if isinstance(value, str):
         is_whole = _INTEGER.fullmatch(value) is not None
     else:
-        is_finite = not isinstance(value, float) or math.isfinite(value)
-        is_whole = is_finite and value == int(value) and not isinstance(value, bool)
+        is_whole = math.isfinite(value) and value == int(value) and not isinstance(value, bool)
     if not is_whole or not -end <= int(value) < end:
         raise ValueError
     return int(value)
