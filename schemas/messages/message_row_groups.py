@@ -104,14 +104,15 @@ _READERS: dict[str, Callable[[Any], Any]] = {kind: partial(_whole, end) for kind
 
 def _as_json(batch: pa.RecordBatch, row: int) -> bytes:
     """A row without its nulls, as an object. Binary values are in base64."""
-    (values,) = batch.slice(row, 1).to_pylist()
-    present = {name: _json_value(value) for name, value in values.items() if value is not None}
-    return json.dumps(present, ensure_ascii=False, default=str).encode(errors="replace")
+    present = {}
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        value = column[row].as_py()
+        if value is not None and pa.types.is_map(field.type):
+            value = {name if isinstance(name, str) else _json_text(name): each for name, each in value}
+        if value is not None:
+            present[field.name] = value
+    return json.dumps(present, ensure_ascii=False, default=_json_text).encode(errors="replace")
 
 
-def _json_value(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, list) and all(isinstance(each, tuple) for each in value):  # a map
-        return {str(_json_value(name)): _json_value(each) for name, each in value}
-    return value
+def _json_text(value: Any) -> str:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,42 @@ def test_texts_that_are_not_utf_8_are_quarantined(tmp_path: Path) -> None:
         ("log.parquet", 3, "tags is not UTF-8"),
         ("log.parquet", 4, "properties is not UTF-8"),
     ]
+
+
+def test_values_of_other_types(tmp_path: Path) -> None:
+    """Texts may be numbers or booleans, and a body may be a text."""
+    columns = columns_of(3) | {"tags": [True, False, None], "keys": [7, -7, None], "body": ["\u00e9", "", None]}
+    flags = pa.array([-(2**31), 2**31 - 1, None], pa.int64())
+    properties = pa.array([[("n", 1.5), ("gone", None)], [], None], pa.map_(pa.string(), pa.float64()))
+    pq.write_table(pa.table(columns | {"flag": flags, "properties": properties}), tmp_path / "log.parquet")
+    ingested(tmp_path / "log.parquet", tmp_path / "w")
+    assert rejected_in(tmp_path / "w") == []
+    names = ("commitlog_offset", "tags", "keys", "body", "flag", "properties")
+    read = sorted(rows_of(tmp_path / "w", "commitlog", *names), key=itemgetter("commitlog_offset"))
+    assert [tuple(row.values())[1:] for row in read] == [
+        ("true", "7", b"\xc3\xa9", -(2**31), {"TAGS": "true", "KEYS": "7", "n": "1.5"}),
+        ("false", "-7", b"", 2**31 - 1, {"TAGS": "false", "KEYS": "-7"}),
+        (None, None, None, None, None),
+    ]
+
+
+def test_a_rejected_row_is_kept_as_json(tmp_path: Path) -> None:
+    """Without its nulls. What JSON has no form for is base64 or a text."""
+    columns = columns_of(2) | {"flag": pa.array([2**31, -(2**31) - 1]), "body": [b"\xff", None], "other": [[1], []]}
+    properties = pa.array([[("p", "\u00e9")], None], pa.map_(pa.string(), pa.string()))
+    times = pa.array([TIME, None], pa.timestamp("ms"))
+    pq.write_table(pa.table(columns | {"properties": properties, "at": times}), tmp_path / "log.parquet")
+    ingested(tmp_path / "log.parquet", tmp_path / "w")
+    assert [row[1:] for row in rejected_in(tmp_path / "w")] == [
+        (1, "flag is not of type int"),
+        (2, "flag is not of type int"),
+    ]
+    first, second = sorted(rows_of(tmp_path / "w", "quarantine", "offset", "bytes"), key=itemgetter("offset"))
+    whole = {"body": "/w==", "other": [1], "properties": {"p": "\u00e9"}, "at": "2026-11-21 05:05:13.466000"}
+    found = json.loads(first["bytes"])
+    assert {name: found[name] for name in whole} == whole
+    assert json.loads(second["bytes"])["other"] == []
+    assert "body" not in json.loads(second["bytes"])
 
 
 def test_columns_without_any_value_as_pandas_writes_them(tmp_path: Path) -> None:
