@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -41,6 +42,8 @@ def read_lines(file: Path, start: int, stop: int, first: int) -> Iterator[LogRow
         number = first
         while start < stop and (line := opened.readline()):
             start += len(line)
+            if number == 1:
+                line = line.removeprefix(BOM_UTF8)
             if line.strip(_BLANK):
                 text = line.removesuffix(b"\n").removesuffix(b"\r")
                 yield LogRow(number, _values(text), partial(bytes, text))

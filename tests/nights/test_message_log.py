@@ -288,6 +288,13 @@ def test_a_line_that_is_not_json_with_these_types(tmp_path: Path, line: str) -> 
     assert len(list(rows_of(tmp_path / "w", "commitlog", "topic"))) == 1
 
 
+def test_a_byte_order_mark_is_not_part_of_the_first_line(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text("\n".join(json.dumps(GOOD) for _ in range(2)), "utf-8-sig")
+    ingest.main(["--store", str(tmp_path / "log.jsonl"), "--warehouse", str(tmp_path / "w")])
+    (row,) = rows_of(tmp_path / "w", "quarantine", "offset", "bytes", "reason")
+    assert tuple(row.values()) == (2, json.dumps(GOOD).encode(), "another message has this commitlog_offset")
+
+
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 def test_a_log_in_parts_is_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
     """Messages are in any order, some have the physical offset of an earlier one, and some lines are none."""
