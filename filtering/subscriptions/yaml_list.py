@@ -47,8 +47,8 @@ def parse_yaml(text: str) -> SubscriptionEvents:
     try:
         loader, document = compose(without_half_pairs(text))
     except InvalidYaml as error:
-        encoding = ", and not UTF-8" if has_half_a_pair(text) else ""
-        return _all_rejected(error.line, text, f"{error}{encoding}")
+        encoding = "not UTF-8 (convert it, as iconv does), and " if has_half_a_pair(text) else ""
+        return _all_rejected(error.line, text, f"{encoding}{error}")
     if document is None:
         return SubscriptionEvents((), ())
     if not isinstance(document, yaml.SequenceNode):
