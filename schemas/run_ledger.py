@@ -53,6 +53,11 @@ INPUTS_END = "inputs_end"
 """Among the inputs of nights: the time (ms) up to which the inputs so far reach."""
 LAST_STORED = "last_stored"
 """Among the inputs of nights: the greatest store time (ms) of the messages that were read so far."""
+NOT_REPLAYED = "not_replayed"
+"""Among the inputs of nights: what the last snapshot shows of consumption that is not replayed, as JSON.
+
+schemas/rocketmq_store/not_replayed.py writes and reads it.
+"""
 HOOKS = "hooks"
 """Among the inputs of nights: the filter hooks, as text; empty if there were none."""
 WITHDRAWN = "withdrawn"

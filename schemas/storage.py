@@ -76,9 +76,12 @@ class Storage:
         for file in self.files(recursive=True):
             self.file_system.delete_file(file.path)
 
+    def has_file(self, path: str) -> bool:
+        return bool(self.file_system.get_file_info([path])[0].type == fs.FileType.File)
+
     def read(self, path: str) -> bytes | None:
         """The content of a file; None if there is no such file."""
-        if self.file_system.get_file_info([path])[0].type != fs.FileType.File:
+        if not self.has_file(path):
             return None
         with self.file_system.open_input_stream(path) as file:
             return bytes(file.read())

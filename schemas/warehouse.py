@@ -101,7 +101,9 @@ class OpenWarehouse(Shown):
     def summary(self) -> Summary:
         """What the last night did for each group, and what needs a person's attention."""
         found = night_summary(self.facts)
-        return Summary(found.groups, _SUMMARY_TITLES, _summary_row, found.attention, found.notes)
+        return Summary(
+            found.groups, _SUMMARY_TITLES, _summary_row, found.attention, [*found.notes, *found.not_replayed]
+        )
 
     @property
     def deliveries(self) -> Rows:

@@ -10,6 +10,10 @@ from filtering.tags_code import SCHEDULE_TOPIC
 
 SEPARATOR = "%"
 RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX = "%RETRY%", "%DLQ%"
+LMQ_PREFIX = "%LMQ%"
+"""Of the queues of multi-dispatched messages (MixAll). To consumers, each is a topic."""
+REVIVE_TOPIC_PREFIX = "rmq_sys_REVIVE_LOG_"
+"""Of the topic in which a broker keeps what POP consumers have not acknowledged yet (PopAckConstants)."""
 SYSTEM_TOPICS = frozenset(
     {
         "BenchmarkTest", "CHECKPOINT_TOPIC", "OFFSET_MOVED_EVENT", "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
@@ -19,6 +23,11 @@ SYSTEM_TOPICS = frozenset(
     }
 )  # fmt: skip
 SYSTEM_PREFIXES = ("rmq_sys_", "CID_RMQ_SYS_")
+
+
+def is_lmq(topic: str) -> bool:
+    """Whether a topic is the queue of multi-dispatched messages (MixAll.isLmq). No message has it as its topic."""
+    return topic.startswith(LMQ_PREFIX)
 
 
 def wrap_namespace(namespace: str, resource: str) -> str:

@@ -65,13 +65,13 @@ def print_summary(run: Run, report: NightReport, one_of_several: bool) -> list[s
     attention = [*summary.attention, *_inconsistent(facts, run)]
     if report.outcome is not None:
         attention += _damage(facts, report)
-    for line in [*attention, *summary.notes]:
+    for line in [*attention, *summary.not_replayed, *summary.notes]:
         print(printable(line))
     if summary.notes:
         print("lint says why, and what real messages show:")
         which = f" {option('broker', report.broker.name)}" if one_of_several else ""
         print(f"  {run.warehouse.command('lint')}{which}")
-    if attention or summary.notes:
+    if attention or summary.not_replayed or summary.notes:
         print()
     print_steps(run, report, _without_entry(facts, report))
     return attention

@@ -19,11 +19,13 @@ from jobs.night.subscription_file import SubscriptionFile
 from schemas.errors import UsageError
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import files as message_log_files
+from schemas.rocketmq_store.not_replayed import NotReplayed
 from schemas.run_ledger import (
     COMMITTED_AT,
     FIRST_SNAPSHOT,
     HOOKS,
     MESSAGE_LOG,
+    NOT_REPLAYED,
     OFFSET_FILES,
     QUEUES,
     SOFTWARE,
@@ -76,8 +78,10 @@ class NightInputs:
             listed = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
             found[MESSAGE_LOG] = hashlib.sha256(repr(listed).encode()).hexdigest()
         if self.snapshot is not None:
-            queues = sum(map(len, self.snapshot.offsets.min_offsets.values()))
+            min_offsets = self.snapshot.offsets.min_offsets
+            queues = sum(map(len, min_offsets.values()))
             found |= {"store": self.snapshot.storage.root, OFFSET_FILES: self.snapshot.fingerprint, QUEUES: str(queues)}
+            found[NOT_REPLAYED] = NotReplayed.in_store(self.snapshot.storage, min_offsets).text
             if self.snapshot.offsets.committed_at is not None:
                 found[COMMITTED_AT] = str(self.snapshot.offsets.committed_at)
         if self.subscriptions is not None:

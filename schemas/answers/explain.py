@@ -34,6 +34,7 @@ from schemas.time_text import time_text
 
 BY_THE_TABLES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DROPPED_BY_HOOK)
 """Outcomes that the table deliveries stores."""
+BY_POP = "the group consumes the topic by POP, which is not replayed: this is what a group that pulls would receive"
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,12 @@ class Explainer:
 
     def explain(self, message: FoundMessage, consumer_group: str) -> Explanation:
         """Explains what happened to the message for the group."""
+        explanation = self._explained(message, consumer_group)
+        if explanation.uncertain is None and (consumer_group, message.topic) in self._facts.not_replayed.pop:
+            return replace(explanation, uncertain=BY_POP)
+        return explanation
+
+    def _explained(self, message: FoundMessage, consumer_group: str) -> Explanation:
         if message.entry is None:
             return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, _no_entry(message))
         rows = self._rows[consumer_group, message.topic]

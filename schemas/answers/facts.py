@@ -22,7 +22,8 @@ from schemas.delta.table_rows import Where, one_of, row_groups
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_check import open_nights
-from schemas.run_ledger import FIRST_SNAPSHOT, REPLAY, LedgerEntry, unreplaced_nights
+from schemas.rocketmq_store.not_replayed import NotReplayed
+from schemas.run_ledger import FIRST_SNAPSHOT, NOT_REPLAYED, REPLAY, LedgerEntry, unreplaced_nights
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
 
 
@@ -85,18 +86,19 @@ class BrokerFacts:
 
     def rows_of_runs(self, table: Table, runs: Sequence[str], columns: Sequence[str] | None = None) -> pa.Table:
         """The broker's rows that some runs added."""
-        return self.warehouse.rows(table, columns, [one_of("run", runs)], self._files_of_runs(table, runs))
+        return self.warehouse.rows(table, columns, [one_of("run", runs)], self.files_of_runs(table, runs))
 
     def sums(
         self, table: Table, by: Sequence[str], columns: Sequence[str], runs: Sequence[str] | None = None
     ) -> dict[Key, dict[str, int]]:
         """By the values of ``by``, the sums of some integer columns. ``runs``: only of rows that these runs added."""
         storage, where = self.warehouse.log(table).storage, [] if runs is None else [one_of("run", runs)]
-        files = self.warehouse.files(table, self.name) if runs is None else self._files_of_runs(table, runs)
+        files = self.warehouse.files(table, self.name) if runs is None else self.files_of_runs(table, runs)
         parts = (part for file in files for part in row_groups(table, storage, file.path, [*by, *columns], where))
         return sums_of_parts(parts, by, columns)
 
-    def _files_of_runs(self, table: Table, runs: Sequence[str]) -> list[StoredFile]:
+    def files_of_runs(self, table: Table, runs: Sequence[str]) -> list[StoredFile]:
+        """The broker's files that may have rows which some runs added."""
         files = self.warehouse.files(table, self.name)
         return [file for file in files if any(file.may_have("run", run, run) for run in runs)]
 
@@ -131,6 +133,12 @@ class BrokerFacts:
     def groups(self) -> list[str]:
         """The groups that ever subscribed."""
         return sorted({row.consumer_group for row in self.history})
+
+    @cached_property
+    def not_replayed(self) -> NotReplayed:
+        """What the last snapshot shows of consumption that is not replayed."""
+        text = self.last.inputs.get(NOT_REPLAYED)
+        return NotReplayed() if text is None else NotReplayed.of_text(text)
 
     @cached_property
     def offsets(self) -> pa.Table:

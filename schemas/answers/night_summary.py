@@ -12,8 +12,9 @@ from filtering.findings.finding import FAILING_SHARE
 from filtering.pulls.pull import refusal
 from filtering.sql92 import on_one_line
 from filtering.subscriptions.history import SubscriptionRow
-from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, is_lmq
 from schemas.answers.facts import BrokerFacts
+from schemas.answers.not_replayed import not_replayed
 from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS, client_drops
 from schemas.delta.aggregates import Key
@@ -42,12 +43,17 @@ class GroupCounts:
 
 @dataclass(frozen=True)
 class NightSummary:
-    """A broker's last night: ``groups`` by topic and name, problems that need ``attention``, and ``notes``."""
+    """A broker's last night.
+
+    ``groups`` are in the order of topic and name. ``attention`` lists problems to act on, ``notes`` what else looks
+    wrong, and ``not_replayed`` the consumption that the counts do not include.
+    """
 
     run: str
     groups: Sequence[GroupCounts]
     attention: Sequence[str]
     notes: Sequence[str]
+    not_replayed: Sequence[str]
 
 
 def night_summary(facts: BrokerFacts) -> NightSummary:
@@ -57,7 +63,8 @@ def night_summary(facts: BrokerFacts) -> NightSummary:
     counted_runs = [run] if before is None else [run, before]
     counted = facts.sums(DELIVERY_STATS, ["run", "topic", "consumer_group"], COUNTS, counted_runs)
     groups = _group_counts(counted, facts.in_force(), run, before)
-    return NightSummary(run, groups, list(_attention(facts, groups)), list(_notes(facts, groups)))
+    attention, notes = list(_attention(facts, groups)), list(_notes(facts, groups))
+    return NightSummary(run, groups, attention, notes, list(not_replayed(facts, facts.last.run)))
 
 
 def messages_without_entry(facts: BrokerFacts, run: str) -> int:
@@ -134,7 +141,7 @@ def _without_messages(facts: BrokerFacts, in_force: Iterable[SubscriptionRow]) -
     """Topics that groups subscribe to but that have no message, mostly misspelt."""
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for row in in_force:
-        if row.topic not in facts.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX):
+        if row.topic not in facts.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX) and not is_lmq(row.topic):
             groups[row.topic].append(row.consumer_group)
     for topic, names in groups.items() if facts.topics else ():
         yield f"{topic} has no message; groups that subscribe to it: {len(names)}, such as {names[0]}"

@@ -76,6 +76,7 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
     last, compared = shown[-1].run, compared_entry.run if compared_entry is not None else None
     progress = facts.rows_of_runs(QUEUE_PROGRESS, [last], ["run", "topic", "entries"])
     found = [] if facts.is_replay else findings(facts, session)
+    summary = night_summary(facts)
     return Report(
         facts.warehouse.location,
         facts.name,
@@ -85,7 +86,7 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
         nights.get(compared) if compared is not None else None,
         group_reports(facts, stats, [entry.run for entry in shown], compared),
         topic_reports(stats, progress, last, compared),
-        [*night_summary(facts).attention, *_errors(found)],
+        [*summary.attention, *summary.not_replayed, *_errors(found)],
         found,
         _quarantined(facts, last),
     )

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from filtering.broker_config import CONSUME_QUEUE_UNIT, BrokerConfig
+from filtering.subscriptions.namespace import is_lmq
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
@@ -147,7 +148,8 @@ class _Queues:
 
     def _on_disk(self, kind: str) -> set[Queue]:
         parts = (info.path.split("/") for info in self._store.files(kind, recursive=True))
-        return {(part[1], int(part[2])) for part in parts if len(part) == 4 and part[2].isdecimal()}
+        queues = {(part[1], int(part[2])) for part in parts if len(part) == 4 and part[2].isdecimal()}
+        return {(topic, queue_id) for topic, queue_id in queues if not is_lmq(topic)}
 
 
 def _file_sizes(store: Storage, broker: BrokerConfig, is_given: bool) -> tuple[int, int]:

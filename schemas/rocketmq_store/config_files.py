@@ -43,7 +43,7 @@ def read_consumer_offsets(storage: Storage) -> tuple[dict[GroupTopic, dict[int, 
 
     If the file is missing or damaged, its backup counts. None if there is neither. Raises ConfigFileError.
     """
-    document = _read_json(storage, "config/consumerOffset.json")
+    document = read_json(storage, "config/consumerOffset.json")
     return None if document is None else _consumer_offsets(document)
 
 
@@ -80,7 +80,7 @@ def read_topics(storage: Storage) -> dict[str, int]:
 
     Raises ConfigFileError.
     """
-    document = _read_json(storage, "config/topics.json")
+    document = read_json(storage, "config/topics.json")
     table = document.get("topicConfigTable") if document else None
     topics = {}
     for name, topic in table.items() if isinstance(table, dict) else ():
@@ -96,7 +96,8 @@ def broker_name(topics: dict[str, int]) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def _read_json(storage: Storage, path: str) -> dict[str, Any] | None:
+def read_json(storage: Storage, path: str) -> dict[str, Any] | None:
+    """A JSON object of the config folder, or its backup; None if there is neither. Raises ConfigFileError."""
     damaged: ConfigFileError | None = None
     for name, content in contents(storage, path):
         try:

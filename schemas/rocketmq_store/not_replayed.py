@@ -1,0 +1,72 @@
+"""Finds in a broker's store what shows that it filters messages in ways that mqsieve does not replay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+
+from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.namespace import is_lmq
+from schemas.rocketmq_store.config_files import ConfigFileError, read_json
+from schemas.storage import Storage
+
+REQUEST_MODES = "config/messageRequestMode.json"
+OTHER_STORAGES = {
+    "consumequeue/CURRENT": "consume queues in RocksDB, which have no filter bit map, with their consumer offsets",
+    "consumequeue_rocksdb/CURRENT": "consume queues in RocksDB, which have no filter bit map",
+    "config/tieredStoreMetadata.json": "messages that the broker reads from tiered storage, without filter bit map",
+}
+"""Files that only a broker with another storage writes, and what such a broker does otherwise.
+
+Every RocksDB database has a file CURRENT. Source: StorePathConfigHelper, tieredstore's DefaultMetadataStore.
+"""
+
+
+@dataclass(frozen=True)
+class NotReplayed:
+    """What a broker does otherwise.
+
+    ``pop``: groups and topics that consume by POP. ``has_lmq``: there are queues of multi-dispatched messages.
+    ``others``: the rest, one text each.
+    """
+
+    pop: tuple[GroupTopic, ...] = ()
+    has_lmq: bool = False
+    others: tuple[str, ...] = ()
+
+    @classmethod
+    def in_store(cls, storage: Storage, topics: Iterable[str]) -> NotReplayed:
+        """What the files of a store show. ``topics``: those that have consume queue files."""
+        others = [text for path, text in OTHER_STORAGES.items() if storage.has_file(path)]
+        try:
+            pop = sorted(_pop_consumers(storage))
+        except ConfigFileError as error:
+            pop = []
+            others.append(f"groups that consume by POP, if there are any: {error}")
+        return cls(tuple(pop), any(map(is_lmq, topics)), tuple(others))
+
+    @classmethod
+    def of_text(cls, text: str) -> NotReplayed:
+        """The reverse of :meth:`text`."""
+        values = json.loads(text)
+        pop = tuple((group, topic) for group, topic in values["pop"])
+        return cls(pop, values["has_lmq"], tuple(values["others"]))
+
+    @property
+    def text(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self))
+
+
+def _pop_consumers(storage: Storage) -> Iterator[GroupTopic]:
+    """The groups and topics whose clients are told to use POP (MessageRequestModeManager). Raises ConfigFileError."""
+    document = read_json(storage, REQUEST_MODES) or {}
+    for topic, groups in _items(document.get("messageRequestModeMap")):
+        for group, mode in _items(groups):
+            if isinstance(mode, dict) and mode.get("mode") == "POP":
+                yield group, topic
+
+
+def _items(value: object) -> Iterator[tuple[str, object]]:
+    yield from value.items() if isinstance(value, dict) else ()

@@ -1,0 +1,108 @@
+"""What the answers say about consumption that is not replayed: POP, multi-dispatch, and other storages."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs import explain, lint, nightly, verify
+from tests.nights.commands import Run
+from tests.records import entry, log_of
+
+SUBSCRIPTIONS = """
+- {group: cg_paid, topic: OrderEvents, tag: "*"}
+- {group: cg_light, topic: "%LMQ%light", tag: "*"}
+"""
+ORDER: dict[str, Any] = {"properties": b"KEYS\x01ord-1\x02"}
+DISPATCHED: dict[str, Any] = {"properties": b"INNER_MULTI_DISPATCH\x01%LMQ%light,%LMQ%x\x02"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    store = tmp_path / "store"
+    write(store, "commitlog/00000000000000000000", log_of(ORDER))
+    return store
+
+
+def write(store: Path, name: str, content: bytes) -> None:
+    (store / name).parent.mkdir(parents=True, exist_ok=True)
+    (store / name).write_bytes(content)
+
+
+def summary(run: Run, store: Path, groups: str = "- {group: cg_paid, topic: OrderEvents, tag: '*'}") -> list[str]:
+    """The lines of a night's summary that begin with ``not replayed``."""
+    (store.parent / "s.yaml").write_text(groups)
+    given = ("--store", store, "--warehouse", store.parent / "w", "--subscriptions", store.parent / "s.yaml")
+    ended = run(nightly, *given, "--strict")
+    assert (ended.code, "needs attention" in ended.error) == (0, False)
+    return [line for line in ended.out.splitlines() if line.startswith("not replayed")]
+
+
+def test_a_store_that_shows_nothing_of_it(run: Run, store: Path) -> None:
+    assert summary(run, store) == []
+
+
+def test_groups_that_consume_by_pop(run: Run, store: Path) -> None:
+    modes = {
+        name: {"consumerGroup": name, "mode": "POP", "popShareQueueNum": 8} for name in ("cg_paid", "cg_1", "cg_2")
+    }
+    modes |= {"cg_pull": {"mode": "PULL"}}
+    table = {"messageRequestModeMap": {"OrderEvents": modes, "Other": {"cg_3": {"mode": "POP"}}}}
+    write(store, "config/messageRequestMode.json", json.dumps(table).encode())
+    named = "cg_1 on OrderEvents, cg_2 on OrderEvents, cg_3 on Other and 1 more"
+    assert summary(run, store) == [f"not replayed: consumption by POP, of {named}"]
+    asked = ("--warehouse", store.parent / "w", "--message", "ord-1", "--group", "cg_paid")
+    assert "uncertain   the group consumes the topic by POP, which is not replayed" in run(explain, *asked).out
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"messageRequestModeMap": {"T": {"cg": 1, "cg_2": {}}, "U": 7}}'])
+def test_no_group_that_consumes_by_pop(content: bytes, run: Run, store: Path) -> None:
+    write(store, "config/messageRequestMode.json", content)
+    assert len(summary(run, store)) == (content == b"[]")
+
+
+def test_a_damaged_list_of_groups_that_consume_by_pop(run: Run, store: Path) -> None:
+    write(store, "config/messageRequestMode.json", b'{"messageRequestModeMap": {')
+    (line,) = summary(run, store)
+    assert line.startswith("not replayed: groups that consume by POP, if there are any: ")
+    assert f"{store}/config/messageRequestMode.json is not JSON" in line
+
+
+def test_a_topic_of_unacknowledged_messages(run: Run, store: Path) -> None:
+    write(store, "commitlog/00000000000000000000", log_of(ORDER, {"topic": b"rmq_sys_REVIVE_LOG_c"}))
+    named = "groups that are not known (rmq_sys_REVIVE_LOG_c has messages)"
+    assert summary(run, store) == [f"not replayed: consumption by POP, of {named}"]
+
+
+def test_messages_in_more_queues(run: Run, store: Path) -> None:
+    """A broker with enableMultiDispatch wrote such entries: message, queue names, and files were the same."""
+    line = "not replayed: %LMQ% queues, which get the messages of other topics (INNER_MULTI_DISPATCH)"
+    log = log_of(ORDER, DISPATCHED | {"queue_offset": 1})
+    write(store, "commitlog/00000000000000000000", log)
+    assert summary(run, store) == [line]
+    first = len(log_of(ORDER))
+    for queue, at, size in (("OrderEvents", 0, first), ("%LMQ%light", first, len(log) - first)):
+        write(store, f"consumequeue/{queue}/0/00000000000000000000", entry(at, size, None))
+    (store / "consumequeue/OrderEvents/0/00000000000000000000").write_bytes(
+        entry(0, first, None) + entry(first, len(log) - first, None)
+    )
+    assert summary(run, store, SUBSCRIPTIONS) == [f"{line}, of cg_light on %LMQ%light"]
+    warehouse = ("--warehouse", store.parent / "w")
+    assert "%LMQ%" not in run(verify, "--store", store, *warehouse).out
+    assert run(lint, *warehouse).out.strip() == "no findings"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("consumequeue/CURRENT", "consume queues in RocksDB"),
+        ("consumequeue_rocksdb/CURRENT", "consume queues in RocksDB"),
+        ("config/tieredStoreMetadata.json", "tiered storage"),
+    ],
+)
+def test_another_storage(name: str, words: str, run: Run, store: Path) -> None:
+    write(store, name, b"MANIFEST-000005\n")
+    (line,) = summary(run, store)
+    assert line.startswith("not replayed: ")
+    assert words in line
