@@ -11,6 +11,7 @@ from filtering.delivery.pull_window import BEGINNING
 from filtering.explanation.pulls_of_message import NightInQueue
 from filtering.subscriptions.events import Operation
 from schemas.answers.facts import BrokerFacts
+from schemas.answers.first_starts import FirstStarts
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table_rows import one_of, sorted_by
@@ -30,6 +31,7 @@ def nights_by_queue(facts: BrokerFacts, groups: Collection[str] | None) -> dict[
         for row in facts.rows(DELIVERY_STATS, names, where).to_pylist()
         if row["lost"] or row["skipped"]
     }
+    first_starts = FirstStarts(facts, groups)
     by_queue: defaultdict[GroupQueue, list[NightInQueue]] = defaultdict(list)
     offsets = facts.rows(CONSUMER_OFFSETS, where=where)
     offsets = offsets.filter(pc.is_valid(offsets["told_to"]))  # the others have only committed offsets
@@ -37,6 +39,9 @@ def nights_by_queue(facts: BrokerFacts, groups: Collection[str] | None) -> dict[
         queue = row["consumer_group"], row["topic"], row["queue_id"]
         before = by_queue[queue][-1].told_to if by_queue[queue] else 0
         lost, skipped = missed.get((row["run"], *queue), (0, 0))
+        if skipped and not before:
+            first = first_starts.of(queue[0], queue[1:])
+            skipped = skipped if first is None else first
         begin, night = nights[row["run"]]
         by_queue[queue].append(
             NightInQueue(night.run, begin, night.as_of or 0, before, row["told_to"], night.broker, lost, skipped)

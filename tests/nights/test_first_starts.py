@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from jobs import explain, maintain
+from jobs import explain, maintain, what_if
 from tests.nights.commands import rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
@@ -52,6 +54,25 @@ def test_the_messages_before_its_offset_are_explained(broker: GrowingBroker) -> 
     given = ("--warehouse", broker.folder / "w", "--group", "cg", "--topic", "T", "--queue", "0")
     assert "began at a later message" in broker.run(explain, *given, "--offset", "6").out
     assert "DELIVERED" in broker.run(explain, *given, "--offset", "7", "--json").out
+
+
+def test_the_messages_before_its_offset_among_damaged_ones(broker: GrowingBroker) -> None:
+    """The offsets 4 and 8 have no entry. The group never pulled 6, and has pulled 7."""
+    other, size = sql(BEFORE, "cg_other", EVERYTHING), len(broker.log.data) // 10
+    for damaged in (4, 8):
+        at = damaged * size + 4
+        broker.log.data = broker.log.data[:at] + b"\xff" * 4 + broker.log.data[at + 4 :]
+    broker.log.write(broker.folder / "store")
+    broker.commit(cg=7)
+    broker.night([other])
+    broker.grow()
+    broker.night([other, sql(after(15), "cg", "n IN ('6', '12')")])
+    given = ("--warehouse", broker.folder / "w", "--group", "cg")
+    place = (*given, "--topic", "T", "--queue", "0", "--offset")
+    assert "began at a later message" in broker.run(explain, *place, "6").out
+    assert "STOPPED_BY_EXPRESSION" in broker.run(explain, *place, "7", "--json").out
+    changed = json.loads(broker.run(what_if, *given, "--sql", EVERYTHING, "--json").out)["changes"]
+    assert [(change["gained"], change["lost"], change["kept"]) for change in changed] == [(11, 0, 1)]
 
 
 @pytest.mark.parametrize("nights", [1, 2])
