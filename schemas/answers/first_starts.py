@@ -8,7 +8,6 @@ from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.delivery.entries import Int64s
@@ -30,6 +29,13 @@ class _FirstNight(NamedTuple):
     skipped: int
 
 
+class _Progress(NamedTuple):
+    run: str
+    first: int
+    end: int
+    entries: int
+
+
 class FirstStarts:
     """The offsets at which groups began in queues. ``groups`` and ``topics``: the only ones to read; None: all."""
 
@@ -49,9 +55,8 @@ class FirstStarts:
         night = self._first_nights.get((group, queue))
         if night is None or (group, queue) in self._reset_queues:
             return None
-        missing = sum(count for run, count in self._missing[queue] if run <= night.run)
         pulled = night.scanned + night.lost
-        if not missing or not pulled:
+        if not pulled or not self._has_gaps(queue, night.run):
             return night.skipped
         # Offsets of damaged records count as skipped, too, wherever they are: count the entries from the end.
         entries = self._entries(queue, night.run)
@@ -60,7 +65,7 @@ class FirstStarts:
 
     def first_stored(self, queue: Queue) -> int:
         """The first offset of a queue that any night has read; 0 if there is none."""
-        return self._first_stored.get(queue, 0)
+        return min((row.first for row in self._progress[queue]), default=0)
 
     @cached_property
     def _reset_queues(self) -> set[tuple[str, tuple[str | None, int | None]]]:
@@ -82,23 +87,22 @@ class FirstStarts:
         return found
 
     @cached_property
-    def _progress(self) -> pa.Table:
-        columns = ["run", "topic", "queue_id", "from_offset", "to_offset", "entries"]
-        return self._facts.rows(QUEUE_PROGRESS, columns, self._topics)
+    def _progress(self) -> dict[Queue, list[_Progress]]:
+        """The rows of queue_progress, by queue."""
+        columns = ["run", "from_offset", "to_offset", "entries", "topic", "queue_id"]
+        progress: defaultdict[Queue, list[_Progress]] = defaultdict(list)
+        for *values, topic, queue_id in zip(
+            *(column.to_pylist() for column in self._facts.rows(QUEUE_PROGRESS, columns, self._topics).columns),
+            strict=True,
+        ):
+            progress[topic, queue_id].append(_Progress(*values))
+        return progress
 
-    @cached_property
-    def _missing(self) -> dict[Queue, list[tuple[str, int]]]:
-        """By queue, the runs that read it, each with the number of offsets that have no entry."""
-        missing: defaultdict[Queue, list[tuple[str, int]]] = defaultdict(list)
-        for row in self._progress.to_pylist():
-            count = row["to_offset"] - row["from_offset"] - row["entries"]
-            missing[row["topic"], row["queue_id"]].append((row["run"], count))
-        return missing
-
-    @cached_property
-    def _first_stored(self) -> dict[Queue, int]:
-        rows = sorted_by(self._progress, "from_offset").to_pylist()
-        return {(row["topic"], row["queue_id"]): row["from_offset"] for row in reversed(rows)}
+    def _has_gaps(self, queue: Queue, run: str) -> bool:
+        """Whether a queue had offsets without an entry after a run."""
+        rows = [row for row in self._progress[queue] if row.run <= run]
+        first = min((row.first for row in rows), default=0)
+        return sum(row.entries for row in rows) < max((row.end for row in rows), default=0) - first
 
     def _read_entries(self, queue: Queue, run: str) -> Int64s:
         """The offsets of the entries of a queue that were made up to a run, ascending.

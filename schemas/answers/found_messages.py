@@ -159,10 +159,10 @@ def _rows_at(facts: BrokerFacts, table: Table, columns: Sequence[str], offsets: 
 
 
 def _deliveries(facts: BrokerFacts, messages: Sequence[Mapping[str, int | str]]) -> dict[int, list[Delivery]]:
-    """The deliveries of the messages, by physical offset."""
+    """The deliveries of the messages, by physical offset, in the order of time."""
     found: defaultdict[int, list[Delivery]] = defaultdict(list)
     if not messages:
-        return found
+        return {}
     times = [int(row["store_timestamp"]) for row in messages]
     conditions = [
         one_of("topic", sorted({str(row["topic"]) for row in messages})),
@@ -178,7 +178,7 @@ def _deliveries(facts: BrokerFacts, messages: Sequence[Mapping[str, int | str]])
                     for block in _blocks(opened, number, wanted):
                         for offset, delivery in block:
                             found[offset].append(delivery)
-    return found
+    return {offset: sorted(each, key=lambda delivery: delivery.available_at) for offset, each in found.items()}
 
 
 def _blocks(opened: OpenDataFile, group: int, wanted: np.ndarray) -> Iterator[Iterator[tuple[int, Delivery]]]:

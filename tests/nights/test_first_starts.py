@@ -56,16 +56,23 @@ def test_the_messages_before_its_offset_are_explained(broker: GrowingBroker) -> 
     assert "DELIVERED" in broker.run(explain, *given, "--offset", "7", "--json").out
 
 
-def test_the_messages_before_its_offset_among_damaged_ones(broker: GrowingBroker) -> None:
-    """The offsets 4 and 8 have no entry. The group never pulled 6, and has pulled 7."""
+@pytest.mark.parametrize("damaged", [(4, 8), (4, 10)])
+def test_the_messages_before_its_offset_among_damaged_ones(broker: GrowingBroker, damaged: tuple[int, ...]) -> None:
+    """Two offsets have no entry; 10 is between those of two nights. The group never pulled 6, and has pulled 7."""
     other, size = sql(BEFORE, "cg_other", EVERYTHING), len(broker.log.data) // 10
-    for damaged in (4, 8):
-        at = damaged * size + 4
-        broker.log.data = broker.log.data[:at] + b"\xff" * 4 + broker.log.data[at + 4 :]
-    broker.log.write(broker.folder / "store")
+
+    def damage(*numbers: int) -> None:
+        for at in (number * size + 4 for number in numbers):
+            broker.log.data = broker.log.data[:at] + b"\xff" * 4 + broker.log.data[at + 4 :]
+        broker.log.write(broker.folder / "store")
+
+    damage(4)
     broker.commit(cg=7)
+    if damaged[1] < 10:
+        damage(damaged[1])
     broker.night([other])
     broker.grow()
+    damage(damaged[1])
     broker.night([other, sql(after(15), "cg", "n IN ('6', '12')")])
     given = ("--warehouse", broker.folder / "w", "--group", "cg")
     place = (*given, "--topic", "T", "--queue", "0", "--offset")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from jobs import explain
+import json
+
+from jobs import explain, maintain
 from tests.nights.commands import rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
@@ -86,3 +88,19 @@ def test_explain_shows_the_subscription_of_the_second_pull(broker: GrowingBroker
         explain, "--warehouse", broker.folder / "w", "--group", "cg", "--topic", "T", "--queue", "0", "--offset", "3"
     )
     assert (code, other in out) == (0, True)
+
+
+def test_the_last_of_several_deliveries_is_explained_after_maintenance(broker: GrowingBroker) -> None:
+    """Maintenance writes a checkpoint, which lists the files of the nights in any order."""
+    events = [register(BEFORE)]
+    broker.night(events)
+    for night in range(1, 6):
+        broker.grow()
+        events += [reset(after(10 * night + 4), 2), register(after(10 * night + 6), f"n <> '-{night}'")]
+        broker.night(events)
+    warehouse = ("--warehouse", broker.folder / "w")
+    place = ("--group", "cg", "--topic", "T", "--queue", "0", "--offset", "3", "--json")
+    before = broker.run(explain, *warehouse, *place).out
+    assert json.loads(before)["subscription"]["expression"] == "n <> '-4'"
+    assert broker.run(maintain, *warehouse).code == 0
+    assert broker.run(explain, *warehouse, *place).out == before
