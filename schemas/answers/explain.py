@@ -26,9 +26,9 @@ from filtering.predicate import Predicate
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
 from filtering.subscriptions.in_force import in_force_at, present_filter
-from schemas.answers.facts import BrokerFacts
+from schemas.answers.facts import BrokerFacts, GroupQueue
 from schemas.answers.found_messages import Delivery, FoundMessage
-from schemas.answers.queue_history import GroupQueue, nights_by_queue, resets_by_queue
+from schemas.answers.queue_history import nights_by_queue
 from schemas.answers.uncertainty import after_change_of_tags
 from schemas.time_text import time_text
 
@@ -135,7 +135,7 @@ class Explainer:
         is_deleted = message.commitlog_offset < (self._facts.last.log_start or 0)
         place = Place(message.queue_offset, message.store_timestamp, message.run, is_deleted)
         queue = consumer_group, message.topic, message.queue_id
-        nights, resets = self._nights.get(queue, ()), self._resets.get(queue, ())
+        nights, resets = self._nights.get(queue, ()), self._facts.resets.get(queue, ())
         pulls = pulls_of_message(rows, nights, resets, place, self._facts.broker)
         if isinstance(pulls, NotPulled):
             outcome = Outcome.PENDING if pulls.is_pending else Outcome.NOT_SUBSCRIBED
@@ -201,10 +201,6 @@ class Explainer:
     @cached_property
     def _nights(self) -> Mapping[GroupQueue, Sequence[NightInQueue]]:
         return nights_by_queue(self._facts, self._groups)
-
-    @cached_property
-    def _resets(self) -> Mapping[GroupQueue, Sequence[tuple[int, int]]]:
-        return resets_by_queue(self._facts)
 
 
 def _filter(row: SubscriptionRow) -> str:

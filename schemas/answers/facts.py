@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 
 from filtering.broker_config import BrokerConfig
 from filtering.sql92 import Expressions
-from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
 from filtering.subscriptions.in_force import in_force_at
 from schemas.current_offsets import CURRENT_OFFSETS
@@ -25,6 +26,9 @@ from schemas.ledger_check import open_nights
 from schemas.rocketmq_store.not_replayed import NotReplayed
 from schemas.run_ledger import FIRST_SNAPSHOT, NOT_REPLAYED, REPLAY, LedgerEntry, unreplaced_nights
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
+
+GroupQueue = tuple[str, str, int]
+"""Consumer group, topic and queue id."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,16 @@ class BrokerFacts:
     def events(self) -> tuple[SubscriptionEvent, ...]:
         """All subscription events, in order."""
         return events_of(self.rows(SUBSCRIPTION_EVENTS, ["number", "event"]))
+
+    @cached_property
+    def resets(self) -> Mapping[GroupQueue, Sequence[tuple[int, int]]]:
+        """The times (ms) and new offsets of offset resets, in order."""
+        by_queue: defaultdict[GroupQueue, list[tuple[int, int]]] = defaultdict(list)
+        for event in self.events:
+            if event.operation is Operation.RESET_OFFSET:
+                queue = event.group, event.topic or "", event.queue_id or 0
+                by_queue[queue].append((event.at, event.queue_offset or 0))
+        return dict(by_queue)
 
     @cached_property
     def history(self) -> list[SubscriptionRow]:

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from filtering.delivery.entries import Int64s
-from filtering.subscriptions.events import Operation
-from schemas.answers.facts import BrokerFacts
+from schemas.answers.facts import BrokerFacts, GroupQueue
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table_rows import Where, one_of, sorted_by
@@ -47,19 +46,19 @@ class FirstStarts:
         self._topics: Where = [] if topics is None else [one_of("topic", topics)]
         self._entries = cache(self._read_entries)
 
-    def of(self, group: str, queue: Queue) -> int | None:
+    def of(self, queue: GroupQueue) -> int | None:
         """The offset of the first entry that the group pulled or lost, or where it waits for one.
 
-        None if a reset moved the group, or if no night moved it on.
+        None if no night moved it on, or if a reset did so in the first night.
         """
-        night = self._first_nights.get((group, queue))
-        if night is None or (group, queue) in self._reset_queues:
+        night = self._first_nights.get(queue)
+        if night is None or any(at <= self._ends[night.run] for at, _ in self._facts.resets.get(queue, ())):
             return None
         pulled = night.scanned + night.lost
-        if not pulled or not self._has_gaps(queue, night.run):
+        if not pulled or not self._has_gaps(queue[1:], night.run):
             return night.skipped
         # Offsets of damaged records count as skipped, too, wherever they are: count the entries from the end.
-        entries = self._entries(queue, night.run)
+        entries = self._entries(queue[1:], night.run)
         entries = entries[entries < pulled + night.skipped]
         return int(entries[max(len(entries) - pulled, 0)]) if len(entries) else night.skipped
 
@@ -68,22 +67,19 @@ class FirstStarts:
         return min((row.first for row in self._progress[queue]), default=0)
 
     @cached_property
-    def _reset_queues(self) -> set[tuple[str, tuple[str | None, int | None]]]:
-        return {
-            (event.group, (event.topic, event.queue_id))
-            for event in self._facts.events
-            if event.operation is Operation.RESET_OFFSET
-        }
+    def _ends(self) -> dict[str, int]:
+        """The end of each night (ms)."""
+        return {night.run: night.as_of or 0 for night in self._facts.nights}
 
     @cached_property
-    def _first_nights(self) -> dict[tuple[str, Queue], _FirstNight]:
+    def _first_nights(self) -> dict[GroupQueue, _FirstNight]:
         columns = ["run", "scanned", "lost", "skipped", "consumer_group", "topic", "queue_id"]
         stats = self._facts.rows(DELIVERY_STATS, columns, [*self._topics, *self._groups])
-        found: dict[tuple[str, Queue], _FirstNight] = {}
+        found: dict[GroupQueue, _FirstNight] = {}
         for row in sorted_by(stats, "run").to_pylist():
             night = _FirstNight(*(row[name] for name in columns[:4]))
             if night.scanned or night.lost or night.skipped:
-                found.setdefault((row["consumer_group"], (row["topic"], row["queue_id"])), night)
+                found.setdefault((row["consumer_group"], row["topic"], row["queue_id"]), night)
         return found
 
     @cached_property

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.delivery.pull_window import FOREVER, OffsetRange
-from schemas.answers.facts import BrokerFacts
+from schemas.answers.facts import BrokerFacts, GroupQueue
 from schemas.answers.first_starts import FirstStarts
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.table_rows import one_of, sorted_by, within
@@ -37,11 +37,14 @@ class PulledOffsets:
         columns = (offsets[name].to_pylist() for name in ("queue_id", "told_to", "queue_end"))
         for queue_id, told_to, end in zip(*columns, strict=True):
             begin = told_to or 0
-            queue = topic, queue_id
-            first = self._first_starts.of(group, queue) or 0
-            pulled[queue_id] = (max(first, self._first_starts.first_stored(queue)), begin)
+            pulled[queue_id] = (self._begin((group, topic, queue_id)), begin)
             pending[queue_id] = (max(begin, self._kept_from(topic, queue_id)) if begin < end else begin, FOREVER)
         return pulled, pending
+
+    def _begin(self, queue: GroupQueue) -> int:
+        """The first offset that the group pulled, at its first start or after a reset."""
+        resets = (offset for _, offset in self._facts.resets.get(queue, ()))
+        return max(min([self._first_starts.of(queue) or 0, *resets]), self._first_starts.first_stored(queue[1:]))
 
     def _kept_from(self, topic: str, queue_id: int) -> int:
         """The first offset of a queue whose message is still in the broker's log."""

@@ -1,4 +1,4 @@
-"""How far each group moved on in its queues: night by night, and by offset resets."""
+"""How far each group moved on in its queues, night by night."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ import pyarrow.compute as pc
 
 from filtering.delivery.pull_window import BEGINNING
 from filtering.explanation.pulls_of_message import NightInQueue
-from filtering.subscriptions.events import Operation
-from schemas.answers.facts import BrokerFacts
+from schemas.answers.facts import BrokerFacts, GroupQueue
 from schemas.answers.first_starts import FirstStarts
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table_rows import one_of, sorted_by
-
-GroupQueue = tuple[str, str, int]
-"""Consumer group, topic and queue id."""
 
 
 def nights_by_queue(facts: BrokerFacts, groups: Collection[str] | None) -> dict[GroupQueue, list[NightInQueue]]:
@@ -40,19 +36,10 @@ def nights_by_queue(facts: BrokerFacts, groups: Collection[str] | None) -> dict[
         before = by_queue[queue][-1].told_to if by_queue[queue] else 0
         lost, skipped = missed.get((row["run"], *queue), (0, 0))
         if skipped and not before:
-            first = first_starts.of(queue[0], queue[1:])
+            first = first_starts.of(queue)
             skipped = skipped if first is None else first
         begin, night = nights[row["run"]]
         by_queue[queue].append(
             NightInQueue(night.run, begin, night.as_of or 0, before, row["told_to"], night.broker, lost, skipped)
         )
-    return dict(by_queue)
-
-
-def resets_by_queue(facts: BrokerFacts) -> dict[GroupQueue, list[tuple[int, int]]]:
-    """The times (ms) and new offsets of offset resets, in order."""
-    by_queue: defaultdict[GroupQueue, list[tuple[int, int]]] = defaultdict(list)
-    for event in facts.events:
-        if event.operation is Operation.RESET_OFFSET:
-            by_queue[event.group, event.topic or "", event.queue_id or 0].append((event.at, event.queue_offset or 0))
     return dict(by_queue)

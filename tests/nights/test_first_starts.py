@@ -82,6 +82,21 @@ def test_the_messages_before_its_offset_among_damaged_ones(broker: GrowingBroker
     assert [(change["gained"], change["lost"], change["kept"]) for change in changed] == [(11, 0, 1)]
 
 
+@pytest.mark.parametrize(("offset", "first"), [(12, 7), (5, 5)])
+def test_a_reset_in_a_later_night_does_not_move_its_start(broker: GrowingBroker, offset: int, first: int) -> None:
+    events = [sql(BEFORE, "cg_other", EVERYTHING)]
+    broker.commit(cg=7)
+    broker.night(events)
+    broker.grow()
+    events.append(sql(after(15), "cg", "n = '12'"))
+    broker.night(events)
+    broker.grow()
+    broker.night([*events, event(after(25), "reset_offset", "cg", queue_id=0, offset=offset)])
+    given = ("--warehouse", broker.folder / "w", "--group", "cg", "--sql", EVERYTHING, "--json")
+    (change,) = json.loads(broker.run(what_if, *given).out)["changes"]
+    assert (change["gained"], change["kept"]) == (29 - first, 1)
+
+
 @pytest.mark.parametrize("nights", [1, 2])
 def test_an_operator_set_the_offset_before_the_group_first_came(broker: GrowingBroker, nights: int) -> None:
     events = [event(after(3), "reset_offset", "cg", queue_id=0, offset=6), sql(after(8), "cg", EVERYTHING)]
