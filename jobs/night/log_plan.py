@@ -113,23 +113,16 @@ def read_ranges(log: LogPlan, read: Callable[[LogRange], RangeResult], session: 
     """Reads the ranges of a log with ``read``, as parallel tasks. Yields the results in order."""
     before: tuple[LogRange, RangeResult] | None = None
     for part, result in zip(log.ranges, run_tasks(log.ranges, read, log.size, session), strict=True):
-        if before is None or _continues(before[1], part, result):
+        if before is None or not part.synchronise or result.first == before[1].reached:
             if before is not None:
                 yield before[1]
             before = part, result
-        else:
+        elif result.first is not None or before[1].reached < part.stop or part.ends_segment:
             # A record of the range before crosses the border, and bytes inside it looked like a record.
             merged = _merged(before[0], part)
             before = merged, read(merged)
     if before is not None:
         yield before[1]
-
-
-def _continues(before: RangeResult, part: LogRange, result: RangeResult) -> bool:
-    """Whether a range begins where the one before it ended."""
-    if not part.synchronise:
-        return True
-    return before.reached >= min(part.stop, part.data_end) if result.first is None else result.first == before.reached
 
 
 def _merged(before: LogRange, after: LogRange) -> LogRange:

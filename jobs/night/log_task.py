@@ -36,6 +36,11 @@ class LogRange:
     seen: str | None = None
     followed_by: int | None = None
 
+    @property
+    def ends_segment(self) -> bool:
+        """Whether it is the last range of its segment."""
+        return self.ends_log or self.followed_by is not None
+
 
 @dataclass(frozen=True)
 class RangeResult:
