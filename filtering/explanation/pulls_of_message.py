@@ -73,11 +73,13 @@ def pulls_of_message(
     resets: Iterable[tuple[int, int]],
     place: Place,
     config: BrokerConfig,
+    as_of: int,
 ) -> list[Pulled] | NotPulled:
     """The pulls of a message by the group: one, and another one after each offset reset.
 
     ``rows`` are all states of the group on the topic, in order. ``nights`` are the nights in which it made progress.
-    ``resets`` are the offset resets of the queue as (ms, offset). ``config`` is the broker's present configuration.
+    ``resets`` are the offset resets of the queue as (ms, offset). ``config`` is the broker's present configuration,
+    ``as_of`` the end of the last night (ms).
     """
     if not rows:
         return NotPulled("the group never subscribed to the topic")
@@ -85,7 +87,7 @@ def pulls_of_message(
     if night is None and place.is_deleted:
         return NotPulled(_DELETED)
     if night is None:
-        return NotPulled(f"{_why_pending(rows[-1], config)}, and has not pulled it yet", is_pending=True)
+        return NotPulled(f"{_why_pending(rows, config, as_of)}, and has not pulled it yet", is_pending=True)
     first = _first_pull(rows, night, place)
     if isinstance(first, NotPulled):
         return first
@@ -94,9 +96,10 @@ def pulls_of_message(
     return [first, *(pull for pull, offset in again if pull.at > first.at and offset <= place.queue_offset)]
 
 
-def _why_pending(row: SubscriptionRow, config: BrokerConfig) -> str:
-    if not row.is_consuming:
-        return "the group is away"
+def _why_pending(rows: Sequence[SubscriptionRow], config: BrokerConfig, as_of: int) -> str:
+    row = _in_force(rows, as_of)
+    if row is None or not row.is_consuming:
+        return "the group comes after the end of the last night" if rows[-1].is_consuming else "the group is away"
     code = refusal(row, config)
     return "the group does not keep up" if code is None else f"the broker refuses the group's pulls ({code.name})"
 

@@ -136,7 +136,7 @@ class Explainer:
         place = Place(message.queue_offset, message.store_timestamp, message.run, is_deleted)
         queue = consumer_group, message.topic, message.queue_id
         nights, resets = self._nights.get(queue, ()), self._facts.resets.get(queue, ())
-        pulls = pulls_of_message(rows, nights, resets, place, self._facts.broker)
+        pulls = pulls_of_message(rows, nights, resets, place, self._facts.broker, self._facts.as_of)
         if isinstance(pulls, NotPulled):
             outcome = Outcome.PENDING if pulls.is_pending else Outcome.NOT_SUBSCRIBED
             explanation = self._without_filters(message, consumer_group, outcome, pulls.why)

@@ -93,6 +93,16 @@ def test_messages_in_more_queues(run: Run, store: Path) -> None:
     assert run(lint, *warehouse).out.strip() == "no findings"
 
 
+def test_queues_of_messages_that_the_broker_deleted(run: Run, store: Path) -> None:
+    write(store, "consumequeue/%LMQ%light/0/00000000000000000000", entry(0, 100, None))
+    assert len(summary(run, store)) == 1
+
+
+def test_a_subscription_to_such_a_queue(run: Run, store: Path) -> None:
+    (line,) = summary(run, store, SUBSCRIPTIONS)
+    assert line.endswith(", of cg_light on %LMQ%light")
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [

@@ -36,9 +36,24 @@ def states(*lines: str) -> list[SubscriptionRow]:
 def pulled_at(rows: list[SubscriptionRow], reset_at: int, offset: int, as_of: int = 1_000) -> list[int]:
     """When the group pulled message 5 of ten, which the only night read. An operator set its offset."""
     nights = [NightInQueue("run", -(2**63), as_of, 0, 10, CONFIG)]
-    pulls = pulls_of_message(rows, nights, [(reset_at, offset)], Place(5, STORED_AT, "run", False), CONFIG)
+    pulls = pulls_of_message(rows, nights, [(reset_at, offset)], Place(5, STORED_AT, "run", False), CONFIG, as_of)
     assert not isinstance(pulls, NotPulled)
     return [pull.at for pull in pulls]
+
+
+@pytest.mark.parametrize(
+    ("as_of", "why"),
+    [
+        (100, "the group comes after the end of the last night"),
+        (200, "the group does not keep up"),
+        (500, "the group comes after the end of the last night"),
+        (600, "the group does not keep up"),
+    ],
+)
+def test_why_a_group_that_is_online_now_has_not_pulled(as_of: int, why: str) -> None:
+    rows = states(registers(200, "a"), LEAVES % 400, registers(600, "a"))
+    place = Place(5, STORED_AT, "run", False)
+    assert pulls_of_message(rows, [], [], place, CONFIG, as_of) == NotPulled(f"{why}, and has not pulled it yet", True)
 
 
 @pytest.mark.parametrize(("offset", "expected"), [(4, [100, 200]), (5, [100, 200]), (6, [100])])
