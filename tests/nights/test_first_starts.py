@@ -56,30 +56,49 @@ def test_the_messages_before_its_offset_are_explained(broker: GrowingBroker) -> 
     assert "DELIVERED" in broker.run(explain, *given, "--offset", "7", "--json").out
 
 
+def damage(broker: GrowingBroker, *numbers: int) -> None:
+    """Overwrites the magic codes of some of the first messages."""
+    size = int.from_bytes(broker.log.queues["T", 0][1][:8], "big")
+    for at in (number * size + 4 for number in numbers):
+        broker.log.data = broker.log.data[:at] + b"\xff" * 4 + broker.log.data[at + 4 :]
+    broker.log.write(broker.folder / "store")
+
+
+def gained_and_kept(broker: GrowingBroker) -> tuple[int, int]:
+    """What the group gains and keeps if it takes everything."""
+    given = ("--warehouse", broker.folder / "w", "--group", "cg", "--sql", EVERYTHING, "--json")
+    (change,) = json.loads(broker.run(what_if, *given).out)["changes"]
+    return change["gained"], change["kept"]
+
+
 @pytest.mark.parametrize("damaged", [(4, 8), (4, 10)])
 def test_the_messages_before_its_offset_among_damaged_ones(broker: GrowingBroker, damaged: tuple[int, ...]) -> None:
     """Two offsets have no entry; 10 is between those of two nights. The group never pulled 6, and has pulled 7."""
-    other, size = sql(BEFORE, "cg_other", EVERYTHING), len(broker.log.data) // 10
-
-    def damage(*numbers: int) -> None:
-        for at in (number * size + 4 for number in numbers):
-            broker.log.data = broker.log.data[:at] + b"\xff" * 4 + broker.log.data[at + 4 :]
-        broker.log.write(broker.folder / "store")
-
-    damage(4)
+    other = sql(BEFORE, "cg_other", EVERYTHING)
     broker.commit(cg=7)
-    if damaged[1] < 10:
-        damage(damaged[1])
+    damage(broker, *(number for number in damaged if number < 10))
     broker.night([other])
     broker.grow()
-    damage(damaged[1])
+    damage(broker, *(number for number in damaged if number >= 10))
     broker.night([other, sql(after(15), "cg", "n IN ('6', '12')")])
-    given = ("--warehouse", broker.folder / "w", "--group", "cg")
-    place = (*given, "--topic", "T", "--queue", "0", "--offset")
+    place = ("--warehouse", broker.folder / "w", "--group", "cg", "--topic", "T", "--queue", "0", "--offset")
     assert "began at a later message" in broker.run(explain, *place, "6").out
     assert "STOPPED_BY_EXPRESSION" in broker.run(explain, *place, "7", "--json").out
-    changed = json.loads(broker.run(what_if, *given, "--sql", EVERYTHING, "--json").out)["changes"]
-    assert [(change["gained"], change["lost"], change["kept"]) for change in changed] == [(11, 0, 1)]
+    assert gained_and_kept(broker) == (11, 1)
+
+
+def test_a_group_that_began_at_the_end_gains_nothing(broker: GrowingBroker) -> None:
+    other = sql(BEFORE, "cg_other", EVERYTHING)
+    broker.commit(cg=10)
+    damage(broker, 4)
+    broker.night([other])
+    broker.night([other, sql(after(9), "cg", EVERYTHING)])
+    assert gained_and_kept(broker) == (0, 0)
+
+
+def test_a_group_that_never_pulled_gains_nothing(broker: GrowingBroker) -> None:
+    broker.night([sql(BEFORE, "cg", "n >")])
+    assert gained_and_kept(broker) == (0, 0)
 
 
 @pytest.mark.parametrize(("offset", "first"), [(12, 7), (5, 5)])
@@ -92,9 +111,7 @@ def test_a_reset_in_a_later_night_does_not_move_its_start(broker: GrowingBroker,
     broker.night(events)
     broker.grow()
     broker.night([*events, event(after(25), "reset_offset", "cg", queue_id=0, offset=offset)])
-    given = ("--warehouse", broker.folder / "w", "--group", "cg", "--sql", EVERYTHING, "--json")
-    (change,) = json.loads(broker.run(what_if, *given).out)["changes"]
-    assert (change["gained"], change["kept"]) == (29 - first, 1)
+    assert gained_and_kept(broker) == (29 - first, 1)
 
 
 @pytest.mark.parametrize("nights", [1, 2])
