@@ -92,7 +92,8 @@ def test_a_group_that_began_at_the_end_gains_nothing(broker: GrowingBroker) -> N
     broker.commit(cg=10)
     damage(broker, 4)
     broker.night([other])
-    broker.night([other, sql(after(9), "cg", EVERYTHING)])
+    broker.log.append(topic="U").write(broker.folder / "store")
+    broker.night([other, sql(after(10), "cg", EVERYTHING)])
     assert gained_and_kept(broker) == (0, 0)
 
 
