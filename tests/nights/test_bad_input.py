@@ -142,7 +142,7 @@ def one_line(error: str) -> bool:
 
 CONFIGURATIONS: dict[str, tuple[str, str | bytes | None, str]] = {
     "no subscriptions": ("--subscriptions", None, "no such file or directory; check the path"),
-    "noise as subscriptions": ("--subscriptions", NOISE, "has no subscription (line 1: not YAML"),
+    "noise as subscriptions": ("--subscriptions", NOISE, "has no subscription (line 1: not UTF-8"),
     "no list": ("--subscriptions", "group: a", "(line 1: not a list; start each subscription with a dash"),
     "only bad events": ("--subscriptions", '{"op": "sing"}\n', "has no subscription (line 1: "),
     "no broker.conf": ("--broker-config", None, "no such file or directory; check the path"),
