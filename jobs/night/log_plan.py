@@ -117,7 +117,9 @@ def read_ranges(log: LogPlan, read: Callable[[LogRange], RangeResult], session: 
             if before is not None:
                 yield before[1]
             before = part, result
-        elif result.first is not None or before[1].reached < part.stop or part.ends_segment:
+        elif result.first is None and part.stop <= before[1].reached and not part.ends_segment:
+            continue  # a record of the range before covers this one
+        else:
             # A record of the range before crosses the border, and bytes inside it looked like a record.
             merged = _merged(before[0], part)
             before = merged, read(merged)

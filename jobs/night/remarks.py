@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from filtering.consumption.offsets import BrokerOffsets
-from filtering.counted import counted
+from filtering.counted import counted, listed
 from filtering.subscriptions.history import SubscriptionRow
 from jobs.night.broker import Broker
 from jobs.night.log_plan import LogPlan
@@ -61,22 +61,17 @@ def group_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], off
     if behind:
         yield (
             f"behind: online groups that do not keep up, by their committed offsets: {len(behind)}; the messages "
-            f"beyond these are pending: {_listed(behind)}"
+            f"beyond these are pending: {listed(behind, NAMED)}"
         )
     known = {row.consumer_group for row in history}
     unknown = sorted({group for group, _ in offsets.committed if group not in known and not _is_system(group)})
     if unknown:
         yield (
             f"subscription unknown: groups in consumerOffset.json without a known subscription: {len(unknown)}; they "
-            f"were not replayed: {_listed(unknown)}"
+            f"were not replayed: {listed(unknown, NAMED)}"
         )
 
 
 def _is_system(group: str) -> bool:
     """Whether RocketMQ itself uses the group (MixAll.isSysConsumerGroup)."""
     return group in SYSTEM_GROUPS or group.startswith(SYSTEM_PREFIXES)
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,6 +15,7 @@ from filtering.sql92 import Expressions
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
 from filtering.subscriptions.in_force import in_force_at
+from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, is_lmq
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.aggregates import Key, sums_of_parts
 from schemas.delta.stored_files import StoredFile
@@ -137,6 +138,14 @@ class BrokerFacts:
             hint = did_you_mean(consumer_group, self.groups)
             raise UsageError(f"{consumer_group} has no subscription in {self.warehouse.location}{hint}")
         return rows
+
+    def without_messages(self, rows: Iterable[SubscriptionRow]) -> list[SubscriptionRow]:
+        """The rows whose topic has no message, but would have if its name were right. Empty if no topic has any."""
+        return [
+            row
+            for row in (rows if self.topics else ())
+            if row.topic not in self.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX) and not is_lmq(row.topic)
+        ]
 
     def check_topic(self, topic: str) -> None:
         """Raises UsageError if the topic has no message, and no group ever subscribed to it."""

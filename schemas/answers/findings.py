@@ -15,7 +15,7 @@ from filtering.predicate import TRUE, postorder
 from filtering.sql92.syntax.nodes import named_properties
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.history import SubscriptionRow
-from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, is_lmq
+from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.inconsistency import inconsistent_groups, knows_clients
 from schemas.commitlog import COMMITLOG
@@ -68,10 +68,9 @@ def findings_of_rows(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> lis
 
 def _without_topic(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> list[Finding]:
     found = []
-    for row in rows if facts.topics else ():
-        if row.topic not in facts.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX) and not is_lmq(row.topic):
-            text = f"no message of the log has this topic{did_you_mean(row.topic, facts.topics)}"
-            found.append(Finding(ERROR, row.consumer_group, row.topic, "topic-without-messages", text))
+    for row in facts.without_messages(rows):
+        text = f"no message of the log has this topic{did_you_mean(row.topic, facts.topics)}"
+        found.append(Finding(ERROR, row.consumer_group, row.topic, "topic-without-messages", text))
     return found
 
 

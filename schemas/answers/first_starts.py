@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache, cached_property
 from typing import NamedTuple
 
@@ -21,7 +21,9 @@ Queue = tuple[str, int]
 """Topic and queue id."""
 
 
-class _FirstNight(NamedTuple):
+class Move(NamedTuple):
+    """How a night moved a group on in a queue: the columns of delivery_stats."""
+
     run: str
     scanned: int
     lost: int
@@ -51,16 +53,18 @@ class FirstStarts:
 
         None if no night moved it on, or if a reset did so in the first night.
         """
-        night = self._first_nights.get(queue)
-        if night is None or any(at <= self._ends[night.run] for at, _ in self._facts.resets.get(queue, ())):
+        if queue not in self.moves:
             return None
-        pulled = night.scanned + night.lost
-        if not pulled or not self._has_gaps(queue[1:], night.run):
-            return night.skipped
+        first = self.moves[queue][0]
+        if any(at <= self._ends[first.run] for at, _ in self._facts.resets.get(queue, ())):
+            return None
+        pulled = first.scanned + first.lost
+        if not pulled or not self._has_gaps(queue[1:], first.run):
+            return first.skipped
         # Offsets of damaged records count as skipped, too, wherever they are: count the entries from the end.
-        entries = self._entries(queue[1:], night.run)
-        entries = entries[entries < pulled + night.skipped]
-        return int(entries[max(len(entries) - pulled, 0)]) if len(entries) else night.skipped
+        entries = self._entries(queue[1:], first.run)
+        entries = entries[entries < pulled + first.skipped]
+        return int(entries[max(len(entries) - pulled, 0)]) if len(entries) else first.skipped
 
     def first_stored(self, queue: Queue) -> int:
         """The first offset of a queue that any night has read; 0 if there is none."""
@@ -72,26 +76,24 @@ class FirstStarts:
         return {night.run: night.as_of or 0 for night in self._facts.nights}
 
     @cached_property
-    def _first_nights(self) -> dict[GroupQueue, _FirstNight]:
+    def moves(self) -> Mapping[GroupQueue, Sequence[Move]]:
+        """The moves in each queue, in the order of the nights."""
         columns = ["run", "scanned", "lost", "skipped", "consumer_group", "topic", "queue_id"]
         stats = self._facts.rows(DELIVERY_STATS, columns, [*self._topics, *self._groups])
-        found: dict[GroupQueue, _FirstNight] = {}
+        moves: defaultdict[GroupQueue, list[Move]] = defaultdict(list)
         for row in sorted_by(stats, "run").to_pylist():
-            night = _FirstNight(*(row[name] for name in columns[:4]))
-            if night.scanned or night.lost or night.skipped:
-                found.setdefault((row["consumer_group"], row["topic"], row["queue_id"]), night)
-        return found
+            move = Move(*(row[name] for name in columns[:4]))
+            if move.scanned or move.lost or move.skipped:
+                moves[row["consumer_group"], row["topic"], row["queue_id"]].append(move)
+        return dict(moves)
 
     @cached_property
     def _progress(self) -> dict[Queue, list[_Progress]]:
         """The rows of queue_progress, by queue."""
         columns = ["run", "from_offset", "to_offset", "entries", "topic", "queue_id"]
         progress: defaultdict[Queue, list[_Progress]] = defaultdict(list)
-        for *values, topic, queue_id in zip(
-            *(column.to_pylist() for column in self._facts.rows(QUEUE_PROGRESS, columns, self._topics).columns),
-            strict=True,
-        ):
-            progress[topic, queue_id].append(_Progress(*values))
+        for row in self._facts.rows(QUEUE_PROGRESS, columns, self._topics).to_pylist():
+            progress[row["topic"], row["queue_id"]].append(_Progress(*(row[name] for name in columns[:4])))
         return progress
 
     def _has_gaps(self, queue: Queue, run: str) -> bool:

@@ -160,9 +160,9 @@ def _rows_at(facts: BrokerFacts, table: Table, columns: Sequence[str], offsets: 
 
 def _deliveries(facts: BrokerFacts, messages: Sequence[Mapping[str, int | str]]) -> dict[int, list[Delivery]]:
     """The deliveries of the messages, by physical offset, in the order of time."""
-    found: defaultdict[int, list[Delivery]] = defaultdict(list)
     if not messages:
         return {}
+    found: defaultdict[int, list[Delivery]] = defaultdict(list)
     times = [int(row["store_timestamp"]) for row in messages]
     conditions = [
         one_of("topic", sorted({str(row["topic"]) for row in messages})),

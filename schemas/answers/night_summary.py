@@ -12,7 +12,6 @@ from filtering.findings.finding import FAILING_SHARE
 from filtering.pulls.pull import refusal
 from filtering.sql92 import on_one_line
 from filtering.subscriptions.history import SubscriptionRow
-from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, is_lmq
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.not_replayed import not_replayed
 from schemas.commitlog import COMMITLOG
@@ -140,10 +139,9 @@ def _notes(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:
 def _without_messages(facts: BrokerFacts, in_force: Iterable[SubscriptionRow]) -> Iterator[str]:
     """Topics that groups subscribe to but that have no message, mostly misspelt."""
     groups: defaultdict[str, list[str]] = defaultdict(list)
-    for row in in_force:
-        if row.topic not in facts.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX) and not is_lmq(row.topic):
-            groups[row.topic].append(row.consumer_group)
-    for topic, names in groups.items() if facts.topics else ():
+    for row in facts.without_messages(in_force):
+        groups[row.topic].append(row.consumer_group)
+    for topic, names in groups.items():
         yield f"{topic} has no message; groups that subscribe to it: {len(names)}, such as {names[0]}"
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
+from filtering.counted import listed
 from filtering.subscriptions.namespace import LMQ_PREFIX, REVIVE_TOPIC_PREFIX, is_lmq
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR
@@ -19,12 +20,13 @@ def not_replayed(facts: BrokerFacts, run: str) -> Iterator[str]:
     found = facts.not_replayed
     revived = [topic for topic in facts.topics if topic.startswith(REVIVE_TOPIC_PREFIX)]
     if found.pop:
-        yield f"not replayed: consumption by POP, of {_named([f'{group} on {topic}' for group, topic in found.pop])}"
+        consumers = [f"{group} on {topic}" for group, topic in found.pop]
+        yield f"not replayed: consumption by POP, of {listed(consumers, NAMED)}"
     elif revived:
         yield f"not replayed: consumption by POP, of groups that are not known ({revived[0]} has messages)"
     lmq_groups = [f"{row.consumer_group} on {row.topic}" for row in facts.in_force() if is_lmq(row.topic)]
     if lmq_groups or found.has_lmq or _has_multi_dispatch(facts, run):
-        whose = f", of {_named(lmq_groups)}" if lmq_groups else ""
+        whose = f", of {listed(lmq_groups, NAMED)}" if lmq_groups else ""
         yield f"not replayed: {LMQ_PREFIX} queues, which get the messages of other topics ({MULTI_DISPATCH}){whose}"
     yield from (f"not replayed: {text}" for text in found.others)
 
@@ -39,8 +41,3 @@ def _has_multi_dispatch(facts: BrokerFacts, run: str) -> bool:
                     if any(MULTI_DISPATCH in names.split(NAME_SEPARATOR) for names in chunk.dictionary.to_pylist()):
                         return True
     return False
-
-
-def _named(whose: Sequence[str]) -> str:
-    more = len(whose) - NAMED
-    return ", ".join(whose[:NAMED]) + (f" and {more:,} more" if more > 0 else "")

@@ -12,7 +12,6 @@ from filtering.explanation.pulls_of_message import NightInQueue
 from schemas.answers.facts import BrokerFacts, GroupQueue
 from schemas.answers.first_starts import FirstStarts
 from schemas.consumer_offsets import CONSUMER_OFFSETS
-from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table_rows import one_of, sorted_by
 
 
@@ -21,13 +20,10 @@ def nights_by_queue(facts: BrokerFacts, groups: Collection[str] | None) -> dict[
     ends = [BEGINNING, *(night.as_of or 0 for night in facts.nights)]
     nights = {night.run: (begin, night) for begin, night in zip(ends, facts.nights, strict=False)}
     where = [one_of("consumer_group", groups)] if groups is not None else []
-    names = ["run", "consumer_group", "topic", "queue_id", "lost", "skipped"]
-    missed = {
-        tuple(row[name] for name in names[:4]): (row["lost"], row["skipped"])
-        for row in facts.rows(DELIVERY_STATS, names, where).to_pylist()
-        if row["lost"] or row["skipped"]
-    }
     first_starts = FirstStarts(facts, groups)
+    missed = {
+        (move.run, *queue): (move.lost, move.skipped) for queue, moves in first_starts.moves.items() for move in moves
+    }
     by_queue: defaultdict[GroupQueue, list[NightInQueue]] = defaultdict(list)
     offsets = facts.rows(CONSUMER_OFFSETS, where=where)
     offsets = offsets.filter(pc.is_valid(offsets["told_to"]))  # the others have only committed offsets
