@@ -62,6 +62,13 @@ class BrokerLog:
             queue_offset=queue_offset,
         )  # fmt: skip
 
+    def damage(self, number: int) -> None:
+        """Overwrites the magic code of a message, by its number in ``messages``."""
+        message = self.messages[number]
+        place = self.queues[message.topic, message.queue_id][message.queue_offset][:8]
+        at = int.from_bytes(place, "big") + 4
+        self.data = self.data[:at] + b"\xff" * 4 + self.data[at + 4 :]
+
     def write(self, folder: Path, start: int = 0) -> Path:
         """Writes the store to ``folder``. ``start``: segments before this physical offset are left out."""
         commitlog = folder / "commitlog"

@@ -32,10 +32,8 @@ class FaultyBroker:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.warehouse = folder / "w"
-        log = BrokerLog().append(DAMAGED)
-        damaged = len(log.data)
-        log.append(FIRST_NIGHT - DAMAGED)
-        log.data = log.data[: damaged + 4] + b"\xff" * 4 + log.data[damaged + 8 :]
+        log = BrokerLog().append(FIRST_NIGHT)
+        log.damage(DAMAGED)
         self._write(1, log)
         log.append(MESSAGES - FIRST_NIGHT).append(2, topic="U")
         self._write(2, log)

@@ -305,8 +305,7 @@ def test_bodies_of_earlier_nights_are_compared_only_while_one_is_damaged(night: 
 def test_a_record_that_was_damaged_is_filtered_as_its_night_would_have(night: Night, tmp_path: Path) -> None:
     log = BrokerLog().append(6)
     whole = log.data
-    at = len(whole) // 6 * 2 + 4
-    log.data = whole[:at] + b"\xff" * 4 + whole[at + 4 :]
+    log.damage(2)
     night(log.write(tmp_path / "store"))
     assert received(tmp_path / "w", "cg_even") == [0, 4]
     log.data = whole
@@ -414,7 +413,7 @@ def test_damage_over_the_border_of_segments_is_repaired_in_one_of_them(night: Ni
 def test_a_log_that_was_cut_before_its_quarantined_damage(night: Night, tmp_path: Path) -> None:
     log = BrokerLog().append(10)
     whole, size = log.data, len(log.data) // 10
-    log.data = whole[: 8 * size + 4] + b"\xff" * 4 + whole[8 * size + 8 :]
+    log.damage(8)
     night(log.write(tmp_path / "store"))
     log.data = whole[: 5 * size]
     assert night(log.write(tmp_path / "store")).code == 0

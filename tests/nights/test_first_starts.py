@@ -57,10 +57,9 @@ def test_the_messages_before_its_offset_are_explained(broker: GrowingBroker) -> 
 
 
 def damage(broker: GrowingBroker, *numbers: int) -> None:
-    """Overwrites the magic codes of some of the first messages."""
-    size = int.from_bytes(broker.log.queues["T", 0][1][:8], "big")
-    for at in (number * size + 4 for number in numbers):
-        broker.log.data = broker.log.data[:at] + b"\xff" * 4 + broker.log.data[at + 4 :]
+    """Damages some messages in the store."""
+    for number in numbers:
+        broker.log.damage(number)
     broker.log.write(broker.folder / "store")
 
 

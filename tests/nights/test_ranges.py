@@ -15,12 +15,6 @@ BODIES = (50, 9_000, 50, 50, 20_000, 50, 13_000, 50)
 """Bytes. A log of a few of these fills a segment."""
 
 
-def damage(log: BrokerLog, number: int) -> None:
-    """Overwrites the magic code of a message."""
-    at = int.from_bytes(log.queues["T", 0][number][:8], "big") + 4
-    log.data = log.data[:at] + b"\xff" * 4 + log.data[at + 4 :]
-
-
 @pytest.mark.parametrize("damaged", [(), (2,), (5, 7, 13), (1, 4, 6, 14), (23,)])
 def test_ranges_smaller_than_records(
     damaged: tuple[int, ...], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -29,7 +23,7 @@ def test_ranges_smaller_than_records(
     for size in BODIES * 3:
         log.append(body=b"x" * size)
     for number in damaged:
-        damage(log, number)
+        log.damage(number)
     log.write(tmp_path / "store")
     (tmp_path / "s.yaml").write_text("- {group: cg, topic: T, sql: n <> '3'}")
 

@@ -253,8 +253,7 @@ def same_filter(broker: GrowingBroker) -> tuple[int, int, int]:
 
 
 def test_the_filter_in_force_changes_nothing_after_damage(broker: GrowingBroker) -> None:
-    at = len(broker.log.data) // 10 * 4 + 4
-    broker.log.data = broker.log.data[:at] + b"\xff" * 4 + broker.log.data[at + 4 :]
+    broker.log.damage(4)
     broker.log.write(broker.folder / "store")
     broker.night([sql(BEFORE, "cg", "n IS NOT NULL")])
     assert same_filter(broker) == (0, 0, 9)
