@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -80,6 +80,13 @@ class Warehouse:
         chosen = log.files if files is None else files
         return read_rows(table, log.storage, [file.path for file in chosen], columns, where)
 
-    def writing(self) -> AbstractContextManager[None]:
-        """Locks the warehouse for one run. Raises WarehouseBusy, WarehouseUnusable."""
-        return one_writer(self.storage, self.location)
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Locks the warehouse for one run, which sees the tables as the run before it left them.
+
+        Raises WarehouseBusy, WarehouseUnusable.
+        """
+        with one_writer(self.storage, self.location):
+            # Another run may have ended since this one read the ledger.
+            self._logs.clear()
+            yield

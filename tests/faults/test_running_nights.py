@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from jobs import export, nightly, pulls, verify
+from jobs import deliver, dispatch, export, maintain, nightly, pulls, verify
 from jobs.night import changes, night
 from schemas.delta.data_files import DataFileWriter
+from schemas.delta.warehouse import Warehouse
 from tests.captures import capture
 from tests.faults.kill import Nights, Order
 from tests.faults.stores import FaultyBroker
@@ -90,6 +91,19 @@ def test_two_processes_on_one_warehouse(
     told = f"mqsieve: another run is writing to {broker.warehouse}: wait for it to end and try again\n"
     assert [(other.code, other.error) for other in others] == [(4, told)]
     broker.assert_same(without_runs(undisturbed.kept(1)))
+
+
+@pytest.mark.parametrize("job", [maintain, dispatch, deliver], ids=lambda job: job.__name__)
+def test_a_night_that_ends_just_before_another_job_locks_the_warehouse(
+    run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, monkeypatch: pytest.MonkeyPatch, job: Any
+) -> None:
+    """The job has already read the ledger. It must not take the night for an unfinished run."""
+    broker.start_from(undisturbed, 1)
+    before(monkeypatch, Warehouse, "writing", lambda: nightly.main(broker.arguments(2)))
+    ended = run(job, "--warehouse", broker.warehouse)
+    monkeypatch.undo()
+    assert ended.code == 0
+    broker.assert_same(without_runs(undisturbed.kept(2)))
 
 
 @pytest.mark.parametrize("name", ["commitlog", "current_offsets"])
