@@ -17,6 +17,7 @@ from filtering.subscriptions.history import SubscriptionRow, subscription_histor
 from filtering.subscriptions.in_force import in_force_at
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, is_lmq
 from schemas.current_offsets import CURRENT_OFFSETS
+from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.aggregates import Key, sums_of_parts
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
@@ -57,6 +58,12 @@ class BrokerFacts:
     def nights(self) -> Sequence[LedgerEntry]:
         """The nights whose deliveries are in the tables, in order, each with the configuration that they came from."""
         return [entry for entry in unreplaced_nights(self.entries) if entry.delivers]
+
+    @cached_property
+    def counted_nights(self) -> Sequence[LedgerEntry]:
+        """The nights that have rows in delivery_stats, in order."""
+        counted = set(pc.unique(self.rows(DELIVERY_STATS, ["run"])["run"]).to_pylist())
+        return [entry for entry in self.nights if entry.run in counted]
 
     @property
     def history_is_incomplete(self) -> bool:

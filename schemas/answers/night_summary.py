@@ -57,7 +57,7 @@ class NightSummary:
 
 def night_summary(facts: BrokerFacts) -> NightSummary:
     """The summary of the broker's last night."""
-    runs = [entry.run for entry in facts.entries if entry.rows.get(DELIVERY_STATS.name)]
+    runs = [entry.run for entry in facts.counted_nights]
     run, before = (runs[-1] if runs else facts.last.run), (runs[-2] if len(runs) > 1 else None)
     counted_runs = [run] if before is None else [run, before]
     counted = facts.sums(DELIVERY_STATS, ["run", "topic", "consumer_group"], COUNTS, counted_runs)

@@ -101,9 +101,10 @@ def _quarantined(facts: BrokerFacts, run: str) -> list[Quarantined]:
     columns = ("source_file", "reason", "offset", "run")
     rows = facts.rows(QUARANTINE, columns)
     pieces: defaultdict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
+    before = max((night.run for night in facts.nights if night.run < run), default="")
     for file, reason, offset, met_in in zip(*(rows[name].to_pylist() for name in columns), strict=True):
         pieces[file, reason].append((offset, met_in))
     return [
-        Quarantined(file, reason, len(found), sum(met_in == run for _, met_in in found), min(found)[0])
+        Quarantined(file, reason, len(found), sum(before < met_in <= run for _, met_in in found), min(found)[0])
         for (file, reason), found in sorted(pieces.items())
     ]

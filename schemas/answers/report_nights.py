@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,11 +13,11 @@ from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.in_force import in_force_at
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
-from schemas.delivery_stats import COUNTS, DELIVERY_STATS, client_drops
+from schemas.delivery_stats import COUNTS, client_drops
 from schemas.delta.aggregates import sums
 from schemas.errors import UsageError
 from schemas.quarantine import QUARANTINE
-from schemas.run_ledger import LedgerEntry
+from schemas.run_ledger import CUT, LedgerEntry, unreplaced_nights
 from schemas.time_text import time_text
 
 NIGHTS = 30
@@ -78,9 +79,9 @@ class Night:
         return self.stages.stopped_by_bit_map + self.false_positives
 
 
-def nights_with_deliveries(facts: BrokerFacts) -> list[LedgerEntry]:
-    """The runs that have delivery statistics, in order. Raises UsageError if there are none."""
-    found = [entry for entry in facts.entries if entry.rows.get(DELIVERY_STATS.name)]
+def nights_with_deliveries(facts: BrokerFacts) -> Sequence[LedgerEntry]:
+    """The nights that have delivery statistics, in order. Raises UsageError if there are none."""
+    found = facts.counted_nights
     if not found:
         why = "run nightly or deliver first"
         if facts.nights:
@@ -142,23 +143,44 @@ def night_rows(facts: BrokerFacts, entries: Sequence[LedgerEntry], stats: pa.Tab
     )
     by_kind = sums(stats.append_column("is_sql92", kind), ["run", "is_sql92"], COUNTS)
     counts = facts.rows(QUARANTINE, ["run"])["run"].value_counts().to_pylist()
-    quarantined = {count["values"]: count["counts"] for count in counts}
+    quarantined = _sum_by_night(facts, {count["values"]: count["counts"] for count in counts})
+    messages = _sum_by_night(facts, {entry.run: entry.rows.get(COMMITLOG.name, 0) for entry in facts.entries})
+    log_bytes = _log_bytes(facts)
     nothing = dict.fromkeys(COUNTS, 0)
-    previous = {entry.run: before for before, entry in zip([None, *facts.entries], facts.entries, strict=False)}
     return [
         _night(
             entry,
-            previous[entry.run],
+            messages[entry.run],
+            log_bytes[entry.run],
             by_kind.get((entry.run, False), nothing),
             by_kind.get((entry.run, True), nothing),
-            quarantined.get(entry.run, 0),
+            quarantined[entry.run],
         )
         for entry in entries
     ]
 
 
+def _sum_by_night(facts: BrokerFacts, by_run: Mapping[str, int]) -> Counter[str]:
+    """By the run of a night, the sum of numbers of its own run and of those that prepared it.
+
+    Numbers of runs after the last night, and of replaced nights, are left out.
+    """
+    sums: Counter[str] = Counter()
+    waiting = 0
+    for entry in unreplaced_nights(facts.entries):
+        waiting += by_run.get(entry.run, 0)
+        if entry.delivers:
+            sums[entry.run], waiting = waiting, 0
+    return sums
+
+
 def _night(
-    entry: LedgerEntry, before: LedgerEntry | None, tags: Mapping[str, int], sql92: Mapping[str, int], quarantined: int
+    entry: LedgerEntry,
+    messages: int,
+    log_bytes: int | None,
+    tags: Mapping[str, int],
+    sql92: Mapping[str, int],
+    quarantined: int,
 ) -> Night:
     totals = {name: tags[name] + sql92[name] for name in COUNTS}
     stages = StageCounts(
@@ -170,10 +192,18 @@ def _night(
         totals["dropped_by_hook"],
         totals["delivered"],
     )
-    messages = entry.rows.get(COMMITLOG.name, 0)
-    return Night(entry.run, entry.as_of or 0, messages, _log_bytes(entry, before), quarantined, stages, totals)
+    return Night(entry.run, entry.as_of or 0, messages, log_bytes, quarantined, stages, totals)
 
 
-def _log_bytes(entry: LedgerEntry, before: LedgerEntry | None) -> int | None:
-    start, end = entry.log_start if before is None else before.ingested_to, entry.ingested_to
-    return end - start if start is not None and end is not None and start <= end else None
+def _log_bytes(facts: BrokerFacts) -> dict[str, int | None]:
+    """By the run of a night, the bytes that it added to the log, from the cut if it found the log cut."""
+    added: dict[str, int | None] = {}
+    start: int | None = None
+    for entry in unreplaced_nights(facts.entries):
+        cut = int(entry.inputs.get(CUT) or 0)
+        start = cut or (entry.log_start if start is None else start)
+        if entry.delivers:
+            end = entry.ingested_to
+            added[entry.run] = end - start if start is not None and end is not None and start <= end else None
+            start = end
+    return added

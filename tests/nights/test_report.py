@@ -19,9 +19,10 @@ from typing import Any
 
 import pytest
 
-from jobs import ingest, nightly, report
+from jobs import deliver, dispatch, ingest, nightly, register, report
 from schemas.answers.facts import open_facts
 from schemas.answers.lag import lag
+from schemas.answers.night_summary import night_summary
 from schemas.answers.report_data import report as read_report
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
@@ -269,6 +270,55 @@ def test_each_night_names_the_filter_that_stopped_its_messages(broker: GrowingBr
     facts = open_facts(Warehouse.at(str(broker.folder / "w")))
     stages = [night.stages for night in read_report(facts, None).nights]
     assert [(night.stopped_by_tags_code, night.stopped_by_bit_map) for night in stages] == [(10, 0), (0, 9)]
+
+
+def nights_of(broker: GrowingBroker) -> list[tuple[int, int, int | None, int]]:
+    """Of each night of the report: its messages, log bytes, damaged pieces and deliveries."""
+    nights = read_report(open_facts(Warehouse.at(str(broker.folder / "w"))), None).nights
+    return [(each.messages, each.quarantined, each.log_bytes, each.stages.delivered) for each in nights]
+
+
+@pytest.mark.parametrize("is_new_epoch", [False, True])
+def test_a_replaced_night_is_not_shown_and_not_compared_with(broker: GrowingBroker, is_new_epoch: bool) -> None:
+    all_messages = [event(BEFORE, "register", "cg", type="TAG", expression="*", consume_from="first")]
+    first_end = len(broker.log.data)
+    broker.night(all_messages)
+    broker.grow()
+    broker.night(all_messages)
+    kept = 0 if is_new_epoch else 12
+    broker.log = BrokerLog().append(kept)
+    cut = len(broker.log.data)
+    broker.log.append(9, body=b"other")
+    broker.log.write(broker.folder / "store")
+    assert broker.night(all_messages, *(["--new-epoch"] if is_new_epoch else [])).code == 0
+    added = len(broker.log.data) - cut
+    assert nights_of(broker) == ([(9, 0, added, 9)] if is_new_epoch else [(10, 0, first_end, 10), (9, 0, added, 11)])
+    (group,) = night_summary(open_facts(Warehouse.at(str(broker.folder / "w")))).groups
+    assert group.delivered_before == (None if is_new_epoch else 10)
+
+
+def test_a_night_in_steps_is_shown_as_a_whole_night(run: Run, broker: GrowingBroker, tmp_path: Path) -> None:
+    all_messages = [event(BEFORE, "register", "cg", type="TAG", expression="*", consume_from="first")]
+    broker.log.damage(3)
+    broker.log.write(tmp_path / "store")
+    broker.night(all_messages, warehouse="whole")
+    given = ("--warehouse", tmp_path / "w", "--broker-config", tmp_path / "broker.conf")
+    assert run(ingest, *given, "--store", tmp_path / "store").code == 0
+    assert run(register, *given, "--subscriptions", tmp_path / "events.jsonl").code == 0
+    for job in (dispatch, deliver):
+        assert run(job, *given).code == 0
+    assert nights_of(broker) == [(9, 1, len(broker.log.data), 9)]
+    pieces = [rows_in(page_of(tmp_path / name, tmp_path), "quarantine") for name in ("w", "whole")]
+    assert pieces[0] == pieces[1]
+
+
+def test_a_night_that_was_made_again_is_compared_with(broker: GrowingBroker) -> None:
+    """The first night had no subscriptions, so that it left no counts."""
+    broker.night("[]")
+    broker.grow()
+    everything = [event(BEFORE, "register", "cg", type="TAG", expression="*", consume_from="first")]
+    assert broker.night(everything, "--redo-from", "0").code == 0
+    assert [delivered for *_, delivered in nights_of(broker)] == [10, 10]
 
 
 def test_each_topic_on_which_an_expression_fails_is_named(run: Run, tmp_path: Path) -> None:
