@@ -166,15 +166,6 @@ def store_of(text: str) -> Storage:
 
 def subscriptions_of(paths: list[Path] | None) -> SubscriptionFile | None:
     """The subscriptions in some files. Raises UsageError if no line of a file can be used."""
-    from jobs.night.subscription_file import combine, read_subscriptions
+    from jobs.night.subscription_file import combine, read_file
 
-    files = []
-    for path in paths or ():
-        file = read_subscriptions(path.name, path.read_bytes())
-        if file.events.rejected and not file.events.events:
-            first = file.events.rejected[0]
-            raise UsageError(
-                f"{path} has no subscription (line {first.line}: {first.reason}); see conf/subscriptions.example.yaml"
-            )
-        files.append(file)
-    return combine(files)
+    return combine([read_file(path) for path in paths or ()])

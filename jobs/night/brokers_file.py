@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from filtering.yaml_input import InvalidYaml, load
-from jobs.night.subscription_file import SubscriptionFile, read_subscriptions
+from jobs.night.subscription_file import SubscriptionFile, read_file
 from schemas.errors import UsageError
 from schemas.storage import Storage
 
@@ -60,8 +60,7 @@ def _entry(entry: object, where: str, folder: Path, shared: SubscriptionFile | N
             raise UsageError(f"{where}: {key}: must be a text")
     subscriptions = shared
     if texts["subscriptions"]:
-        path = _path(texts["subscriptions"], folder)
-        subscriptions = read_subscriptions(path.name, path.read_bytes())
+        subscriptions = read_file(_path(texts["subscriptions"], folder))
     config = _path(texts["config"], folder) if texts["config"] else None
     return BrokerEntry(texts["name"], tuple(Storage.at(store, folder) for store in stores), config, subscriptions)
 

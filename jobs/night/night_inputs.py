@@ -70,8 +70,8 @@ class NightInputs:
         rejected = self.subscriptions.rejected if self.subscriptions is not None else {}
         return {f"{name} (subscriptions)" if name in taken else name: lines for name, lines in rejected.items()}
 
-    def fingerprints(self, options: NightOptions) -> dict[str, str]:
-        """Fingerprints of the inputs by kind, which the ledger keeps."""
+    def fingerprints(self, options: NightOptions, events: NightEvents) -> dict[str, str]:
+        """Fingerprints of the inputs by kind, which the ledger keeps. ``events``: those with the subscriptions."""
         found = {SOFTWARE: VERSION, HOOKS: text_of(options.hooks)}
         if self.message_log is not None:
             files = message_log_files(self.message_log)
@@ -86,7 +86,10 @@ class NightInputs:
                 found[COMMITTED_AT] = str(self.snapshot.offsets.committed_at)
         if self.subscriptions is not None:
             found[SUBSCRIPTION_FILE] = self.subscriptions.digest
-            if self.subscriptions.events.is_snapshot:
+            given = self.subscriptions.events
+            if not given.is_snapshot and given.events[:1] == events.events[:1]:
+                found[FIRST_SNAPSHOT] = ""
+            elif given.is_snapshot and len(events.new) == len(events.events):
                 found[FIRST_SNAPSHOT] = "begins with a snapshot of subscriptions"
         return found
 
@@ -110,10 +113,7 @@ def is_nothing_new(
         return False
     if Stage.DELIVER in stages and last.delivered_to != last.dispatched_to:
         return False
-    if MESSAGE_LOG in fingerprints and MESSAGE_LOG not in last.inputs:
-        return False
-    before = {name: value for name, value in last.inputs.items() if name in _COMPARED_INPUTS}
-    return all(fingerprints.get(name, value) == value for name, value in before.items())
+    return all(fingerprints[name] == last.inputs.get(name) for name in _COMPARED_INPUTS if name in fingerprints)
 
 
 def redo_instant(state: BrokerState, broker: Broker, events: NightEvents, options: NightOptions) -> int | None:

@@ -105,7 +105,7 @@ class Run:
         known = BrokerState(()) if plan is not None and plan.cut == 0 else state
         events = self._events(broker, known, inputs)
         redo_from = redo_instant(known, broker, events, options)
-        fingerprints = inputs.fingerprints(options)
+        fingerprints = inputs.fingerprints(options, events)
         if is_nothing_new(state, plan, events, redo_from, fingerprints, broker, options.stages):
             return NightReport(broker, inputs, seconds=time.monotonic() - begun)
         if not self.warehouse.exists(RUN_LEDGER):

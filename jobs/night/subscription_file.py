@@ -6,9 +6,11 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from filtering.subscriptions.events import InvalidSubscriptionEvent, SubscriptionEvents
 from filtering.subscriptions.sources import is_consumer_filter, parse_subscriptions
+from schemas.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,18 @@ def read_subscriptions(name: str, content: bytes) -> SubscriptionFile:
     return SubscriptionFile(digest, events, {name: events.rejected}, is_consumer_filter(text))
 
 
-def combine(files: Sequence[SubscriptionFile] | None) -> SubscriptionFile | None:
+def read_file(path: Path) -> SubscriptionFile:
+    """Reads a file that a user names. Raises UsageError if no line of it can be used."""
+    file = read_subscriptions(path.name, path.read_bytes())
+    if file.events.rejected and not file.events.events:
+        first = file.events.rejected[0]
+        raise UsageError(
+            f"{path} has no subscription (line {first.line}: {first.reason}); see conf/subscriptions.example.yaml"
+        )
+    return file
+
+
+def combine(files: Sequence[SubscriptionFile]) -> SubscriptionFile | None:
     """Combines several files into one, a snapshot if all that have entries are; None without files."""
     if not files:
         return None

@@ -67,8 +67,8 @@ class BrokerFacts:
 
     @property
     def history_is_incomplete(self) -> bool:
-        """Whether the subscriptions came from a snapshot, so that earlier ones are unknown."""
-        return FIRST_SNAPSHOT in self.last.inputs
+        """Whether the history of subscriptions begins with a snapshot, so that earlier ones are unknown."""
+        return bool(self.last.inputs.get(FIRST_SNAPSHOT))
 
     @property
     def as_of(self) -> int:

@@ -78,6 +78,17 @@ def brokers_file(folder: Path, *entries: tuple[str, str, str]) -> Path:
     return folder / "brokers.yaml"
 
 
+def test_subscriptions_of_one_broker_that_cannot_be_read(run: Run, tmp_path: Path) -> None:
+    """As with --subscriptions, nothing is written."""
+    file = brokers_file(tmp_path, ("a", "small", ""))
+    (tmp_path / "events.jsonl").write_text("no subscription\n")
+    text = file.read_text().replace(str(capture("small") / "subscription_events.jsonl"), "events.jsonl")
+    file.write_text(text)
+    ended = run(nightly, "--brokers", file, "--warehouse", tmp_path / "w")
+    assert (ended.code, ended.error.count("\n"), (tmp_path / "w").exists()) == (2, 1, False)
+    assert f"{tmp_path / 'events.jsonl'} has no subscription (line 1: " in ended.error
+
+
 def test_all_brokers_in_one_run(run: Run, tmp_path: Path) -> None:
     file = brokers_file(tmp_path, ("a", "small", ""), ("b", "otherbloom", ""))
     assert run(nightly, "--brokers", file, "--warehouse", tmp_path / "both").code == 0

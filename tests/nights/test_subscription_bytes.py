@@ -117,6 +117,17 @@ def test_a_torn_list_in_the_store_is_kept_whole(run: Run, tmp_path: Path, end: b
     assert (line, kept == torn) == (1, True)
 
 
+def test_a_torn_list_that_comes_with_a_copy_that_has_nothing_else_new(run: Run, tmp_path: Path) -> None:
+    shutil.copytree(capture("small") / "store" / "commitlog", tmp_path / "store" / "commitlog")
+    given = ("--store", tmp_path / "store", "--warehouse", tmp_path / "w")
+    assert run(nightly, *given).code == 0
+    (tmp_path / "store" / "config").mkdir()
+    (tmp_path / "store" / "config" / "consumerFilter.json").write_bytes(b"{")
+    assert "quarantined: consumerFilter.json" in run(nightly, *given).out
+    assert [kept for *_, kept in quarantined(tmp_path / "w")] == [b"{"]
+    assert "There was nothing new" in run(nightly, *given).out
+
+
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_a_list_of_filters_leaves_groups_with_tags_alone(run: Run, tmp_path: Path, mark: bytes) -> None:
     """consumerFilter.json has no tags, also if an editor put a byte order mark before it."""

@@ -104,18 +104,34 @@ def test_a_warehouse_before_its_first_night(tmp_path: Path) -> None:
         verify.main(arguments(Warehouse.at(str(tmp_path)), capture("small") / "store"))
 
 
-def test_a_history_that_begins_with_a_snapshot_cannot_judge_bit_maps(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+SNAPSHOT, HISTORY = ["store/config/consumerFilter.json"], ["subscription_events.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "is_judged"),
+    [
+        (SNAPSHOT, [], False),
+        (HISTORY + SNAPSHOT, [], True),
+        (SNAPSHOT + HISTORY, ["--redo-from", "0"], True),
+        (SNAPSHOT + HISTORY + SNAPSHOT, ["--redo-from", "0"], True),
+    ],
+)
+def test_bit_maps_are_judged_unless_the_history_begins_with_a_snapshot(
+    run: Run, tmp_path: Path, files: list[str], options: list[str], is_judged: bool
 ) -> None:
     small = capture("small")
-    given = ["--store", str(small / "store"), "--warehouse", str(tmp_path)]
-    filters = str(small / "store" / "config" / "consumerFilter.json")
-    nightly.main([*given, "--subscriptions", filters, "--broker-config", str(small / "broker.conf")])
-    capsys.readouterr()
-    verify.main(given)
-    out = capsys.readouterr().out
-    assert "cannot judge the filter bit maps: the history is incomplete" in out
-    assert out.splitlines()[-1] == "no difference in what could be judged"
+    given = ("--store", small / "store", "--warehouse", tmp_path)
+    for file in files:
+        more = options if [file] == HISTORY else []
+        assert run(
+            nightly, *given, "--subscriptions", small / file, "--broker-config", small / "broker.conf", *more
+        ).code == 0  # fmt: skip
+    out = run(verify, *given).out
+    if is_judged:
+        assert out.startswith("identical: ")
+    else:
+        assert "cannot judge the filter bit maps: the history is incomplete" in out
+        assert out.splitlines()[-1] == "no difference in what could be judged"
 
 
 @pytest.mark.parametrize("newer", [1, 5])
