@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -43,12 +42,12 @@ class MappedRows:
         }
         columns |= self._property_columns(messages)
         columns["store_date"] = store_dates(columns["store_timestamp"].to_numpy())
-        columns["body_is_damaged"] = pa.array(np.zeros(count, bool))
+        crcs = [None if message["body"] is None else crc_of(message["body"]) for message in messages]
+        computed = pa.array(crcs, pa.int32())
+        columns["body_is_damaged"] = pc.not_equal(columns["body_crc"], computed).fill_null(False)
         if self._bodies is not Bodies.KEEP:
-            crcs = [None if message["body"] is None else crc_of(message["body"]) for message in messages]
-            computed = pa.array(crcs, pa.int32())
             columns["body_crc"] = pc.coalesce(columns["body_crc"], computed)
-            kept = pc.not_equal(columns["body_crc"], computed) if self._bodies is Bodies.DAMAGED else False
+            kept = columns["body_is_damaged"] if self._bodies is Bodies.DAMAGED else False
             columns["body"] = pc.if_else(kept, columns["body"], None)
         columns["run"] = pa.repeat(self._run, count)
         return COMMITLOG.batch(columns, count)

@@ -64,14 +64,17 @@ def test_parquet_and_an_export_make_the_commitlog_of_the_store(
         assert not found["quarantine"]
 
 
-@pytest.mark.parametrize(("bodies", "kept"), [("damaged", {None, b"wrong"}), ("none", {None})])
-def test_bodies_are_left_out_by_choice(tmp_path: Path, bodies: str, kept: set[bytes | None]) -> None:
+@pytest.mark.parametrize(
+    ("bodies", "kept"), [("keep", {b"right", b"wrong"}), ("damaged", {None, b"wrong"}), ("none", {None})]
+)
+def test_bodies_are_checked_and_left_out_by_choice(tmp_path: Path, bodies: str, kept: set[bytes | None]) -> None:
     line = {"topic": "T", "queue_id": 0, "store_timestamp": 1, "body": b"right".hex()}
     numbered = [line | {"queue_offset": number, "commitlog_offset": number} for number in range(2)]
     numbered.append(line | {"queue_offset": 2, "commitlog_offset": 2, "body": b"wrong".hex(), "body_crc": 7})
     (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, numbered)))
     ingest.main(["--store", str(tmp_path / "log.jsonl"), "--warehouse", str(tmp_path / "w"), "--bodies", bodies])
-    found = list(rows_of(tmp_path / "w", "commitlog", "body", "body_crc"))
+    found = list(rows_of(tmp_path / "w", "commitlog", "body", "body_crc", "body_is_damaged"))
+    assert [row["body_is_damaged"] for row in found] == [False, False, True]
     assert {row["body"] for row in found} == kept
     crc = zlib.crc32(b"right") & 0x7FFFFFFF
     assert [row["body_crc"] for row in found] == [crc, crc, 7]
