@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from jobs.cli import application, options
 from jobs.cli.application import Parser
-from jobs.cli.text import count, print_table, printable, short
+from jobs.cli.text import count, print_table, short
+from schemas.printable import printable
 
 if TYPE_CHECKING:
     from filtering.findings import Finding

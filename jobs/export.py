@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from itertools import chain
 from pathlib import Path
@@ -78,7 +79,10 @@ def _format_of(output: Path) -> str:
 
 
 def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names or len(set(names)) < len(names):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of different columns, such as topic,queue_id")
+    return names
 
 
 if __name__ == "__main__":

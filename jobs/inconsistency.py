@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser
-from jobs.cli.text import printable, time
+from jobs.cli.text import time
 from schemas.errors import UsageError
+from schemas.printable import printable
 
 if TYPE_CHECKING:
     from filtering.subscriptions.inconsistency import SubscriptionInForce

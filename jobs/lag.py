@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser, given_name, input_file
-from jobs.cli.text import age, count, print_table, printable, short, time
+from jobs.cli.text import age, count, print_table, short, time
+from schemas.printable import printable
 
 if TYPE_CHECKING:
     from schemas.answers.lag import Lag
@@ -134,9 +135,9 @@ def _metrics(rows: Sequence[Lag], broker_name: str) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """A label's value: backslash, quote, line feed and other control characters are escaped."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return printable(escaped)
+    """A label's value. Its only escapes are those of backslash, quote and line feed."""
+    lines = (printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n"))
+    return "\\n".join(lines)
 
 
 if __name__ == "__main__":

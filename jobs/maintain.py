@@ -6,7 +6,7 @@ import argparse
 
 from jobs.cli import application, options
 from jobs.cli.application import Parser
-from jobs.cli.text import printable
+from schemas.printable import printable
 
 EXAMPLES = (
     "--warehouse /data/mqsieve",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser
-from jobs.cli.text import printable
+from schemas.printable import printable
 
 EXAMPLES = (
     "--warehouse /data/mqsieve --into /tmp/replay",

@@ -10,7 +10,7 @@ from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser
 from jobs.cli.exit_code import CheckFailed
-from jobs.cli.text import printable
+from schemas.printable import printable
 
 if TYPE_CHECKING:
     from schemas.answers.verification import Verification

@@ -15,9 +15,9 @@ from typing import NoReturn
 from filtering import garbage_collection
 from filtering.java.strings import has_half_a_pair
 from jobs.cli.exit_code import CheckFailed, ExitCode
-from jobs.cli.text import printable
 from jobs.cli.without_pandas import without_pandas
 from schemas.errors import UsageError, WarehouseBusy, did_you_mean
+from schemas.printable import printable
 
 ADVICE: dict[type[OSError], str] = {
     FileNotFoundError: "check the path",

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from filtering.explanation.decision import Outcome, Stage
 from filtering.explanation.reasons import leaf_values
 from filtering.explanation.trace import Part, Result
-from jobs.cli.text import expression_line, print_table, printable, short, time
+from jobs.cli.text import expression_line, print_table, short, time
 from schemas.answers.explain import Explanation
 from schemas.answers.found_messages import FoundMessage
+from schemas.printable import printable
 
 MARKS = {
     Result.TRUE: "✓", Result.FALSE: "✗", Result.NULL: "∅", Result.ERROR: "!", Result.NOT_EVALUATED: "·",

@@ -13,7 +13,8 @@ from dataclasses import asdict
 
 from filtering.counted import counted
 from filtering.findings import SEVERITIES, Finding
-from jobs.cli.text import printable, short
+from jobs.cli.text import short
+from schemas.printable import printable
 
 _MARKS = {"error": ("✗", "31"), "warn": ("!", "33"), "info": ("·", "2")}
 NARROWEST = 40

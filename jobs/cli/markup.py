@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jobs.cli.text import print_table, printable
+from jobs.cli.text import print_table
+from schemas.printable import printable
 
 SPECIAL = frozenset("\\`*_[]<>|#")
 """Characters that Markdown and HTML interpret."""

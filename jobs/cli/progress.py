@@ -8,8 +8,8 @@ import time
 from types import TracebackType
 
 from filtering.counted import counted
-from jobs.cli.text import printable
 from jobs.night.run import NightReport
+from schemas.printable import printable
 
 
 class Progress:

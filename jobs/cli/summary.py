@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from filtering.counted import counted
-from jobs.cli.text import count, expression_line, print_table, printable, short
+from jobs.cli.text import count, expression_line, print_table, short
 from jobs.night.run import NightReport, Run
 from schemas.answers.facts import BrokerFacts, open_facts
 from schemas.answers.inconsistency import inconsistent_groups
 from schemas.answers.night_summary import GroupCounts, messages_without_entry, night_summary
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
+from schemas.printable import printable
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.recovery import Recovery, recovery
 from schemas.rocketmq_store.segments import is_mapped_file

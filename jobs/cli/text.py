@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sys
-import unicodedata
 from collections.abc import Sequence
 
+from schemas.answers.plain_text import one_line
+from schemas.printable import printable
 from schemas.time_text import time_text
 
 LONGEST_NAME = 40
 NARROWEST = 20
-
-
-def printable(text: str) -> str:
-    """The text with control characters, which could take over a terminal, as escapes."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character == "\t" or unicodedata.category(character)[0] != "C" else f"\\x{ord(character):02x}"
-        for character in text
-    )
 
 
 def short(text: str, longest: int = LONGEST_NAME) -> str:
@@ -31,7 +22,7 @@ def short(text: str, longest: int = LONGEST_NAME) -> str:
 
 def expression_line(expression: str | None) -> str:
     """An expression on one line; ``*`` for no expression."""
-    return printable(" ".join((expression or "*").split()))
+    return one_line(expression or "*")
 
 
 def count(number: int) -> str:

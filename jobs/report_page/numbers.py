@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jobs.cli.text import age as duration
-from jobs.cli.text import printable, short
+from jobs.cli.text import short
+from schemas.printable import printable
 from schemas.time_text import time_text
 
 LONGEST_NAME = 80

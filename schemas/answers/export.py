@@ -78,7 +78,7 @@ def batches_of(warehouse: Warehouse, name: str, selection: Selection) -> Iterato
     Raises UsageError if the table lacks a selected column, and before the first audit for its results.
     """
     known = columns_of(name)
-    columns = list(selection.columns or known)
+    columns = list(known if selection.columns is None else selection.columns)
     if unknown := [column for column in columns if column not in known]:
         raise UsageError(f"{name} has no column {', '.join(unknown)}; it has {', '.join(known)}")
     for kind, given in (("consumer_group", selection.groups), ("topic", selection.topics)):

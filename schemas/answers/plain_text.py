@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from schemas.answers.html import cell_text
+from schemas.printable import printable
 
 
 class Shown:
@@ -24,6 +25,5 @@ def text_table(titles: Sequence[str], rows: Sequence[Sequence[Any]], more: int =
 
 
 def one_line(text: str) -> str:
-    """The text on one line, with control characters, which could take over a terminal, as escapes."""
-    characters = " ".join(text.split())
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in characters)
+    """The printable text on one line."""
+    return printable(" ".join(text.split()))

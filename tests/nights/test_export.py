@@ -78,6 +78,14 @@ def test_the_extension_decides_the_format(
     assert run(export, "deliveries", "--format", "csv", "--output", tmp_path / "d.xyz", *warehouse).code == 0
 
 
+@pytest.mark.parametrize("columns", ["", ",", "run,topic,run"])
+def test_columns_that_are_none_or_repeated(replayed: Replayed, run: Run, columns: str) -> None:
+    given = ("--output", "-", "--warehouse", replayed("small").location, "--columns", columns)
+    ended = run(export, "commitlog", *given)
+    assert (ended.code, ended.out) == (2, "")
+    assert f"{columns!r} is not a list of different columns, such as topic,queue_id" in ended.error
+
+
 @pytest.mark.parametrize("output", ["", ".", "..", "/"])
 def test_an_output_that_is_a_folder(replayed: Replayed, run: Run, output: str) -> None:
     ended = run(export, "commitlog", "--output", output, "--warehouse", replayed("small").location)

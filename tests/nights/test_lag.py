@@ -145,13 +145,13 @@ def test_a_file_that_has_no_offsets(nights: Path, tmp_path: Path, run: Run, cont
 def test_prometheus_text_escapes_names(tmp_path: Path, run: Run) -> None:
     store = BrokerLog().append(3).write(tmp_path / "store")
     (tmp_path / "s.jsonl").write_text(
-        '{"at":0,"op":"register","group":"a\\"b\\\\c\\nd","topic":"T","type":"TAG","expression":"*","sub_version":1}\n'
+        '{"at":0,"op":"register","group":"a\\"b\\\\c\\nd\\u0007","topic":"T","type":"TAG","expression":"*","sub_version":1}\n'
     )
     nightly.main(
         ["--store", str(store), "--subscriptions", str(tmp_path / "s.jsonl"), "--warehouse", str(tmp_path / "w")]
     )
     out = run(lag_job, "--warehouse", tmp_path / "w", "--prometheus").out
-    line = 'mqsieve_consumer_lag_messages{broker="DEFAULT_BROKER",group="a\\"b\\\\c\\nd",topic="T",queue="0"} 0'
+    line = 'mqsieve_consumer_lag_messages{broker="DEFAULT_BROKER",group="a\\"b\\\\c\\nd\\\\x07",topic="T",queue="0"} 0'
     assert line in out.splitlines()
     for line in out.splitlines():
         assert line.startswith(("# HELP ", "# TYPE ", "mqsieve_"))

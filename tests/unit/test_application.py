@@ -95,7 +95,7 @@ def test_an_argument_that_is_not_utf_8(capsys: pytest.CaptureFixture[str], monke
 
     with pytest.raises(SystemExit) as ended:
         application.run(main)
-    assert (ended.value.code, capsys.readouterr().err) == (2, "mqsieve: not UTF-8: the argument a\\xdcff\n")
+    assert (ended.value.code, capsys.readouterr().err) == (2, "mqsieve: not UTF-8: the argument a\\udcff\n")
 
 
 @pytest.mark.parametrize(
