@@ -9,16 +9,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from schemas.arrow_batches import split
-from schemas.delta.data_files import DataFile, DataFileWriter
+from schemas.delta.data_files import ROWS_OF_A_GROUP, DataFile, DataFileWriter
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
-from schemas.delta.table_rows import Where, without
+from schemas.delta.table_rows import Where, row_groups, without
 from schemas.delta.warehouse import Warehouse
 from schemas.tables import APPENDED_TABLES
 from schemas.withdrawals import Withdrawal
-
-ROWS_OF_A_GROUP = 1 << 20
-"""Rows of a row group: readers load one after the other."""
 
 
 @dataclass
@@ -67,16 +64,25 @@ class Changes:
 
     def delete_rows(self, table: Table, where: Where, may_have: Iterable[StoredFile]) -> None:
         """Removes the rows that match ``where``. ``may_have``: the files that may have such rows."""
+        columns = [condition.column for condition in where]
         for file in may_have:
-            rows = self.warehouse.rows(table, files=[file])
-            kept = without(rows, where)
-            if len(kept) < len(rows):
-                rewritten = self._write(table, kept.to_batches()) if len(kept) else []
+            if len(self.warehouse.rows(table, columns, where, [file])):
+                rewritten = self._without_rows(table, where, file)
                 if self._is_of_earlier_runs(table, file):
                     self._withdraw(table, where)
                     self._rewritten.update(new.path for new in rewritten)
                 self.remove_files(table, [file])
                 self.add_files(table, rewritten)
+
+    def _without_rows(self, table: Table, where: Where, file: StoredFile) -> list[DataFile]:
+        """Writes a file again without the rows that match ``where``. A row group stays one."""
+        storage = self.warehouse.log(table).storage
+        writer = DataFileWriter(table, storage)
+        for rows in row_groups(table, storage, file.path):
+            kept = without(rows, where)
+            if len(kept):
+                writer.write(kept.to_batches())
+        return writer.close()
 
     def replace_files(self, table: Table, old: Sequence[StoredFile], new: Sequence[DataFile]) -> None:
         """Replaces files by others with the same rows."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from jobs.night.changes import Changes
-from schemas.delta.data_files import DataFileWriter
+from schemas.delta.data_files import ROWS_OF_A_GROUP, DataFileWriter
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 
@@ -25,7 +25,6 @@ LARGE = 2 << 20
 MOST_BYTES = 64 << 20
 """Bytes of a table that a night merges. Other full tiers wait for later nights."""
 ROW_GROUP_BYTES = 32 << 20
-ROW_GROUP_ROWS = 1 << 16
 
 
 def compact(table: Table, changes: Changes) -> None:
@@ -66,10 +65,10 @@ def _order(file: StoredFile) -> tuple[int, str, str]:
 def _row_groups(table: Table, files: list[StoredFile], changes: Changes) -> Iterator[list[pa.RecordBatch]]:
     waiting: list[pa.RecordBatch] = []
     for file in files:
-        for batch in changes.warehouse.rows(table, files=[file]).to_batches(max_chunksize=ROW_GROUP_ROWS):
+        for batch in changes.warehouse.rows(table, files=[file]).to_batches(max_chunksize=ROWS_OF_A_GROUP):
             waiting.append(batch)
             rows, size = sum(part.num_rows for part in waiting), sum(part.nbytes for part in waiting)
-            if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
+            if rows >= ROWS_OF_A_GROUP or size >= ROW_GROUP_BYTES:
                 yield waiting
                 waiting = []
     if waiting:

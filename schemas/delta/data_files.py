@@ -16,6 +16,9 @@ from schemas.delta.file_layout import as_type, file_schema, row_group, without_d
 from schemas.delta.table import FileWriter, Table
 from schemas.storage import Storage
 
+ROWS_OF_A_GROUP = 1 << 16
+"""Most rows of a row group: readers load one after the other."""
+
 
 @dataclass(frozen=True)
 class DataFile:
