@@ -26,8 +26,11 @@ from schemas.ledger_check import read_nights
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import is_message_log
 from schemas.rocketmq_store.config_files import contents
+from schemas.run_ledger import SUBSCRIPTIONS_FROM, USER, LedgerEntry
 from schemas.storage import Storage
 from schemas.warehouse_folder import check_folder, no_nights
+
+OWN_LIST = "config/consumerFilter.json"
 
 
 def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> None:
@@ -104,11 +107,26 @@ class _Night:
         message_log = Path(storage.root) if storage is not None and is_log else None
         subscriptions = entry.subscriptions
         if subscriptions is None and snapshot is not None and Stage.REGISTER in self.options.stages:
-            subscriptions = _subscriptions_in_store(snapshot)
+            subscriptions = self._own_list(snapshot, run.last.get(broker.name))
         with Progress(broker.name) as progress:
             report = run.run_night(broker, NightInputs(snapshot, subscriptions, message_log), self.options)
             progress.end(report)
         return report
+
+    def _own_list(self, snapshot: StoreSnapshot, last: LedgerEntry | None) -> SubscriptionFile | None:
+        """The broker's own list of SQL92 subscriptions, or its backup if it is missing or another kind of file.
+
+        None if the user gave the subscriptions of earlier nights: they know more than the list.
+        """
+        if last is not None and last.inputs.get(SUBSCRIPTIONS_FROM) == USER and not self.options.new_epoch:
+            return None
+        damaged: SubscriptionFile | None = None
+        for name, content in contents(snapshot.storage, OWN_LIST):
+            file = replace(read_subscriptions(name.removeprefix("config/"), content), is_in_store=True)
+            if file.filters_only:
+                return file
+            damaged = damaged or file
+        return damaged
 
 
 def _nights(
@@ -124,14 +142,3 @@ def _nights(
     )
     later = replace(first, new_epoch=False, redo_from=None)
     return [_Night(entry, storage, later if i else first) for i, storage in enumerate(entry.stores or (None,))]
-
-
-def _subscriptions_in_store(snapshot: StoreSnapshot) -> SubscriptionFile | None:
-    """The broker's own list of SQL92 subscriptions, or its backup if it is missing or another kind of file."""
-    damaged: SubscriptionFile | None = None
-    for name, content in contents(snapshot.storage, "config/consumerFilter.json"):
-        file = read_subscriptions(name.removeprefix("config/"), content)
-        if file.filters_only:
-            return file
-        damaged = damaged or file
-    return damaged

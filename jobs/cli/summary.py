@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from filtering.counted import counted
+from filtering.subscriptions.events import Operation
 from jobs.cli.text import count, expression_line, print_table, short
 from jobs.night.run import NightReport, Run
 from schemas.answers.facts import BrokerFacts, open_facts
@@ -53,6 +54,8 @@ DELIVERIES = "deliveries"
 WRITTEN_BY_JOB = {"ingest": COMMITLOG.name, "register": SUBSCRIPTIONS.name, "dispatch": CONSUMEQUEUE.name}
 """The table that a step before deliver writes."""
 
+READS_SUBSCRIPTIONS = ("nightly", "register")
+
 
 def print_summary(run: Run, report: NightReport, one_of_several: bool) -> list[str]:
     """Prints the counts of each group, what needs attention, and where the tables are.
@@ -85,6 +88,8 @@ def print_steps(run: Run, report: NightReport, remark: str = "") -> None:
     sql92 = "on" if config.enable_property_filter else "off"
     print(f"broker {short(report.broker.name)}: property filter {sql92}, filter bit map {bit_map}")
     print(f"  ({printable(report.broker.source)})")
+    if run.job in READS_SUBSCRIPTIONS:
+        print(f"  subscriptions: {printable(_subscriptions(report))}")
     if report.entry is None:
         print(f"There was nothing new: no table changed ({report.seconds:.1f} s).")
     else:
@@ -93,6 +98,20 @@ def print_steps(run: Run, report: NightReport, remark: str = "") -> None:
     location, table = printable(run.warehouse.location), WRITTEN_BY_JOB.get(run.job, DELIVERIES)
     print(f"The tables are in {location}; to write one as JSON lines:")
     print(f"  {run.warehouse.command(f'export {table}')} --output {table}.jsonl")
+
+
+def _subscriptions(report: NightReport) -> str:
+    """Where the subscriptions came from, and what changed."""
+    file = report.inputs.subscriptions
+    if file is None:
+        return "no --subscriptions: those of earlier runs"
+    source = "the store's own list of SQL92 subscriptions" if file.is_in_store else ", ".join(file.rejected)
+    if not report.new_events:
+        return f"{source}, without changes"
+    if not file.events.is_snapshot:
+        return f"{source}, {counted(len(report.new_events), 'new event')}"
+    ended = sum(event.operation is Operation.UNREGISTER for event in report.new_events)
+    return f"{source}, {len(report.new_events) - ended:,} began or changed, {ended:,} ended"
 
 
 def _without_entry(facts: BrokerFacts, report: NightReport) -> str:

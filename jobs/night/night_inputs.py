@@ -29,7 +29,10 @@ from schemas.run_ledger import (
     OFFSET_FILES,
     QUEUES,
     SOFTWARE,
+    STORE,
     SUBSCRIPTION_FILE,
+    SUBSCRIPTIONS_FROM,
+    USER,
 )
 from schemas.time_text import time_text
 from schemas.version import VERSION
@@ -86,6 +89,7 @@ class NightInputs:
                 found[COMMITTED_AT] = str(self.snapshot.offsets.committed_at)
         if self.subscriptions is not None:
             found[SUBSCRIPTION_FILE] = self.subscriptions.digest
+            found[SUBSCRIPTIONS_FROM] = STORE if self.subscriptions.is_in_store else USER
             given = self.subscriptions.events
             if not given.is_snapshot and given.events[:1] == events.events[:1]:
                 found[FIRST_SNAPSHOT] = ""

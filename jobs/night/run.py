@@ -49,12 +49,16 @@ from schemas.tables import APPENDED_TABLES
 
 @dataclass(frozen=True)
 class NightReport:
-    """The result of a night. ``outcome`` and ``entry`` are None if nothing was new."""
+    """The result of a night. ``outcome`` and ``entry`` are None if nothing was new.
+
+    ``new_events``: the subscription events that no earlier night applied.
+    """
 
     broker: Broker
     inputs: NightInputs
     outcome: NightOutcome | None = None
     entry: LedgerEntry | None = None
+    new_events: tuple[SubscriptionEvent, ...] = ()
     seconds: float = 0.0
 
     @property
@@ -147,7 +151,7 @@ class Run:
             compact(table, changes)
         entry = commit(changes, entry)
         self.entries.append(entry)
-        return NightReport(broker, inputs, outcome, entry, time.monotonic() - begun)
+        return NightReport(broker, inputs, outcome, entry, events.new, time.monotonic() - begun)
 
     def next_run(self) -> str:
         """The name of a new run: see :func:`jobs.night.ledger.next_run`."""

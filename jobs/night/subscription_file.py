@@ -18,13 +18,14 @@ class SubscriptionFile:
     """The events of a file or of several, and a SHA-256 ``digest`` of the bytes.
 
     ``rejected``: the rejected entries of each file, by its name. ``filters_only``: all entries are of
-    consumerFilter.json files, which have only SQL92 filters.
+    consumerFilter.json files, which have only SQL92 filters. ``is_in_store``: it is the broker's own list.
     """
 
     digest: str
     events: SubscriptionEvents
     rejected: Mapping[str, Sequence[InvalidSubscriptionEvent]]
     filters_only: bool
+    is_in_store: bool = False
 
 
 def read_subscriptions(name: str, content: bytes) -> SubscriptionFile:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
-from jobs import nightly
+from jobs import nightly, register
+from tests.broker_log import BrokerLog
 from tests.nights.commands import differing, rows_of
 from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, event, sql
 
@@ -207,23 +209,66 @@ def test_a_bad_line_says_nothing_of_the_log(broker: GrowingBroker, name: str) ->
     assert (f"quarantined: {name}, line 2" in out, "the broker itself" in out) == (True, False)
 
 
-def test_the_stores_own_consumer_filter_is_read(broker: GrowingBroker) -> None:
+def write_own_list(broker: GrowingBroker, expression: str) -> None:
+    """Writes the store's consumerFilter.json, with the group cg."""
     of_group = {
-        "consumerGroup": "cg", "topic": "T", "expression": LOW, "expressionType": "SQL92", "bornTime": BEFORE,
+        "consumerGroup": "cg", "topic": "T", "expression": expression, "expressionType": "SQL92", "bornTime": BEFORE,
         "deadTime": 0, "clientVersion": BEFORE,
     }  # fmt: skip
     config = broker.folder / "store" / "config"
-    config.mkdir()
+    config.mkdir(exist_ok=True)
     document = {"filterDataByTopic": {"T": {"topic": "T", "groupFilterData": {"cg": of_group}}}}
     (config / "consumerFilter.json").write_text(json.dumps(document))
-    broker.commit(cg=10, cg_unknown=3, TOOLS_CONSUMER=1)
+
+
+def without_subscriptions(broker: GrowingBroker) -> list[object]:
+    """The options of a night without --subscriptions."""
     given = ["--store", broker.folder / "store", "--warehouse", broker.folder / "w"]
-    given += ["--broker-config", broker.folder / "broker.conf"]
+    return [*given, "--broker-config", broker.folder / "broker.conf"]
+
+
+def test_the_stores_own_consumer_filter_is_read(broker: GrowingBroker) -> None:
+    write_own_list(broker, LOW)
+    broker.commit(cg=10, cg_unknown=3, TOOLS_CONSUMER=1)
+    given = without_subscriptions(broker)
     code, out, _ = broker.run(nightly, *given)
     assert (code, broker.received("cg")) == (0, [0, 1, 2, 3, 4])
+    assert "subscriptions: the store's own list of SQL92 subscriptions, 1 began or changed, 0 ended" in out
     assert "consumerOffset.json without a known subscription: 1;" in out
     assert "cg_unknown" in out
     assert broker.run(nightly, *given, "--strict").code == 3
+
+
+@pytest.mark.parametrize("job", [nightly, register])
+def test_the_stores_own_consumer_filter_is_not_read_after_subscriptions_of_the_user(
+    broker: GrowingBroker, job: Any
+) -> None:
+    """A night whose --subscriptions was forgotten goes on with the groups that mqsieve knows."""
+    write_own_list(broker, HIGH)
+    (broker.folder / "s.yaml").write_text("- {group: cg, topic: T, tag: '*', consume_from: first}\n")
+    given = without_subscriptions(broker) if job is nightly else without_subscriptions(broker)[2:]
+    out = broker.run(job, *given, "--subscriptions", broker.folder / "s.yaml").out
+    assert "subscriptions: s.yaml, 1 began or changed, 0 ended" in out
+    broker.grow()
+    given = [*without_subscriptions(broker), "--redo-from", "0"]
+    assert "subscriptions: no --subscriptions: those of earlier runs" in broker.run(nightly, *given).out
+    assert broker.received("cg") == list(range(20))
+    broker.log = BrokerLog().append(10, body=b"another log")
+    broker.log.write(broker.folder / "store")
+    assert broker.run(nightly, *without_subscriptions(broker), "--new-epoch").code == 0
+    (row,) = rows_of(broker.folder / "w", "subscriptions", "expression")
+    assert row["expression"] == HIGH
+
+
+def test_a_snapshot_without_most_groups_says_so(broker: GrowingBroker) -> None:
+    lines = [sql(BEFORE, f"cg_{number}", LOW) for number in range(3)]
+    assert "subscriptions: events.jsonl, 3 new events" in broker.night(lines).out
+    broker.grow()
+    out = broker.night("- {group: cg_1, topic: T, tag: a}", name="s.yaml").out
+    assert "subscriptions: s.yaml, 1 began or changed, 2 ended" in out
+    assert (
+        "subscriptions: s.yaml, without changes" in broker.night("- {group: cg_1, topic: T, tag: a}", name="s.yaml").out
+    )
 
 
 def test_a_topic_that_no_message_has(broker: GrowingBroker) -> None:
