@@ -104,7 +104,7 @@ def decide(
     filters = message_filter(row, others, config)
     if filters is None:
         code = refusal(row, config)
-        why = reasons.refused(code.name if code else "", row.compile_error)
+        why = reasons.refused(code.text if code else "", row.compile_error)
         return Decision(Outcome.NOT_SUBSCRIBED, Stage.PULL, why)
     if not holds(filters.tags, {}, entry.tags_code):
         why = reasons.other_tag(properties.get(TAGS_PROPERTY), row.tags_set or ())

@@ -101,7 +101,7 @@ def _why_pending(rows: Sequence[SubscriptionRow], config: BrokerConfig, as_of: i
     if row is None or not row.is_consuming:
         return "the group comes after the end of the last night" if rows[-1].is_consuming else "the group is away"
     code = refusal(row, config)
-    return "the group does not keep up" if code is None else f"the broker refuses the group's pulls ({code.name})"
+    return "the group does not keep up" if code is None else f"the broker refuses the group's pulls ({code.text})"
 
 
 def _pulls_after_resets(
@@ -148,7 +148,7 @@ def _first_pull(states: Sequence[SubscriptionRow], night: NightInQueue, place: P
 def _why_not_pulling(states: Sequence[SubscriptionRow], at: int, config: BrokerConfig) -> str:
     row = _in_force(states, at)
     code = refusal(row, config) if row is not None and row.is_consuming else None
-    return "the group was away" if code is None else f"the broker refused the group's pulls ({code.name})"
+    return "the group was away" if code is None else f"the broker refused the group's pulls ({code.text})"
 
 
 def _in_force(rows: Sequence[SubscriptionRow], at: int) -> SubscriptionRow | None:

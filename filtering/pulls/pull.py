@@ -23,6 +23,11 @@ class ResponseCode(Enum):
     FILTER_DATA_NOT_EXIST = 27
     FILTER_DATA_NOT_LATEST = 28
 
+    @property
+    def text(self) -> str:
+        """The name, with the setting that causes it if there is one."""
+        return f"{self.name}: enablePropertyFilter is off" if self is ResponseCode.SYSTEM_ERROR else self.name
+
 
 def pull_refusal(row: SubscriptionRow | None, sub_version: int, config: BrokerConfig) -> ResponseCode | None:
     """Why the broker refuses the pull of a client whose subscription has ``sub_version``; None if it does not.

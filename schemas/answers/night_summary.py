@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from filtering.counted import counted
+from filtering.counted import counted, listed
 from filtering.delivery.entries import has_entry
 from filtering.findings.finding import FAILING_SHARE
-from filtering.pulls.pull import refusal
+from filtering.pulls.pull import ResponseCode, refusal
 from filtering.sql92 import on_one_line
 from filtering.subscriptions.history import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
@@ -99,13 +99,16 @@ def _attention(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[st
         yield f"no message: nothing could be decoded{first}"
     if not in_force:
         yield "no subscription: nothing can be delivered"
+    refused: defaultdict[ResponseCode, list[str]] = defaultdict(list)
     for row in in_force:
         whose = f"{row.consumer_group} on {row.topic}"
         code = refusal(row, facts.broker)
         if row.compile_error is not None:
             yield f"{whose} does not compile: {on_one_line(row.compile_error)}"
-        if code is not None and row.is_consuming:
-            yield f"the broker refuses every pull of {whose} with {code.name}"
+        if code is not None and (row.is_consuming or code is ResponseCode.SYSTEM_ERROR):
+            refused[code].append(whose)
+    for code, subscriptions in refused.items():
+        yield f"the broker refuses every pull of {listed(subscriptions, NAMED)} with {code.text}"
     yield from _without_messages(facts, in_force)
     for group in groups:
         if group.counts["lost"]:

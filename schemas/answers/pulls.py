@@ -124,7 +124,7 @@ def pulls_of(
         raise UsageError(f"{group} has no subscription to {topic}{did_you_mean(topic, topics)}")
     code = refusal(wanted[0], broker)
     if code is not None:
-        raise UsageError(f"the broker answers every pull of {group} on {topic} with {code.name}")
+        raise UsageError(f"the broker answers every pull of {group} on {topic} with {code.text}")
     filters = [f for f in message_filters(in_force, broker) if (f.consumer_group, f.topic) == (group, topic)]
     flags = StageFlags.of(
         PullWindow(filters[0], wanted[0].valid_from), broker.bloom_filter.m, facts.last.log_start or 0

@@ -51,4 +51,4 @@ def _check(row: SubscriptionRow, broker: BrokerConfig) -> None:
         )
     code = refusal(row, broker)
     if code is not None:
-        raise UsageError(f"the broker would answer every pull of {row.consumer_group} on {row.topic} with {code.name}")
+        raise UsageError(f"the broker would answer every pull of {row.consumer_group} on {row.topic} with {code.text}")

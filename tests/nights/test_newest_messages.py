@@ -12,14 +12,15 @@ import pytest
 from benchmarks.broker_store import BROKER, TOPICS, StoreWriter
 from jobs import nightly
 from jobs.night.changes import Changes
-from jobs.night.compaction import FILES_IN_A_TIER, ROW_GROUP_ROWS, compact
+from jobs.night.compaction import FILES_IN_A_TIER, compact
 from schemas.commitlog import COMMITLOG
+from schemas.delta.data_files import ROWS_OF_A_GROUP
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.newest_messages import newest_messages
 from schemas.messages.stored_messages import row_group_bounds
 
 KEY = "UNIQ_KEY"
-ROWS_OF_A_FILE = ROW_GROUP_ROWS // (FILES_IN_A_TIER - 2) + 2
+ROWS_OF_A_FILE = ROWS_OF_A_GROUP // (FILES_IN_A_TIER - 2) + 2
 MENDED = ROWS_OF_A_FILE + 7
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobs import explain, lag
+from jobs import explain, lag, pulls
 from tests.nights.commands import rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
@@ -70,3 +70,15 @@ def test_explain_says_that_it_was_refused_when_its_offset_was_moved(broker: Grow
     place = ("--topic", "T", "--queue", "0", "--offset", "5", "--group", "cg")
     message = broker.run(explain, "--warehouse", broker.folder / "w", *place).out
     assert "moved past it while the broker refused the group's pulls (FILTER_DATA_NOT_EXIST)" in message
+
+
+def test_a_property_filter_that_is_off_is_named_once(broker: GrowingBroker) -> None:
+    (broker.folder / "broker.conf").write_text("brokerName=b\n")
+    lines = [sql(BEFORE, f"cg_{number}", EVEN) for number in range(5)] + [event(after(3), "unregister", "cg_0")]
+    out = broker.night(lines).out
+    cause = "SYSTEM_ERROR: enablePropertyFilter is off"
+    assert out.count("refuses") == 1
+    assert f"the broker refuses every pull of cg_0 on T, cg_1 on T, cg_2 on T and 2 more with {cause}" in out
+    asked = ("--warehouse", broker.folder / "w", "--group", "cg_1")
+    assert cause in broker.run(explain, *asked, "--topic", "T", "--queue", 0, "--offset", 3).out
+    assert cause in broker.run(pulls, *asked, "--topic", "T").error
