@@ -47,6 +47,8 @@ def compose(text: str) -> tuple[Any, yaml.Node | None]:
         return loader, loader.get_single_node()
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
+        if error.context == "while scanning an alias":
+            raise InvalidYaml(line, 'not YAML: a * without quotes begins an alias; write "*"') from None
         raise InvalidYaml(line, f"not YAML: {error.problem}") from None
     except yaml.YAMLError as error:
         raise InvalidYaml(1, f"not YAML: {error}") from None

@@ -20,7 +20,7 @@ channelExpiredTimeout, 120 s (ConsumerManager): add an unregister if that happen
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from filtering.consumer_filter_manager import Subscription
@@ -33,8 +33,21 @@ from filtering.subscriptions.events import (
     SubscriptionEvent,
     SubscriptionEvents,
 )
-from filtering.subscriptions.instants import checked
+from filtering.subscriptions.instants import checked, in_milliseconds
 from filtering.subscriptions.json_fields import LONGEST_LINE, check_encoding, parse_json, text_field, whole_number
+
+_SUBSCRIPTION_FIELDS = ("topic", "type", "expression", "sub_version", "class_filter_mode")
+_FIELDS = (
+    "at",
+    "op",
+    "group",
+    *_SUBSCRIPTION_FIELDS,
+    "client_id",
+    "consume_from",
+    "subscriptions",
+    "queue_id",
+    "offset",
+)
 
 
 def parse_event_lines(text: str) -> SubscriptionEvents:
@@ -44,7 +57,9 @@ def parse_event_lines(text: str) -> SubscriptionEvents:
         if not line.strip():
             continue
         try:
-            events.append(parse_event(line))
+            event = parse_event(line)
+            in_milliseconds(event.at)
+            events.append(event)
         except ValueError as error:
             rejected.append(InvalidSubscriptionEvent(number, line[:LONGEST_LINE], str(error)))
     return SubscriptionEvents(tuple(events), tuple(rejected))
@@ -60,6 +75,7 @@ def parse_event(line: str, longest: int = LONGEST_LINE) -> SubscriptionEvent:
     if row.get("op") not in operations:
         raise ValueError(f"op must be one of {', '.join(operations)}, not {row.get('op')!r}")
     operation = Operation(row["op"])
+    _check_fields(row, _FIELDS)
     at = whole_number(row, "at")
     if at is None:
         raise ValueError("at is missing; write the time in milliseconds")
@@ -117,6 +133,8 @@ def _subscriptions(row: Mapping[str, Any], operation: Operation) -> tuple[Subscr
         listed = row.get("subscriptions")
         if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
             raise ValueError("subscriptions of a heartbeat must be a list of objects with topic and expression")
+        for entry in listed:
+            _check_fields(entry, _SUBSCRIPTION_FIELDS)
         return tuple(_subscription(entry) for entry in listed)
     subscription = _subscription(row)
     if operation is Operation.PULL_SUBSCRIPTION and "class_filter_mode" in subscription:
@@ -124,7 +142,16 @@ def _subscriptions(row: Mapping[str, Any], operation: Operation) -> tuple[Subscr
     return (subscription,)
 
 
+def _check_fields(row: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Raises ValueError if a field is not known: it may be a misspelt one, which would change the filter."""
+    unknown = next((name for name in row if name not in known), None)
+    if unknown is not None:
+        raise ValueError(f"the field {unknown} is not known; there are {', '.join(known)}")
+
+
 def _subscription(row: Mapping[str, Any]) -> Subscription:
+    if "expression" not in row:
+        raise ValueError('expression is missing; "*" takes every message')
     version = whole_number(row, "sub_version")
     class_filter_mode = row.get("class_filter_mode", False)
     if not isinstance(class_filter_mode, bool):

@@ -7,11 +7,14 @@ from datetime import UTC, datetime
 
 from filtering.time_spans import AFTER_YEAR_9999
 
+SECONDS = range(10**9, 10**10)
+"""Times that are between 2001 and 2286 as seconds, and in 1970 as milliseconds."""
+
 
 def instant(text: str) -> int:
     """An instant in ms since 1970, from ms or an ISO date or time (UTC by default). Raises ValueError otherwise."""
     if re.fullmatch(r"[0-9]{1,18}", text):
-        return checked(int(text))
+        return in_milliseconds(int(text))
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
@@ -19,6 +22,13 @@ def instant(text: str) -> int:
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
     return checked(round(time.timestamp() * 1000))
+
+
+def in_milliseconds(number: int) -> int:
+    """The argument, a time that a user wrote. Raises ValueError if it cannot be milliseconds, or must be seconds."""
+    if number in SECONDS:
+        raise ValueError(f"{number} is before RocketMQ, and looks like seconds; write milliseconds, as in {number}000")
+    return checked(number)
 
 
 def checked(milliseconds: int) -> int:

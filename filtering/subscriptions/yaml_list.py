@@ -92,6 +92,8 @@ def _event(entry: object) -> SubscriptionEvent:
             raise ValueError(f"{key}: is missing")
     if ("tag" in entry) == ("sql" in entry):
         raise ValueError("a subscription needs either tag: or sql:, and not both")
+    if entry.get("tag") == "":
+        raise ValueError('tag: is empty; write "*" for every message')
     class_filter_mode = entry.get("class_filter_mode", "false")
     consume_from = entry.get("consume_from", "last")
     if consume_from not in ("first", "last"):

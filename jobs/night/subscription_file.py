@@ -11,6 +11,7 @@ from pathlib import Path
 from filtering.subscriptions.events import InvalidSubscriptionEvent, SubscriptionEvents
 from filtering.subscriptions.sources import is_consumer_filter, parse_subscriptions
 from schemas.errors import UsageError
+from schemas.shell_command import PROGRAM
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ def read_file(path: Path) -> SubscriptionFile:
     if file.events.rejected and not file.events.events:
         first = file.events.rejected[0]
         raise UsageError(
-            f"{path} has no subscription (line {first.line}: {first.reason}); see conf/subscriptions.example.yaml"
+            f"{path} has no subscription (line {first.line}: {first.reason}); conf/subscriptions.example.yaml is an "
+            f"example, and {PROGRAM} subscriptions converts what RocketMQ's tools print"
         )
     return file
 

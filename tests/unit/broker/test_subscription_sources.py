@@ -151,6 +151,11 @@ def test_times_in_yaml(at: str, milliseconds: int) -> None:
         ("- topic: T\n  tag: a", "group: is missing"),
         ("- group: cg\n  topic: T\n  tags: a", "tags: is not known"),
         ("- group: cg\n  topic: T\n  tag: [a, b]", "tag: must be a text"),
+        ("- group: cg\n  topic: T\n  tag:", 'tag: is empty; write "*" for every message'),
+        (
+            "- group: cg\n  topic: T\n  tag: a\n  at: 1795237513",
+            "looks like seconds; write milliseconds, as in 1795237513000",
+        ),
         ("- group: cg\n  topic: T\n  tag: a\n  at: noon", "'noon' is not a time"),
         ("- group: cg\n  topic: T\n  tag: a\n  at: 1795237513466000", "is after the year 9999; write milliseconds"),
         ("- group: cg\n  topic: T\n  tag: a\n  class_filter_mode: yes", "must be true or false, not 'yes'"),
@@ -172,6 +177,7 @@ def test_a_bad_yaml_entry_is_told_and_the_rest_kept(entry: str, reason: str) -> 
         ("group: cg\ntopic: T\ntag: a\n", 1, "not a list"),
         ("- group: cg\n  tag: 'a\n", 3, "not YAML"),
         ("- group: \x07\n", 1, "not YAML"),
+        ("- group: cg\n  topic: T\n  tag: *\n", 3, 'a * without quotes begins an alias; write "*"'),
     ],
 )
 def test_what_is_no_yaml_list_is_rejected_whole(text: str, line: int, reason: str) -> None:
@@ -193,6 +199,8 @@ def test_an_empty_file_has_no_events() -> None:
         ({"at": "now"}, "at must be a whole number of 64 bits, not 'now'"),
         ({"at": True}, "at must be a whole number"),
         ({"at": 1795237513466000}, "is after the year 9999; write milliseconds"),
+        ({"at": 1795237513}, "looks like seconds; write milliseconds, as in 1795237513000"),
+        ({"typ": "SQL92"}, "the field typ is not known; there are at, op, group, topic, type,"),
         ({"group": ""}, "group must be a text"),
         ({"topic": 7}, "topic must be a text, not 7"),
         ({"expression": 5}, "expression must be a text"),
@@ -201,6 +209,7 @@ def test_an_empty_file_has_no_events() -> None:
         ({"class_filter_mode": "yes"}, "class_filter_mode must be true or false, not 'yes'"),
         ({"op": "pull_subscription", "class_filter_mode": True}, "sends no subscription with its pulls"),
         ({"op": "heartbeat"}, "subscriptions of a heartbeat must be a list"),
+        ({"op": "heartbeat", "subscriptions": [{"topic": "T", "expresion": "a"}]}, "the field expresion is not known"),
     ],
 )
 def test_a_bad_line_is_told_and_the_rest_kept(change: dict[str, object], reason: str) -> None:
@@ -210,6 +219,14 @@ def test_a_bad_line_is_told_and_the_rest_kept(change: dict[str, object], reason:
     (rejected,) = parsed.rejected
     assert (rejected.line, rejected.text) == (3, bad)
     assert reason in rejected.reason
+
+
+def test_an_event_without_an_expression() -> None:
+    """To the broker, no expression means every message, which a user hardly wants without saying so."""
+    without = {name: value for name, value in REGISTER.items() if name != "expression"}
+    assert reasons(json.dumps(without)) == [(1, 'expression is missing; "*" takes every message')]
+    (event,) = parse_subscriptions(json.dumps(without | {"expression": None})).events
+    assert event.subscriptions[0]["expression"] is None
 
 
 def test_lines_that_are_no_json_objects() -> None:
