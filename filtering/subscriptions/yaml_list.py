@@ -18,7 +18,8 @@ broker, the group and topic are ``shop%cg_paid`` and ``shop%OrderEvents``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import yaml
 
@@ -28,6 +29,7 @@ from filtering.subscription_data import SQL92, TAG
 from filtering.subscriptions.events import (
     UNVERSIONED,
     ConsumeFrom,
+    GroupTopic,
     InvalidSubscriptionEvent,
     Operation,
     SubscriptionEvent,
@@ -40,10 +42,14 @@ from filtering.yaml_input import InvalidYaml, compose
 
 _KEYS = ("group", "topic", "tag", "sql", "at", "consume_from", "namespace", "class_filter_mode")
 
+_Place: TypeAlias = tuple[int, str]
+"""The first line of an entry, and its text."""
+
 
 def parse_yaml(text: str) -> SubscriptionEvents:
     """The events of all entries. Invalid entries are rejected, and the whole text if it is not a YAML list."""
-    events, rejected, timed = [], [], False
+    read: list[tuple[_Place, SubscriptionEvent]] = []
+    rejected, is_timed = [], False
     try:
         loader, document = compose(without_half_pairs(text))
     except InvalidYaml as error:
@@ -54,16 +60,38 @@ def parse_yaml(text: str) -> SubscriptionEvents:
     if not isinstance(document, yaml.SequenceNode):
         return _all_rejected(1, text, "not a list; start each subscription with a dash, as in - group: cg_paid")
     for node in document.value:
+        place = node.start_mark.line + 1, text[node.start_mark.index : node.end_mark.index].rstrip()
         try:
             for scalar in _scalars(node):
                 check_encoding(text[scalar.start_mark.index : scalar.end_mark.index])
             entry = loader.construct_object(node, deep=True)
-            events.append(_event(entry))
-            timed |= "at" in entry
+            read.append((place, _event(entry)))
+            is_timed |= "at" in entry
         except (ValueError, yaml.YAMLError) as error:
-            source = text[node.start_mark.index : node.end_mark.index].rstrip()
-            rejected.append(InvalidSubscriptionEvent(node.start_mark.line + 1, source, str(error)))
-    return SubscriptionEvents(tuple(events), tuple(rejected), is_snapshot=bool(events) and not timed)
+            rejected.append(InvalidSubscriptionEvent(*place, str(error)))
+    if not is_timed:
+        read, replaced = _last_of_each(read)
+        rejected = sorted([*rejected, *replaced], key=lambda entry: entry.line)
+    events = tuple(event for _, event in read)
+    return SubscriptionEvents(events, tuple(rejected), is_snapshot=bool(events) and not is_timed)
+
+
+def _last_of_each(
+    read: Sequence[tuple[_Place, SubscriptionEvent]],
+) -> tuple[list[tuple[_Place, SubscriptionEvent]], list[InvalidSubscriptionEvent]]:
+    """The last subscription of each group to each topic, as at the broker; the others are rejected."""
+    last: dict[GroupTopic, _Place] = {}
+    for place, event in read:
+        last[event.group, event.subscriptions[0]["topic"]] = place
+    kept, rejected = [], []
+    for place, event in read:
+        counts = last[event.group, event.subscriptions[0]["topic"]]
+        if place is counts:
+            kept.append((place, event))
+        else:
+            reason = f"line {counts[0]} has the same group and topic, and counts; give at: if the subscription changed"
+            rejected.append(InvalidSubscriptionEvent(*place, reason))
+    return kept, rejected
 
 
 def _all_rejected(line: int, text: str, reason: str) -> SubscriptionEvents:

@@ -187,6 +187,19 @@ def test_what_is_no_yaml_list_is_rejected_whole(text: str, line: int, reason: st
     assert rejected.text == text
 
 
+def test_two_entries_of_a_snapshot_for_one_group_and_topic() -> None:
+    lines = [f"- {{group: cg, topic: T, tag: {tag}}}" for tag in "abc"] + ["- {group: cg, topic: U, tag: a}", "- no"]
+    parsed = parse_subscriptions("\n".join(lines))
+    assert [event.subscriptions[0]["expression"] for event in parsed.events] == ["c", "a"]
+    reason = "line 3 has the same group and topic, and counts; give at: if the subscription changed"
+    assert [(entry.line, entry.text, entry.reason) for entry in parsed.rejected[:2]] == [
+        (1, lines[0].removeprefix("- "), reason), (2, lines[1].removeprefix("- "), reason),
+    ]  # fmt: skip
+    assert parsed.rejected[2].line == 5
+    timed = parse_subscriptions("\n".join([lines[0], "- {group: cg, topic: T, tag: b, at: 5}"]))
+    assert (len(timed.events), timed.rejected) == (2, ())
+
+
 def test_an_empty_file_has_no_events() -> None:
     assert parse_subscriptions("\n# nothing yet\n") == SubscriptionEvents((), ())
 
