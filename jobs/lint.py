@@ -67,16 +67,14 @@ def main(arguments: list[str]) -> None:
 
 def _findings(chosen: argparse.Namespace) -> list[Finding]:
     """The findings, the worst first."""
-    from filtering.findings import static_findings, worst_first
+    from filtering.findings import Finding, static_findings, worst_first
 
-    file = options.subscriptions_of(chosen.subscriptions)
+    file = options.filled_subscriptions_of("subscriptions", chosen.subscriptions)
     if file is None:
         from schemas.answers.findings import findings
 
         return findings(options.facts_of(chosen), options.session_of())
-    if not file.events.events and not any(file.rejected.values()):
-        raise UsageError("--subscriptions: there is no subscription in the file")
-    rejected = [_rejected(name, line.line, line.reason) for name, entries in file.rejected.items() for line in entries]
+    rejected = [Finding("error", "", "", "invalid-subscription", line) for line in options.rejected_lines(file)]
     if chosen.warehouse is None:
         from filtering.broker_config import BrokerConfig
 
@@ -85,12 +83,6 @@ def _findings(chosen: argparse.Namespace) -> list[Finding]:
 
     facts = options.facts_of(chosen)
     return worst_first([*rejected, *findings_of_rows(facts, _last_rows(file.events.events, facts.broker))])
-
-
-def _rejected(file: str, line: int, reason: str) -> Finding:
-    from filtering.findings import Finding
-
-    return Finding("error", "", "", "invalid-subscription", f"{file}, line {line}: {reason}")
 
 
 def _last_rows(events: Sequence[SubscriptionEvent], broker: BrokerConfig) -> list[SubscriptionRow]:

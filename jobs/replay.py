@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> None:
     from schemas.warehouse_folder import check_folder
 
     options.check_period(chosen.stored_from, chosen.stored_to)
-    subscriptions = options.subscriptions_of(chosen.subscriptions)
+    subscriptions = options.filled_subscriptions_of("subscriptions", chosen.subscriptions)
     stored = (
         BEGINNING if chosen.stored_from is None else chosen.stored_from,
         FOREVER if chosen.stored_to is None else chosen.stored_to,
@@ -60,6 +60,8 @@ def main(arguments: list[str]) -> None:
     with into.writing():
         report = replay(facts, subscriptions, stored, into, options.session_of())
         options.register_in_catalog(into)
+    for line in options.rejected_lines(subscriptions) if subscriptions is not None else ():
+        print(f"rejected: {printable(line)}")
     if not report.scanned:
         print("nothing to filter: no topic with a subscription has messages in this period")
     deliveries = counted(report.deliveries, "delivery", "deliveries")

@@ -129,13 +129,10 @@ def _wanted(chosen: argparse.Namespace, facts: BrokerFacts) -> list[Subscription
         facts.subscriptions_of(chosen.group)
         text, type_ = (chosen.tags, TAG) if chosen.sql is None else (chosen.sql, SQL92)
         return [subscription_of(chosen.group, topic, text, type_, facts.broker)]
-    file = options.subscriptions_of(chosen.changes)
+    file = options.filled_subscriptions_of("changes", chosen.changes)
     assert file is not None
-    lines = [f"{name}, line {line.line}: {line.reason}" for name, lines in file.rejected.items() for line in lines]
-    if lines:
+    if lines := options.rejected_lines(file):
         raise UsageError(lines[0])
-    if not file.events.events:
-        raise UsageError("--changes: there is no subscription in the file")
     return changed_subscriptions(facts, file.events.events)
 
 

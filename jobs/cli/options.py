@@ -169,3 +169,16 @@ def subscriptions_of(paths: list[Path] | None) -> SubscriptionFile | None:
     from jobs.night.subscription_file import combine, read_file
 
     return combine([read_file(path) for path in paths or ()])
+
+
+def filled_subscriptions_of(option: str, paths: list[Path] | None) -> SubscriptionFile | None:
+    """As :func:`subscriptions_of`, but raises UsageError if there is no subscription in the files of an option, too."""
+    found = subscriptions_of(paths)
+    if found is not None and not found.events.events:
+        raise UsageError(f"--{option}: there is no subscription in {', '.join(map(str, paths or ()))}")
+    return found
+
+
+def rejected_lines(file: SubscriptionFile) -> list[str]:
+    """The entries that could not be read, with their file, line and reason."""
+    return [f"{name}, line {entry.line}: {entry.reason}" for name, found in file.rejected.items() for entry in found]

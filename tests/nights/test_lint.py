@@ -185,4 +185,7 @@ def test_a_narrow_terminal_gets_all_of_the_advice(run: Run, tmp_path: Path, monk
 def test_a_file_without_a_subscription_does_not_pass_as_clean(run: Run, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").touch()
     ended = run(lint, "--subscriptions", tmp_path / "s.yaml", "--fail-on", "warn")
-    assert (ended.code, ended.error) == (2, "mqsieve: --subscriptions: there is no subscription in the file\n")
+    assert (ended.code, ended.error) == (
+        2,
+        f"mqsieve: --subscriptions: there is no subscription in {tmp_path / 's.yaml'}\n",
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs import nightly, register
+from jobs import nightly, register, replay
 from tests.broker_log import BrokerLog
 from tests.nights.commands import differing, rows_of
 from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, event, sql
@@ -269,6 +269,19 @@ def test_a_snapshot_without_most_groups_says_so(broker: GrowingBroker) -> None:
     assert (
         "subscriptions: s.yaml, without changes" in broker.night("- {group: cg_1, topic: T, tag: a}", name="s.yaml").out
     )
+
+
+def test_a_replay_says_what_it_could_not_read(broker: GrowingBroker) -> None:
+    broker.night([sql(BEFORE, "cg", LOW)])
+    file = broker.folder / "s.yaml"
+    given = ("--warehouse", broker.folder / "w", "--into", broker.folder / "replay", "--subscriptions", file)
+    file.write_text("- {group: cg, topic: T, tag: '*'}\n- {group: cg_2, topic: T}\n")
+    ended = broker.run(replay, *given)
+    assert ended.out.startswith("rejected: s.yaml, line 2: a subscription needs either tag: or sql:, and not both\n")
+    assert "\n10 deliveries; " in ended.out
+    file.write_text("")
+    ended = broker.run(replay, *given)
+    assert (ended.code, ended.error) == (2, f"mqsieve: --subscriptions: there is no subscription in {file}\n")
 
 
 def test_a_topic_that_no_message_has(broker: GrowingBroker) -> None:

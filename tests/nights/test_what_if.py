@@ -188,7 +188,7 @@ def test_changes_of_a_file_are_those_that_differ(night: Path, run: Run) -> None:
     }  # fmt: skip
     changes.write_text("")
     ended = run(what_if, *given)
-    assert (ended.code, ended.error) == (2, "mqsieve: --changes: there is no subscription in the file\n")
+    assert (ended.code, ended.error) == (2, f"mqsieve: --changes: there is no subscription in {changes}\n")
 
 
 @pytest.mark.parametrize(
