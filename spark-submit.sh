@@ -55,6 +55,7 @@ case $job in -h | --help | help) help; exit 0 ;; esac
 check_job "$job"
 
 job_options=()
+queue=()
 spark_options=()
 jars='' py_files='' archives='' master='' deploy_mode=client properties_file='' level=fatal
 workers_python=${PYSPARK_PYTHON:-}
@@ -82,7 +83,8 @@ while [ $# -gt 0 ]; do
     --archives) archives=$value ;;
     --properties-file) properties_file=$value ;;
     --deploy-mode) deploy_mode=$value ;;
-    --conf | --name | --queue | --num-executors | --executor-cores | --executor-memory | \
+    --queue) queue=("$option" "$value") ;;
+    --conf | --name | --num-executors | --executor-cores | --executor-memory | \
       --driver-memory | --driver-cores | --files | --packages | --repositories | --principal | --keytab)
       case $value in
         spark.submit.deployMode=*) deploy_mode=${value#*=} ;;
@@ -94,6 +96,11 @@ while [ $# -gt 0 ]; do
   shift "$width"
 done
 
+case $master in
+  yarn) spark_options+=("${queue[@]}") ;;
+  *) job_options+=("${queue[@]}") ;; # of which the job says that it does not know it
+esac
+
 case $deploy_mode:$master in
   cluster:spark://*)
     stop "Spark's standalone clusters have no --deploy-mode cluster for Python: leave it out."
@@ -103,10 +110,16 @@ case $deploy_mode:$master in
   *) stop "--deploy-mode is client or cluster, not '$deploy_mode'." ;;
 esac
 
+case $master in
+  '' | local | 'local['*']' | 'local-cluster['*']' | spark://* | k8s://* | yarn) ;;
+  *) stop "--master is local[N], spark://HOST:PORT, yarn or k8s://…, not '$master'." ;;
+esac
+
 case $job in test | bench) make_venv "$job" ;; *) make_venv ;; esac
 find_spark
 export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} PYSPARK_PYTHON=${PYSPARK_PYTHON:-$venv/bin/python}
 export PYSPARK_DRIVER_PYTHON=$venv/bin/python MQSIEVE_LOG_LEVEL=$level
+[ $level = info ] || export RUST_LOG=${RUST_LOG:-off} # the errors of delta-rs are in the job's own message
 [ -t 2 ] && export MQSIEVE_TERMINAL=1
 python=$venv/bin/python
 

@@ -7,6 +7,7 @@ AWS_REGION, AWS_ENDPOINT_URL and AWS_ALLOW_HTTP.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,11 @@ from urllib.parse import unquote, urlparse
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
+from schemas.errors import UsageError
+
 FOLDER_MODE = 0o770
+CONNECTION = "the bucket, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL"
+"""What decides whether an object store can be reached."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/")
 
@@ -65,6 +70,18 @@ class Storage:
         """The files in a folder, empty if it does not exist."""
         selector = fs.FileSelector(folder, allow_not_found=True, recursive=recursive)
         return [info for info in self.file_system.get_file_info(selector) if info.type == fs.FileType.File]
+
+    def check_access(self) -> None:
+        """Raises UsageError if the files in the folder may not be read, or the object store cannot be reached."""
+        try:
+            for file in self.files():
+                if self.is_local:
+                    with Path(self.root, file.path).open("rb"):
+                        pass
+        except Exception as error:
+            what = "its permissions" if self.is_local else CONNECTION
+            reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error_text(error)
+            raise UsageError(f"{self.root} cannot be read ({reason}): check {what}") from None
 
     def names(self) -> set[str]:
         """The names of the files and folders in the folder, empty if it does not exist."""

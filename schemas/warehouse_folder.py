@@ -16,12 +16,13 @@ NO_CONTENT = frozenset({LOCK, "lost+found"})
 
 
 def check_folder(warehouse: Warehouse) -> None:
-    """Raises WarehouseUnusable if the folder has content, but not that of a warehouse.
+    """Raises WarehouseUnusable if the folder has content, but not that of a warehouse, UsageError if it is unreadable.
 
     A night begins with the folder of run_ledger, so an interrupted first night has it.
     """
     if warehouse.catalog is not None:
         return
+    warehouse.storage.check_access()
     names = warehouse.storage.names()
     if names <= NO_CONTENT or RUN_LEDGER.name in names or any(_has_log(warehouse, table) for table in TABLES):
         return

@@ -55,13 +55,15 @@ class DeltaLog:
 
     @property
     def exists(self) -> bool:
-        """Whether the table exists. Raises TableDamaged if its log cannot be read."""
+        """Whether the table exists. Raises TableDamaged if its log cannot be read, UsageError if it may not be."""
         if self._opened is None:
             try:
                 self._opened = DeltaTable(self.storage.root, version=self.pinned)
             except NotFound:
                 return False
             except (DeltaError, OSError) as error:
+                for folder in (self.storage, self.storage.child("_delta_log")):
+                    folder.check_access()
                 reason = str(error).splitlines()[0]
                 raise TableDamaged(f"the Delta log of {self.table.name} cannot be read: {reason}") from None
         return True

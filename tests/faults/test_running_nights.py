@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from jobs import deliver, dispatch, export, maintain, nightly, pulls, verify
+from jobs import deliver, dispatch, export, lag, maintain, nightly, pulls, verify
 from jobs.night import changes, night
 from schemas.delta.data_files import DataFileWriter
 from schemas.delta.warehouse import Warehouse
@@ -151,6 +151,25 @@ def test_vacuum_during_a_night(
     assert "run the same command again" in ended.error
     assert run(nightly, *broker.arguments(2)).code == 0
     broker.assert_same(without_runs(undisturbed.kept(2)))
+
+
+@pytest.mark.parametrize("hidden", ["commitlog", "commitlog/_delta_log", "run_ledger/_delta_log/*.json"])
+def test_a_table_that_may_not_be_read_is_not_damaged(
+    run: Run, undisturbed: FaultyBroker, tmp_path: Path, hidden: str
+) -> None:
+    open_to_all(tmp_path)
+    warehouse = shutil.copytree(undisturbed.kept(1), tmp_path / "w")
+    for path in warehouse.rglob("*"):
+        path.chmod(0o777)
+    paths = list(warehouse.glob(hidden))
+    for path in paths:
+        path.chmod(0)
+    with as_nobody():
+        ended = run(lag, "--warehouse", warehouse)
+    for path in paths:
+        path.chmod(0o777)
+    assert (ended.code, ended.out, one_line(ended.error)) == (2, "", True)
+    assert " cannot be read (Permission denied): check its permissions" in ended.error
 
 
 def test_a_read_only_warehouse_is_read_and_not_written(

@@ -150,6 +150,20 @@ def test_a_topics_queue_is_no_queue_of_yarn(tmp_path: Path) -> None:
     assert (ended.returncode, "has no night yet" in ended.stderr) == (2, True)
 
 
+def test_a_queue_of_yarn_is_not_swallowed_without_yarn() -> None:
+    command = [PROJECT / "spark-submit.sh", "lag", "--queue=3", "--warehouse", "w"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("mqsieve: unrecognized arguments: --queue 3;")
+
+
+@pytest.mark.parametrize("master", ["foo", "local[2", "spark:/m"])
+def test_no_such_master(machine: Machine, master: str) -> None:
+    told = f"mqsieve: --master is local[N], spark://HOST:PORT, yarn or k8s://…, not '{master}'.\n"
+    assert machine.run("nightly", "--master", master) == (2, "", told)
+    assert not (machine.project / ".venv").exists()
+
+
 def test_bytecode_is_stored_even_if_none_may_be_beside_the_sources() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPYCACHEPREFIX"}
     ended = subprocess.run(
