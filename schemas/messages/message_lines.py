@@ -14,7 +14,10 @@ from schemas.messages.message_checks import ENDS, KNOWN, LogRow, NotAMessage
 
 _BLANK = b" \t\n\v\f\r"
 _HEX = re.compile("[0-9a-fA-F]*")
-_NOT_JSON = "not JSON with the types of a message log"
+_TOO_DEEP = "nested too deep"
+_TYPES = {
+    "int": "a whole number of 32 bits", "bigint": "a whole number of 64 bits", "map<string, string>": "a JSON object",
+}  # fmt: skip
 
 
 class _Object(list[tuple[str, Any]]):
@@ -64,17 +67,35 @@ def _decoded(line: bytes) -> dict[str, Any]:
         raise NotAMessage("not UTF-8") from None
     try:
         fields = _DECODER.decode(text)
-        if not isinstance(fields, _Object):
-            raise NotAMessage(_NOT_JSON)
+    except ValueError:
+        raise NotAMessage("not JSON") from None
+    except RecursionError:
+        raise NotAMessage(_TOO_DEEP) from None
+    if not isinstance(fields, _Object):
+        raise NotAMessage("not a JSON object")
+    try:
         values = {name: _READ[name](value) for name, value in fields if value is not None and name in _READ}
-    except (ValueError, RecursionError):
-        raise NotAMessage(_NOT_JSON) from None
+    except ValueError:
+        raise NotAMessage(_wrong_type(fields)) from None
+    except RecursionError:
+        raise NotAMessage(_TOO_DEEP) from None
     body = values.get("body")
     if body is not None:
         if not _HEX.fullmatch(body):
             raise NotAMessage("body is not hex")
         values["body"] = bytes.fromhex(body if len(body) % 2 == 0 else f"0{body}")
     return values
+
+
+def _wrong_type(fields: _Object) -> str:
+    """Which field has not the type of its column."""
+    for name, value in fields:
+        try:
+            if value is not None and name in _READ:
+                _READ[name](value)
+        except ValueError:
+            break
+    return f"{name} is not {_TYPES[KNOWN[name]]}"
 
 
 def _whole(end: int, value: Any) -> int:

@@ -207,9 +207,11 @@ LINES: dict[str, str | None] = {
     "": None,
     json.dumps(GOOD | {"commitlog_offset": 7, "properties": {"KEYS": "", "": "x", "n": None}}) + "\r": None,
     json.dumps(GOOD): "another message has this commitlog_offset",
-    '{"topic": "OrderEvents", ': "not JSON with the types of a message log",
-    json.dumps(GOOD | {"queue_id": "zero"}): "not JSON with the types of a message log",
-    json.dumps(GOOD | {"queue_id": 1 << 40}): "not JSON with the types of a message log",
+    '{"topic": "OrderEvents", ': "not JSON",
+    json.dumps(GOOD | {"queue_id": "zero"}): "queue_id is not a whole number of 32 bits",
+    json.dumps(GOOD | {"queue_id": 1 << 40}): "queue_id is not a whole number of 32 bits",
+    json.dumps(GOOD | {"store_timestamp": "2026-11-25"}): "store_timestamp is not a whole number of 64 bits",
+    json.dumps(GOOD | {"properties": "a=b"}): "properties is not a JSON object",
     json.dumps({name: GOOD[name] for name in GOOD if name != "topic"}): "no topic",
     json.dumps(GOOD | {"commitlog_offset": -1}): "commitlog_offset is negative",
     json.dumps(GOOD | {"queue_offset": -1}): "queue_offset is negative",
@@ -227,12 +229,12 @@ LINES: dict[str, str | None] = {
     json.dumps(GOOD | {"properties": {"a\u0001b": "1"}}): SEPARATOR,
     json.dumps(GOOD | {"properties": {"a\u0002b": "1"}}): SEPARATOR,
     json.dumps(GOOD | {"properties": {"a": "1\u0002b", "b": None}}): SEPARATOR,
-    "[]": "not JSON with the types of a message log",
+    "[]": "not a JSON object",
     "\udcff\udcfe": "not UTF-8",
     json.dumps(GOOD | {"commitlog_offset": 9}).replace("Events", "Events\udcff"): "not UTF-8",
     json.dumps(GOOD | {"commitlog_offset": 9, "properties": {"a": "X"}}).replace("X", "\udce9"): "not UTF-8",
     " \t": None,
-    json.dumps(GOOD | {"commitlog_offset": 9, "store_size": 3.0}): "not JSON with the types of a message log",
+    json.dumps(GOOD | {"commitlog_offset": 9, "store_size": 3.0}): "store_size is not a whole number of 32 bits",
 }
 
 
@@ -273,21 +275,31 @@ def test_a_property_is_a_text_as_it_is_written(tmp_path: Path, value: str, text:
     assert row["properties"] == {"b": "x"} | ({"a": text} if text is not None else {})
 
 
+INT, BIGINT = "is not a whole number of 32 bits", "is not a whole number of 64 bits"
+
+
 @pytest.mark.parametrize(
-    "line",
+    ("line", "reason"),
     [
-        json.dumps(GOOD).replace('"', "'"), json.dumps(GOOD) + "}", json.dumps([GOOD]), "null", "[" * 100_000,
-        json.dumps(GOOD | {"properties": ["ab"]}), json.dumps(GOOD | {"flag": int("5" * 4_000)}),
-        json.dumps(GOOD).replace("0", "5" * 5_000), json.dumps(GOOD | {"flag": 2**31}),
-        json.dumps(GOOD | {"flag": -(2**31) - 1}), json.dumps(GOOD | {"born_timestamp": 2**63}),
+        (json.dumps(GOOD).replace('"', "'"), "not JSON"),
+        (json.dumps(GOOD) + "}", "not JSON"),
+        (json.dumps([GOOD]), "not a JSON object"),
+        ("null", "not a JSON object"),
+        ("[" * 100_000, "nested too deep"),
+        (json.dumps(GOOD | {"properties": ["ab"]}), "properties is not a JSON object"),
+        (json.dumps(GOOD | {"flag": int("5" * 4_000)}), f"flag {INT}"),
+        (json.dumps(GOOD).replace("0", "5" * 5_000), f"queue_id {INT}"),
+        (json.dumps(GOOD | {"flag": 2**31}), f"flag {INT}"),
+        (json.dumps(GOOD | {"flag": -(2**31) - 1}), f"flag {INT}"),
+        (json.dumps(GOOD | {"born_timestamp": 2**63}), f"born_timestamp {BIGINT}"),
     ],
     ids=range(11),
-)  # fmt: skip
-def test_a_line_that_is_not_json_with_these_types(tmp_path: Path, line: str) -> None:
+)
+def test_a_line_that_is_not_json_with_these_types(tmp_path: Path, line: str, reason: str) -> None:
     (tmp_path / "log.jsonl").write_text(f"{line}\n{json.dumps(GOOD)}")
     ingest.main(["--store", str(tmp_path / "log.jsonl"), "--warehouse", str(tmp_path / "w")])
     (row,) = rows_of(tmp_path / "w", "quarantine", "offset", "bytes", "reason")
-    assert tuple(row.values()) == (1, line.encode(), "not JSON with the types of a message log")
+    assert tuple(row.values()) == (1, line.encode(), reason)
     assert len(list(rows_of(tmp_path / "w", "commitlog", "topic"))) == 1
 
 
