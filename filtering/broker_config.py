@@ -70,6 +70,9 @@ class BrokerConfig:
     max_transfer_bytes_on_message_in_disk: int = 64 << 10
     max_transfer_count_on_message_in_disk: int = 8
     travel_cq_file_num_when_get_message: int = 1
+    estimate_accumulation: bool = True
+    max_consume_queue_scan: int = 20_000
+    sample_count_threshold: int = 5_000
 
     def __post_init__(self) -> None:
         for field in fields(self):

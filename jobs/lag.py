@@ -57,8 +57,9 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from jobs.cli.json_lines import print_data
-    from schemas.answers.lag import CommittedOffsets, lag
+    from schemas.answers.lag import lag
     from schemas.answers.no_lag import why_without_rows
+    from schemas.answers.standings import CommittedOffsets
     from schemas.rocketmq_store.config_files import parse_consumer_offsets
 
     newer = None
@@ -109,12 +110,13 @@ def _print_queues(rows: Sequence[Lag]) -> None:
 def _cells(rows: Sequence[Lag]) -> list[str]:
     ages = [row.oldest_pending_ms for row in rows if row.oldest_pending_ms is not None]
     refusal = next((row.refusal for row in rows if row.refusal is not None), None)
-    off = sum(row.estimate_error for row in rows)
+    estimates = [row.broker_estimate for row in rows if row.broker_estimate is not None]
+    off = sum(row.estimate_error or 0 for row in rows)
     online = "online" if rows[0].is_consuming else "away"
     return [
         count(sum(row.lag for row in rows)),
         count(sum(row.exact_lag for row in rows)),
-        count(sum(row.broker_estimate for row in rows)),
+        count(sum(estimates)) if estimates else "none",
         f"{off:+,}" if off else "-",
         age(max(ages)) if ages else "-",
         online if refusal is None else f"refused: {refusal}",

@@ -22,10 +22,11 @@ from schemas.answers.explain import Explanation
 from schemas.answers.export import Selection
 from schemas.answers.facts import BrokerFacts, open_facts
 from schemas.answers.findings import findings
-from schemas.answers.lag import CommittedOffsets, Lag, lag
+from schemas.answers.lag import Lag, lag
 from schemas.answers.night_summary import GroupCounts, night_summary
 from schemas.answers.plain_text import Shown
 from schemas.answers.results import Explanations, Results, Rows, Summary
+from schemas.answers.standings import CommittedOffsets
 from schemas.answers.tried_subscriptions import only_topic, subscription_of
 from schemas.answers.what_if import WhatIf, what_if
 from schemas.answers.why import Why, why, why_at

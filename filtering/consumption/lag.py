@@ -1,8 +1,8 @@
 """How many messages wait for a group, and how many the broker's metrics would report.
 
 The broker's metrics count the entries behind the committed offset that pass stage 1, its filter on the consume queue.
-If there are many entries, it extrapolates from the first ones. Sources: ConsumerLagCalculator.calculateMessageCount,
-ConsumeQueue.estimateMessageCount, MessageStoreConfig.
+If there are many entries, it extrapolates from the first ones. Sources: ConsumerLagCalculator (processAllGroup,
+calculateMessageCount), DefaultMessageStore.estimateMessageCount, ConsumeQueue.estimateMessageCount.
 """
 
 from __future__ import annotations
@@ -13,16 +13,39 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from filtering.broker_config import BrokerConfig
 from filtering.delivery.entries import Entries
-from filtering.delivery.pull_window import PullWindow
+from filtering.delivery.pull_window import OffsetRange, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.delivery.window_loops import DELIVERED
 from filtering.matcher import packed_bits
+from filtering.subscription_data import SQL92, SUB_ALL, TAG
+from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 
-MOST_SCANNED = 20_000
-"""maxConsumeQueueScan: the entries that the broker checks for one estimate."""
-MOST_MATCHES = 5_000
-"""sampleCountThreshold: the broker also stops when it has found more matches than this."""
+
+def is_measured(row: SubscriptionRow) -> bool:
+    """Whether the broker's metrics have a value: not for groups that left, and not for retry topics."""
+    return row.registered and not row.topic.startswith(RETRY_TOPIC_PREFIX)
+
+
+def checks_entries(row: SubscriptionRow, config: BrokerConfig) -> bool:
+    """Whether the broker counts the entries that pass stage 1; if not, it counts all."""
+    kind = row.expression_type.upper()
+    is_filter = kind == SQL92 or (kind == TAG and (row.expression or SUB_ALL) != SUB_ALL)
+    return config.estimate_accumulation and is_filter
+
+
+def checked_range(begin: int, end: int, first: int, config: BrokerConfig) -> OffsetRange:
+    """The offsets of the entries that the broker checks between the committed offset and the end of a queue.
+
+    ``first``: the first entry that it has not deleted. If the committed offset is less, the broker moves both ends by
+    the difference. Then it finds nothing in the last file, which has no entries up to the new end.
+    """
+    if begin >= first:
+        return begin, end
+    entries = config.consume_queue_file_entries
+    return first, max(first, end // entries * entries)
 
 
 @dataclass
@@ -50,11 +73,12 @@ class Sample:
 class TopicLag:
     """Counts the messages that wait for groups on one topic. Add blocks in the order of the log.
 
-    ``pending`` windows list the offsets that the groups have yet to pull, ``estimated`` windows the offsets that the
-    broker counts. A group has at most one of each kind. Results are kept by window number and queue id.
+    ``pending`` windows list the offsets that the groups have yet to pull, ``estimated`` windows the offsets of the
+    entries that the broker checks. A group has at most one of each kind. Results are kept by window number and queue
+    id.
     """
 
-    bit_num: int
+    config: BrokerConfig
     pending: Sequence[PullWindow]
     estimated: Sequence[PullWindow]
     _waiting: dict[tuple[int, int], Waiting] = field(default_factory=dict)
@@ -63,8 +87,9 @@ class TopicLag:
     def __post_init__(self) -> None:
         self._number_pending = {window.consumer_group: i for i, window in enumerate(self.pending)}
         self._number_estimated = {window.consumer_group: i for i, window in enumerate(self.estimated)}
-        self._pending = TopicFilters(self.bit_num, windows=self.pending)
-        self._estimated = TopicFilters(self.bit_num, windows=self.estimated)
+        bit_num = self.config.bloom_filter.m
+        self._pending = TopicFilters(bit_num, windows=self.pending)
+        self._estimated = TopicFilters(bit_num, windows=self.estimated)
 
     @property
     def properties(self) -> tuple[str, ...]:
@@ -77,7 +102,10 @@ class TopicLag:
 
     def sample_of(self, consumer_group: str, queue_id: int) -> Sample | None:
         """The broker's sample of a queue for a group; None if it counts all entries."""
-        return self._samples.get((self._number_estimated.get(consumer_group, -1), queue_id))
+        number = self._number_estimated.get(consumer_group)
+        if number is None or queue_id not in self.estimated[number].offsets:
+            return None
+        return self._samples.get((number, queue_id), Sample())
 
     def add(self, entries: Entries) -> None:
         """Add a block of the topic's entries, with their bit maps."""
@@ -127,15 +155,15 @@ class TopicLag:
                 low, high = begin + np.searchsorted(entries.queue_offset[begin:end], window.offsets[queue_id])
                 if low < high:
                     flags = packed_bits.unpack(passed[number], len(entries)) if flags is None else flags
-                    _extend(sample, flags[low:high])
+                    self._extend(sample, flags[low:high])
 
-
-def _extend(sample: Sample, passes: npt.NDArray[np.bool_]) -> None:
-    """Add entries to the sample, as many as the broker would check."""
-    passes = passes[: MOST_SCANNED - sample.seen]
-    enough = np.flatnonzero(passes)[MOST_MATCHES - sample.passed :]
-    if len(enough):
-        passes = passes[: int(enough[0]) + 1]
-    sample.seen += len(passes)
-    sample.passed += int(passes.sum())
-    sample.stopped = sample.seen >= MOST_SCANNED or sample.passed > MOST_MATCHES
+    def _extend(self, sample: Sample, passes: npt.NDArray[np.bool_]) -> None:
+        """Add entries to the sample, as many as the broker would check."""
+        most_scanned, most_matches = self.config.max_consume_queue_scan, self.config.sample_count_threshold
+        passes = passes[: max(1, most_scanned - sample.seen)]
+        enough = np.flatnonzero(passes)[max(0, most_matches - sample.passed) :]
+        if len(enough):
+            passes = passes[: int(enough[0]) + 1]
+        sample.seen += len(passes)
+        sample.passed += int(passes.sum())
+        sample.stopped = sample.seen >= most_scanned or sample.passed > most_matches

@@ -16,6 +16,7 @@ from typing import Any
 from filtering.consumer_filter_manager import Subscription
 from filtering.java.strings import has_half_a_pair
 from filtering.sql92 import Expressions, InvalidExpression
+from filtering.sql92.syntax.nodes import BooleanLiteral, NullLiteral, Property, inside
 from filtering.subscription_data import SQL92, TAG
 from filtering.subscriptions.event_lines import parse_event
 from filtering.subscriptions.events import UNVERSIONED, ConsumeFrom, Operation, SubscriptionEvent
@@ -34,8 +35,12 @@ _ADDED = re.compile(r"subscription changed, add new topic, group: (?P<group>\S+)
 _CHANGED = re.compile(r"subscription changed, group: (?P<group>\S+) OLD: (?:.* NEW: )?(?P<new>.*)", re.DOTALL)
 _REMOVED = re.compile(r"subscription changed, group: (?P<group>\S+) remove topic (?P<topic>\S+) ")
 _LEFT = re.compile(r"(?:remove consumer group, |all clear, consumerGroup=)(?P<group>\S+)")
-_TABLE_ROW = re.compile(r"(?P<topic>[%|\w-]+)(?: {2,}|(?<=\S{20}) |\s*$)(?P<expression>.*)", re.ASCII)
-"""mqadmin prints a topic in a column of 20, a space, and an expression of one or more lines."""
+_TOPIC = re.compile(r"[%|\w-]+", re.ASCII)
+_TOPIC_WIDTH = 20
+"""mqadmin prints a topic in a column of this width, a space, and an expression of one or more lines."""
+_AFTER_THE_TABLE = "ConsumeType:"
+_NAMES = (Property, BooleanLiteral, NullLiteral)
+"""What tags look like as SQL92: its parser stops at ``||``."""
 _CONSUME_FROM_WHERE = re.compile(r"^ConsumeFromWhere: (\w+)", re.MULTILINE)
 
 
@@ -98,8 +103,8 @@ def _log_lines(text: str) -> Iterator[tuple[int, re.Match[str]]]:
 def consumer_connection(text: str, expressions: Expressions) -> ConsumerConnection:
     """Reads a consumer connection: the output of ``mqadmin consumerConnection``, or the dashboard's JSON.
 
-    mqadmin does not print the type of an expression. It counts as SQL92 if it compiles and is not a list of single
-    words. Raises ValueError if the text is in neither format, or was not UTF-8.
+    mqadmin does not print the type of an expression. It counts as SQL92 if it compiles, and is more than one name or
+    constant. Raises ValueError if the text is in neither format, or was not UTF-8.
     """
     if has_half_a_pair(text):
         raise ValueError("it is not UTF-8; convert it, as iconv does")
@@ -139,17 +144,21 @@ def _from_table(text: str, expressions: Expressions) -> ConsumerConnection:
     lines = iter([line.removesuffix("\r") for line in text.split("\n")])
     if not any(line.startswith("#Topic") for line in lines):
         raise ValueError("it is not the output of mqadmin consumerConnection: it has no line #Topic")
+    table = list(itertools.takewhile(lambda line: not line.startswith(_AFTER_THE_TABLE), lines))
+    while table and not table[-1].strip():
+        table.pop()
     rows: list[tuple[str, str]] = []
-    for line in itertools.takewhile(str.strip, lines):
-        row = _TABLE_ROW.match(line)
-        if row is not None:
-            rows.append((row["topic"], row["expression"].strip()))
+    for line in table:
+        topic = _TOPIC.match(line)
+        column = f"{topic[0]:<{_TOPIC_WIDTH}} " if topic else ""
+        if topic and line.startswith(column):
+            rows.append((topic[0], line.removeprefix(column)))
         elif rows:
-            rows[-1] = rows[-1][0], f"{rows[-1][1]}\n{line.rstrip()}"
+            rows[-1] = rows[-1][0], f"{rows[-1][1]}\n{line}"
         else:
             raise ValueError(f"it has no topic where mqadmin prints one: {line}")
     subscriptions = [
-        _subscription(topic, TAG if _looks_like_tags(expression, expressions) else SQL92, expression)
+        _subscription(topic, SQL92 if _looks_like_sql92(expression, expressions) else TAG, expression)
         for topic, expression in rows
     ]
     where = _CONSUME_FROM_WHERE.search(text)
@@ -160,10 +169,9 @@ def _consume_from(where: object) -> ConsumeFrom:
     return ConsumeFrom.FIRST if where == "CONSUME_FROM_FIRST_OFFSET" else ConsumeFrom.LAST
 
 
-def _looks_like_tags(expression: str, expressions: Expressions) -> bool:
-    if all(" " not in tag.strip() for tag in expression.split("||")):
-        return True
-    return isinstance(expressions.compile(expression), InvalidExpression)
+def _looks_like_sql92(expression: str, expressions: Expressions) -> bool:
+    compiled = expressions.compile(expression)
+    return not isinstance(compiled, InvalidExpression) and not isinstance(inside(compiled.syntax_tree), _NAMES)
 
 
 def _logged(match: re.Match[str]) -> Subscription:

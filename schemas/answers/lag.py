@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow.compute as pc
 
-from filtering.consumption.group_night import COMMIT_DELAY
-from filtering.consumption.lag import TopicLag
-from filtering.consumption.offsets import Offsets
+from filtering.consumption.lag import TopicLag, checked_range, checks_entries, is_measured
 from filtering.delivery.message_filter import MessageFilter, message_filters
 from filtering.delivery.pull_window import FOREVER, OffsetRange, PullWindow
 from filtering.predicate import TRUE
@@ -20,19 +17,12 @@ from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.no_lag import check_subscribed
+from schemas.answers.standings import CommittedOffsets, Standing, standings
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delta.aggregates import group_numbers
-from schemas.delta.table_rows import filtered, one_of, within
+from schemas.delta.aggregates import group_numbers, least
+from schemas.delta.table_rows import one_of, within
 from schemas.messages.stored_entries import read_entries, stored_ranges
-
-
-@dataclass(frozen=True)
-class CommittedOffsets:
-    """The offsets of a consumerOffset.json newer than the last night, and when it was saved (ms; None: unknown)."""
-
-    offsets: Mapping[GroupTopic, Offsets]
-    saved_at: int | None = None
 
 
 @dataclass(frozen=True)
@@ -42,9 +32,9 @@ class Lag:
     ``committed`` is the offset that the broker stored, None if no snapshot has one. ``position`` is where the group
     goes on: a group that keeps up has pulled more than it has committed. ``lag`` is ``end`` minus ``committed`` (or
     ``position``), as mqadmin shows it. ``exact_lag`` counts the messages from ``position`` on that the group would
-    receive, and ``broker_estimate`` is the broker's metric for the same. ``oldest_pending_at`` is when the oldest of
-    these messages was stored, ``oldest_pending_ms`` its age at the end of the last night. ``refusal`` is the code with
-    which the broker refuses the group's pulls; such a group receives nothing.
+    receive, and ``broker_estimate`` is the broker's metric for the same, None if it has none. ``oldest_pending_at`` is
+    when the oldest of these messages was stored, ``oldest_pending_ms`` its age at the end of the last night.
+    ``refusal`` is the code with which the broker refuses the group's pulls; such a group receives nothing.
     """
 
     consumer_group: str
@@ -55,16 +45,16 @@ class Lag:
     end: int
     lag: int
     exact_lag: int
-    broker_estimate: int
+    broker_estimate: int | None
     oldest_pending_at: int | None
     oldest_pending_ms: int | None
     is_consuming: bool
     refusal: str | None
 
     @property
-    def estimate_error(self) -> int:
+    def estimate_error(self) -> int | None:
         """The broker's estimate minus the exact lag."""
-        return self.broker_estimate - self.exact_lag
+        return None if self.broker_estimate is None else self.broker_estimate - self.exact_lag
 
 
 def lag(
@@ -84,96 +74,71 @@ def lag(
     for group in groups or ():
         check_subscribed(facts, group, topics)
     in_force = {(row.consumer_group, row.topic): row for row in facts.in_force()}
-    by_topic: defaultdict[str, list[_Standing]] = defaultdict(list)
+    by_topic: defaultdict[str, list[Standing]] = defaultdict(list)
     behind = set()
-    for standing in _standings(facts, newer, groups, topics):
+    for standing in standings(facts, newer, groups, topics):
         by_topic[standing.topic].append(standing)
         if standing.is_behind:
             behind.add(standing.consumer_group)
     rows_behind = [row for row in in_force.values() if row.consumer_group in behind]
     filters = {(found.consumer_group, found.topic): found for found in message_filters(rows_behind, facts.broker)}
-    counts = {topic: _topic_lag(standings, in_force, filters, facts) for topic, standings in by_topic.items()}
+    firsts = _first_offsets(facts, by_topic)
+    counts = {topic: _topic_lag(queues, in_force, filters, firsts, facts) for topic, queues in by_topic.items()}
     _scan(facts, counts)
+    counts_commits = newer is not None or facts.offsets["committed"].null_count < len(facts.offsets)
     rows = [
-        _row(standing, in_force.get(standing.key), counts[topic], facts)
-        for topic, standings in by_topic.items()
-        for standing in standings
+        _row(standing, in_force.get(standing.key), counts[topic], counts_commits, facts)
+        for topic, queues in by_topic.items()
+        for standing in queues
     ]
     return sorted(rows, key=lambda row: (row.consumer_group, row.topic, row.queue_id))
 
 
-@dataclass(frozen=True)
-class _Standing:
-    """Where a group is in a queue."""
+def _first_offsets(facts: BrokerFacts, by_topic: Mapping[str, Iterable[Standing]]) -> dict[tuple[str, int], int]:
+    """By topic and queue id, the first offset that the broker still has. Queues of which it has the first are left out.
 
-    consumer_group: str
-    topic: str
-    queue_id: int
-    committed: int | None
-    position: int
-    end: int
-
-    @property
-    def key(self) -> GroupTopic:
-        return self.consumer_group, self.topic
-
-    @property
-    def counted_from(self) -> int:
-        """The offset from which the broker counts the lag: the committed one, or else where the group goes on."""
-        return self.position if self.committed is None else self.committed
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether the group has entries left to pull or to commit."""
-        return min(self.position, self.counted_from) < self.end
-
-
-def _standings(
-    facts: BrokerFacts, newer: CommittedOffsets | None, groups: Collection[str] | None, topics: Collection[str] | None
-) -> Iterator[_Standing]:
-    rows = facts.offsets.filter(pc.is_valid(facts.offsets["told_to"]))  # the others have no subscription
-    chosen = (("consumer_group", groups), ("topic", topics))
-    rows = filtered(rows, [one_of(column, values) for column, values in chosen if values is not None])
-    names = ("consumer_group", "topic", "queue_id", "committed", "told_to", "queue_end")
-    for group, topic, queue_id, committed, told_to, end in zip(
-        *(rows[name].to_pylist() for name in names), strict=True
-    ):
-        position = told_to or 0
-        later = newer.offsets.get((group, topic), {}).get(queue_id) if newer is not None else None
-        if newer is not None and later is not None:
-            # Commits lag behind what was pulled: a snapshot of about the same time adds nothing new.
-            is_later = newer.saved_at is None or newer.saved_at >= facts.as_of + COMMIT_DELAY
-            committed, position = later, later if is_later else max(later, position)
-        yield _Standing(group, topic, queue_id, committed, min(position, end), end)
+    It is exact for queues in which a committed offset is less.
+    """
+    committed = [each.committed for queues in by_topic.values() for each in queues if each.committed is not None]
+    if not facts.last.log_start or not committed:
+        return {}
+    in_log = within("commitlog_offset", facts.last.log_start)
+    wanted = [one_of("topic", by_topic), in_log, within("queue_offset", min(committed))]
+    return least(
+        facts.rows(CONSUMEQUEUE, ["topic", "queue_id", "queue_offset"], wanted), ["topic", "queue_id"], "queue_offset"
+    )
 
 
 def _topic_lag(
-    standings: Iterable[_Standing],
+    queues: Iterable[Standing],
     in_force: Mapping[GroupTopic, SubscriptionRow],
     filters: Mapping[GroupTopic, MessageFilter],
+    firsts: Mapping[tuple[str, int], int],
     facts: BrokerFacts,
 ) -> TopicLag:
     pending: defaultdict[GroupTopic, dict[int, OffsetRange]] = defaultdict(dict)
     estimated: defaultdict[GroupTopic, dict[int, OffsetRange]] = defaultdict(dict)
-    for standing in standings:
+    for standing in queues:
         key, queue_id, end = standing.key, standing.queue_id, standing.end
-        if key not in filters:
-            continue
-        if standing.position < end:
+        if key in filters and standing.position < end:
             pending[key][queue_id] = standing.position, end
-        begin = standing.counted_from
-        # For a group that left, and one whose first filter passes everything, the broker counts all entries.
-        is_filtered = filters[key].tags is not TRUE or filters[key].bit_pos
-        if begin < end and in_force[key].registered and is_filtered:
-            estimated[key][queue_id] = begin, end
+        begin, row = standing.counted_from, in_force.get(key)
+        if row is not None and begin < end and is_measured(row) and checks_entries(row, facts.broker):
+            first = firsts.get((standing.topic, queue_id), 0)
+            # The count of all entries needs no check.
+            if begin < first or (key in filters and (filters[key].tags is not TRUE or filters[key].bit_pos)):
+                estimated[key][queue_id] = checked_range(begin, end, first, facts.broker)
 
     def windows(ranges: Mapping[GroupTopic, Mapping[int, OffsetRange]]) -> list[PullWindow]:
+        # The broker's first filter passes all entries for a subscription whose pulls it refuses.
         return [
-            PullWindow(filters[key], in_force[key].valid_from, offsets=offsets, only_listed=True)
+            PullWindow(
+                filters.get(key, MessageFilter(*key)), in_force[key].valid_from, offsets=offsets, only_listed=True
+            )
             for key, offsets in ranges.items()
         ]
 
-    return TopicLag(facts.broker.bloom_filter.m, windows(pending), windows(estimated))
+    return TopicLag(facts.broker, windows(pending), windows(estimated))
 
 
 def _scan(facts: BrokerFacts, counts: Mapping[str, TopicLag]) -> None:
@@ -209,11 +174,17 @@ def _first_needed(facts: BrokerFacts, counts: Mapping[str, TopicLag]) -> int | N
     return int(at.min()) if len(at) else None
 
 
-def _row(standing: _Standing, row: SubscriptionRow | None, counts: TopicLag, facts: BrokerFacts) -> Lag:
+def _row(
+    standing: Standing, row: SubscriptionRow | None, counts: TopicLag, counts_commits: bool, facts: BrokerFacts
+) -> Lag:
+    """``counts_commits``: whether a snapshot had committed offsets."""
     waiting = counts.waiting_of(standing.consumer_group, standing.queue_id)
     behind = max(0, standing.end - standing.counted_from)
     sample = counts.sample_of(standing.consumer_group, standing.queue_id)
     code = refusal(row, facts.broker) if row is not None else None
+    estimate = sample.estimate(behind) if sample is not None else behind
+    if standing.committed is None and counts_commits:
+        estimate = 0  # The broker takes the end of the queue for an offset that it does not have.
     return Lag(
         standing.consumer_group,
         standing.topic,
@@ -223,7 +194,7 @@ def _row(standing: _Standing, row: SubscriptionRow | None, counts: TopicLag, fac
         standing.end,
         behind,
         waiting.messages if waiting else 0,
-        sample.estimate(behind) if sample else behind,
+        estimate if row is not None and is_measured(row) else None,
         waiting.oldest_at if waiting else None,
         max(0, facts.as_of - waiting.oldest_at) if waiting else None,
         row is not None and row.is_consuming,

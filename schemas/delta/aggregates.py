@@ -60,3 +60,11 @@ def greatest(rows: pa.Table, by: Sequence[str], column: str) -> dict[Key, int]:
     found = np.full(len(keys), np.iinfo(np.int64).min)
     np.maximum.at(found, numbers, rows[column].to_numpy())
     return dict(zip(keys, found.tolist(), strict=True))
+
+
+def least(rows: pa.Table, by: Sequence[str], column: str) -> dict[Key, int]:
+    """By the values of ``by``, the least value of an integer column."""
+    keys, numbers = group_numbers(rows, by)
+    found = np.full(len(keys), np.iinfo(np.int64).max)
+    np.minimum.at(found, numbers, rows[column].to_numpy())
+    return dict(zip(keys, found.tolist(), strict=True))

@@ -11,7 +11,8 @@ import pytest
 from jobs import lag as lag_job
 from jobs import nightly
 from schemas.answers.facts import BrokerFacts, open_facts
-from schemas.answers.lag import CommittedOffsets, Lag, lag
+from schemas.answers.lag import Lag, lag
+from schemas.answers.standings import CommittedOffsets
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.captures import rows
@@ -160,7 +161,7 @@ def test_prometheus_text_escapes_names(tmp_path: Path, run: Run) -> None:
 def test_people_read_group_topic_and_what_waits(nights: Path, run: Run) -> None:
     out = run(lag_job, "--warehouse", nights / "4").out
     line = next(line for line in out.splitlines() if line.startswith("cg_sql_gone"))
-    assert line.split()[1:5] == ["DeviceTelemetry", "389", "103", "389"]
+    assert line.split()[1:6] == ["DeviceTelemetry", "389", "103", "none", "-"]
     code, _, error = run(lag_job, "--warehouse", nights / "4", "--group", "cg_sql_gon")
     assert (code, "did you mean cg_sql_gone?" in error) == (2, True)
     code, _, error = run(lag_job, "--warehouse", nights / "4", "--topic", "OrderEvent")

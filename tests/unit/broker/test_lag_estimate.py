@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from filtering.broker_config import BrokerConfig
 from filtering.consumption.lag import TopicLag
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import FOREVER, PullWindow
@@ -35,7 +36,7 @@ def messages(count: int, every: int) -> list[dict[str, Any]]:
 )
 def test_it_looks_at_some_and_extrapolates(count: int, every: int, seen: int, passed: int) -> None:
     window = PullWindow(PAID, 0, offsets={0: (0, FOREVER)}, only_listed=True)
-    counter = TopicLag(112, [window], [window])
+    counter = TopicLag(BrokerConfig(), [window], [window])
     all_messages = messages(count, every)
     for start in range(0, count, 7_000):
         part = all_messages[start : start + 7_000]

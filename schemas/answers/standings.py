@@ -1,0 +1,68 @@
+"""Where groups are in queues."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+
+from filtering.consumption.group_night import COMMIT_DELAY
+from filtering.consumption.offsets import Offsets
+from filtering.subscriptions.events import GroupTopic
+from schemas.answers.facts import BrokerFacts
+from schemas.delta.table_rows import filtered, one_of
+
+
+@dataclass(frozen=True)
+class CommittedOffsets:
+    """The offsets of a consumerOffset.json newer than the last night, and when it was saved (ms; None: unknown)."""
+
+    offsets: Mapping[GroupTopic, Offsets]
+    saved_at: int | None = None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a group is in a queue."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    committed: int | None
+    position: int
+    end: int
+
+    @property
+    def key(self) -> GroupTopic:
+        return self.consumer_group, self.topic
+
+    @property
+    def counted_from(self) -> int:
+        """The offset from which the broker counts the lag: the committed one, or else where the group goes on."""
+        return self.position if self.committed is None else self.committed
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the group has entries left to pull or to commit."""
+        return min(self.position, self.counted_from) < self.end
+
+
+def standings(
+    facts: BrokerFacts, newer: CommittedOffsets | None, groups: Collection[str] | None, topics: Collection[str] | None
+) -> Iterator[Standing]:
+    """Where groups are in queues after the last night, or by ``newer`` offsets. ``groups``, ``topics``: only these."""
+    rows = facts.offsets.filter(pc.is_valid(facts.offsets["told_to"]))  # the others have no subscription
+    chosen = (("consumer_group", groups), ("topic", topics))
+    rows = filtered(rows, [one_of(column, values) for column, values in chosen if values is not None])
+    names = ("consumer_group", "topic", "queue_id", "committed", "told_to", "queue_end")
+    for group, topic, queue_id, committed, told_to, end in zip(
+        *(rows[name].to_pylist() for name in names), strict=True
+    ):
+        position = told_to or 0
+        later = newer.offsets.get((group, topic), {}).get(queue_id) if newer is not None else None
+        if newer is not None and later is not None:
+            # Commits lag behind what was pulled: a snapshot of about the same time adds nothing new.
+            is_later = newer.saved_at is None or newer.saved_at >= facts.as_of + COMMIT_DELAY
+            committed, position = later, later if is_later else max(later, position)
+        yield Standing(group, topic, queue_id, committed, min(position, end), end)
