@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
+from filtering.counted import listed
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import is_lmq
 from schemas.rocketmq_store.config_files import ConfigFileError, read_json
@@ -21,6 +22,13 @@ OTHER_STORAGES = {
 
 Every RocksDB database has a file CURRENT. Source: StorePathConfigHelper, tieredstore's DefaultMetadataStore.
 """
+
+TOPIC_ATTRIBUTES = {
+    ("cleanup.policy", "COMPACTION"): "topics that the broker compacts, and whose messages it returns without a filter",
+    ("queue.type", "BatchCQ"): "topics whose queues have one entry for a batch of messages",
+}
+"""Attributes in config/topics.json (TopicAttributes), and what the broker does otherwise."""
+NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,9 @@ class NotReplayed:
     def in_store(cls, storage: Storage, topics: Iterable[str]) -> NotReplayed:
         """What the files of a store show. ``topics``: those that have consume queue files."""
         others = [text for path, text in OTHER_STORAGES.items() if storage.has_file(path)]
+        for (name, value), text in TOPIC_ATTRIBUTES.items():
+            if with_attribute := sorted(_topics_with(storage, name, value)):
+                others.append(f"{text}: {listed(with_attribute, NAMED)}")
         try:
             pop = sorted(_pop_consumers(storage))
         except ConfigFileError as error:
@@ -57,6 +68,18 @@ class NotReplayed:
     def text(self) -> str:
         """As JSON."""
         return json.dumps(asdict(self))
+
+
+def _topics_with(storage: Storage, name: str, value: str) -> Iterator[str]:
+    """The topics with an attribute; none if topics.json is damaged."""
+    try:
+        document = read_json(storage, "config/topics.json") or {}
+    except ConfigFileError:
+        return
+    for topic, config in _items(document.get("topicConfigTable")):
+        attributes = config.get("attributes") if isinstance(config, dict) else None
+        if isinstance(attributes, dict) and attributes.get(name) == value:
+            yield topic
 
 
 def _pop_consumers(storage: Storage) -> Iterator[GroupTopic]:

@@ -107,6 +107,27 @@ def test_a_subscription_to_such_a_queue(run: Run, store: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("attribute", "line"),
+    [
+        (
+            {"cleanup.policy": "COMPACTION"},
+            "topics that the broker compacts, and whose messages it returns without a filter: T0, T1, T2 and 1 more",
+        ),
+        (
+            {"queue.type": "BatchCQ"},
+            "topics whose queues have one entry for a batch of messages: T0, T1, T2 and 1 more",
+        ),
+    ],
+)
+def test_topics_with_other_queues(attribute: dict[str, str], line: str, run: Run, store: Path) -> None:
+    """A broker wrote such a topics.json."""
+    table: dict[str, Any] = {f"T{number}": {"topicName": f"T{number}", "attributes": attribute} for number in range(4)}
+    table |= {"U": {"attributes": {"cleanup.policy": "DELETE", "queue.type": "SimpleCQ"}}, "V": {"attributes": None}}
+    write(store, "config/topics.json", json.dumps({"topicConfigTable": table}).encode())
+    assert summary(run, store) == [f"not replayed: {line}"]
+
+
+@pytest.mark.parametrize(
     ("name", "words"),
     [
         ("consumequeue/CURRENT", "consume queues in RocksDB"),
