@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -79,7 +80,16 @@ def _print_snapshot(texts: dict[Path, str]) -> None:
             if found.consume_from is not ConsumeFrom.LAST:
                 entry["consume_from"] = found.consume_from.value
             entries.append(entry)
-    print_data(yaml.safe_dump(entries, allow_unicode=True, sort_keys=False).rstrip())
+
+    class Dumper(yaml.SafeDumper):
+        """Escapes the line breaks that YAML knows besides the line feed."""
+
+        def represent_str(self, data: str) -> yaml.ScalarNode:
+            style = '"' if re.search("[\x85\u2028\u2029]", data) else None
+            return self.represent_scalar("tag:yaml.org,2002:str", data, style)
+
+    Dumper.add_representer(str, Dumper.represent_str)
+    print_data(yaml.dump(entries, Dumper=Dumper, allow_unicode=True, sort_keys=False).rstrip())
     print(f"{counted(len(entries), 'subscription')} of {counted(len(texts), 'group')}", file=sys.stderr)
 
 

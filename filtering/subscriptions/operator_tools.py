@@ -17,10 +17,11 @@ from filtering.consumer_filter_manager import Subscription
 from filtering.java.strings import has_half_a_pair
 from filtering.sql92 import Expressions, InvalidExpression
 from filtering.sql92.syntax.nodes import BooleanLiteral, NullLiteral, Property, inside
-from filtering.subscription_data import SQL92, TAG
+from filtering.subscription_data import SQL92, SUB_ALL, TAG
 from filtering.subscriptions.event_lines import parse_event
 from filtering.subscriptions.events import UNVERSIONED, ConsumeFrom, Operation, SubscriptionEvent
 from filtering.subscriptions.json_fields import parse_json
+from filtering.subscriptions.sources import is_consumer_filter
 
 LOG_TIME_ZONE = timezone(timedelta(hours=8))
 """The time zone of broker.log on any machine: rmq.broker.logback.xml sets GMT+8."""
@@ -108,8 +109,8 @@ def consumer_connection(text: str, expressions: Expressions) -> ConsumerConnecti
     """
     if has_half_a_pair(text):
         raise ValueError("it is not UTF-8; convert it, as iconv does")
-    if _is_event(text.lstrip().partition("\n")[0]):
-        raise ValueError("it has subscription events already: give it to --subscriptions as it is")
+    if _is_event(text.lstrip().partition("\n")[0]) or is_consumer_filter(text):
+        raise ValueError("it has subscriptions already: give it to --subscriptions as it is")
     return _from_json(text) if text.lstrip().startswith("{") else _from_table(text, expressions)
 
 
@@ -132,7 +133,7 @@ def _from_json(text: str) -> ConsumerConnection:
         _subscription(
             topic,
             str(entry.get("expressionType") or TAG),
-            str(entry.get("subString") or ""),
+            str(entry.get("subString") or SUB_ALL),
             class_filter_mode=entry.get("classFilterMode") is True,
         )
         for topic, entry in table.items()
@@ -152,7 +153,7 @@ def _from_table(text: str, expressions: Expressions) -> ConsumerConnection:
         topic = _TOPIC.match(line)
         column = f"{topic[0]:<{_TOPIC_WIDTH}} " if topic else ""
         if topic and line.startswith(column):
-            rows.append((topic[0], line.removeprefix(column)))
+            rows.append((topic[0], line.removeprefix(column) or SUB_ALL))
         elif rows:
             rows[-1] = rows[-1][0], f"{rows[-1][1]}\n{line}"
         else:

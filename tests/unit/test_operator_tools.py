@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from filtering.subscriptions.events import ConsumeFrom
 from filtering.subscriptions.sources import parse_subscriptions
 from jobs import subscriptions
 from schemas.errors import UsageError
+from tests.captures import capture
 
 LOG = """\
 2026-11-21 14:00:00 INFO AdminBrokerThread_1 - register broker[0]to name server localhost:9876 OK
@@ -104,11 +104,10 @@ def test_any_other_file_is_refused(tmp_path: Path, text: str) -> None:
         subscriptions.main([str(tmp_path / "x")])
 
 
-def test_a_file_of_events_needs_no_conversion(tmp_path: Path) -> None:
-    events = tmp_path / "events.jsonl"
-    shutil.copy(Path(__file__).parents[1] / "cases/captures/small/subscription_events.jsonl", events)
-    with pytest.raises(UsageError, match=r"events\.jsonl: it has subscription events already: give it to --subscr"):
-        subscriptions.main([str(events)])
+@pytest.mark.parametrize("name", ["subscription_events.jsonl", "store/config/consumerFilter.json"])
+def test_a_file_of_subscriptions_needs_no_conversion(name: str) -> None:
+    with pytest.raises(UsageError, match=rf"{name}: it has subscriptions already: give it to --subscriptions as it is"):
+        subscriptions.main([str(capture("small") / name)])
 
 
 def test_expressions_of_several_lines_and_subscriptions_by_class(
@@ -144,6 +143,47 @@ def test_expressions_of_several_lines_and_subscriptions_by_class(
     subscriptions.main([str(tmp_path / "cg.json")])
     [event] = parse_subscriptions(capsys.readouterr().out).events
     assert event.subscriptions[0]["class_filter_mode"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind"),
+    [
+        ("price>5", "SQL92"),
+        ("a='x'", "SQL92"),
+        ("'x'=a", "SQL92"),
+        ("(a=1)", "SQL92"),
+        ("NOT(a=1)", "SQL92"),
+        ("a=1\tAND\tb=2", "SQL92"),
+        ("price > 5\nOR\nb = 1", "SQL92"),
+        ("price > 5\nAND  b = 1", "SQL92"),
+        ("price > 5\n\nAND b = 1", "SQL92"),
+        (" price > 5", "SQL92"),
+        ("a = '\x85'", "SQL92"),
+        ("paid", "TAG"),
+        ("a b", "TAG"),
+        ("paid||shipped", "TAG"),
+        ("TRUE", "TAG"),
+        ("*", "TAG"),
+    ],
+)
+def test_the_type_that_mqadmin_does_not_print(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], expression: str, kind: str
+) -> None:
+    printed = CONNECTION.replace("price > 50.0 AND region = 'hangzhou'", expression)
+    (tmp_path / "cg.txt").write_text(printed, "utf-8")
+    subscriptions.main([str(tmp_path / "cg.txt")])
+    assert _parsed(capsys.readouterr().out) == [
+        ("cg", "%RETRY%cg_rich", "TAG", "*"),
+        ("cg", "Orders", kind, expression),
+        ("cg", "Payments", "TAG", "paid || shipped"),
+    ]
+
+
+def test_no_expression_is_every_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cg.json").write_text(json.dumps({"subscriptionTable": {"T": {"subString": ""}}}))
+    (tmp_path / "cg_2.txt").write_text(f"#Topic               #SubExpression\n{'T':<20} \n")
+    subscriptions.main([str(tmp_path / name) for name in ("cg.json", "cg_2.txt")])
+    assert _parsed(capsys.readouterr().out) == [("cg", "T", "TAG", "*"), ("cg_2", "T", "TAG", "*")]
 
 
 def _parsed(text: str) -> list[tuple[str, str, str | None, str | None]]:
