@@ -48,8 +48,10 @@ def read_brokers(file: Path, shared: SubscriptionFile | None) -> list[BrokerEntr
 
 
 def _entry(entry: object, where: str, folder: Path, shared: SubscriptionFile | None) -> BrokerEntry:
-    if not isinstance(entry, dict) or not set(entry) <= set(_KEYS):
-        raise UsageError(f"{where}: a broker has the fields {', '.join(_KEYS)}")
+    unknown = next((key for key in entry if key not in _KEYS), None) if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or unknown is not None:
+        what = "" if unknown is None else f"{unknown}: is not known; "
+        raise UsageError(f"{where}: {what}a broker has the fields {', '.join(_KEYS)}")
     stores = entry.get("store")
     stores = [stores] if isinstance(stores, str) else stores
     if not isinstance(stores, list) or not stores or not all(isinstance(store, str) for store in stores):

@@ -17,7 +17,7 @@ from filtering.delivery.message_filter import message_filters
 from filtering.delivery.pull_window import PullWindow
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
-from filtering.subscriptions.in_force import in_force_at_the_end
+from filtering.subscriptions.in_force import in_force_at
 from jobs.night.changes import Changes
 from jobs.night.ledger import commit, next_run
 from jobs.night.progress_rows import Part, progress_rows
@@ -117,21 +117,22 @@ def _subscriptions(
     facts: BrokerFacts, file: SubscriptionFile | None
 ) -> tuple[Sequence[SubscriptionEvent], list[SubscriptionRow]]:
     """The events, and the subscriptions in force after the last event; with a file, only those in the file."""
-    in_force = _in_force(facts, facts.history)
+    in_force = facts.in_force()
     if file is None:
         return facts.events, in_force
     known = {(row.consumer_group, row.topic): row for row in in_force}
-    wanted = _in_force(facts, subscription_history(file.events.events, facts.broker, facts.expressions))
+    wanted = _in_force_after(file.events.events, facts)
     keys = {(row.consumer_group, row.topic) for row in wanted}
     # Changed subscriptions are registered now, so no stored bit map has their bits.
     changed = [row for row in wanted if _filter_key(row) != _filter_key(known.get((row.consumer_group, row.topic)))]
     events = (*facts.events, *(_registration(row, facts.as_of + 1) for row in changed))
-    history = subscription_history(events, facts.broker, facts.expressions)
-    return events, [row for row in _in_force(facts, history) if (row.consumer_group, row.topic) in keys]
+    return events, [row for row in _in_force_after(events, facts) if (row.consumer_group, row.topic) in keys]
 
 
-def _in_force(facts: BrokerFacts, history: Sequence[SubscriptionRow]) -> list[SubscriptionRow]:
-    return in_force_at_the_end(history, lambda: facts.as_of, facts.broker)
+def _in_force_after(events: Sequence[SubscriptionEvent], facts: BrokerFacts) -> list[SubscriptionRow]:
+    """The subscriptions in force after some events and the last night."""
+    end = max([facts.as_of, *(event.at for event in events)])
+    return in_force_at(subscription_history(events, facts.broker, facts.expressions), end)
 
 
 def _filter_key(row: SubscriptionRow | None) -> tuple[object, ...]:

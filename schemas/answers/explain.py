@@ -131,7 +131,7 @@ class Explainer:
             return self._received(message, rows, received)
         if rows and message.commitlog_offset >= (self._facts.last.delivered_to or 0):
             explanation = self._without_filters(message, consumer_group, Outcome.PENDING, "deliver has not run yet")
-            return self._previewed(explanation, rows[-1])
+            return self._previewed(explanation, rows)
         is_deleted = message.commitlog_offset < (self._facts.last.log_start or 0)
         place = Place(message.queue_offset, message.store_timestamp, message.run, is_deleted)
         queue = consumer_group, message.topic, message.queue_id
@@ -140,7 +140,7 @@ class Explainer:
         if isinstance(pulls, NotPulled):
             outcome = Outcome.PENDING if pulls.is_pending else Outcome.NOT_SUBSCRIBED
             explanation = self._without_filters(message, consumer_group, outcome, pulls.why)
-            return self._previewed(explanation, rows[-1]) if pulls.is_pending else explanation
+            return self._previewed(explanation, rows) if pulls.is_pending else explanation
         explanation = self._filtered(message, pulls[-1])
         if explanation.outcome in BY_THE_TABLES:
             why = "the filters let it pass, and the group has not pulled it: it began later, or its offset was moved"
@@ -181,8 +181,9 @@ class Explainer:
             client_checks=checks, present=present,
         )  # fmt: skip
 
-    def _previewed(self, explanation: Explanation, row: SubscriptionRow) -> Explanation:
+    def _previewed(self, explanation: Explanation, rows: Sequence[SubscriptionRow]) -> Explanation:
         """Adds what the last subscription would decide on a pending message."""
+        (row,) = in_force_at(rows, self._facts.present)
         pull = Pulled(row, max(self._facts.as_of, row.valid_from), self._facts.broker)
         forecast = self._filtered(explanation.message, pull)
         return replace(explanation, subscription=row, others=forecast.others, preview=forecast.decision)

@@ -16,6 +16,7 @@ from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.delta.aggregates import greatest, least
 from schemas.delta.open_data_file import OpenDataFile, open_data_file
 from schemas.delta.table import Table
 from schemas.delta.table_rows import may_hold, one_of, within
@@ -71,7 +72,7 @@ class FoundMessage:
 
 
 def find(facts: BrokerFacts, text: str) -> list[FoundMessage]:
-    """The messages with this msgId, unique key, or key among their KEYS, in the order of the log."""
+    """The messages with this msgId or unique key, one of these KEYS or all of them, in the order of the log."""
     found = [message for message in read(facts, _offsets_in(text)) if message.msg_id == text.upper()]
     return found or read(facts, _offsets_of(facts, text, with_keys=True))
 
@@ -92,8 +93,8 @@ def kept_offsets(facts: BrokerFacts, topic: str) -> dict[int, tuple[int, int]]:
     """The first and last queue offset that has a message, for each queue of a topic that has any, in order."""
     files = [file for file in facts.warehouse.files(CONSUMEQUEUE, facts.name) if file.may_have("topic", topic, topic)]
     rows = facts.warehouse.rows(CONSUMEQUEUE, ["queue_id", "queue_offset"], [one_of("topic", [topic])], files)
-    ranges = rows.group_by("queue_id").aggregate([("queue_offset", "min"), ("queue_offset", "max")]).sort_by("queue_id")
-    return {queue: (first, last) for queue, first, last in zip(*(c.to_pylist() for c in ranges.columns), strict=True)}
+    first, last = (extreme(rows, ["queue_id"], "queue_offset") for extreme in (least, greatest))
+    return {queue: (first[queue,], last[queue,]) for (queue,) in sorted(first)}
 
 
 def copies_of(facts: BrokerFacts, message: FoundMessage) -> list[FoundMessage]:
@@ -147,7 +148,8 @@ def _offsets_of(facts: BrokerFacts, text: str, with_keys: bool) -> list[int]:
         if with_keys:
             mask = pc.or_(mask, pc.match_substring(rows["keys"], text).fill_null(False))
         for row in rows.filter(mask).to_pylist():
-            if row["uniq_key"] == text or text in (row.get("keys") or "").split():
+            keys = row.get("keys") or ""
+            if text in (row["uniq_key"], keys, *keys.split(" ")):
                 found.append(row["commitlog_offset"])
     return found
 

@@ -115,8 +115,8 @@ class Rows(Shown):
         return pa.Table.from_batches([batch.cast(schema) for batch in self.batches()], schema)
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows."""
-        return self.to_arrow().to_pandas()
+        """All rows. Maps, such as properties, are dictionaries."""
+        return self.to_arrow().to_pandas(maps_as_pydicts="strict")
 
     def __str__(self) -> str:
         return "\n".join(filter(None, (self._caption(shown := self._first()), text_table(*shown))))

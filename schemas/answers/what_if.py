@@ -21,6 +21,7 @@ from schemas.answers.facts import BrokerFacts
 from schemas.answers.findings import findings_of_rows
 from schemas.answers.plain_text import Shown
 from schemas.answers.what_if_html import what_if_html, what_if_text
+from schemas.delta.table_rows import sorted_by
 from schemas.errors import UsageError
 from schemas.messages.messages_at import Rows, messages_at
 from schemas.messages.stored_entries import scan_entries
@@ -204,7 +205,7 @@ def _what_if(
 
 
 def _changed(facts: BrokerFacts, topic: str, rows: pa.Table) -> ChangedMessages:
-    rows = rows.sort_by("commitlog_offset")
+    rows = sorted_by(rows, "commitlog_offset")
     offsets = rows["commitlog_offset"].to_numpy()
     found, others = messages_at(facts.warehouse, facts.name, topic, offsets) if len(rows) else ([], [])
     traits = common_traits([row["properties"] or {} for row in found], [row["properties"] or {} for row in others])

@@ -93,6 +93,11 @@ def test_deliveries_are_those_of_the_table(replayed: Replayed) -> None:
     assert opened.deliveries._repr_html_().count("<tr>") == 51
 
 
+def test_properties_are_dictionaries(replayed: Replayed) -> None:
+    messages = warehouse.open(replayed("small").location).messages.of(topic="OrderEvents")
+    assert list(messages.to_pandas()["properties"]) == [message["properties"] for message in messages]
+
+
 def test_answers_are_lists_with_a_frame(replayed: Replayed) -> None:
     opened = warehouse.open(replayed("small").location)
     lags = opened.lag(topic="OrderEvents")

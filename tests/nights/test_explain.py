@@ -21,6 +21,7 @@ from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.captures import rows
 from tests.nights.commands import Run, rows_of
+from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 from tests.nights.test_living_broker import delivered, received_live
 from tests.records import log_of
 
@@ -331,3 +332,21 @@ def test_a_place_without_a_message_names_those_that_exist(
     given = ("--topic", topic, "--queue", queue, f"--offset={offset}", "--warehouse", location)
     ended = run(explain_job, *given)
     assert (ended.code, ended.out, ended.error) == (2, "", f"mqsieve: {told.format(location)}\n")
+
+
+def test_the_subscription_of_a_group_that_is_away_is_not_of_the_future(broker: GrowingBroker) -> None:
+    """The broker will delete the filter data a day after the group left."""
+    broker.night([sql(BEFORE, "cg", "n = '8'"), event(after(6), "unregister", "cg")])
+    place = ("--topic", "T", "--queue", 0, "--offset", 8)
+    asked = broker.run(explain_job, "--warehouse", broker.folder / "w", "--group", "cg", *place, "--json")
+    answer = json.loads(asked.out)
+    assert (answer["outcome"], answer["subscription"]["valid_from"]) == ("PENDING", after(6))
+
+
+def test_a_message_is_found_by_the_keys_that_answers_show(replayed: Replayed, run: Run) -> None:
+    message = next(
+        row for row in rows_of(replayed("small"), "commitlog", "keys", "msg_id") if " " in (row["keys"] or "")
+    )
+    for text in (message["keys"], *message["keys"].split(" ")):
+        out = run(explain_job, "--warehouse", replayed("small").location, "--message", text).out
+        assert out.startswith(f"{message['keys']}  "), text

@@ -10,7 +10,6 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import DAY
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
-from filtering.subscriptions.in_force import in_force_at_the_end
 from filtering.subscriptions.sources import parse_subscriptions
 from tests.captures import UNDAMAGED, capture, rows
 
@@ -152,17 +151,6 @@ def test_a_group_that_returns_in_time_is_not_born_again() -> None:
     assert row.born_time == 1_000
     *_, late = history(register(1_000, "qty > 1"), unregister(2_000), register(2_000 + DAY, "qty > 1"))
     assert late.born_time == 2_000 + DAY
-
-
-@pytest.mark.parametrize(
-    ("log_end", "filter_expression"), [(0, "qty > 1"), (1_999 + DAY, "qty > 1"), (2_000 + DAY, None)]
-)
-def test_a_dead_filter_is_in_force_at_the_end_if_the_log_ends_before_its_cleaning(
-    log_end: int, filter_expression: str | None
-) -> None:
-    rows = history(register(1_000, "qty > 1"), unregister(2_000))
-    (row,) = in_force_at_the_end(rows, lambda: log_end, BrokerConfig())
-    assert row.filter_expression == filter_expression
 
 
 def test_a_dead_filter_stays_if_its_age_can_never_reach_the_span() -> None:

@@ -22,7 +22,7 @@ from filtering.predicate import FALSE, TRUE, TextIn
 from filtering.sql92 import Expressions, compile
 from filtering.subscriptions.compiled_subscription import compile_subscription
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
-from filtering.subscriptions.in_force import in_force_at_the_end
+from filtering.subscriptions.in_force import in_force_at
 from filtering.subscriptions.sources import parse_subscriptions
 from tests.captures import UNDAMAGED, capture, rows
 from tests.entries import entries
@@ -94,10 +94,14 @@ def test_entries_and_bit_maps_are_those_of_the_broker(name: str) -> None:
     assert made == expected
 
 
+def in_force(name: str) -> list[SubscriptionRow]:
+    """The subscriptions in force after the last event."""
+    return in_force_at(history(name), max(row["at"] for row in rows(name, "subscription_events")))
+
+
 def subscription_of(name: str, row: dict[str, Any]) -> SubscriptionRow:
     """The subscription that a row of delivered.jsonl was made with."""
-    in_force = in_force_at_the_end(history(name), lambda: 0, broker(name))
-    found = [each for each in in_force if (each.consumer_group, each.topic) == (row["group"], row["topic"])]
+    found = [each for each in in_force(name) if (each.consumer_group, each.topic) == (row["group"], row["topic"])]
     if "sent with every pull" not in row["mode"]:
         return found[0]
     compiled = compile_subscription(row["topic"], row["expression"], row["type"], Expressions())
@@ -111,7 +115,7 @@ def subscription_of(name: str, row: dict[str, Any]) -> SubscriptionRow:
 @pytest.mark.parametrize("name", UNDAMAGED)
 def test_every_group_gets_what_its_consumer_got(name: str) -> None:
     config = broker(name)
-    others = in_force_at_the_end(history(name), lambda: 0, config)
+    others = in_force(name)
     for row, stage1 in zip(rows(name, "delivered"), rows(name, "cqfilter"), strict=True):
         subscription = subscription_of(name, row)
         key = (row["group"], row["topic"])
