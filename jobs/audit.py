@@ -47,12 +47,12 @@ def main(arguments: list[str]) -> None:
     from schemas.audits.audit import Severity, parse_audits
     from schemas.audits.auditor import run_audits, store
     from schemas.audits.scope import scope_of
-    from schemas.ledger_check import open_nights
+    from schemas.ledger_check import open_runs
 
     listed = parse_audits(AUDITS.read_text("utf-8"), str(AUDITS))
     known = formats.read_baseline(chosen.baseline) if chosen.baseline is not None else {}
     warehouse = options.warehouse_of(chosen.warehouse)
-    entries = open_nights(warehouse)
+    entries = open_runs(warehouse)
     report = run_audits(scope_of(warehouse, entries, chosen.all), listed, known, options.session_of())
     failures = report.failures(Severity(chosen.fail_on))
     try:

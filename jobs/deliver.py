@@ -3,21 +3,21 @@
 from jobs.cli import application
 from jobs.cli.application import Parser
 from jobs.cli.night_options import night_parser
-from jobs.night.stages import Stage
+from jobs.night.steps import Step
 
-STAGES = frozenset({Stage.DELIVER})
+STEPS = frozenset({Step.DELIVER})
 EXAMPLES = ("--warehouse /data/mqsieve", "--warehouse /data/mqsieve --filter-hooks hooks.yaml")
 
 
 def parser() -> Parser:
-    return night_parser("deliver", __doc__, STAGES, EXAMPLES)
+    return night_parser("deliver", __doc__, STEPS, EXAMPLES)
 
 
 def main(arguments: list[str]) -> None:
     options = parser().parse_args(arguments)
     from jobs.cli.night_job import run_job
 
-    run_job("deliver", STAGES, options)
+    run_job("deliver", STEPS, options)
 
 
 if __name__ == "__main__":

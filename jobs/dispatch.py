@@ -3,21 +3,21 @@
 from jobs.cli import application
 from jobs.cli.application import Parser
 from jobs.cli.night_options import night_parser
-from jobs.night.stages import Stage
+from jobs.night.steps import Step
 
-STAGES = frozenset({Stage.DISPATCH})
+STEPS = frozenset({Step.DISPATCH})
 EXAMPLES = ("--warehouse /data/mqsieve", "--warehouse /data/mqsieve --broker-config broker.conf")
 
 
 def parser() -> Parser:
-    return night_parser("dispatch", __doc__, STAGES, EXAMPLES)
+    return night_parser("dispatch", __doc__, STEPS, EXAMPLES)
 
 
 def main(arguments: list[str]) -> None:
     options = parser().parse_args(arguments)
     from jobs.cli.night_job import run_job
 
-    run_job("dispatch", STAGES, options)
+    run_job("dispatch", STEPS, options)
 
 
 if __name__ == "__main__":

@@ -50,11 +50,11 @@ def main(arguments: list[str]) -> None:
     from jobs.cli.json_lines import output_file
     from schemas.answers.export import Selection, batches_of, check_groups, check_topics, schema_of
     from schemas.answers.facts import check_broker
-    from schemas.ledger_check import open_nights
+    from schemas.ledger_check import open_runs
 
     kind = chosen.format or _format_of(chosen.output)
     warehouse = options.warehouse_of(chosen.warehouse)
-    brokers = dict.fromkeys(entry.broker_name for entry in open_nights(warehouse))
+    brokers = dict.fromkeys(entry.broker_name for entry in open_runs(warehouse))
     if chosen.broker is not None:
         check_broker(chosen.broker, list(brokers))
     check_groups(warehouse, chosen.group or ())

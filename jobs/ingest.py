@@ -3,9 +3,9 @@
 from jobs.cli import application
 from jobs.cli.application import Parser
 from jobs.cli.night_options import night_parser
-from jobs.night.stages import Stage
+from jobs.night.steps import Step
 
-STAGES = frozenset({Stage.INGEST})
+STEPS = frozenset({Step.INGEST})
 EXAMPLES = (
     "--store /backup/broker-a/store --warehouse /data/mqsieve",
     "--store messages.jsonl --warehouse /data/mqsieve",
@@ -13,14 +13,14 @@ EXAMPLES = (
 
 
 def parser() -> Parser:
-    return night_parser("ingest", __doc__, STAGES, EXAMPLES)
+    return night_parser("ingest", __doc__, STEPS, EXAMPLES)
 
 
 def main(arguments: list[str]) -> None:
     options = parser().parse_args(arguments)
     from jobs.cli.night_job import run_job
 
-    run_job("ingest", STAGES, options)
+    run_job("ingest", STEPS, options)
 
 
 if __name__ == "__main__":

@@ -45,11 +45,11 @@ def main(arguments: list[str]) -> None:
         raise UsageError("--rebuild takes no --keep-days or --keep-bodies: run maintain twice")
     from jobs.night.run import Run
     from jobs.upkeep.work import maintain, rebuild_damaged
-    from schemas.ledger_check import read_nights
+    from schemas.ledger_check import read_runs
     from schemas.warehouse_folder import no_nights
 
     warehouse = options.warehouse_of(chosen.warehouse)
-    if not read_nights(warehouse):
+    if not read_runs(warehouse):
         raise no_nights(warehouse)
     with warehouse.writing():
         run = Run(warehouse, "maintain", options.session_of())

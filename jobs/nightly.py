@@ -3,9 +3,9 @@
 from jobs.cli import application
 from jobs.cli.application import Parser
 from jobs.cli.night_options import night_parser
-from jobs.night.stages import ALL_STAGES
+from jobs.night.steps import ALL_STEPS
 
-STAGES = ALL_STAGES
+STEPS = ALL_STEPS
 EXAMPLES = (
     "--store /backup/broker-a/store --subscriptions events.jsonl --warehouse /data/mqsieve",
     "--brokers brokers.yaml --warehouse /data/mqsieve --strict",
@@ -13,14 +13,14 @@ EXAMPLES = (
 
 
 def parser() -> Parser:
-    return night_parser("nightly", __doc__, STAGES, EXAMPLES)
+    return night_parser("nightly", __doc__, STEPS, EXAMPLES)
 
 
 def main(arguments: list[str]) -> None:
     options = parser().parse_args(arguments)
     from jobs.cli.night_job import run_job
 
-    run_job("nightly", STAGES, options)
+    run_job("nightly", STEPS, options)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 from jobs.cli import application
 from jobs.cli.application import Parser
 from jobs.cli.night_options import night_parser
-from jobs.night.stages import Stage
+from jobs.night.steps import Step
 
-STAGES = frozenset({Stage.REGISTER})
+STEPS = frozenset({Step.REGISTER})
 EXAMPLES = (
     "--subscriptions events.jsonl --warehouse /data/mqsieve",
     "--subscriptions conf/subscriptions.example.yaml --warehouse /data/mqsieve",
@@ -13,14 +13,14 @@ EXAMPLES = (
 
 
 def parser() -> Parser:
-    return night_parser("register", __doc__, STAGES, EXAMPLES)
+    return night_parser("register", __doc__, STEPS, EXAMPLES)
 
 
 def main(arguments: list[str]) -> None:
     options = parser().parse_args(arguments)
     from jobs.cli.night_job import run_job
 
-    run_job("register", STAGES, options)
+    run_job("register", STEPS, options)
 
 
 if __name__ == "__main__":

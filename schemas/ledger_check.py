@@ -10,7 +10,7 @@ from schemas.delta.open_data_file import DataFileDamaged
 from schemas.delta.table import LAYOUT, Table
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
-from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry, nights_of, read_ledger
+from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry, read_ledger, runs_of
 from schemas.tables import REBUILT_TABLES, TABLES
 from schemas.warehouse_folder import no_nights
 
@@ -18,18 +18,18 @@ START_AGAIN = "give another --warehouse and run nightly on the store again"
 
 
 def open_warehouse(warehouse: Warehouse) -> list[LedgerEntry]:
-    """The nights of a warehouse's ledger. Its readers see the tables as the last run left them.
+    """The runs of a warehouse's ledger. Its readers see the tables as the last run left them.
 
     Raises UsageError if a table is not as the ledger says. The message says how to mend it.
     """
-    entries = read_nights(warehouse)
+    entries = read_runs(warehouse)
     for table, damage in damages(warehouse, entries):
         raise damaged(warehouse, table, damage, entries)
     return entries
 
 
-def open_nights(warehouse: Warehouse) -> list[LedgerEntry]:
-    """As :func:`open_warehouse`, but raises UsageError if there was no night yet, too."""
+def open_runs(warehouse: Warehouse) -> list[LedgerEntry]:
+    """As :func:`open_warehouse`, but raises UsageError if there was no run yet, too."""
     entries = open_warehouse(warehouse)
     if not entries:
         raise no_nights(warehouse)
@@ -72,8 +72,8 @@ def undo_unfinished_run(
             log.restore(version, run)
 
 
-def read_nights(warehouse: Warehouse) -> list[LedgerEntry]:
-    """The nights of a warehouse's ledger. The tables are not checked.
+def read_runs(warehouse: Warehouse) -> list[LedgerEntry]:
+    """The runs of a warehouse's ledger. The tables are not checked.
 
     Raises UsageError if the ledger is missing, damaged, or of another layout.
     """
@@ -104,7 +104,7 @@ def read_nights(warehouse: Warehouse) -> list[LedgerEntry]:
         )
     if entries:
         _refuse_other_layout(warehouse, entries[-1].layout)
-    return nights_of(entries)
+    return runs_of(entries)
 
 
 def _check_layout(warehouse: Warehouse, table: Table) -> None:

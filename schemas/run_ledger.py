@@ -168,35 +168,40 @@ class LedgerEntry:
         return cls(**values | {"tables": tables, "remarks": tuple(row["remarks"] or ())})
 
 
-def nights_of(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-    """The entries of nights. They include the changes by maintenance after them."""
-    nights: list[LedgerEntry] = []
+def runs_of(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+    """The entries of nights and of the steps that prepare them, with the changes by maintenance after them."""
+    runs: list[LedgerEntry] = []
     for entry in entries:
         if entry.job != MAINTAIN:
-            nights.append(entry)
+            runs.append(entry)
             continue
-        last = {night.broker_name: i for i, night in enumerate(nights)}
+        last = {run.broker_name: i for i, run in enumerate(runs)}
         for broker_name, i in last.items():
-            nights[i] = _maintained(nights[i], broker_name, entry)
-        nights[-1] = replace(nights[-1], tables=entry.tables, maintained=entry.run)
-    return nights
+            runs[i] = _maintained(runs[i], broker_name, entry)
+        runs[-1] = replace(runs[-1], tables=entry.tables, maintained=entry.run)
+    return runs
 
 
-def unreplaced_nights(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-    """The nights of one broker whose rows are in the tables, each with the configuration that its rows came from.
+def unreplaced_runs(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+    """The runs of one broker whose rows are in the tables, each with the configuration that its rows came from.
 
-    A night that finds the log cut or replaced also replaces the nights that had read the log beyond the cut. A night
-    that repeats earlier ones does so with its own configuration.
+    A run that finds the log cut or replaced also replaces the runs that had read the log beyond the cut. A night that
+    repeats earlier ones does so with its own configuration.
     """
-    nights: list[LedgerEntry] = []
+    runs: list[LedgerEntry] = []
     for entry in entries:
         if cut := entry.inputs.get(CUT):
-            nights = nights[: first_beyond(nights, int(cut)) if int(cut) else 0]
+            runs = runs[: first_beyond(runs, int(cut)) if int(cut) else 0]
         if repeated := entry.inputs.get(REPEATED_FROM):
             config = entry.broker_config
-            nights = [night if night.run < repeated else replace(night, broker_config=config) for night in nights]
-        nights.append(entry)
-    return nights
+            runs = [run if run.run < repeated else replace(run, broker_config=config) for run in runs]
+        runs.append(entry)
+    return runs
+
+
+def nights_of(runs: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+    """The whole nights among some runs, without those that prepared one."""
+    return [run for run in runs if run.delivers]
 
 
 def first_beyond(entries: Sequence[LedgerEntry], offset: int) -> int:

@@ -19,10 +19,10 @@ from jobs.night.hooks import FilterHook, read_filter_hooks
 from jobs.night.night_inputs import NightInputs, NightOptions
 from jobs.night.run import NightReport, Run
 from jobs.night.snapshot import StoreSnapshot
-from jobs.night.stages import ALL_STAGES, Stage
+from jobs.night.steps import ALL_STEPS, Step
 from jobs.night.subscription_file import SubscriptionFile, read_subscriptions
 from schemas.errors import UsageError
-from schemas.ledger_check import read_nights
+from schemas.ledger_check import read_runs
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import is_message_log
 from schemas.rocketmq_store.config_files import contents
@@ -33,8 +33,8 @@ from schemas.warehouse_folder import check_folder, no_nights
 OWN_LIST = "config/consumerFilter.json"
 
 
-def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> None:
-    """Runs the stages for each broker, and prints the summary."""
+def run_job(job: str, steps: frozenset[Step], options: argparse.Namespace) -> None:
+    """Runs the steps for each broker, and prints the summary."""
     hooks: Sequence[FilterHook] = ()
     if getattr(options, "filter_hooks", None) is not None:
         allow_pandas()
@@ -42,7 +42,7 @@ def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> 
     entries = _entries(options, job)
     warehouse = shared.warehouse_of(options.warehouse)
     check_folder(warehouse)
-    if not stages & {Stage.INGEST, Stage.REGISTER} and not read_nights(warehouse):
+    if not steps & {Step.INGEST, Step.REGISTER} and not read_runs(warehouse):
         raise no_nights(warehouse)
     failed: list[Exception] = []
     attention: list[str] = []
@@ -51,7 +51,7 @@ def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> 
         run.open()
         several = len(entries) > 1
         for entry in entries:
-            for night in _nights(entry, stages, options, hooks):
+            for night in _nights(entry, steps, options, hooks):
                 try:
                     report = night.run(run)
                 except Exception as error:
@@ -61,7 +61,7 @@ def run_job(job: str, stages: frozenset[Stage], options: argparse.Namespace) -> 
                     failed.append(error)
                     run.open()  # What the failed night has committed must not become part of the next one.
                     break
-                if stages != ALL_STAGES:
+                if steps != ALL_STEPS:
                     print_steps(run, report)
                     continue
                 one_of_several = several or len(run.last) > 1
@@ -106,7 +106,7 @@ class _Night:
         broker = broker_of(entry.config, snapshot, run.last, entry.name, reads_messages=storage is not None)
         message_log = Path(storage.root) if storage is not None and is_log else None
         subscriptions = entry.subscriptions
-        if subscriptions is None and snapshot is not None and Stage.REGISTER in self.options.stages:
+        if subscriptions is None and snapshot is not None and Step.REGISTER in self.options.steps:
             subscriptions = self._own_list(snapshot, run.last.get(broker.name))
         with Progress(broker.name) as progress:
             report = run.run_night(broker, NightInputs(snapshot, subscriptions, message_log), self.options)
@@ -130,14 +130,14 @@ class _Night:
 
 
 def _nights(
-    entry: BrokerEntry, stages: frozenset[Stage], options: argparse.Namespace, hooks: Sequence[FilterHook]
+    entry: BrokerEntry, steps: frozenset[Step], options: argparse.Namespace, hooks: Sequence[FilterHook]
 ) -> list[_Night]:
     """A night for each snapshot of one broker, in order, or one night without new messages if there is none."""
     first = NightOptions(
         Bodies(getattr(options, "bodies", Bodies.KEEP.value)),
         getattr(options, "new_epoch", False),
         getattr(options, "redo_from", None),
-        stages,
+        steps,
         tuple(hooks),
     )
     later = replace(first, new_epoch=False, redo_from=None)

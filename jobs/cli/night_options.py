@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from jobs.cli import options
 from jobs.cli.application import Parser, input_file
-from jobs.night.stages import ALL_STAGES, Stage
+from jobs.night.steps import ALL_STEPS, Step
 from schemas.messages.bodies import Bodies
 
 
-def night_parser(job: str, description: str | None, stages: frozenset[Stage], examples: tuple[str, ...]) -> Parser:
-    """The parser of a job that runs some stages of a night."""
+def night_parser(job: str, description: str | None, steps: frozenset[Step], examples: tuple[str, ...]) -> Parser:
+    """The parser of a job that runs some steps of a night."""
     parser = Parser(job, description, examples)
     options.add_warehouse(parser)
     options.add_broker_config(parser)
-    if Stage.INGEST in stages:
-        options.add_store(parser, required=stages != ALL_STAGES)
+    if Step.INGEST in steps:
+        options.add_store(parser, required=steps != ALL_STEPS)
         parser.add_argument(
             "--bodies", choices=[choice.value for choice in Bodies], default=Bodies.KEEP.value,
             help="which message bodies to store; default: keep (all of them)",
@@ -24,20 +24,20 @@ def night_parser(job: str, description: str | None, stages: frozenset[Stage], ex
             action="store_true",
             help="the broker was wiped: its new log replaces all of its stored rows",
         )
-    if Stage.REGISTER in stages:
-        options.add_subscriptions(parser, "the store's config/consumerFilter.json", required=stages == {Stage.REGISTER})
+    if Step.REGISTER in steps:
+        options.add_subscriptions(parser, "the store's config/consumerFilter.json", required=steps == {Step.REGISTER})
         parser.add_argument(
             "--redo-from", type=options.instant, metavar="TIME",
             help="repeat the nights from this time on, after the history was corrected: ms since 1970, or an ISO date "
             "or time (UTC)",
         )  # fmt: skip
-    if Stage.DELIVER in stages:
+    if Step.DELIVER in steps:
         parser.add_argument(
             "--filter-hooks", type=input_file, metavar="FILE",
             help="filter hooks of clients: a YAML list of group, topic, and predicate (Spark SQL) or function "
             "(module:name); the module is imported, and its code runs",
         )  # fmt: skip
-    if stages == ALL_STAGES:
+    if steps == ALL_STEPS:
         parser.add_argument(
             "--brokers", type=input_file, metavar="FILE",
             help="YAML list of brokers, each with name, store, config and subscriptions; runs a night for each",

@@ -14,7 +14,7 @@ from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
 from jobs.night.state import BrokerState, read_state_before
 from schemas.delta.warehouse import Warehouse
-from schemas.run_ledger import unreplaced_nights
+from schemas.run_ledger import unreplaced_runs
 
 
 def late_windows(
@@ -49,7 +49,7 @@ def _state_before(index: int, state: BrokerState, warehouse: Warehouse) -> Broke
     """The state before a night."""
     if index == len(state.nights):
         return state
-    return read_state_before(warehouse, unreplaced_nights(state.entries), state.first_run(index))
+    return read_state_before(warehouse, unreplaced_runs(state.entries), state.first_run(index))
 
 
 def _windows(plan: NightPlan, after: int | None, until: int | None) -> Iterator[PullWindow]:

@@ -8,8 +8,8 @@ from jobs.night.changes import Changes
 from jobs.night.log_plan import LogPlan, unsettled
 from jobs.night.new_messages import NewMessages
 from jobs.night.night import Night, NightOutcome
-from jobs.night.stages import Stage
 from jobs.night.state import BrokerState
+from jobs.night.steps import Step
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import one_of, within
 from schemas.run_ledger import CUT, DAMAGED_BODIES, INPUTS_END, LAST_STORED, MESSAGE_LOG, WITHDRAWN, LedgerEntry
@@ -23,18 +23,18 @@ def ledger_entry(
 
     ``fingerprints``: those of its inputs, by kind.
     """
-    state, stages, new, changes = night.state, night.stages, night.new, night.changes
+    state, steps, new, changes = night.state, night.steps, night.new, night.changes
     plan, last = new.log, state.last
     ingested_to = _ingested_to(state, plan, MESSAGE_LOG in fingerprints, outcome, changes)
     dispatched_to, delivered_to = (last.dispatched_to, last.delivered_to) if last else (None, None)
-    if Stage.DISPATCH in stages:
+    if Step.DISPATCH in steps:
         dispatched_to = ingested_to
-    elif Stage.DELIVER not in stages:
+    elif Step.DELIVER not in steps:
         dispatched_to = _not_beyond(new, dispatched_to)
-    delivered_to = dispatched_to if Stage.DELIVER in stages else _not_beyond(new, delivered_to)
+    delivered_to = dispatched_to if Step.DELIVER in steps else _not_beyond(new, delivered_to)
     cut = "" if plan is None or plan.cut is None else str(plan.cut)
     inputs = {**(last.inputs if last else {}), **fingerprints, CUT: cut, INPUTS_END: str(night.as_of)}
-    if Stage.DELIVER in stages:
+    if Step.DELIVER in steps:
         stored = last_stored(changes)
         inputs[LAST_STORED] = "" if stored is None else str(stored)
     inputs[WITHDRAWN] = withdrawals_text(changes.withdrawn)
@@ -55,7 +55,7 @@ def ledger_entry(
         dispatched_to=dispatched_to,
         delivered_to=delivered_to,
         unsettled=fingerprint,
-        as_of=night.as_of if Stage.DELIVER in stages else (last.as_of if last else None),
+        as_of=night.as_of if Step.DELIVER in steps else (last.as_of if last else None),
         remarks=tuple(remarks),
     )
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from jobs.night.changes import Changes
 from jobs.night.log_plan import LogPlan
 from jobs.night.night_inputs import NightInputs
-from jobs.night.stages import Stage
 from jobs.night.state import BrokerState
+from jobs.night.steps import Step
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.stored_files import files_since
@@ -43,19 +43,19 @@ def new_messages(
     state: BrokerState,
     rest: tuple[int, int] | None,
     bodies: Bodies,
-    stages: frozenset[Stage],
+    steps: frozenset[Step],
 ) -> NewMessages:
     """Finds the new messages of a night. ``rest``: physical offsets of stored messages that a redo leaves to it."""
     store = inputs.snapshot.storage if inputs.snapshot is not None else None
-    return NewMessages(plan, store, bodies, rest or _stored(state, stages))
+    return NewMessages(plan, store, bodies, rest or _stored(state, steps))
 
 
-def _stored(state: BrokerState, stages: frozenset[Stage]) -> tuple[int, int] | None:
+def _stored(state: BrokerState, steps: frozenset[Step]) -> tuple[int, int] | None:
     last = state.last
     if last is None:
         return None
-    begin = last.delivered_to if Stage.DELIVER in stages else last.dispatched_to
-    end = last.dispatched_to if stages == {Stage.DELIVER} else last.ingested_to
+    begin = last.delivered_to if Step.DELIVER in steps else last.dispatched_to
+    end = last.dispatched_to if steps == {Step.DELIVER} else last.ingested_to
     return (begin or 0, end or 0) if (begin or 0) < (end or 0) else None
 
 

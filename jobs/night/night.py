@@ -23,8 +23,8 @@ from jobs.night.log_task import read_range
 from jobs.night.new_messages import NewMessages
 from jobs.night.night_tasks import NightTasks
 from jobs.night.progress_rows import Part, ProgressRows, committed_rows, progress_rows
-from jobs.night.stages import Stage
 from jobs.night.state import BrokerState, offset_batches
+from jobs.night.steps import ALL_STEPS, Step
 from jobs.night.topics import by_topic, filter_data_of_night, first_run_of_backlog, times_of_leaving
 from jobs.night.work import Result, TopicWork
 from jobs.night.writer import WRITTEN_BY_TASKS
@@ -65,7 +65,7 @@ class Night:
     expressions: Expressions
     session: Session
     as_of: int
-    stages: frozenset[Stage] = frozenset(Stage)
+    steps: frozenset[Step] = ALL_STEPS
     hooks: Sequence[FilterHook] = ()
     history: list[SubscriptionRow] = field(init=False)
     _tasks: NightTasks = field(init=False)
@@ -77,7 +77,7 @@ class Night:
         self._tasks = NightTasks(self.broker, self.changes, self.session, self.hooks)
         self.changes.create_missing(WRITTEN_BY_TASKS)
         plan = NightPlan((), (), (), ())
-        if Stage.DELIVER in self.stages:
+        if Step.DELIVER in self.steps:
             plan = plan_night(self.history, self.events, self.state.offsets, self.offsets, self.broker)
         if self.hooks:
             check_groups(self.hooks, [group.key for group in plan.groups])
@@ -107,14 +107,14 @@ class Night:
 
     def _add_progress(self, rows: ProgressRows) -> None:
         self.changes.add_rows(QUEUE_PROGRESS, [rows.progress])
-        if Stage.DELIVER in self.stages:
+        if Step.DELIVER in self.steps:
             self.changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
             self.changes.add_rows(DELIVERY_STATS, rows.stats)
-        elif Stage.INGEST in self.stages:
+        elif Step.INGEST in self.steps:
             committed = committed_rows(self.state.topics, self.offsets, self.as_of, self.changes.run)
             self.changes.add_rows(CONSUMER_OFFSETS, committed)
         # A redo has removed them, even if this run delivers nothing.
-        topics = rows.topics if Stage.DELIVER in self.stages else self.state.topics
+        topics = rows.topics if Step.DELIVER in self.steps else self.state.topics
         self.changes.replace_rows(CURRENT_OFFSETS, offset_batches(topics, self.changes.run))
 
     def _mend(self) -> Result:
@@ -148,7 +148,7 @@ class Night:
         if not repaired and stored is None:
             return None
         windows: list[PullWindow] = []
-        if Stage.DELIVER in self.stages:
+        if Step.DELIVER in self.steps:
             first = min([*(part.start for part in repaired), *(stored or ())])
             windows += late_windows(
                 first, self.state, self.events, plan, self.offsets, self.expressions, self.changes.warehouse
@@ -166,11 +166,11 @@ class Night:
     @property
     def _tables_of_log(self) -> Sequence[Table]:
         """The tables that are written while the log is read."""
-        return WRITTEN_BY_TASKS if Stage.DISPATCH in self.stages else (COMMITLOG, QUARANTINE)
+        return WRITTEN_BY_TASKS if Step.DISPATCH in self.steps else (COMMITLOG, QUARANTINE)
 
     def _stored(self, begin: int = 0, end: int = FOREVER) -> tuple[int, int] | None:
         """Where, between two physical offsets, this run makes the entries of stored messages."""
-        if self.new.stored is None or not self.stages & {Stage.DISPATCH, Stage.DELIVER}:
+        if self.new.stored is None or not self.steps & {Step.DISPATCH, Step.DELIVER}:
             return None
         first, last = max(begin, self.new.stored[0]), min(end, self.new.stored[1])
         return (first, last) if first < last else None

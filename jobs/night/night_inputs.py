@@ -13,8 +13,8 @@ from jobs.night.events import NightEvents
 from jobs.night.hooks import FilterHook, text_of
 from jobs.night.log_plan import LogPlan
 from jobs.night.snapshot import StoreSnapshot
-from jobs.night.stages import ALL_STAGES, Stage
 from jobs.night.state import BrokerState
+from jobs.night.steps import ALL_STEPS, Step
 from jobs.night.subscription_file import SubscriptionFile
 from schemas.errors import UsageError
 from schemas.messages.bodies import Bodies
@@ -47,7 +47,7 @@ class NightOptions:
     bodies: Bodies = Bodies.KEEP
     new_epoch: bool = False
     redo_from: int | None = None
-    stages: frozenset[Stage] = ALL_STAGES
+    steps: frozenset[Step] = ALL_STEPS
     hooks: tuple[FilterHook, ...] = ()
 
 
@@ -105,7 +105,7 @@ def is_nothing_new(
     redo_from: int | None,
     fingerprints: Mapping[str, str],
     broker: Broker,
-    stages: frozenset[Stage],
+    steps: frozenset[Step],
 ) -> bool:
     """Whether a night would leave all tables unchanged."""
     last = state.last
@@ -113,9 +113,9 @@ def is_nothing_new(
         return False
     if plan is not None and (plan.ranges or plan.repaired or plan.mended or plan.cut is not None):
         return False
-    if Stage.DISPATCH in stages and last.dispatched_to != last.ingested_to:
+    if Step.DISPATCH in steps and last.dispatched_to != last.ingested_to:
         return False
-    if Stage.DELIVER in stages and last.delivered_to != last.dispatched_to:
+    if Step.DELIVER in steps and last.delivered_to != last.dispatched_to:
         return False
     return all(fingerprints[name] == last.inputs.get(name) for name in _COMPARED_INPUTS if name in fingerprints)
 

@@ -18,7 +18,7 @@ from schemas.delta.table_rows import Condition, one_of, within
 from schemas.errors import UsageError
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.segments import is_mapped_file
-from schemas.run_ledger import HOOKS, MESSAGES_FROM, LedgerEntry, first_beyond, unreplaced_nights
+from schemas.run_ledger import HOOKS, MESSAGES_FROM, LedgerEntry, first_beyond, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
 from schemas.tables import DERIVED_TABLES
 
@@ -50,7 +50,7 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
         for table in (COMMITLOG, QUARANTINE, SUBSCRIPTIONS, SUBSCRIPTION_EVENTS, *DERIVED_TABLES):
             changes.replace_rows(table, [])
         return Redo(BrokerState(()))
-    entries = unreplaced_nights(state.entries)
+    entries = unreplaced_runs(state.entries)
     nights = state.nights
     count = len(nights)
     cut_at = count if cut is None else first_beyond(nights, cut)

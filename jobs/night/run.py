@@ -28,8 +28,8 @@ from jobs.night.past_nights import PastNight, PastOffsets
 from jobs.night.read_so_far import read_so_far
 from jobs.night.redo import Redo, forget_unsettled, plan_redo
 from jobs.night.remarks import group_remarks, log_remarks
-from jobs.night.stages import Stage
 from jobs.night.state import BrokerState, read_state
+from jobs.night.steps import Step
 from jobs.night.subscription_rows import write_subscriptions
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
@@ -110,7 +110,7 @@ class Run:
         events = self._events(broker, known, inputs)
         redo_from = redo_instant(known, broker, events, options)
         fingerprints = inputs.fingerprints(options, events)
-        if is_nothing_new(state, plan, events, redo_from, fingerprints, broker, options.stages):
+        if is_nothing_new(state, plan, events, redo_from, fingerprints, broker, options.steps):
             return NightReport(broker, inputs, seconds=time.monotonic() - begun)
         if not self.warehouse.exists(RUN_LEDGER):
             # With an empty ledger, a first run that died differs from a warehouse whose ledger was deleted.
@@ -119,29 +119,29 @@ class Run:
         redo = plan_redo(state, plan.cut if plan else None, redo_from, text_of(options.hooks), changes)
         state_before = self._redo_nights(broker, redo, events.events, changes, options.hooks)
         forget_unsettled(state_before, plan, changes)
-        if Stage.DELIVER in options.stages:
+        if Step.DELIVER in options.steps:
             forget_undelivered(state_before, changes)
         is_older = inputs.snapshot is not None and inputs.snapshot.taken_at < (state.as_of or 0)
         remarks = log_remarks(broker, plan, is_older)
-        new = new_messages(inputs, plan, state_before, redo.rest, options.bodies, options.stages)
+        new = new_messages(inputs, plan, state_before, redo.rest, options.bodies, options.steps)
         if inputs.message_log is not None:
             log = ingest_message_log(inputs.message_log, options.bodies, changes, self.session)
             new = new.with_stored(log.new) if log.new is not None else new
             if state.topics and not log.has_messages:
                 remarks.append(f"no message: nothing in {inputs.message_log.name} could be decoded")
         as_of = max(_end_of_night(inputs, events, changes, state_before.last), state_before.as_of or 0)
-        offsets = _offsets(inputs, state_before, options.stages, changes)
-        if Stage.DELIVER in options.stages:
+        offsets = _offsets(inputs, state_before, options.steps, changes)
+        if Step.DELIVER in options.steps:
             forget_prepared_offsets(state_before, changes)
         night = Night(
             broker.config, state_before, events_until(events.events, as_of), offsets, new, changes,
-            self.expressions, self.session, as_of, options.stages, options.hooks,
+            self.expressions, self.session, as_of, options.steps, options.hooks,
         )  # fmt: skip
         outcome = night.run()
         history: Sequence[SubscriptionRow] = night.history
         if len(night.events) < len(events.events):
             history = subscription_history(events.events, broker.config, self.expressions)
-        if Stage.REGISTER in options.stages:
+        if Step.REGISTER in options.steps:
             is_other_broker = known.last is None or known.last.broker != broker.config
             write_subscriptions(events, history, known, inputs, changes, is_other_broker or redo_from is not None)
         remarks += group_remarks(outcome, history, offsets)
@@ -219,10 +219,10 @@ def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes, la
     return max(stored, events.events[-1].at)
 
 
-def _offsets(inputs: NightInputs, state: BrokerState, stages: frozenset[Stage], changes: Changes) -> BrokerOffsets:
+def _offsets(inputs: NightInputs, state: BrokerState, steps: frozenset[Step], changes: Changes) -> BrokerOffsets:
     """The offsets in the snapshot. For deliver without a store, those in the snapshot that ingest read."""
     if inputs.snapshot is not None:
         return inputs.snapshot.offsets
-    if stages != {Stage.DELIVER} or state.last is None:
+    if steps != {Step.DELIVER} or state.last is None:
         return BrokerOffsets()
     return PastOffsets(changes).of(replace(state.last, run=changes.run))

@@ -23,7 +23,7 @@ from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, sorted_by, within
 from schemas.delta.warehouse import Warehouse
 from schemas.queue_progress import QUEUE_PROGRESS
-from schemas.run_ledger import LAST_STORED, LedgerEntry, unreplaced_nights
+from schemas.run_ledger import LAST_STORED, LedgerEntry, nights_of, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
 
 
@@ -53,12 +53,12 @@ class BrokerState:
     @cached_property
     def nights(self) -> Sequence[LedgerEntry]:
         """The entries of runs whose deliveries are in the tables."""
-        return [entry for entry in unreplaced_nights(self.entries) if entry.delivers]
+        return nights_of(unreplaced_runs(self.entries))
 
     def first_run(self, index: int) -> str:
         """The first run of a night: the first step that prepared it, or its own run."""
         before = self.nights[index - 1].run if index else ""
-        return next(entry.run for entry in unreplaced_nights(self.entries) if entry.run > before)
+        return next(entry.run for entry in unreplaced_runs(self.entries) if entry.run > before)
 
     @property
     def filtered_to(self) -> int:

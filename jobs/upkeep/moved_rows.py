@@ -20,7 +20,7 @@ from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table_rows import Condition, one_of, within
 from schemas.queue_progress import QUEUE_PROGRESS
-from schemas.run_ledger import LedgerEntry
+from schemas.run_ledger import LedgerEntry, nights_of
 from schemas.withdrawals import Withdrawal
 
 _OF_MESSAGES = (CONSUMEQUEUE, DELIVERY_BLOCKS)
@@ -34,8 +34,7 @@ def moved_rows(entries: Sequence[LedgerEntry], changes: Changes) -> Iterator[Wit
         # The committed offsets that were read for a night that has not been delivered are kept.
         steps = entries[: last_night + 1] if table is CONSUMER_OFFSETS else entries
         yield Withdrawal(table.name, [one_of("run", [entry.run for entry in steps if not entry.delivers])])
-    nights = [entry for entry in entries if entry.delivers]
-    for runs, queue, offsets in _late_messages(nights, changes):
+    for runs, queue, offsets in _late_messages(nights_of(entries), changes):
         for table in _OF_MESSAGES:
             yield Withdrawal(table.name, [runs, *queue, offsets])
         for table in _OF_QUEUES:

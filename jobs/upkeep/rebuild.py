@@ -17,9 +17,9 @@ from schemas.delta.table import Table
 from schemas.delta.table_rows import within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
-from schemas.ledger_check import START_AGAIN, damaged, damages, read_nights, undo_unfinished_run
+from schemas.ledger_check import START_AGAIN, damaged, damages, read_runs, undo_unfinished_run
 from schemas.page_checksums import damaged_files
-from schemas.run_ledger import HOOKS, MESSAGES_FROM, REPLAY, WITHDRAWN, LedgerEntry, unreplaced_nights
+from schemas.run_ledger import HOOKS, MESSAGES_FROM, REPLAY, WITHDRAWN, LedgerEntry, nights_of, unreplaced_runs
 from schemas.spark_tasks import Session
 from schemas.subscriptions import SUBSCRIPTIONS, table_row
 from schemas.tables import DERIVED_TABLES, REBUILT_TABLES, TABLES
@@ -35,7 +35,7 @@ class Damage:
 
     def nights(self, broker_name: str) -> list[LedgerEntry]:
         """The nights of a broker whose rows were in the tables."""
-        return unreplaced_nights([entry for entry in self.entries if entry.broker_name == broker_name])
+        return unreplaced_runs([entry for entry in self.entries if entry.broker_name == broker_name])
 
 
 def find_damage(warehouse: Warehouse, session: Session) -> Damage:
@@ -43,7 +43,7 @@ def find_damage(warehouse: Warehouse, session: Session) -> Damage:
 
     Raises UsageError if one of them cannot be rebuilt.
     """
-    entries = read_nights(warehouse)
+    entries = read_runs(warehouse)
     found = dict(damages(warehouse, entries))
     readable = {table: warehouse.log(table).files for table in TABLES if table not in found and warehouse.exists(table)}
     errors = damaged_files(warehouse, readable, session)
@@ -91,8 +91,8 @@ def _check_repeatable(entry: LedgerEntry, messages_from: int) -> None:
 
 def _rebuild_broker(run: Run, entries: Sequence[LedgerEntry], broken: Sequence[Table], changes: Changes) -> None:
     events = read_events(run.warehouse, entries[0].broker_name)
-    delivering = [entry for entry in entries if entry.delivers]
-    nights = list(past_nights(delivering, range(len(delivering)), changes))
+    delivered = nights_of(entries)
+    nights = list(past_nights(delivered, range(len(delivered)), changes))
     prepared = BrokerState(entries).first_prepared
     for table in DERIVED_TABLES:
         if table is CONSUMER_OFFSETS and prepared is not None:

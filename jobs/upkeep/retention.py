@@ -17,7 +17,7 @@ from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import row_groups, within
 from schemas.rocketmq_store.crc import crc_of
-from schemas.run_ledger import CUT, MESSAGES_FROM, LedgerEntry, unreplaced_nights
+from schemas.run_ledger import CUT, MESSAGES_FROM, LedgerEntry, unreplaced_runs
 from schemas.tables import TRIMMED_TABLES
 
 BODIES_FROM = "bodies_from"
@@ -48,7 +48,7 @@ def remove_nights(entries: Sequence[LedgerEntry], keep_days: int, changes: Chang
     Messages that the broker still has are kept: groups may still pull them, and the next night compares the log with
     them. Counts, offsets and subscriptions are kept, too. Returns the numbers, and inputs for the ledger's entry.
     """
-    entries = unreplaced_nights(entries)
+    entries = unreplaced_runs(entries)
     requested = first_kept(entries, keep_days)
     log_start = entries[-1].log_start or 0
     deleted = next((i for i, entry in enumerate(entries) if (entry.ingested_to or 0) > log_start), len(entries) - 1)

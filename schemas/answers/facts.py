@@ -24,9 +24,9 @@ from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, one_of, row_groups
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
-from schemas.ledger_check import open_nights
+from schemas.ledger_check import open_runs
 from schemas.rocketmq_store.not_replayed import NotReplayed
-from schemas.run_ledger import FIRST_SNAPSHOT, NOT_REPLAYED, REPLAY, LedgerEntry, unreplaced_nights
+from schemas.run_ledger import FIRST_SNAPSHOT, NOT_REPLAYED, REPLAY, LedgerEntry, nights_of, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
 
 GroupQueue = tuple[str, str, int]
@@ -57,7 +57,7 @@ class BrokerFacts:
     @cached_property
     def nights(self) -> Sequence[LedgerEntry]:
         """The nights whose deliveries are in the tables, in order, each with the configuration that they came from."""
-        return [entry for entry in unreplaced_nights(self.entries) if entry.delivers]
+        return nights_of(unreplaced_runs(self.entries))
 
     @cached_property
     def counted_nights(self) -> Sequence[LedgerEntry]:
@@ -189,7 +189,7 @@ def open_facts(
     ``expressions`` are already compiled filters. Raises UsageError if there is no such broker, or if there are several.
     """
     by_broker: dict[str, list[LedgerEntry]] = {}
-    for entry in open_nights(warehouse):
+    for entry in open_runs(warehouse):
         by_broker.setdefault(entry.broker_name, []).append(entry)
     if broker_name is None and len(by_broker) > 1:
         names = ", ".join(by_broker)

@@ -17,7 +17,7 @@ from schemas.delivery_stats import COUNTS, client_drops
 from schemas.delta.aggregates import sums
 from schemas.errors import UsageError
 from schemas.quarantine import QUARANTINE
-from schemas.run_ledger import CUT, LedgerEntry, unreplaced_nights
+from schemas.run_ledger import CUT, LedgerEntry, unreplaced_runs
 from schemas.time_text import time_text
 
 NIGHTS = 30
@@ -167,7 +167,7 @@ def _sum_by_night(facts: BrokerFacts, by_run: Mapping[str, int]) -> Counter[str]
     """
     sums: Counter[str] = Counter()
     waiting = 0
-    for entry in unreplaced_nights(facts.entries):
+    for entry in unreplaced_runs(facts.entries):
         waiting += by_run.get(entry.run, 0)
         if entry.delivers:
             sums[entry.run], waiting = waiting, 0
@@ -199,7 +199,7 @@ def _log_bytes(facts: BrokerFacts) -> dict[str, int | None]:
     """By the run of a night, the bytes that it added to the log, from the cut if it found the log cut."""
     added: dict[str, int | None] = {}
     start: int | None = None
-    for entry in unreplaced_nights(facts.entries):
+    for entry in unreplaced_runs(facts.entries):
         cut = int(entry.inputs.get(CUT) or 0)
         start = cut or (entry.log_start if start is None else start)
         if entry.delivers:

@@ -17,7 +17,7 @@ from schemas.delta.table_rows import within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.quality_results import QUALITY_RESULTS
-from schemas.run_ledger import MESSAGES_FROM, RUN_LEDGER, LedgerEntry, read_ledger, unreplaced_nights
+from schemas.run_ledger import MESSAGES_FROM, RUN_LEDGER, LedgerEntry, read_ledger, unreplaced_runs
 from schemas.tables import TABLES
 
 
@@ -58,7 +58,7 @@ class Scope:
 
     def first_kept(self, broker_name: str) -> str:
         """The first run of a broker whose messages maintenance has not removed."""
-        entries = unreplaced_nights([entry for entry in self.entries if entry.broker_name == broker_name])
+        entries = unreplaced_runs([entry for entry in self.entries if entry.broker_name == broker_name])
         messages_from = self.messages_from(broker_name)
         return next((entry.run for entry in entries if (entry.ingested_to or 0) > messages_from), entries[0].run)
 

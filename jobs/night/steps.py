@@ -1,0 +1,15 @@
+"""The steps of a night."""
+
+from enum import Enum
+
+
+class Step(Enum):
+    """A step of a night; each has a job of its own, and nightly runs all."""
+
+    INGEST = "ingest"
+    REGISTER = "register"
+    DISPATCH = "dispatch"
+    DELIVER = "deliver"
+
+
+ALL_STEPS = frozenset(Step)
