@@ -29,7 +29,7 @@ class NightPlan:
 
     online: Sequence[PullWindow]
     backlog: Sequence[PullWindow]
-    changes: Sequence[UncertainChange]
+    filter_changes: Sequence[UncertainChange]
     groups: Sequence[GroupNight]
 
 
@@ -54,7 +54,7 @@ def plan_night(
     tags_of_clients = tag_disagreements(events, broker_offsets.queue_ids)
     online: list[PullWindow] = []
     backlog: list[PullWindow] = []
-    changes: list[UncertainChange] = []
+    filter_changes: list[UncertainChange] = []
     groups: list[GroupNight] = []
     with garbage_collection.paused():
         for key, rows in rows_of.items():
@@ -66,9 +66,9 @@ def plan_night(
             night.run(line, _unread(rows, resets.get(key, ()), offsets_so_far, filters))
             online += night.online
             backlog += night.backlog
-            changes += night.changes
+            filter_changes += night.filter_changes
             groups.append(night.group)
-    return NightPlan(online, backlog, changes, groups)
+    return NightPlan(online, backlog, filter_changes, groups)
 
 
 def _unread(

@@ -1,4 +1,4 @@
-"""Names of topics and groups for a client with a namespace. Source: NamespaceUtil, TopicValidator.
+"""Names of topics and groups for a client with a namespace. Source: NamespaceUtil, TopicValidator, MixAll.
 
 OrderEvents -> shop%OrderEvents      %RETRY%cg_paid -> %RETRY%shop%cg_paid
 cg_paid -> shop%cg_paid              RMQ_SYS_TRACE_TOPIC stays
@@ -23,11 +23,21 @@ SYSTEM_TOPICS = frozenset(
     }
 )  # fmt: skip
 SYSTEM_PREFIXES = ("rmq_sys_", "CID_RMQ_SYS_")
+"""Of names that NamespaceUtil leaves as they are."""
+SYSTEM_GROUPS = frozenset(
+    {"TOOLS_CONSUMER", "SCHEDULE_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "__MONITOR_CONSUMER"}
+)
+SYSTEM_GROUP_PREFIXES = ("CID_RMQ_SYS_", "CID_SYS_RMQ_", "CID_ONS")
 
 
 def is_lmq(topic: str) -> bool:
     """Whether a topic is the queue of multi-dispatched messages (MixAll.isLmq). No message has it as its topic."""
     return topic.startswith(LMQ_PREFIX)
+
+
+def is_system_group(group: str) -> bool:
+    """Whether RocketMQ itself uses a group (MixAll.isSysConsumerGroup)."""
+    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIXES)
 
 
 def wrap_namespace(namespace: str, resource: str) -> str:

@@ -31,7 +31,7 @@ UncertainChanges = Mapping[str, Sequence[UncertainChange]]
 
 @dataclass(frozen=True)
 class NightTasks:
-    """Runs the tasks of one night. Windows, changes, filter data and instants are by topic."""
+    """Runs the tasks of one night. Windows, filter changes, filter data and instants are by topic."""
 
     broker: BrokerConfig
     changes: Changes
@@ -42,34 +42,34 @@ class NightTasks:
         self,
         read: Callable[[Mapping[str, TopicWork]], Result],
         windows: Windows,
-        changes: UncertainChanges,
+        filter_changes: UncertainChanges,
         filter_data: Mapping[str, Sequence[FilterDataInForce]],
         instants: Mapping[str, Int64s],
     ) -> Part:
         """Makes the entries of the messages that ``read`` reads, and filters them. Hooks are asked after that."""
-        at_once: tuple[Windows, UncertainChanges] = ({}, {}) if self.hooks else (windows, changes)
+        windows_now, filter_changes_now = ({}, {}) if self.hooks else (windows, filter_changes)
         topics = {
             topic: TopicWork.build(
                 self.broker,
                 filter_data.get(topic, ()),
-                at_once[0].get(topic, ()),
-                at_once[1].get(topic, ()),
+                windows_now.get(topic, ()),
+                filter_changes_now.get(topic, ()),
                 instants.get(topic, NO_INSTANTS),
             )
-            for topic in at_once[0].keys() | filter_data.keys() | instants.keys()
+            for topic in windows_now.keys() | filter_data.keys() | instants.keys()
         }
         result = read(topics)
         self.add_files(result)
         if self.hooks:
             paths = {file.path for file in result.files[CONSUMEQUEUE.name]}
             new = [file for file in self.changes.files(CONSUMEQUEUE) if file.path in paths]
-            delivered = self.filter_hooked(new, windows, changes)
+            delivered = self.filter_hooked(new, windows, filter_changes)
             delivered.queues = result.queues
             delivered.damaged_bodies = result.damaged_bodies
             result = delivered
-        return Part(windows, changes, result)
+        return Part(windows, filter_changes, result)
 
-    def filter_hooked(self, files: Sequence[StoredFile], windows: Windows, changes: UncertainChanges) -> Result:
+    def filter_hooked(self, files: Sequence[StoredFile], windows: Windows, filter_changes: UncertainChanges) -> Result:
         """Filters the entries of some files of consumequeue with hooks."""
         from jobs.night.hooked_task import filter_hooked, hooked_entries
 
@@ -77,8 +77,8 @@ class NightTasks:
             return Result()
         hooks = hooks_by_group(self.hooks)
         topics = {
-            topic: TopicWork.build(self.broker, (), windows.get(topic, ()), changes.get(topic, ()), hooks=hooks)
-            for topic in windows.keys() | changes.keys()
+            topic: TopicWork.build(self.broker, (), windows.get(topic, ()), filter_changes.get(topic, ()), hooks=hooks)
+            for topic in windows.keys() | filter_changes.keys()
         }
         entries = hooked_entries(self.session(), self.changes, files, self.hooks)
         result = filter_hooked(entries, self.work((DELIVERY_BLOCKS,), topics))

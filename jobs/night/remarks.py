@@ -7,15 +7,12 @@ from collections.abc import Iterable, Iterator
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.counted import counted, listed
 from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.namespace import is_system_group
 from jobs.night.broker import Broker
 from jobs.night.log_plan import LogPlan
 from jobs.night.night import NightOutcome
 
 NAMED = 20
-SYSTEM_GROUPS = frozenset(
-    {"TOOLS_CONSUMER", "SCHEDULE_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "__MONITOR_CONSUMER"}
-)
-SYSTEM_PREFIXES = ("CID_RMQ_SYS_", "CID_SYS_RMQ_", "CID_ONS")
 
 
 def log_remarks(broker: Broker, plan: LogPlan | None, is_older: bool) -> list[str]:
@@ -64,14 +61,9 @@ def group_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], off
             f"beyond these are pending: {listed(behind, NAMED)}"
         )
     known = {row.consumer_group for row in history}
-    unknown = sorted({group for group, _ in offsets.committed if group not in known and not _is_system(group)})
+    unknown = sorted({group for group, _ in offsets.committed if group not in known and not is_system_group(group)})
     if unknown:
         yield (
             f"subscription unknown: groups in consumerOffset.json without a known subscription: {len(unknown)}; they "
             f"were not replayed: {listed(unknown, NAMED)}"
         )
-
-
-def _is_system(group: str) -> bool:
-    """Whether RocketMQ itself uses the group (MixAll.isSysConsumerGroup)."""
-    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_PREFIXES)

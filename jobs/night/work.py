@@ -45,7 +45,7 @@ class TopicWork:
         broker: BrokerConfig,
         filter_data: Sequence[FilterDataInForce] = (),
         windows: Sequence[PullWindow] = (),
-        changes: Sequence[UncertainChange] = (),
+        filter_changes: Sequence[UncertainChange] = (),
         instants: Int64s = NO_INSTANTS,
         hooks: Mapping[GroupTopic, Sequence[Hook]] | None = None,
     ) -> TopicWork:
@@ -53,7 +53,7 @@ class TopicWork:
         keys = [(window.consumer_group, window.topic) for window in windows]
         hooks = hooks or {}
         return cls(
-            TopicFilters(broker.bloom_filter.m, filter_data, windows, changes),
+            TopicFilters(broker.bloom_filter.m, filter_data, windows, filter_changes),
             recipients(
                 [window.consumer_group for window in windows],
                 [window.subscription_from for window in windows],
