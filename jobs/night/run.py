@@ -106,9 +106,10 @@ class Run:
         if inputs.snapshot is not None:
             so_far = read_so_far(state, self.warehouse)
             plan = plan_log(inputs.snapshot.segments, so_far, self.warehouse, options.new_epoch)
-        known = BrokerState(()) if plan is not None and plan.cut == 0 else state
-        events = self._events(broker, known, inputs)
-        redo_from = redo_instant(known, broker, events, options)
+        is_new_epoch = plan is not None and plan.cut == 0
+        continued = BrokerState(()) if is_new_epoch else state
+        events = self._events(broker, continued, inputs)
+        redo_from = redo_instant(continued, broker, events, options)
         fingerprints = inputs.fingerprints(options, events)
         if is_nothing_new(state, plan, events, redo_from, fingerprints, broker, options.steps):
             return NightReport(broker, inputs, seconds=time.monotonic() - begun)
@@ -134,16 +135,17 @@ class Run:
         if Step.DELIVER in options.steps:
             forget_prepared_offsets(state_before, changes)
         night = Night(
-            broker.config, state_before, events_until(events.events, as_of), offsets, new, changes,
-            self.expressions, self.session, as_of, options.steps, options.hooks,
+            broker=broker.config, state=state_before, events=events_until(events.events, as_of), offsets=offsets,
+            new=new, changes=changes, expressions=self.expressions, session=self.session, as_of=as_of,
+            steps=options.steps, hooks=options.hooks,
         )  # fmt: skip
         outcome = night.run()
         history: Sequence[SubscriptionRow] = night.history
         if len(night.events) < len(events.events):
             history = subscription_history(events.events, broker.config, self.expressions)
         if Step.REGISTER in options.steps:
-            is_other_broker = known.last is None or known.last.broker != broker.config
-            write_subscriptions(events, history, known, inputs, changes, is_other_broker or redo_from is not None)
+            has_new_config = continued.last is None or continued.last.broker != broker.config
+            write_subscriptions(events, history, continued, inputs, changes, has_new_config or redo_from is not None)
         remarks += group_remarks(outcome, history, offsets)
         repeated_from = redo.nights[0].entry.run if redo.nights else ""
         entry = ledger_entry(self.job, night, outcome, {**fingerprints, REPEATED_FROM: repeated_from}, remarks)
@@ -197,9 +199,9 @@ class Run:
         as_of = past.entry.as_of or 0
         stored = past.stored if past.stored[0] < past.stored[1] else None
         night = Night(
-            broker.config, state, events_until(events, as_of), past.offsets, NewMessages(stored=stored),
-            replace(changes, run=past.entry.run), self.expressions, self.session, as_of,
-            hooks=hooks if past.has_hooks else (),
+            broker=broker.config, state=state, events=events_until(events, as_of), offsets=past.offsets,
+            new=NewMessages(stored=stored), changes=replace(changes, run=past.entry.run),
+            expressions=self.expressions, session=self.session, as_of=as_of, hooks=hooks if past.has_hooks else (),
         )  # fmt: skip
         rows = night.run().rows
         progress = pa.concat_tables([state.progress, pa.Table.from_batches([rows.progress])])
