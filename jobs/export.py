@@ -47,7 +47,7 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from jobs.cli.batch_writers import write_batches
-    from jobs.cli.json_lines import output_file
+    from jobs.cli.json_lines import output_file, place_of
     from schemas.answers.export import Selection, batches_of, check_groups, check_topics, schema_of
     from schemas.answers.facts import check_broker
     from schemas.ledger_check import open_runs
@@ -65,8 +65,7 @@ def main(arguments: list[str]) -> None:
     with output_file(chosen.output) as file:
         rows = batches if first is None else chain([first], batches)
         written = write_batches(kind, file, rows, schema_of(chosen.table, chosen.columns))
-    place = "to stdout" if str(chosen.output) == "-" else f"in {chosen.output}"
-    print(f"{chosen.table}: {counted(written, 'row')} {place}", file=sys.stderr)
+    print(f"{chosen.table}: {counted(written, 'row')} {place_of(chosen.output)}", file=sys.stderr)
 
 
 def _format_of(output: Path) -> str:

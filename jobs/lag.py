@@ -82,7 +82,12 @@ def main(arguments: list[str]) -> None:
             _print_queues(rows)
         else:
             _print_groups(rows)
-        print(f"as of {time(facts.as_of)}, the end of the last night; --offsets counts from newer offsets")
+        more = "--offsets counts from newer offsets"
+        if newer is not None:
+            known = {group for group, _ in newer.offsets}
+            without = [group for group in chosen.group or () if group not in known]
+            more = f"committed offsets of {chosen.offsets}" + (f", without {', '.join(without)}" if without else "")
+        print(f"as of {time(facts.as_of)}, the end of the last night; {more}")
 
 
 def _print_groups(rows: Sequence[Lag]) -> None:

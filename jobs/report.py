@@ -33,7 +33,7 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
-    from jobs.cli.json_lines import output_file
+    from jobs.cli.json_lines import output_file, place_of
     from jobs.report_page.page import render_page
     from schemas.answers.report_data import report
 
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> None:
     with output_file(chosen.output) as file:
         file.write(page)
     rows, nights = counted(len(found.groups), "row of groups", "rows of groups"), counted(len(found.nights), "night")
-    print(f"report: {rows}, {nights}, {len(page):,} bytes in {chosen.output}", file=sys.stderr)
+    print(f"report: {rows}, {nights}, {len(page):,} bytes {place_of(chosen.output)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

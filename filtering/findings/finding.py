@@ -27,7 +27,7 @@ class Finding:
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings by severity, then by topic, group and code, without repetition."""
+    """Findings by severity, then by topic, group and code, else in their order, without repetition."""
     return sorted(
         dict.fromkeys(findings),
         key=lambda finding: (
@@ -35,6 +35,5 @@ def worst_first(findings: Iterable[Finding]) -> list[Finding]:
             finding.topic,
             finding.consumer_group,
             finding.code,
-            finding.text,
         ),
     )

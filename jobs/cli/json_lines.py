@@ -79,3 +79,8 @@ def output_file(output: Path) -> Iterator[BinaryIO]:
         with suppress(OSError):
             beside.unlink()
         raise
+
+
+def place_of(output: Path) -> str:
+    """Where an :func:`output_file` is, for messages."""
+    return "to stdout" if output == STDOUT else f"in {output}"

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filtering.counted import listed
 from filtering.delivery.filter_changes import GAINED, LOST, ChangeResult, FilterChanges
 from filtering.findings import Finding
 from filtering.findings.static import delivers
@@ -22,11 +23,12 @@ from schemas.answers.findings import findings_of_rows
 from schemas.answers.plain_text import Shown
 from schemas.answers.what_if_html import what_if_html, what_if_text
 from schemas.delta.table_rows import sorted_by
-from schemas.errors import UsageError
+from schemas.errors import UsageError, did_you_mean
 from schemas.messages.messages_at import Rows, messages_at
 from schemas.messages.stored_entries import scan_entries
 from schemas.spark_tasks import Session
 
+NAMED = 10
 SAMPLES = 5
 
 
@@ -136,7 +138,8 @@ def what_if(
         return []
     for row in wanted:
         if row.topic not in facts.topics:
-            raise UsageError(f"no message of the log has the topic {row.topic}; it has {', '.join(facts.topics)}")
+            hint = did_you_mean(row.topic, facts.topics) or f"; it has {listed(facts.topics, NAMED)}"
+            raise UsageError(f"no message of the log has the topic {row.topic}{hint}")
     in_force = {(row.consumer_group, row.topic): row for row in facts.in_force()}
     pairs = [(in_force.get((row.consumer_group, row.topic)), row) for row in wanted]
     history = DeliveryHistory(facts, wanted, period)

@@ -52,7 +52,10 @@ def parse_consumer_offsets(content: bytes, name: str) -> tuple[dict[GroupTopic, 
     document = _parse_json(content, name)
     if not isinstance(document.get("offsetTable"), dict):
         raise ConfigFileError(f"{name} has no offsetTable: give the broker's consumerOffset.json")
-    return _consumer_offsets(document)
+    offsets, saved_at = _consumer_offsets(document)
+    if document["offsetTable"] and not offsets:
+        raise ConfigFileError(f"{name} has no offset that can be read: give the broker's consumerOffset.json")
+    return offsets, saved_at
 
 
 def _consumer_offsets(document: dict[str, Any]) -> tuple[dict[GroupTopic, dict[int, int]], int | None]:

@@ -133,6 +133,12 @@ def test_a_newer_offset_table_counts(tmp_path: Path, run: Run) -> None:
     code, out, _ = run(lag_job, "--warehouse", tmp_path / "w", "--group", "cg_sql", "--offsets", newer, "--json")
     row = json.loads(out)
     assert (code, row["committed"], row["lag"], row["exact_lag"], row["estimate_error"]) == (0, 36, 4, 2, 2)
+    groups = ("--group", "cg_sql", "--group", "cg_tag")
+    out = run(lag_job, "--warehouse", tmp_path / "w", *groups, "--offsets", newer).out
+    assert out.endswith(f"; committed offsets of {newer}, without cg_tag\n")
+    newer.write_text('{"offsetTable":{"T@cg_sql":{"0":"x"}}}')
+    ended = run(lag_job, "--warehouse", tmp_path / "w", "--offsets", newer)
+    assert (ended.code, f"{newer} has no offset that can be read: give the broker's" in ended.error) == (2, True)
 
 
 @pytest.mark.parametrize("content", ["{}", '{"topicConfigTable":{}}', '{"offsetTable":[]}'])

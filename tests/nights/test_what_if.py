@@ -217,6 +217,8 @@ def test_a_period_leaves_out_other_messages(night: Path, run: Run) -> None:
         (("--group", "gg", "--sql", "a = 5"), "gg has no subscription in"),
         (("--group", "g", "--sql", "a ="), "g on T: the filter does not compile"),
         (("--group", "g", "--topic", "U", "--sql", "a = 5"), "no message of the log has the topic U; it has T"),
+        (("--group", "g", "--topic", "t", "--sql", "a = 5"), "has the topic t; did you mean T?"),
+        (("--group", "g", "--sql", "a = 5", "--from", "1795237513"), "write milliseconds, as in 1795237513000"),
         (("--group", "g", "--sql", "a = 5", "--from", "noon"), "argument --from: 'noon' is not a time"),
     ],
 )
