@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> None:
 
     facts = options.facts_of(chosen)
     topics = advice(facts)
-    found = findings(facts, options.session_of())
+    found = findings(facts, options.session)
     broker = facts.broker
     is_on = broker.calculates_bit_maps
     if chosen.json:

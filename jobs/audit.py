@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> None:
     known = formats.read_baseline(chosen.baseline) if chosen.baseline is not None else {}
     warehouse = options.warehouse_of(chosen.warehouse)
     entries = open_runs(warehouse)
-    report = run_audits(scope_of(warehouse, entries, chosen.all), listed, known, options.session_of())
+    report = run_audits(scope_of(warehouse, entries, chosen.all), listed, known, options.session)
     failures = report.failures(Severity(chosen.fail_on))
     try:
         store(report, passed=not failures)

@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> None:
         known = {event_line(event) for event in facts.events}
         if any(event_line(event) not in known for event in subscriptions.events.events):
             raise UsageError("the subscriptions differ from those in the warehouse: run nightly with them first")
-    found = disagreements(facts, options.session_of())
+    found = disagreements(facts, options.session)
     if not knows_clients(facts):
         print(
             "no subscription event has a client_id, so the clients of a group cannot be distinguished: "

@@ -73,7 +73,7 @@ def _findings(chosen: argparse.Namespace) -> list[Finding]:
     if file is None:
         from schemas.answers.findings import findings
 
-        return findings(options.facts_of(chosen), options.session_of())
+        return findings(options.facts_of(chosen), options.session)
     rejected = [Finding("error", "", "", "invalid-subscription", line) for line in options.rejected_lines(file)]
     if chosen.warehouse is None:
         from filtering.broker_config import BrokerConfig

@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> None:
     if not read_runs(warehouse):
         raise no_nights(warehouse)
     with warehouse.writing():
-        run = Run(warehouse, "maintain", options.session_of())
+        run = Run(warehouse, "maintain", options.session)
         lines = (
             rebuild_damaged(run)
             if chosen.rebuild

@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> None:
 
     facts = options.facts_of(chosen)
     broker = options.broker_config_of(chosen, facts)
-    found = pulls_of(facts, broker, chosen.group, chosen.topic, chosen.offset, chosen.batch, options.session_of())
+    found = pulls_of(facts, broker, chosen.group, chosen.topic, chosen.offset, chosen.batch, options.session)
     for number, queue in enumerate(found):
         if chosen.json:
             print_data(json.dumps(asdict(queue), default=lambda status: status.value))

@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> None:
     check_folder(into)
     check_target(into, facts.warehouse)
     with into.writing():
-        report = replay(facts, subscriptions, stored, into, options.session_of())
+        report = replay(facts, subscriptions, stored, into, options.session)
         options.register_in_catalog(into)
     for line in options.rejected_lines(subscriptions) if subscriptions is not None else ():
         print(f"rejected: {printable(line)}")

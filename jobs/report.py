@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> None:
     from jobs.report_page.page import render_page
     from schemas.answers.report_data import report
 
-    found = report(options.facts_of(chosen), options.session_of(), chosen.since, chosen.compare)
+    found = report(options.facts_of(chosen), options.session, chosen.since, chosen.compare)
     page = render_page(found)
     with output_file(chosen.output) as file:
         file.write(page)

@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> None:
     wanted = _wanted(chosen, facts)
     _check_groups(expectations, [*facts.groups, *(row.consumer_group for row in wanted)], chosen.expect)
     period = (BEGINNING if chosen.begin is None else chosen.begin, FOREVER if chosen.end is None else chosen.end)
-    found = what_if(facts, wanted, period, options.session_of())
+    found = what_if(facts, wanted, period, options.session)
     lines = [f"{change.new.consumer_group}: {line}" for change in found for line in unmet(expectations, change.new)]
     if chosen.json:
         print_data(as_json(found, lines))

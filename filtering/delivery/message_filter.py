@@ -109,6 +109,20 @@ def expressions_by_topic(group: str, in_force: Iterable[SubscriptionRow]) -> dic
     }
 
 
+def delivers(row: SubscriptionRow) -> Predicate | None:
+    """The predicate over a message's properties that is true if a subscription delivers it. None: it does not compile.
+
+    A tag subscription delivers a message if the tag matches at the client: the hash at the broker then matches, too.
+    """
+    if row.compile_error is not None:
+        return None
+    if row.takes_every_message:
+        return TRUE
+    if not is_tag_type(row.expression_type):
+        return row.compiled.expression.predicate if row.compiled.expression is not None else None
+    return TextIn(TAGS_PROPERTY, frozenset(row.tags_set)) if row.tags_set else FALSE
+
+
 def _compiled(data: ConsumerFilterData) -> CompiledExpression | None:
     return data.compiled if isinstance(data.compiled, CompiledExpression) else None
 

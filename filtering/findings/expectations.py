@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from filtering.findings.static import delivers
+from filtering.delivery.message_filter import delivers
 from filtering.predicate_value import holds
 from filtering.sql92 import EvaluationError
 from filtering.subscriptions.history import SubscriptionRow

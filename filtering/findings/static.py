@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from filtering.counted import counted
-from filtering.delivery.message_filter import TAGS_PROPERTY
+from filtering.delivery.message_filter import delivers
 from filtering.findings.finding import ERROR, INFO, WARN, Finding
-from filtering.predicate import FALSE, TRUE, Predicate, TextIn
+from filtering.predicate import FALSE, TRUE, Predicate
 from filtering.sql92 import on_one_line
 from filtering.subscription_data import SUB_ALL, is_tag_type
 from filtering.subscriptions.history import SubscriptionRow
@@ -23,20 +23,6 @@ def static_findings(in_force: Iterable[SubscriptionRow]) -> list[Finding]:
     """The findings of subscriptions that are in force at one instant, in the order of the subscriptions."""
     rows = list(in_force)
     return [*(finding for row in rows for finding in _findings(row)), *_equivalent(rows)]
-
-
-def delivers(row: SubscriptionRow) -> Predicate | None:
-    """The predicate over a message's properties that is true if a subscription delivers it. None: it does not compile.
-
-    A tag subscription delivers a message if the tag matches at the client: the hash at the broker then matches, too.
-    """
-    if row.compile_error is not None:
-        return None
-    if row.takes_every_message:
-        return TRUE
-    if not is_tag_type(row.expression_type):
-        return row.compiled.expression.predicate if row.compiled.expression is not None else None
-    return TextIn(TAGS_PROPERTY, frozenset(row.tags_set)) if row.tags_set else FALSE
 
 
 def _findings(row: SubscriptionRow) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from filtering.consumer_filter_data import ConsumerFilterData
 from filtering.consumer_filter_manager import ConsumerFilterManager, Filter, Subscription, expression_type
 from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.sql92 import Expressions
-from filtering.subscription_data import SUB_ALL, is_tag_type
+from filtering.subscription_data import SUB_ALL, TAG, is_tag_type
 from filtering.subscriptions.compiled_subscription import CompiledSubscription, compile_subscription
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.states import append_state
@@ -51,6 +51,11 @@ class SubscriptionRow:
     def filter(self) -> Filter:
         """The filter, to compare it with that of another state or subscription."""
         return self.expression or "", self.expression_type, self.class_filter_mode
+
+    @property
+    def filter_text(self) -> str:
+        """The type and the expression on one line, as in ``SQL92 price > 5``."""
+        return f"{self.expression_type or TAG} {' '.join((self.expression or SUB_ALL).split())}"
 
     @property
     def takes_every_message(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from filtering.explanation.decision import Outcome, Stage
 from filtering.explanation.reasons import leaf_values
 from filtering.explanation.trace import Part, Result
-from jobs.cli.text import expression_line, print_table, short, time
+from jobs.cli.text import print_table, short, time
 from schemas.answers.explain import Explanation
 from schemas.answers.found_messages import FoundMessage
 from schemas.printable import printable
@@ -91,9 +91,8 @@ def _print_full(explanation: Explanation) -> None:
     _line("message", f"msgId {message.msg_id}, unique key {message.uniq_key or '-'}, keys {message.keys or '-'}")
     _line("stored", f"{time(message.store_timestamp)}, at physical offset {message.commitlog_offset:,}")
     if row is not None:
-        filter_text = f"{row.expression_type} {expression_line(row.expression)}"
         born = f", filter born {time(row.born_time)}" if row.born_time is not None else ""
-        _line("subscribed", f"{filter_text} (version {row.sub_version}{born})")
+        _line("subscribed", f"{row.filter_text} (version {row.sub_version}{born})")
         _line("in force", f"{time(row.valid_from)} – {time(row.valid_to)}, {'online' if row.is_consuming else 'away'}")
     if explanation.pulled_at is not None:
         _line("pulled", time(explanation.pulled_at))

@@ -36,7 +36,7 @@ OWN_LIST = "config/consumerFilter.json"
 def run_job(job: str, steps: frozenset[Step], options: argparse.Namespace) -> None:
     """Runs the steps for each broker, and prints the summary."""
     hooks: Sequence[FilterHook] = ()
-    if getattr(options, "filter_hooks", None) is not None:
+    if options.filter_hooks is not None:
         allow_pandas()
         hooks = read_filter_hooks(options.filter_hooks)
     entries = _entries(options, job)
@@ -47,7 +47,7 @@ def run_job(job: str, steps: frozenset[Step], options: argparse.Namespace) -> No
     failed: list[Exception] = []
     attention: list[str] = []
     with warehouse.writing():
-        run = Run(warehouse, job, shared.session_of())
+        run = Run(warehouse, job, shared.session)
         run.open()
         several = len(entries) > 1
         for entry in entries:
@@ -70,7 +70,7 @@ def run_job(job: str, steps: frozenset[Step], options: argparse.Namespace) -> No
         shared.register_in_catalog(warehouse)
     if failed:
         raise ExceptionGroup(f"{len(failed)} of {len(entries)} brokers failed", failed)
-    if attention and getattr(options, "strict", False):
+    if attention and options.strict:
         raise CheckFailed(
             f"{counted(len(attention), 'thing needs', 'things need')} attention, the first: {attention[0]}"
         )
@@ -78,9 +78,9 @@ def run_job(job: str, steps: frozenset[Step], options: argparse.Namespace) -> No
 
 def _entries(options: argparse.Namespace, job: str) -> list[BrokerEntry]:
     """The brokers of a run: those of --brokers, or the one that the other options describe."""
-    file: Path | None = getattr(options, "brokers", None)
-    stores = [shared.store_of(text) for text in getattr(options, "store", None) or ()]
-    subscriptions = shared.subscriptions_of(getattr(options, "subscriptions", None))
+    file: Path | None = options.brokers
+    stores = [shared.store_of(text) for text in options.store or ()]
+    subscriptions = shared.subscriptions_of(options.subscriptions)
     if file is None:
         if job == "nightly" and not stores:
             raise UsageError("--store is missing: give the broker's store folder, or --brokers with a list of brokers")
@@ -134,9 +134,9 @@ def _nights(
 ) -> list[_Night]:
     """A night for each snapshot of one broker, in order, or one night without new messages if there is none."""
     first = NightOptions(
-        Bodies(getattr(options, "bodies", Bodies.KEEP.value)),
-        getattr(options, "new_epoch", False),
-        getattr(options, "redo_from", None),
+        Bodies(options.bodies),
+        options.new_epoch,
+        options.redo_from,
         steps,
         tuple(hooks),
     )

@@ -11,6 +11,10 @@ from schemas.messages.bodies import Bodies
 def night_parser(job: str, description: str | None, steps: frozenset[Step], examples: tuple[str, ...]) -> Parser:
     """The parser of a job that runs some steps of a night."""
     parser = Parser(job, description, examples)
+    parser.set_defaults(
+        store=None, bodies=Bodies.KEEP.value, new_epoch=False, subscriptions=None, redo_from=None, filter_hooks=None,
+        brokers=None, strict=False,
+    )  # fmt: skip
     options.add_warehouse(parser)
     options.add_broker_config(parser)
     if Step.INGEST in steps:

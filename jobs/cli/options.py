@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +14,12 @@ from jobs.cli.application import Parser, describe, given_name, input_file
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from filtering.broker_config import BrokerConfig
     from jobs.night.subscription_file import SubscriptionFile
     from schemas.answers.facts import BrokerFacts
     from schemas.delta.warehouse import Warehouse
-    from schemas.spark_tasks import Session
     from schemas.storage import Storage
 
 SUBSCRIPTIONS_HELP = (
@@ -93,7 +93,7 @@ def warehouse_of(text: str) -> Warehouse:
     from schemas.delta.warehouse import Warehouse
 
     is_in_catalog = is_catalog_name(text) and not Path(text).exists()
-    return catalog_warehouse(session_of()(), text) if is_in_catalog else Warehouse.at(text)
+    return catalog_warehouse(session(), text) if is_in_catalog else Warehouse.at(text)
 
 
 def register_in_catalog(warehouse: Warehouse) -> None:
@@ -101,14 +101,14 @@ def register_in_catalog(warehouse: Warehouse) -> None:
     from schemas.catalog_tables import register_tables
 
     if warehouse.catalog is not None:
-        register_tables(session_of()(), warehouse)
+        register_tables(session(), warehouse)
 
 
-def session_of() -> Session:
-    """A function that starts the Spark session of a job, or returns the active one."""
+def session() -> SparkSession:
+    """The Spark session of a job: the active one, or a new one."""
     from jobs.cli.session import spark_session
 
-    return partial(spark_session, "mqsieve")
+    return spark_session("mqsieve")
 
 
 def facts_of(options: argparse.Namespace) -> BrokerFacts:

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from filtering.counted import counted
+from filtering.delivery.message_filter import delivers
 from filtering.delivery.pull_window import BEGINNING, FOREVER
-from filtering.findings.static import delivers
 from filtering.predicate import postorder
 from filtering.relation import Kind, Message, Relation
 from filtering.subscriptions.history import SubscriptionRow

@@ -69,8 +69,8 @@ class Explanation:
         """The filter that decided, and since when another one is in force; None if the same one is in force."""
         if self.subscription is None or self.present is None:
             return None
-        since = f"since {time_text(self.present.valid_from)}, {_filter(self.present)} is in force"
-        return f"{_filter(self.subscription)}; {since}"
+        since = f"since {time_text(self.present.valid_from)}, {self.present.filter_text} is in force"
+        return f"{self.subscription.filter_text}; {since}"
 
     @property
     def filters(self) -> Decision:
@@ -202,10 +202,6 @@ class Explainer:
     @cached_property
     def _nights(self) -> Mapping[GroupQueue, Sequence[NightInQueue]]:
         return nights_by_queue(self._facts, self._groups)
-
-
-def _filter(row: SubscriptionRow) -> str:
-    return f"{row.expression_type} {' '.join((row.expression or '*').split())}"
 
 
 def _no_entry(message: FoundMessage) -> str:

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from filtering.counted import listed
 from filtering.delivery.filter_changes import GAINED, LOST, ChangeResult, FilterChanges
+from filtering.delivery.message_filter import delivers
 from filtering.findings import Finding
-from filtering.findings.static import delivers
 from filtering.relation import Relation, Trait, common_traits, relation
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.time_spans import DAY

@@ -54,7 +54,7 @@ def _by_change(found: WhatIf) -> str:
 
 
 def _filter(row: SubscriptionRow | None) -> str:
-    return "no subscription" if row is None else f"{row.expression_type or 'TAG'} {row.expression or '*'}"
+    return "no subscription" if row is None else row.filter_text
 
 
 def _side(title: str, side: ChangedMessages) -> str:
