@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jobs.night.log_task import LogRange
-from schemas.rocketmq_store.commitlog_walk import Damage, Records, Walk
+from schemas.rocketmq_store.commitlog_walk import Damage, Records, first_piece
 from schemas.rocketmq_store.segments import Segment
 
 
@@ -44,8 +44,7 @@ class LogSegments:
         found = self.at(offset)
         if found is None:
             return None
-        segment, end = found
-        return next(iter(Walk(segment, offset, offset + 1, end, chunk_bytes=1 << 12)), None)
+        return first_piece(found[0], offset, found[1])
 
     def read(self, offset: int, length: int) -> bytes:
         """Bytes from a physical offset on; fewer at the end of a segment."""

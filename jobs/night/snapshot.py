@@ -13,7 +13,7 @@ import numpy as np
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.subscriptions.events import GroupTopic
 from filtering.time_spans import DAY
-from schemas.rocketmq_store.commitlog_walk import Records, Walk
+from schemas.rocketmq_store.commitlog_walk import Records, Walk, first_piece
 from schemas.rocketmq_store.config_files import broker_name, read_consumer_offsets, read_topics
 from schemas.rocketmq_store.gather import longs
 from schemas.rocketmq_store.log_end import checkpoint
@@ -115,8 +115,7 @@ class StoreSnapshot:
             return 0
         for segment in self.segments:
             if segment.offset <= commitlog_offset < segment.end:
-                walk = Walk(segment, commitlog_offset, commitlog_offset + 1, segment.end, chunk_bytes=1 << 12)
-                piece = next(iter(walk), None)
+                piece = first_piece(segment, commitlog_offset)
                 if isinstance(piece, Records):
                     return int(longs(piece.log, piece.at("store_timestamp"))[0])
         return None

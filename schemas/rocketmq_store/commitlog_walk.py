@@ -24,6 +24,8 @@ CHUNK_BYTES = 4 << 20
 DAMAGE_BYTES = 1 << 20
 AFTER_DAMAGE_BYTES = 1 << 16
 """Size of the first chunk after damage. If more damage follows, the bytes read ahead are read again."""
+PIECE_BYTES = 1 << 12
+"""Size of the chunk for a single record; a longer record is read in a longer one."""
 
 REASONS = {
     Found.ZEROS: "zeros where a record should begin",
@@ -172,3 +174,12 @@ def scan(segment: Segment, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Records |
     After damage the walk continues at the next record that knows its own offset.
     """
     yield from Walk(segment, segment.offset, segment.end, segment.data_end, chunk_bytes=chunk_bytes)
+
+
+def first_piece(segment: Segment, offset: int, data_end: int | None = None) -> Records | Damage | None:
+    """What begins at a physical offset of a segment: a record or damage; None at the end of its data.
+
+    ``data_end``: the physical offset of that end; None: the end of the segment.
+    """
+    end = segment.end if data_end is None else data_end
+    return next(iter(Walk(segment, offset, offset + 1, end, chunk_bytes=PIECE_BYTES)), None)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schemas.rocketmq_store.commitlog_walk import REASONS, Damage, Records, Walk
+from schemas.rocketmq_store.commitlog_walk import REASONS, Damage, Records, Walk, first_piece
 from schemas.rocketmq_store.crc import body_crcs
 from schemas.rocketmq_store.gather import ints, longs
 from schemas.rocketmq_store.log_end import checkpoint
@@ -68,7 +68,7 @@ def _first_to_read(log: Sequence[Segment], is_reached: Callable[[int, int], bool
     """The last segment whose first message (offset, store time in ms) is reached, at most RECOVER_AT_MOST back."""
     for index in range(len(log) - 1, max(0, len(log) - RECOVER_AT_MOST), -1):
         segment = log[index]
-        first = next(iter(Walk(segment, segment.offset, segment.offset + 1, segment.end)), None)
+        first = first_piece(segment, segment.offset)
         if isinstance(first, Records) and first.offset == segment.offset and _undamaged(first) == len(first):
             at = int(longs(first.log, first.at("start") + PHYSICAL_OFFSET)[0])
             if is_reached(at, int(longs(first.log, first.at("store_timestamp"))[0])):
