@@ -117,7 +117,7 @@ def _subscriptions(
     facts: BrokerFacts, file: SubscriptionFile | None
 ) -> tuple[Sequence[SubscriptionEvent], list[SubscriptionRow]]:
     """The events, and the subscriptions in force after the last event; with a file, only those in the file."""
-    in_force = facts.in_force()
+    in_force = facts.in_force
     if file is None:
         return facts.events, in_force
     known = {(row.consumer_group, row.topic): row for row in in_force}

@@ -38,7 +38,7 @@ def advice(facts: BrokerFacts) -> list[TopicAdvice]:
     facts.check_has_messages()
     sizes = _sizes(facts)
     by_topic: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
-    for row in facts.in_force():
+    for row in facts.in_force:
         if row.topic in sizes and not row.topic.startswith(RETRY_TOPIC_PREFIX):
             by_topic[row.topic].append(row)
     counts = facts.sums(DELIVERY_STATS, ["consumer_group", "topic"], _COUNTS)

@@ -134,9 +134,10 @@ class BrokerFacts:
         """The history of subscriptions."""
         return subscription_history(self.events, self.broker, self.expressions)
 
-    def in_force(self, instant: int | None = None) -> list[SubscriptionRow]:
-        """The subscriptions in force at an instant (ms). None: after the last night and the last event."""
-        return in_force_at(self.history, self.present if instant is None else instant)
+    @cached_property
+    def in_force(self) -> list[SubscriptionRow]:
+        """The subscriptions in force after the last night and the last event."""
+        return in_force_at(self.history, self.present)
 
     def subscriptions_of(self, consumer_group: str) -> list[SubscriptionRow]:
         """The history of one group. Raises UsageError if the group never subscribed."""

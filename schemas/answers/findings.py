@@ -35,7 +35,7 @@ def findings(facts: BrokerFacts, session: Session | None = None) -> list[Finding
 
     ``session`` starts Spark, which searches a large log for clients that disagree.
     """
-    rows = facts.in_force()
+    rows = facts.in_force
     found = findings_of_rows(facts, rows)
     explained = {(finding.consumer_group, finding.topic) for finding in found if finding.severity == ERROR}
     found += _never_matched(facts, [row for row in rows if (row.consumer_group, row.topic) not in explained])

@@ -73,7 +73,7 @@ def lag(
         facts.check_topic(topic)
     for group in groups or ():
         check_subscribed(facts, group, topics)
-    in_force = {(row.consumer_group, row.topic): row for row in facts.in_force()}
+    in_force = {(row.consumer_group, row.topic): row for row in facts.in_force}
     by_topic: defaultdict[str, list[Standing]] = defaultdict(list)
     behind = set()
     for standing in standings(facts, newer, groups, topics):

@@ -61,7 +61,7 @@ def night_summary(facts: BrokerFacts) -> NightSummary:
     run, before = (runs[-1] if runs else facts.last.run), (runs[-2] if len(runs) > 1 else None)
     counted_runs = [run] if before is None else [run, before]
     counted = facts.sums(DELIVERY_STATS, ["run", "topic", "consumer_group"], COUNTS, counted_runs)
-    groups = _group_counts(counted, facts.in_force(), run, before)
+    groups = _group_counts(counted, facts.in_force, run, before)
     attention, notes = list(_attention(facts, groups)), list(_notes(facts, groups))
     return NightSummary(run, groups, attention, notes, list(not_replayed(facts, facts.last.run)))
 
@@ -92,7 +92,7 @@ def _group_counts(
 
 def _attention(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:
     yield from facts.last.remarks
-    in_force = facts.in_force()
+    in_force = facts.in_force
     quarantined = list(_quarantined(facts))
     if not facts.topics:
         first = f", the first in quarantine: {quarantined[0]}" if quarantined else ""
@@ -133,7 +133,7 @@ def _notes(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:
             f"{len(shares)}, such as {named}"
         )
     findings = sum(
-        bool(row.compiled.expression.findings) for row in facts.in_force() if row.compiled.expression is not None
+        bool(row.compiled.expression.findings) for row in facts.in_force if row.compiled.expression is not None
     )
     if findings:
         yield f"lint: subscriptions that look wrong whatever the messages are: {findings}"

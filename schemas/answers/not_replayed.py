@@ -24,7 +24,7 @@ def not_replayed(facts: BrokerFacts, run: str) -> Iterator[str]:
         yield f"not replayed: consumption by POP, of {listed(consumers, NAMED)}"
     elif revived:
         yield f"not replayed: consumption by POP, of groups that are not known ({revived[0]} has messages)"
-    lmq_groups = [f"{row.consumer_group} on {row.topic}" for row in facts.in_force() if is_lmq(row.topic)]
+    lmq_groups = [f"{row.consumer_group} on {row.topic}" for row in facts.in_force if is_lmq(row.topic)]
     if lmq_groups or found.has_lmq or _has_multi_dispatch(facts, run):
         whose = f", of {listed(lmq_groups, NAMED)}" if lmq_groups else ""
         yield f"not replayed: {LMQ_PREFIX} queues, which get the messages of other topics ({MULTI_DISPATCH}){whose}"

@@ -116,7 +116,7 @@ def pulls_of(
     MOST_MISSING messages of a queue are missing (one of them then has a wrong queue offset), and for a replay.
     """
     facts.check_has_messages()
-    in_force = facts.in_force()
+    in_force = facts.in_force
     wanted = [row for row in in_force if (row.consumer_group, row.topic) == (group, topic)]
     if not wanted:
         facts.subscriptions_of(group)

@@ -58,7 +58,7 @@ def group_reports(facts: BrokerFacts, stats: pa.Table, shown: Sequence[str], com
 
     ``stats``: rows of delivery_stats of the runs ``shown``, of which the last is reported, and of ``compared``.
     """
-    expressions = {(row.topic, row.consumer_group): row.expression or "*" for row in facts.in_force()}
+    expressions = {(row.topic, row.consumer_group): row.expression or "*" for row in facts.in_force}
     counts, before = _counts_of(stats, shown[-1:]), _counts_of(stats, [compared] if compared else [])
     in_all = _counts_of(stats, shown)
     lags, pulled = group_lags(facts), _last_pulled(facts)

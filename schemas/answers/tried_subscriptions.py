@@ -27,7 +27,7 @@ def subscription_of(group: str, topic: str, expression: str, type_: str, broker:
 def changed_subscriptions(facts: BrokerFacts, events: Sequence[SubscriptionEvent]) -> list[SubscriptionRow]:
     """The subscriptions in force after some events, but not now. Raises UsageError if the broker refuses one."""
     last = max((event.at for event in events), default=0)
-    now = {(row.consumer_group, row.topic): row.filter for row in facts.in_force()}
+    now = {(row.consumer_group, row.topic): row.filter for row in facts.in_force}
     after = in_force_at(subscription_history(events, facts.broker), last)
     changed = [row for row in after if now.get((row.consumer_group, row.topic)) != row.filter]
     for row in changed:

@@ -7,8 +7,9 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
+from filtering.matcher.kernels.words import load_word
 from filtering.numba_compile import compiled
-from schemas.rocketmq_store.octets import Bytes, load
+from schemas.rocketmq_store.octets import Bytes
 
 POLYNOMIAL = 0xEDB88320
 _LOW = np.uint32(0xFF)
@@ -42,7 +43,7 @@ def body_crcs(log: Bytes, starts: NDArray[np.int64], lengths: NDArray[np.int64])
         end = at + int(lengths[row])
         crc = np.uint32(0xFFFFFFFF)
         while at + 8 <= end:
-            word = load(log, at) ^ np.uint64(crc)
+            word = load_word(log, at) ^ np.uint64(crc)
             crc = np.uint32(0)
             for byte in range(8):
                 crc ^= TABLES[7 - byte, np.int64((word >> np.uint64(8 * byte)) & np.uint64(0xFF))]

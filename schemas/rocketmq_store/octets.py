@@ -1,10 +1,11 @@
-"""Loads, stores and searches eight bytes at a time, for compiled loops over texts."""
+"""Stores and searches eight bytes at a time, for compiled loops over texts."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from filtering.matcher.kernels.words import load_word
 from filtering.numba_compile import compiled
 
 Bytes = NDArray[np.uint8]
@@ -13,18 +14,8 @@ _TWOS = np.uint64(0x0202020202020202)
 
 
 @compiled
-def load(data: Bytes, at: int) -> np.uint64:
-    """The eight bytes from ``at`` on as a word, the first byte lowest."""
-    i = np.uint64(at)  # unsigned: no check for a negative index, so the eight bytes are one load
-    word = np.uint64(0)
-    for j in range(8):
-        word |= np.uint64(data[i + np.uint64(j)]) << np.uint64(8 * j)
-    return word
-
-
-@compiled
 def store(data: Bytes, at: int, word: np.uint64) -> None:
-    """Writes a word as eight bytes from ``at`` on: the reverse of load."""
+    """Writes a word as eight bytes from ``at`` on: the reverse of load_word."""
     i = np.uint64(at)
     for j in range(8):
         data[i + np.uint64(j)] = np.uint8(word >> np.uint64(8 * j))
@@ -35,7 +26,7 @@ def find_two(data: Bytes, start: int, end: int) -> int:
     """The first byte 0x02 from ``start`` on, or ``end``; up to seven bytes after ``end`` are read."""
     at = start
     while at < end:
-        different = load(data, at) ^ _TWOS
+        different = load_word(data, at) ^ _TWOS
         zeros = (different - _ONES) & ~different & _HIGH_BITS  # the lowest bit set is right, those above may not be
         if zeros:
             return min(end, at + lowest_byte(zeros))

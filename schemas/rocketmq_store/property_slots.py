@@ -11,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from filtering.matcher.kernels.words import load_word
 from filtering.numba_compile import compiled
-from schemas.rocketmq_store.octets import Bytes, find_two, load
+from schemas.rocketmq_store.octets import Bytes, find_two, store
 from schemas.rocketmq_store.property_text import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
 Positions = NDArray[np.int64]
@@ -52,7 +53,7 @@ def find_pairs(
         limit = start + int(lengths[row])
         before = slots
         while start < limit:
-            first = load(log, start)
+            first = load_word(log, start)
             slot = -1
             separator = -1
             candidate = int(follower[topic, before])
@@ -62,7 +63,7 @@ def find_pairs(
                 if (
                     start + length < limit
                     and log[start + length] == NAME_VALUE_SEPARATOR
-                    and (first ^ load(names[topic, candidate], 0)) & _KEPT[min(length, 8)] == 0
+                    and (first ^ load_word(names[topic, candidate], 0)) & _KEPT[min(length, 8)] == 0
                     and (length <= 8 or _same(log, start, names[topic, candidate], length))
                 ):
                     slot = candidate
@@ -120,8 +121,6 @@ def copy_values(log: Bytes, starts: Cells, lengths: Cells, offsets: Cells, data:
         length = int(lengths[row])
         source = int(starts[row])
         for i in range(0, length, 8):
-            word = load(log, source + i)
-            for j in range(8):
-                data[np.uint64(at + i + j)] = np.uint8(word >> np.uint64(8 * j))
+            store(data, at + i, load_word(log, source + i))
         at += length
         offsets[row + 1] = at

@@ -7,8 +7,9 @@ log are property texts, so text is copied and searched eight bytes at a time.
 import numpy as np
 from numpy.typing import NDArray
 
+from filtering.matcher.kernels.words import load_word
 from filtering.numba_compile import compiled
-from schemas.rocketmq_store.octets import load, lowest_byte, store
+from schemas.rocketmq_store.octets import lowest_byte, store
 from schemas.rocketmq_store.segments import SLACK
 
 Bytes = NDArray[np.uint8]
@@ -85,7 +86,7 @@ def find(
 def _copy(text: Bytes, start: int, limit: int, out: Bytes, at: int, separator: int) -> int:
     """Copies up to ``separator``, a property's end, or ``limit``, and up to 7 bytes more. Returns the end."""
     while True:
-        word = load(text, start)
+        word = load_word(text, start)
         store(out, at, word)
         below_three = (word - THREES) & ~word & HIGH_BITS  # the lowest bit set is right, those above may not be
         step = lowest_byte(below_three) if below_three else 8

@@ -38,7 +38,7 @@ def test_the_reads_are_those_of_the_pulls_that_were_made(nights: Path) -> None:
     facts = open_facts(Warehouse.at(str(nights / "4")))
     users = {
         (row.consumer_group, row.topic)
-        for row in facts.in_force()
+        for row in facts.in_force
         if row.expression_type == SQL92 and row.filter_data and row.dead_time is None and not row.sent_with_pull
     }
     read: Counter[str] = Counter()

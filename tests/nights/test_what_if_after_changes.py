@@ -69,7 +69,7 @@ def test_without_an_earlier_filter_there_is_one_comparison(broker: GrowingBroker
 def test_the_filters_in_force_change_nothing_in_the_nights_of_a_real_broker(nights: Path) -> None:
     """Of its groups, some had other filters, and one lost messages that the broker deleted before it pulled them."""
     facts = open_facts(Warehouse.at(str(nights / "4")))
-    rows = [row for row in facts.in_force() if not row.topic.startswith(RETRY_TOPIC_PREFIX)]
+    rows = [row for row in facts.in_force if not row.topic.startswith(RETRY_TOPIC_PREFIX)]
     found = {each.new.consumer_group: each for each in tried(facts, rows, (BEGINNING, FOREVER))}
     compared = [each for each in found.values() if each.against_in_force is not None]
     assert len(compared) > 20
@@ -85,7 +85,7 @@ def test_what_is_pending_is_what_lag_counts(nights: Path, night: int) -> None:
     behind: Counter[GroupTopic] = Counter()
     for row in lag(facts):
         behind[row.consumer_group, row.topic] += row.exact_lag
-    rows = [row for row in facts.in_force() if row.topic in facts.topics]
+    rows = [row for row in facts.in_force if row.topic in facts.topics]
     found = {each.new: each.pending for each in tried(facts, rows, (BEGINNING, FOREVER))}
     assert {(new.consumer_group, new.topic): count for new, count in found.items() if count} == +behind
 
