@@ -62,7 +62,10 @@ class BrokerFacts:
     @cached_property
     def counted_nights(self) -> Sequence[LedgerEntry]:
         """The nights that have rows in delivery_stats, in order."""
-        counted = set(pc.unique(self.rows(DELIVERY_STATS, ["run"])["run"]).to_pylist())
+        files = self.warehouse.files(DELIVERY_STATS, self.name)
+        of_several = [file for file in files if file.least["run"] < file.greatest["run"]]
+        merged = self.warehouse.rows(DELIVERY_STATS, ["run"], files=of_several)["run"]
+        counted = {file.least["run"] for file in files} | set(pc.unique(merged).to_pylist())
         return [entry for entry in self.nights if entry.run in counted]
 
     @property
