@@ -19,6 +19,7 @@ channelExpiredTimeout, 120 s (ConsumerManager): add an unregister if that happen
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -36,6 +37,8 @@ from filtering.subscriptions.events import (
 from filtering.subscriptions.instants import checked, in_milliseconds
 from filtering.subscriptions.json_fields import LONGEST_LINE, check_encoding, parse_json, text_field, whole_number
 
+MISSPELT = 0.8
+"""The similarity (difflib) of a name to a known one from which on it counts as misspelt."""
 _SUBSCRIPTION_FIELDS = ("topic", "type", "expression", "sub_version", "class_filter_mode")
 _FIELDS = (
     "at",
@@ -143,10 +146,11 @@ def _subscriptions(row: Mapping[str, Any], operation: Operation) -> tuple[Subscr
 
 
 def _check_fields(row: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Raises ValueError if a field is not known: it may be a misspelt one, which would change the filter."""
-    unknown = next((name for name in row if name not in known), None)
-    if unknown is not None:
-        raise ValueError(f"the field {unknown} is not known; there are {', '.join(known)}")
+    """Raises ValueError if a field looks like a misspelt one. Other unknown fields are ignored."""
+    for name in row:
+        similar = () if name in known else difflib.get_close_matches(name, known, 1, MISSPELT)
+        if similar:
+            raise ValueError(f"{name} is not known; did you mean {similar[0]}?")
 
 
 def _subscription(row: Mapping[str, Any]) -> Subscription:
