@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -68,9 +67,7 @@ def main(arguments: list[str]) -> None:
     facts = options.facts_of(chosen)
     rows = lag(facts, newer, chosen.group, chosen.topic)
     if chosen.json:
-        print_data(
-            *(json.dumps(asdict(row) | {"estimate_error": row.estimate_error}, ensure_ascii=False) for row in rows)
-        )
+        print_data(*(json.dumps(row.fields, ensure_ascii=False) for row in rows))
     elif chosen.prometheus:
         print_data(*_metrics(rows, facts.name))
     elif not facts.topics:

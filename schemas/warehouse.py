@@ -22,10 +22,10 @@ from schemas.answers.explain import Explanation
 from schemas.answers.export import Selection
 from schemas.answers.facts import BrokerFacts, open_facts
 from schemas.answers.findings import findings
-from schemas.answers.lag import Lag, lag
+from schemas.answers.lag import lag
 from schemas.answers.night_summary import GroupCounts, night_summary
 from schemas.answers.plain_text import Shown
-from schemas.answers.results import Explanations, Results, Rows, Summary
+from schemas.answers.results import Explanations, Lags, Results, Rows, Summary
 from schemas.answers.standings import CommittedOffsets
 from schemas.answers.tried_subscriptions import only_topic, subscription_of
 from schemas.answers.what_if import WhatIf, what_if
@@ -64,12 +64,10 @@ class OpenWarehouse(Shown):
         """The same for the message at a place of a queue."""
         return _explanations(why_at(self.facts, topic, queue_id, queue_offset, group))
 
-    def lag(
-        self, group: str | None = None, topic: str | None = None, newer: CommittedOffsets | None = None
-    ) -> Results[Lag]:
+    def lag(self, group: str | None = None, topic: str | None = None, newer: CommittedOffsets | None = None) -> Lags:
         """How far groups are behind, a row for each queue."""
         rows = lag(self.facts, newer, None if group is None else [group], None if topic is None else [topic])
-        return Results(rows, _LAG_TITLES, lambda row: [getattr(row, name) for name in _LAG_TITLES])
+        return Lags(rows, _LAG_TITLES, lambda row: [getattr(row, name) for name in _LAG_TITLES])
 
     def what_if(self, group: str, sql: str | None = None, tags: str | None = None, topic: str | None = None) -> WhatIf:
         """What another filter would have delivered: an SQL92 expression, or tags such as ``paid || shipped``.

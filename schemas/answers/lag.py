@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +51,11 @@ class Lag:
     oldest_pending_ms: int | None
     is_consuming: bool
     refusal: str | None
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """All fields by name, for JSON and data frames."""
+        return asdict(self) | {"estimate_error": self.estimate_error}
 
     @property
     def estimate_error(self) -> int | None:

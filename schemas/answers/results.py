@@ -13,6 +13,7 @@ from schemas.answers.explain import Explanation
 from schemas.answers.explanation_page import explanation_html, explanation_text
 from schemas.answers.export import Selection, batches_of, check_groups, check_topics, schema_of
 from schemas.answers.html import SHOWN, html_list, html_table
+from schemas.answers.lag import Lag
 from schemas.answers.night_summary import GroupCounts
 from schemas.answers.plain_text import Shown, one_line, text_table
 from schemas.delta.warehouse import Warehouse
@@ -54,6 +55,17 @@ class Results(Shown, Sequence[Answer], Generic[Answer]):
     def _repr_html_(self) -> str:
         shown = self.answers[:SHOWN]
         return html_table(self.titles, [self.row(answer) for answer in shown], len(self) - len(shown))
+
+
+@dataclass(frozen=True, repr=False)
+class Lags(Results[Lag]):
+    """How far groups are behind, a row for each queue."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A DataFrame with all fields, also those that are not shown."""
+        import pandas as pd
+
+        return pd.DataFrame([row.fields for row in self.answers], columns=[*Lag.__dataclass_fields__, "estimate_error"])
 
 
 @dataclass(frozen=True, repr=False)
