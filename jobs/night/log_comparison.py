@@ -12,14 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.night.log_segments import LogSegments
-from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
+from schemas.commitlog import COMMITLOG
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table_rows import sorted_by, within
 from schemas.delta.warehouse import Warehouse
+from schemas.messages.message_view import file_columns, view
 from schemas.rocketmq_store.commitlog_walk import Records, Walk
-from schemas.rocketmq_store.crc import crc_of
 from schemas.rocketmq_store.message_decoder import decode
-from schemas.rocketmq_store.more_properties import message_properties
 
 SEAM_BYTES = 1 << 16
 """The last messages that are stored, this many bytes and at least one, are compared with the log in all fields."""
@@ -27,6 +26,7 @@ _HEADER = (
     "commitlog_offset", "topic", "queue_id", "queue_offset", "store_size", "born_timestamp", "store_timestamp",
     "sys_flag", "body_length", "tags", "keys",
 )  # fmt: skip
+_MESSAGE = (*_HEADER, "properties", "body_crc")
 
 
 class LogComparison:
@@ -96,9 +96,9 @@ class LogComparison:
     def _difference_at_end(self, file: StoredFile) -> int | None:
         """The physical offset from which the last messages of a file are not in the log; None if the last one is."""
         last = file.greatest["commitlog_offset"]
-        columns = [*_HEADER, "uniq_key", "property_names", *SLOTS, "more_properties", "body_crc", "body"]
         near = [within("commitlog_offset", max(self._log.start, last - SEAM_BYTES))]
-        rows = sorted_by(self._warehouse.rows(COMMITLOG, columns, near, [file]), "commitlog_offset").to_pylist()
+        stored = self._warehouse.rows(COMMITLOG, file_columns(_MESSAGE), near, [file])
+        rows = view(sorted_by(stored, "commitlog_offset"), _MESSAGE).to_pylist(maps_as_pydicts="strict")
         different = list(takewhile(lambda row: not self._is_in_log(row), reversed(rows)))
         return int(different[-1]["commitlog_offset"]) if different else None
 
@@ -107,10 +107,8 @@ class LogComparison:
         record = self._log.record(row["commitlog_offset"])
         if record is None:
             return False
-        (found,) = decode(record, [*_HEADER, "properties", "body_crc"]).to_pylist(maps_as_pydicts="strict")
-        crc = crc_of(row["body"] or b"") if row["body_crc"] is None else row["body_crc"]
-        same = all(found[name] == row[name] for name in _HEADER)
-        return same and found["properties"] == properties_of(row) and found["body_crc"] == crc
+        found: list[dict[str, Any]] = decode(record, _MESSAGE).to_pylist(maps_as_pydicts="strict")
+        return found == [row]
 
     def _begins_the_same(self, file: StoredFile) -> bool:
         """Whether one of the first messages of a file is in the log."""
@@ -150,13 +148,3 @@ class LogComparison:
                 for piece in Walk(segment, max(start, segment.offset), stop, end):
                     if isinstance(piece, Records):
                         yield decode(piece, _HEADER)
-
-
-def properties_of(row: dict[str, Any]) -> dict[str, str] | None:
-    """The properties of a row of commitlog; None if the record has none."""
-    if row["property_names"] is None:
-        return None
-    found = dict(zip(row["property_names"].split(NAME_SEPARATOR), (row[slot] for slot in SLOTS), strict=False))
-    found |= {name: row[column] for name, column in NAMED_PROPERTIES.items()}
-    found |= message_properties(row["more_properties"] or "")
-    return {name: value for name, value in found.items() if value is not None}
