@@ -4,8 +4,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from filtering.java.strings import string_array
 from filtering.numba_compile import compiled
 from schemas.rocketmq_store.record_layout import int_at
+from schemas.rocketmq_store.segments import SLACK
 
 Bytes = NDArray[np.uint8]
 Positions = NDArray[np.int64]
@@ -49,3 +51,10 @@ def binary_array(offsets: NDArray[np.int32], data: Bytes, missing: NDArray[np.bo
     validity = None if missing is None else pa.array(~missing).buffers()[1]
     buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+
+
+def decoded_texts(log: Bytes, at: Positions, lengths: Positions) -> tuple[Bytes, Positions, Positions]:
+    """Texts that are not UTF-8, decoded as a whole as in Java: the UTF-8 of all, with the start and length of each."""
+    _, offsets, data = string_array(*spans(log, at, lengths)).buffers()
+    bounds = np.frombuffer(offsets, np.int32)[: len(at) + 1].astype(np.int64)
+    return np.frombuffer(bytes(data) + bytes(SLACK), np.uint8), bounds[:-1], np.diff(bounds)

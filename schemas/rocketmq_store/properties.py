@@ -3,11 +3,10 @@
 import numpy as np
 import pyarrow as pa
 
-from filtering.java.strings import is_utf8, string_array
+from filtering.java.strings import is_utf8
 from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.commitlog_walk import Records
 from schemas.rocketmq_store.property_text import find, split
-from schemas.rocketmq_store.segments import SLACK
 
 MAP = pa.map_(pa.string(), pa.string())
 
@@ -20,11 +19,7 @@ class Properties:
         self._missing = lengths == 0
         self._split(records.log, records.at("properties"), lengths)
         if not (is_utf8(self._key_ends, self._keys) and is_utf8(self._value_ends, self._values)):
-            texts = string_array(*gather.spans(records.log, records.at("properties"), lengths))
-            _, offsets, data = texts.buffers()
-            bounds = np.frombuffer(offsets, np.int32)[: len(records) + 1].astype(np.int64)
-            text = np.frombuffer(bytes(data) + bytes(SLACK), np.uint8)
-            self._split(text, bounds[:-1], np.diff(bounds))
+            self._split(*gather.decoded_texts(records.log, records.at("properties"), lengths))
 
     def _split(self, log: gather.Bytes, starts: gather.Positions, lengths: gather.Positions) -> None:
         self._pairs, self._key_ends, self._keys, self._value_ends, self._values = split(log, starts, lengths)

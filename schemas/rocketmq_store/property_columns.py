@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from filtering.java.strings import decode_utf8, string_array, unchecked_string_array
+from filtering.java.strings import decode_utf8, unchecked_string_array
 from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.commitlog_walk import Records
 from schemas.rocketmq_store.more_properties import more_properties
@@ -67,12 +67,7 @@ class PropertyColumns:
         log = records.log
         properties = self._cut(log, starts, lengths, topic_codes)
         if properties is None:
-            # Not UTF-8: like Java, decode the text as a whole first, and then cut it.
-            texts = string_array(*gather.spans(log, starts, lengths))
-            _, offsets, data = texts.buffers()
-            bounds = np.frombuffer(offsets, np.int32)[: len(records) + 1].astype(np.int64)
-            text = np.frombuffer(bytes(data) + bytes(SLACK), np.uint8)
-            properties = self._cut(text, bounds[:-1], np.diff(bounds), topic_codes)
+            properties = self._cut(*gather.decoded_texts(log, starts, lengths), topic_codes)
             assert properties is not None
         return properties
 
