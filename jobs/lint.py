@@ -74,7 +74,7 @@ def _findings(chosen: argparse.Namespace) -> list[Finding]:
         from schemas.answers.findings import findings
 
         return findings(options.facts_of(chosen), options.session)
-    rejected = [Finding("error", "", "", "invalid-subscription", line) for line in options.rejected_lines(file)]
+    rejected = [Finding("error", "", "", "invalid-subscription", line) for line in file.rejected_lines]
     if chosen.warehouse is None:
         from filtering.broker_config import BrokerConfig
 

@@ -56,11 +56,11 @@ def main(arguments: list[str]) -> None:
     facts.check_has_messages()
     into = options.warehouse_of(chosen.into)
     check_folder(into)
-    check_target(into, facts.warehouse)
     with into.writing():
+        check_target(into, facts.warehouse)
         report = replay(facts, subscriptions, stored, into, options.session)
         options.register_in_catalog(into)
-    for line in options.rejected_lines(subscriptions) if subscriptions is not None else ():
+    for line in subscriptions.rejected_lines if subscriptions is not None else ():
         print(f"rejected: {printable(line)}")
     if not report.scanned:
         print("nothing to filter: no topic with a subscription has messages in this period")

@@ -131,7 +131,7 @@ def _wanted(chosen: argparse.Namespace, facts: BrokerFacts) -> list[Subscription
         return [subscription_of(chosen.group, topic, text, type_, facts.broker)]
     file = options.filled_subscriptions_of("changes", chosen.changes)
     assert file is not None
-    if lines := options.rejected_lines(file):
+    if lines := file.rejected_lines:
         raise UsageError(lines[0])
     return changed_subscriptions(facts, file.events.events)
 

@@ -60,13 +60,17 @@ class SubscriptionEvent:
 
 
 class InvalidSubscriptionEvent(ValueError):
-    """An entry that is not a valid event, with its first line (from 1), its text and the reason."""
+    """An entry that is not a valid event, with its first line (from 1), its text and the reason.
 
-    def __init__(self, line: int, text: str, reason: str) -> None:
+    ``is_replaced``: it is one, but a later entry for the same subscription counts instead.
+    """
+
+    def __init__(self, line: int, text: str, reason: str, is_replaced: bool = False) -> None:
         super().__init__(f"line {line}: {reason}")
         self.line = line
         self.text = text
         self.reason = reason
+        self.is_replaced = is_replaced
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ def _from_table(text: str, expressions: Expressions) -> ConsumerConnection:
     for line in table:
         topic = _TOPIC.match(line)
         column = f"{topic[0]:<{_TOPIC_WIDTH}} " if topic else ""
-        if topic and line.startswith(column):
+        if topic and (line.startswith(column) or (not rows and line.rstrip() == topic[0])):
             rows.append((topic[0], line.removeprefix(column) or SUB_ALL))
         elif rows:
             rows[-1] = rows[-1][0], f"{rows[-1][1]}\n{line}"

@@ -35,6 +35,7 @@ def differences(
             version = max(event.at, subscription["version"], _last_version(known.get(key)) + 1)
             subscription = subscription | {"version": min(version, LONG_MAX)}
             registered[key] = replace(event, subscriptions=(subscription,))
+    is_complete = all(entry.is_replaced for entry in snapshot.rejected)
     events = []
     for key, event in registered.items():
         row = known.get(key)
@@ -47,7 +48,7 @@ def differences(
             events.append(left[key])
     for key, row in known.items():
         is_listed_type = not filters_only or not is_tag_type(row.expression_type)
-        if key not in registered and row.is_consuming and is_listed_type and not snapshot.rejected:
+        if key not in registered and row.is_consuming and is_listed_type and is_complete:
             events.append(SubscriptionEvent(since + 1, Operation.UNREGISTER, row.consumer_group, topic=row.topic))
     return in_order(events)
 

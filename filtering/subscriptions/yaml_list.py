@@ -29,7 +29,6 @@ from filtering.subscription_data import SQL92, TAG
 from filtering.subscriptions.events import (
     UNVERSIONED,
     ConsumeFrom,
-    GroupTopic,
     InvalidSubscriptionEvent,
     Operation,
     SubscriptionEvent,
@@ -79,18 +78,16 @@ def parse_yaml(text: str) -> SubscriptionEvents:
 def _last_of_each(
     read: Sequence[tuple[_Place, SubscriptionEvent]],
 ) -> tuple[list[tuple[_Place, SubscriptionEvent]], list[InvalidSubscriptionEvent]]:
-    """The last subscription of each group to each topic, as at the broker; the others are rejected."""
-    last: dict[GroupTopic, _Place] = {}
-    for place, event in read:
-        last[event.group, event.subscriptions[0]["topic"]] = place
+    """The last subscription of each group to each topic, as at the broker; others are rejected if they differ."""
+    last = {(event.group, event.subscriptions[0]["topic"]): (place, event) for place, event in read}
     kept, rejected = [], []
     for place, event in read:
-        counts = last[event.group, event.subscriptions[0]["topic"]]
-        if place is counts:
-            kept.append((place, event))
-        else:
-            reason = f"line {counts[0]} has the same group and topic, and counts; give at: if the subscription changed"
-            rejected.append(InvalidSubscriptionEvent(*place, reason))
+        (line, _), counts = entry = last[event.group, event.subscriptions[0]["topic"]]
+        if event is counts:
+            kept.append(entry)
+        elif event != counts:
+            reason = f"line {line} has the same group and topic, and counts; give at: if the subscription changed"
+            rejected.append(InvalidSubscriptionEvent(*place, reason, is_replaced=True))
     return kept, rejected
 
 

@@ -26,7 +26,7 @@ from schemas.ledger_check import read_runs
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import is_message_log
 from schemas.rocketmq_store.config_files import contents
-from schemas.run_ledger import SUBSCRIPTIONS_FROM, USER, LedgerEntry
+from schemas.run_ledger import FIRST_SNAPSHOT, SUBSCRIPTION_FILE, SUBSCRIPTIONS_FROM, USER, LedgerEntry
 from schemas.storage import Storage
 from schemas.warehouse_folder import check_folder, no_nights
 
@@ -118,7 +118,7 @@ class _Night:
 
         None if the user gave the subscriptions of earlier nights: they know more than the list.
         """
-        if last is not None and last.inputs.get(SUBSCRIPTIONS_FROM) == USER and not self.options.new_epoch:
+        if last is not None and _has_subscriptions_of_user(last) and not self.options.new_epoch:
             return None
         damaged: SubscriptionFile | None = None
         for name, content in contents(snapshot.storage, OWN_LIST):
@@ -127,6 +127,13 @@ class _Night:
                 return file
             damaged = damaged or file
         return damaged
+
+
+def _has_subscriptions_of_user(last: LedgerEntry) -> bool:
+    """Whether a user gave the subscriptions. Of mqsieve before 0.2, only a history of events shows it."""
+    if SUBSCRIPTIONS_FROM in last.inputs:
+        return last.inputs[SUBSCRIPTIONS_FROM] == USER
+    return SUBSCRIPTION_FILE in last.inputs and FIRST_SNAPSHOT not in last.inputs
 
 
 def _nights(

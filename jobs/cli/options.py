@@ -177,8 +177,3 @@ def filled_subscriptions_of(option: str, paths: list[Path] | None) -> Subscripti
     if found is not None and not found.events.events:
         raise UsageError(f"--{option}: there is no subscription in {', '.join(map(str, paths or ()))}")
     return found
-
-
-def rejected_lines(file: SubscriptionFile) -> list[str]:
-    """The entries that could not be read, with their file, line and reason."""
-    return [f"{name}, line {entry.line}: {entry.reason}" for name, found in file.rejected.items() for entry in found]

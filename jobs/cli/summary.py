@@ -102,16 +102,18 @@ def print_steps(run: Run, report: NightReport, remark: str = "") -> None:
 
 def _subscriptions(report: NightReport) -> str:
     """Where the subscriptions came from, and what changed."""
-    file = report.inputs.subscriptions
+    file, events = report.inputs.subscriptions, report.events
     if file is None:
-        return "no --subscriptions: those of earlier runs"
+        return "no --subscriptions: those of earlier runs" if events.events else "none: no run had --subscriptions"
     source = "the store's own list of SQL92 subscriptions" if file.is_in_store else ", ".join(file.rejected)
-    if not report.new_events:
-        return f"{source}, without changes"
-    if not file.events.is_snapshot:
-        return f"{source}, {counted(len(report.new_events), 'new event')}"
-    ended = sum(event.operation is Operation.UNREGISTER for event in report.new_events)
-    return f"{source}, {len(report.new_events) - ended:,} began or changed, {ended:,} ended"
+    if not file.events.entries:
+        return f"{source}, from which nothing could be read" if file.rejected_lines else f"{source}, without an entry"
+    if file.events.is_snapshot and events.new:
+        ended = sum(event.operation is Operation.UNREGISTER for event in events.new)
+        return f"{source}, {len(events.new) - ended:,} began or changed, {ended:,} ended"
+    counts = {"new": len(events.new), "withdrawn": events.withdrawn}
+    changes = [counted(count, f"{kind} event") for kind, count in counts.items() if count]
+    return f"{source}, {' and '.join(changes) or 'without changes'}"
 
 
 def _without_entry(facts: BrokerFacts, report: NightReport) -> str:

@@ -24,10 +24,14 @@ _TIMES_AS_LONG = 8
 
 
 class IngestedLog(NamedTuple):
-    """``new``: the first and last (exclusive) physical offset of the new messages; None if there are none."""
+    """``new``: the first and last (exclusive) physical offset of the new messages; None if there are none.
+
+    ``damaged_bodies``: the number of new messages whose body does not match its checksum.
+    """
 
     has_messages: bool
     new: tuple[int, int] | None
+    damaged_bodies: int = 0
 
 
 def ingest_message_log(source: Path, bodies: Bodies, changes: Changes, session: Session) -> IngestedLog:
@@ -61,7 +65,7 @@ def ingest_message_log(source: Path, bodies: Bodies, changes: Changes, session: 
         min(file.least["commitlog_offset"] for file in added),
         max(file.greatest["commitlog_offset"] for file in added) + 1,
     )
-    return IngestedLog(has_messages, new)
+    return IngestedLog(has_messages, new, sum(result.damaged_bodies for result in results))
 
 
 def _repeated(results: Sequence[PartResult]) -> list[tuple[int, NDArray[np.int64]]]:

@@ -30,12 +30,14 @@ MESSAGES_AT_ONCE = 1 << 14
 class PartResult(NamedTuple):
     """The files that a part made, by table, and the physical offsets of all of its messages.
 
-    ``still_rejected``: the rejected lines that were in quarantine before.
+    ``still_rejected``: the rejected lines that were in quarantine before. ``damaged_bodies``: the number of new
+    messages whose body does not match its checksum.
     """
 
     files: dict[str, list[DataFile]]
     offsets: Offsets
     still_rejected: list[RejectedLine]
+    damaged_bodies: int
 
 
 def read_part(
@@ -65,7 +67,8 @@ def read_part(
     added = [{**line._asdict(), "run": run} for line in rejected if line not in quarantined]
     lines.write([QUARANTINE.rows_batch(added)])
     files = {COMMITLOG.name: log.close(), QUARANTINE.name: lines.close()}
-    return PartResult(files, np.concatenate(offsets), [line for line in rejected if line in quarantined])
+    damaged = sum(batch["body_is_damaged"].true_count for batch in new)
+    return PartResult(files, np.concatenate(offsets), [line for line in rejected if line in quarantined], damaged)
 
 
 def _messages(part: LogPart, taken: set[int], rejected: list[RejectedLine]) -> Iterator[dict[str, Any]]:

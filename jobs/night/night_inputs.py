@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from filtering.counted import counted
 from filtering.subscriptions.events import InvalidSubscriptionEvent
 from jobs.night.broker import Broker, changed_switches
 from jobs.night.events import NightEvents
@@ -37,6 +38,7 @@ from schemas.run_ledger import (
 from schemas.time_text import time_text
 from schemas.version import VERSION
 
+_OF_EVENTS = (SUBSCRIPTION_FILE, SUBSCRIPTIONS_FROM, FIRST_SNAPSHOT)
 _COMPARED_INPUTS = (OFFSET_FILES, SUBSCRIPTION_FILE, MESSAGE_LOG, SOFTWARE)
 
 
@@ -73,9 +75,15 @@ class NightInputs:
         rejected = self.subscriptions.rejected if self.subscriptions is not None else {}
         return {f"{name} (subscriptions)" if name in taken else name: lines for name, lines in rejected.items()}
 
-    def fingerprints(self, options: NightOptions, events: NightEvents) -> dict[str, str]:
-        """Fingerprints of the inputs by kind, which the ledger keeps. ``events``: those with the subscriptions."""
+    def fingerprints(self, options: NightOptions, continued: BrokerState, events: NightEvents) -> dict[str, str]:
+        """Fingerprints of the inputs by kind, which the ledger keeps.
+
+        ``continued``: the state to which the night adds; ``events``: its subscription events, and those of the inputs.
+        """
         found = {SOFTWARE: VERSION, HOOKS: text_of(options.hooks)}
+        # After a cut, the ledger's entry continues an earlier one, but the subscription events stay.
+        before = continued.last.inputs if continued.last is not None else {}
+        found |= {name: before[name] for name in _OF_EVENTS if name in before}
         if self.message_log is not None:
             files = message_log_files(self.message_log)
             listed = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
@@ -89,8 +97,9 @@ class NightInputs:
                 found[COMMITTED_AT] = str(self.snapshot.offsets.committed_at)
         if self.subscriptions is not None:
             found[SUBSCRIPTION_FILE] = self.subscriptions.digest
-            found[SUBSCRIPTIONS_FROM] = STORE if self.subscriptions.is_in_store else USER
             given = self.subscriptions.events
+            if given.entries:
+                found[SUBSCRIPTIONS_FROM] = STORE if self.subscriptions.is_in_store else USER
             if not given.is_snapshot and given.events[:1] == events.events[:1]:
                 found[FIRST_SNAPSHOT] = ""
             elif given.is_snapshot and len(events.new) == len(events.events):
@@ -120,7 +129,9 @@ def is_nothing_new(
     return all(fingerprints[name] == last.inputs.get(name) for name in _COMPARED_INPUTS if name in fingerprints)
 
 
-def redo_instant(state: BrokerState, broker: Broker, events: NightEvents, options: NightOptions) -> int | None:
+def redo_instant(
+    state: BrokerState, broker: Broker, events: NightEvents, file: SubscriptionFile | None, options: NightOptions
+) -> int | None:
     """The time (ms) from which nights are repeated; None if no night is.
 
     Raises UsageError if earlier nights would have other results now, and the user did not say what to do.
@@ -130,10 +141,12 @@ def redo_instant(state: BrokerState, broker: Broker, events: NightEvents, option
     if last is None or last.as_of is None:
         return None
     if events.late_from is not None and (given is None or given > events.late_from):
+        rejected = file.rejected_lines if file is not None else []
+        unread = f" ({counted(len(rejected), 'entry', 'entries')} could not be read: {rejected[0]})" if rejected else ""
         raise UsageError(
             f"the subscriptions differ from those of earlier nights from {time_text(events.late_from)} on, which "
-            f"changes earlier deliveries: add --redo-from {events.late_from} to repeat the nights from then on, "
-            "or give the earlier subscriptions"
+            f"changes earlier deliveries: give the earlier subscriptions{unread}, or add --redo-from "
+            f"{events.late_from} to repeat the nights from then on"
         )
     changed = changed_switches(last.broker, broker.config)
     if changed and given is None:

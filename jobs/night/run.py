@@ -51,14 +51,14 @@ from schemas.tables import APPENDED_TABLES
 class NightReport:
     """The result of a night. ``outcome`` and ``entry`` are None if nothing was new.
 
-    ``new_events``: the subscription events that no earlier night applied.
+    ``events``: its subscription events.
     """
 
     broker: Broker
     inputs: NightInputs
+    events: NightEvents
     outcome: NightOutcome | None = None
     entry: LedgerEntry | None = None
-    new_events: tuple[SubscriptionEvent, ...] = ()
     seconds: float = 0.0
 
     @property
@@ -109,10 +109,10 @@ class Run:
         is_new_epoch = plan is not None and plan.cut == 0
         continued = BrokerState(()) if is_new_epoch else state
         events = self._events(broker, continued, inputs)
-        redo_from = redo_instant(continued, broker, events, options)
-        fingerprints = inputs.fingerprints(options, events)
+        redo_from = redo_instant(continued, broker, events, inputs.subscriptions, options)
+        fingerprints = inputs.fingerprints(options, continued, events)
         if is_nothing_new(state, plan, events, redo_from, fingerprints, broker, options.steps):
-            return NightReport(broker, inputs, seconds=time.monotonic() - begun)
+            return NightReport(broker, inputs, events, seconds=time.monotonic() - begun)
         if not self.warehouse.exists(RUN_LEDGER):
             # With an empty ledger, a first run that died differs from a warehouse whose ledger was deleted.
             self.warehouse.log(RUN_LEDGER).create()
@@ -125,9 +125,11 @@ class Run:
         is_older = inputs.snapshot is not None and inputs.snapshot.taken_at < (state.as_of or 0)
         remarks = log_remarks(broker, plan, is_older)
         new = new_messages(inputs, plan, state_before, redo.rest, options.bodies, options.steps)
+        damaged_bodies = 0
         if inputs.message_log is not None:
             log = ingest_message_log(inputs.message_log, options.bodies, changes, self.session)
             new = new.with_stored(log.new) if log.new is not None else new
+            damaged_bodies = log.damaged_bodies
             if state.topics and not log.has_messages:
                 remarks.append(f"no message: nothing in {inputs.message_log.name} could be decoded")
         as_of = max(_end_of_night(inputs, events, changes, state_before.last), state_before.as_of or 0)
@@ -140,6 +142,7 @@ class Run:
             steps=options.steps, hooks=options.hooks,
         )  # fmt: skip
         outcome = night.run()
+        outcome.result.damaged_bodies += damaged_bodies
         history: Sequence[SubscriptionRow] = night.history
         if len(night.events) < len(events.events):
             history = subscription_history(events.events, broker.config, self.expressions)
@@ -153,7 +156,7 @@ class Run:
             compact(table, changes)
         entry = commit(changes, entry)
         self.entries.append(entry)
-        return NightReport(broker, inputs, outcome, entry, events.new, time.monotonic() - begun)
+        return NightReport(broker, inputs, events, outcome, entry, time.monotonic() - begun)
 
     def next_run(self) -> str:
         """The name of a new run: see :func:`jobs.night.ledger.next_run`."""

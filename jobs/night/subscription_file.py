@@ -28,6 +28,13 @@ class SubscriptionFile:
     filters_only: bool
     is_in_store: bool = False
 
+    @property
+    def rejected_lines(self) -> list[str]:
+        """The rejected entries, with their file, line and reason."""
+        return [
+            f"{name}, line {entry.line}: {entry.reason}" for name, found in self.rejected.items() for entry in found
+        ]
+
 
 def read_subscriptions(name: str, content: bytes) -> SubscriptionFile:
     """Parses the content of a subscription file, in any of its formats."""

@@ -28,13 +28,13 @@ from schemas.withdrawals import withdrawals_text
 
 @dataclass(frozen=True)
 class Damage:
-    """The damaged ``tables`` of a warehouse: a message for each name. ``entries``: the nights in the ledger."""
+    """The damaged ``tables`` of a warehouse: a message for each name. ``entries``: the runs in the ledger."""
 
     entries: Sequence[LedgerEntry]
     tables: dict[str, str]
 
-    def nights(self, broker_name: str) -> list[LedgerEntry]:
-        """The nights of a broker whose rows were in the tables."""
+    def runs(self, broker_name: str) -> list[LedgerEntry]:
+        """The runs of a broker whose rows were in the tables."""
         return unreplaced_runs([entry for entry in self.entries if entry.broker_name == broker_name])
 
 
@@ -63,7 +63,7 @@ def rebuild(run: Run, damage: Damage, name: str) -> dict[str, str]:
     Returns inputs for the ledger's entry: the rows that have other runs now. Raises UsageError if the nights cannot be
     repeated from the tables alone.
     """
-    nights = {name: damage.nights(name) for name in dict.fromkeys(entry.broker_name for entry in damage.entries)}
+    nights = {name: damage.runs(name) for name in dict.fromkeys(entry.broker_name for entry in damage.entries)}
     for entries in nights.values():
         for entry in entries:
             _check_repeatable(entry, int(entries[-1].inputs.get(MESSAGES_FROM, "0")))

@@ -63,9 +63,9 @@ class BrokerFacts:
     def counted_nights(self) -> Sequence[LedgerEntry]:
         """The nights that have rows in delivery_stats, in order."""
         files = self.warehouse.files(DELIVERY_STATS, self.name)
-        of_several = [file for file in files if file.least["run"] < file.greatest["run"]]
+        of_several = [file for file in files if file.least.get("run") != file.greatest.get("run")]
         merged = self.warehouse.rows(DELIVERY_STATS, ["run"], files=of_several)["run"]
-        counted = {file.least["run"] for file in files} | set(pc.unique(merged).to_pylist())
+        counted = {file.least.get("run") for file in files} | set(pc.unique(merged).to_pylist())
         return [entry for entry in self.nights if entry.run in counted]
 
     @property

@@ -101,15 +101,19 @@ def lag(
 
 
 def _first_offsets(facts: BrokerFacts, by_topic: Mapping[str, Iterable[Standing]]) -> dict[tuple[str, int], int]:
-    """By topic and queue id, the first offset that the broker still has. Queues of which it has the first are left out.
+    """By topic and queue id, the first offset that the broker still has, or a committed offset if that is greater.
 
-    It is exact for queues in which a committed offset is less.
+    Queues in which no group is behind may be left out.
     """
-    committed = [each.committed for queues in by_topic.values() for each in queues if each.committed is not None]
-    if not facts.last.log_start or not committed:
+    behind: dict[str, list[int]] = {}
+    for topic, queues in by_topic.items():
+        committed = [each.committed for each in queues if each.committed is not None and each.committed < each.end]
+        if committed:
+            behind[topic] = committed
+    if not facts.last.log_start or not behind:
         return {}
     in_log = within("commitlog_offset", facts.last.log_start)
-    wanted = [one_of("topic", by_topic), in_log, within("queue_offset", min(committed))]
+    wanted = [one_of("topic", behind), in_log, within("queue_offset", min(map(min, behind.values())))]
     return least(
         facts.rows(CONSUMEQUEUE, ["topic", "queue_id", "queue_offset"], wanted), ["topic", "queue_id"], "queue_offset"
     )

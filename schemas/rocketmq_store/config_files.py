@@ -53,7 +53,7 @@ def parse_consumer_offsets(content: bytes, name: str) -> tuple[dict[GroupTopic, 
     if not isinstance(document.get("offsetTable"), dict):
         raise ConfigFileError(f"{name} has no offsetTable: give the broker's consumerOffset.json")
     offsets, saved_at = _consumer_offsets(document)
-    if document["offsetTable"] and not offsets:
+    if any(document["offsetTable"].values()) and not offsets:
         raise ConfigFileError(f"{name} has no offset that can be read: give the broker's consumerOffset.json")
     return offsets, saved_at
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from jobs import deliver, dispatch, export, lag, maintain, nightly, pulls, verify
+from jobs import deliver, dispatch, export, lag, maintain, nightly, pulls, replay, verify
 from jobs.night import changes, night
 from schemas.delta.data_files import DataFileWriter
 from schemas.delta.warehouse import Warehouse
@@ -104,6 +104,16 @@ def test_a_night_that_ends_just_before_another_job_locks_the_warehouse(
     monkeypatch.undo()
     assert ended.code == 0
     broker.assert_same(without_runs(undisturbed.kept(2)))
+
+
+def test_a_first_night_that_ends_just_before_a_replay_locks_its_folder(
+    run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before(monkeypatch, Warehouse, "writing", lambda: nightly.main(broker.arguments(1)))
+    ended = run(replay, "--warehouse", undisturbed.kept(2), "--into", broker.warehouse)
+    monkeypatch.undo()
+    assert (ended.code, "holds nights, not a replay" in ended.error) == (2, True)
+    broker.assert_same(without_runs(undisturbed.kept(1)))
 
 
 @pytest.mark.parametrize("name", ["commitlog", "current_offsets"])

@@ -25,7 +25,7 @@ from schemas.messages.message_view import file_columns, view
 from schemas.rocketmq_store.segments import CommitLogError
 from tests.broker_log import BrokerLog
 from tests.captures import capture, rows
-from tests.nights.commands import arguments, differing, rows_of, without_runs
+from tests.nights.commands import Run, arguments, differing, rows_of, without_runs
 from tests.nights.test_captures import MESSAGE_FIELDS
 
 
@@ -78,6 +78,15 @@ def test_bodies_are_checked_and_left_out_by_choice(tmp_path: Path, bodies: str, 
     assert {row["body"] for row in found} == kept
     crc = zlib.crc32(b"right") & 0x7FFFFFFF
     assert [row["body_crc"] for row in found] == [crc, crc, 7]
+
+
+def test_damaged_bodies_need_attention(tmp_path: Path, run: Run) -> None:
+    line = GOOD | {"body": b"wrong".hex(), "body_crc": 7}
+    (tmp_path / "log.jsonl").write_text(json.dumps(line))
+    (tmp_path / "s.yaml").write_text("- {group: cg, topic: OrderEvents, tag: '*'}\n")
+    given = ("--store", tmp_path / "log.jsonl", "--subscriptions", tmp_path / "s.yaml", "--warehouse", tmp_path / "w")
+    ended = run(nightly, *given, "--strict")
+    assert (ended.code, "damaged, but kept: 1 message whose body does not match the crc32" in ended.out) == (3, True)
 
 
 def test_the_same_log_again_is_nothing_new_and_a_longer_one_adds_its_messages(

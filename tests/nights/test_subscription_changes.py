@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from jobs import nightly, register, replay
+from schemas.answers.facts import open_facts
+from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.nights.commands import differing, rows_of
 from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, event, sql
@@ -269,6 +271,52 @@ def test_a_snapshot_without_most_groups_says_so(broker: GrowingBroker) -> None:
     assert (
         "subscriptions: s.yaml, without changes" in broker.night("- {group: cg_1, topic: T, tag: a}", name="s.yaml").out
     )
+
+
+def test_a_snapshot_with_a_group_twice_still_says_who_left(broker: GrowingBroker) -> None:
+    broker.night("- {group: cg_1, topic: T, tag: a}\n- {group: cg_2, topic: T, tag: a}\n", name="s.yaml")
+    broker.grow()
+    out = broker.night("- {group: cg_1, topic: T, tag: a}\n- {group: cg_1, topic: T, tag: '*'}\n", name="s.yaml").out
+    assert "subscriptions: s.yaml, 1 began or changed, 1 ended" in out
+    assert "quarantined: s.yaml, line 1: line 2 has the same group and topic, and counts" in out
+
+
+@pytest.mark.parametrize("first", ["- {group: cg, topic: T, tag: '*', consume_from: first}", ""])
+def test_a_cut_of_the_log_does_not_change_where_subscriptions_come_from(broker: GrowingBroker, first: str) -> None:
+    """Without subscriptions of the user, the store's own list is read before and after the cut."""
+    write_own_list(broker, LOW)
+    (broker.folder / "s.yaml").write_text(first)
+    more = ("--subscriptions", broker.folder / "s.yaml")
+    assert broker.run(nightly, *without_subscriptions(broker), *(more if first else ())).code == 0
+    broker.log = BrokerLog().append(4).append(8, body=b"other")
+    broker.log.write(broker.folder / "store")
+    for _ in range(2):
+        assert broker.run(nightly, *without_subscriptions(broker)).code == 0
+        broker.grow()
+    assert broker.received("cg") == (list(range(22)) if first else [0, 1, 2, 3, 4])
+    facts = open_facts(Warehouse.at(str(broker.folder / "w")))
+    assert facts.history_is_incomplete
+
+
+def test_withdrawn_events_are_counted(broker: GrowingBroker) -> None:
+    lines = [sql(BEFORE, f"cg_{number}", LOW) for number in range(3)]
+    broker.night(lines)
+    assert "subscriptions: events.jsonl, 2 withdrawn events" in broker.night(lines[:1], "--redo-from", 0).out
+    assert "subscriptions: empty.yaml, without an entry" in broker.night("", name="empty.yaml").out
+
+
+def test_lines_that_cannot_be_read_any_more_are_named_before_a_redo(broker: GrowingBroker) -> None:
+    lines = [sql(BEFORE, "cg_1", LOW), sql(BEFORE, "cg_2", LOW)]
+    broker.night(lines)
+    error = broker.night([lines[0].replace('"expression"', '"expresion"'), *lines[1:]]).error
+    assert (
+        "(1 entry could not be read: events.jsonl, line 1: expresion is not known; did you mean expression?)" in error
+    )
+
+
+def test_a_first_night_without_any_subscriptions(broker: GrowingBroker) -> None:
+    out = broker.run(nightly, *without_subscriptions(broker)).out
+    assert "subscriptions: none: no run had --subscriptions" in out
 
 
 def test_a_replay_says_what_it_could_not_read(broker: GrowingBroker) -> None:
