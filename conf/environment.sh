@@ -41,8 +41,9 @@ make_venv() {
   packages=$root/conf/requirements${extra:+-$extra}.txt
   wanted=$(cat "$root/setup.cfg" "$root"/conf/requirements*.txt | cksum)
   [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
-  mkdir -p "$cache"
-  exec 9>"$cache/lock"
+  { mkdir -p "$cache" && : >>"$cache/lock"; } 2>/dev/null ||
+    stop "$root is not installed, or you may not read its .venv: run a command there once as its owner, with umask 022."
+  exec 9>>"$cache/lock"
   command -v flock >/dev/null && flock 9
   if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
     python=$(find_python)

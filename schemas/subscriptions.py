@@ -21,14 +21,19 @@ SUBSCRIPTIONS = Table(
             column("broker_name", pa.string(), nullable=False),
             column("consumer_group", pa.string(), nullable=False),
             column("topic", pa.string(), nullable=False),
-            column("valid_from", pa.int64(), "ms since the epoch, inclusive", nullable=False),
-            column("valid_to", pa.int64(), "ms since the epoch, exclusive; null: still in force"),
+            column(
+                "valid_from",
+                pa.int64(),
+                "ms since the epoch, inclusive; may be after the last night",
+                nullable=False,
+            ),
+            column("valid_to", pa.int64(), "ms since the epoch, exclusive; null: no later state is known"),
             column("expression", pa.string(), "expression of the subscription that pulls use"),
             column("expression_type", pa.string(), "TAG or SQL92"),
             column(
                 "sub_version", pa.int64(), "version of the subscription: when the client made it, ms since the epoch"
             ),
-            column("tags_set", pa.list_(pa.string()), "tags of a TAG expression; empty for * and for SQL92"),
+            column("tags_set", pa.list_(pa.string()), "tags of a TAG expression; empty for *, null for SQL92"),
             column("code_set", pa.list_(pa.int32()), "hash codes of tags_set"),
             column("registered", pa.bool_(), "false after the group left: its last subscription stays visible"),
             column("is_consuming", pa.bool_(), "the group is online"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from schemas.delta.one_writer import LOCK
@@ -11,6 +12,7 @@ from schemas.errors import UsageError, WarehouseUnusable
 from schemas.run_ledger import RUN_LEDGER
 from schemas.tables import TABLES
 
+_PERCENT_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 NO_CONTENT = frozenset({LOCK, "lost+found"})
 """Names in a folder that may become a warehouse: the lock of a run that ended early, and a new disk's own folder."""
 
@@ -22,6 +24,11 @@ def check_folder(warehouse: Warehouse) -> None:
     """
     if warehouse.catalog is not None:
         return
+    if escape := _PERCENT_ESCAPE.search(warehouse.storage.root):
+        raise WarehouseUnusable(
+            f"{warehouse.location} contains {escape[0]}, which delta-rs takes for another character: give a folder "
+            "without it"
+        )
     warehouse.storage.check_access()
     names = warehouse.storage.names()
     if names <= NO_CONTENT or RUN_LEDGER.name in names or any(_has_log(warehouse, table) for table in TABLES):

@@ -90,6 +90,7 @@ def describe(error: OSError) -> str:
 def run(main: Callable[[list[str]], None]) -> NoReturn:
     """Runs a job's main and exits with its ExitCode."""
     _find_stderr()
+    _open_closed_outputs()
     _print_every_character()
     garbage_collection.collect_rarely()
     os.umask(os.umask(0) | 0o002)  # Files of a warehouse are not writable for all users.
@@ -112,6 +113,13 @@ def run(main: Callable[[list[str]], None]) -> NoReturn:
     except OSError:
         code = code or ExitCode.FAILED
     sys.exit(code)
+
+
+def _open_closed_outputs() -> None:
+    """Sends to nowhere what is printed to a closed output, as a shell makes it with >&-."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 def _arguments() -> list[str]:

@@ -105,7 +105,7 @@ class _Night:
         snapshot = StoreSnapshot(storage) if storage is not None and not is_log else None
         broker = broker_of(entry.config, snapshot, run.last, entry.name, reads_messages=storage is not None)
         message_log = Path(storage.root) if storage is not None and is_log else None
-        subscriptions = entry.subscriptions
+        subscriptions = entry.read_subscriptions()
         if subscriptions is None and snapshot is not None and Step.REGISTER in self.options.steps:
             subscriptions = self._own_list(snapshot, run.last.get(broker.name))
         with Progress(broker.name) as progress:

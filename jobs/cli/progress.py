@@ -34,7 +34,8 @@ class Progress:
         if messages:
             done = f"{counted(messages, 'message')}, {messages / max(seconds, 0.001):,.0f}/s"
         clear = "\r\033[K" if self._on_terminal else ""
-        sys.stderr.write(f"{clear}{time.strftime('%H:%M:%S')} {self._name}: {done} ({seconds:.1f} s)\n")
+        now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        sys.stderr.write(f"{clear}{now} {self._name}: {done} ({seconds:.1f} s)\n")
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         sys.stderr.flush()

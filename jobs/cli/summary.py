@@ -50,6 +50,7 @@ LEGEND = {
     "pending": "pending: stored, but not pulled yet",
 }
 WIDTH = 118
+LONGEST_FILTER = 400
 DELIVERIES = "deliveries"
 WRITTEN_BY_JOB = {"ingest": COMMITLOG.name, "register": SUBSCRIPTIONS.name, "dispatch": CONSUMEQUEUE.name}
 """The table that a step before deliver writes."""
@@ -140,7 +141,7 @@ def _print_groups(groups: Sequence[GroupCounts]) -> None:
             [
                 short(group.consumer_group),
                 *(_cell(group, name) for name, _ in columns),
-                expression_line(group.expression),
+                short(expression_line(group.expression), LONGEST_FILTER),
             ]
             for group in topic_groups
         ]

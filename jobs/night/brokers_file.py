@@ -30,7 +30,12 @@ class BrokerEntry:
     name: str | None
     stores: tuple[Storage, ...]
     config: Path | None
-    subscriptions: SubscriptionFile | None
+    shared_subscriptions: SubscriptionFile | None
+    subscriptions: Path | None = None
+
+    def read_subscriptions(self) -> SubscriptionFile | None:
+        """The broker's own subscriptions, or else the shared ones. Raises UsageError."""
+        return self.shared_subscriptions if self.subscriptions is None else read_file(self.subscriptions)
 
 
 def read_brokers(file: Path, shared: SubscriptionFile | None) -> list[BrokerEntry]:
@@ -60,11 +65,11 @@ def _entry(entry: object, where: str, folder: Path, shared: SubscriptionFile | N
     for key, value in texts.items():
         if value is not None and not isinstance(value, str):
             raise UsageError(f"{where}: {key}: must be a text")
-    subscriptions = shared
-    if texts["subscriptions"]:
-        subscriptions = read_file(_path(texts["subscriptions"], folder))
-    config = _path(texts["config"], folder) if texts["config"] else None
-    return BrokerEntry(texts["name"], tuple(Storage.at(store, folder) for store in stores), config, subscriptions)
+    config, subscriptions = (
+        _path(text, folder) if (text := texts[key]) else None for key in ("config", "subscriptions")
+    )
+    stored = tuple(Storage.at(store, folder) for store in stores)
+    return BrokerEntry(texts["name"], stored, config, shared, subscriptions)
 
 
 def _path(text: str, folder: Path) -> Path:

@@ -35,6 +35,7 @@ from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
 from schemas.run_ledger import (
+    HOOKS,
     INPUTS_END,
     MESSAGE_LOG,
     REPEATED_FROM,
@@ -125,6 +126,8 @@ class Run:
         is_older = inputs.snapshot is not None and inputs.snapshot.taken_at < (state.as_of or 0)
         remarks = log_remarks(broker, plan, is_older)
         new = new_messages(inputs, plan, state_before, redo.rest, options.bodies, options.steps)
+        if Step.DELIVER in options.steps and not options.hooks and _had_hooks(continued):
+            remarks.append("no --filter-hooks: the last run had them, and this one tells also what they would drop")
         damaged_bodies = 0
         if inputs.message_log is not None:
             log = ingest_message_log(inputs.message_log, options.bodies, changes, self.session)
@@ -209,6 +212,10 @@ class Run:
         rows = night.run().rows
         progress = pa.concat_tables([state.progress, pa.Table.from_batches([rows.progress])])
         return BrokerState([*state.entries, past.entry], rows.topics, state.events, lambda: progress)
+
+
+def _had_hooks(state: BrokerState) -> bool:
+    return bool(state.nights and state.nights[-1].inputs.get(HOOKS))
 
 
 def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes, last: LedgerEntry | None) -> int:

@@ -28,6 +28,8 @@ from schemas.spark_tasks import Session
 
 NAMED = 3
 _Key = tuple[str, str]
+Measured = dict[_Key, tuple[FilterOnMessages, int]]
+"""By group and topic, the result of a filter on messages, and their number."""
 
 
 def findings(facts: BrokerFacts, session: Session | None = None) -> list[Finding]:
@@ -36,19 +38,36 @@ def findings(facts: BrokerFacts, session: Session | None = None) -> list[Finding
     ``session`` starts Spark, which searches a large log for clients that disagree.
     """
     rows = facts.in_force
-    found = findings_of_rows(facts, rows)
-    explained = {(finding.consumer_group, finding.topic) for finding in found if finding.severity == ERROR}
-    found += _never_matched(facts, [row for row in rows if (row.consumer_group, row.topic) not in explained])
+    found, _ = _findings(facts, rows)
+    found += _never_matched(facts, _without_error(rows, found))
     found += _dead_filters(facts, rows)
     found += _inconsistent(facts, session)
     return worst_first(found)
 
 
 def findings_of_rows(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> list[Finding]:
-    """The findings of some subscriptions on the messages of a broker, the worst first.
+    """The findings of new subscriptions on the messages of a broker, the worst first.
 
     Raises UsageError for a replay.
     """
+    found, measured = _findings(facts, rows)
+    for row in _without_error(rows, found):
+        key = row.consumer_group, row.topic
+        result, total = measured.get(key, (None, 0))
+        if result is not None and total and not result.matched:
+            text = f"none of the newest {counted(total, 'message')} matches"
+            found.append(Finding(WARN, *key, "matches-none", text, 0, total))
+    return worst_first(found)
+
+
+def _without_error(rows: Sequence[SubscriptionRow], found: Sequence[Finding]) -> list[SubscriptionRow]:
+    """The subscriptions that no finding is an error of, which would explain more."""
+    explained = {(finding.consumer_group, finding.topic) for finding in found if finding.severity == ERROR}
+    return [row for row in rows if (row.consumer_group, row.topic) not in explained]
+
+
+def _findings(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> tuple[list[Finding], Measured]:
+    """The findings of subscriptions on their own and on messages, and their results on messages."""
     facts.check_has_messages()
     found = _without_topic(facts, rows)
     on_topics = [row for row in rows if row.topic in facts.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX)]
@@ -63,7 +82,7 @@ def findings_of_rows(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> lis
         found += unknown.get((row.consumer_group, row.topic), ())
         if measurement is not None:
             found += _message_findings(row, *measurement)
-    return worst_first(found)
+    return found, measured
 
 
 def _without_topic(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> list[Finding]:
@@ -96,8 +115,8 @@ def _unknown_properties(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> 
     return found
 
 
-def _on_messages(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> dict[_Key, tuple[FilterOnMessages, int]]:
-    """The result of each filter on the newest messages of its topic, and their number, by group and topic."""
+def _on_messages(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Measured:
+    """The result of each filter on the newest messages of its topic."""
     by_topic: defaultdict[str, list[tuple[SubscriptionRow, MessageFilter]]] = defaultdict(list)
     for row in rows:
         row_filter = message_filter(row, rows, facts.broker)

@@ -68,6 +68,12 @@ def as_nobody() -> Iterator[None]:
             os.seteuid(0)
 
 
+def test_a_warehouse_whose_path_has_a_percent_escape(run: Run, tmp_path: Path) -> None:
+    ended = run(nightly, "--store", capture("small") / "store", "--warehouse", tmp_path / "a%20b")
+    assert (ended.code, "a%20b contains %20, which delta-rs takes for" in ended.error) == (2, True)
+    assert not list(tmp_path.iterdir())
+
+
 def store_of(folder: Path, content: bytes | None, name: str = "00000000000000000000") -> Path:
     (folder / "store" / "commitlog").mkdir(parents=True)
     if content is not None:

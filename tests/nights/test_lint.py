@@ -189,3 +189,14 @@ def test_a_file_without_a_subscription_does_not_pass_as_clean(run: Run, tmp_path
         2,
         f"mqsieve: --subscriptions: there is no subscription in {tmp_path / 's.yaml'}\n",
     )
+
+
+def test_a_new_filter_that_matches_nothing(replayed: Callable[[str], Warehouse], run: Run, tmp_path: Path) -> None:
+    filters = {"cg_sql": "sql: color = 'nosuch'", "cg_tag": "tag: nosuch", "cg_some": "sql: price IS NOT NULL"}
+    entries = [f"- {{group: {group}, topic: OrderEvents, {text}}}\n" for group, text in filters.items()]
+    (tmp_path / "s.yaml").write_text("".join(entries))
+    given = ("--subscriptions", tmp_path / "s.yaml", "--warehouse", replayed("small").location, "--json")
+    found = json.loads(run(lint, *given).out)["findings"]
+    warned = [(each["consumer_group"], each["text"]) for each in found if each["code"] == "matches-none"]
+    text = "none of the newest 308 messages matches"
+    assert warned == [("cg_sql", text), ("cg_tag", text)]

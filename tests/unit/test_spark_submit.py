@@ -164,6 +164,13 @@ def test_no_such_master(machine: Machine, master: str) -> None:
     assert not (machine.project / ".venv").exists()
 
 
+def test_a_closed_output(tmp_path: Path) -> None:
+    command = ["bash", "-c", f"'{PROJECT}/spark-submit.sh' lag --warehouse '{tmp_path}' >&-"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert "has no night yet" in ended.stderr
+
+
 def test_bytecode_is_stored_even_if_none_may_be_beside_the_sources() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPYCACHEPREFIX"}
     ended = subprocess.run(
