@@ -40,14 +40,17 @@ class ColumnHook:
 class FunctionHook:
     """A hook that is a function of the user, called with ENTRY_COLUMNS.
 
-    Raises ValueError if it does not return one boolean for each entry.
+    Raises ValueError if it fails, or does not return one boolean for each entry.
     """
 
     name: str
     call: Hook
 
     def __call__(self, entries: pa.RecordBatch) -> pa.BooleanArray:
-        kept = self.call(entries.select(list(ENTRY_COLUMNS)))
+        try:
+            kept = self.call(entries.select(list(ENTRY_COLUMNS)))
+        except Exception as error:
+            raise ValueError(f"the filter hook {self.name} failed: {type(error).__name__}: {error}") from error
         if not isinstance(kept, pa.BooleanArray) or len(kept) != entries.num_rows:
             raise ValueError(
                 f"the filter hook {self.name} must return a BooleanArray of {entries.num_rows} values, one per message"

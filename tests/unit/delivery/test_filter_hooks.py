@@ -62,3 +62,12 @@ def test_a_function_sees_only_its_messages_and_the_documented_columns() -> None:
 def test_a_function_that_answers_something_else(answer: object) -> None:
     with pytest.raises(ValueError, match="m:f must return a BooleanArray of 6 values, one per message"):
         FunctionHook("m:f", lambda entries: answer)(ENTRIES)  # type: ignore[arg-type,return-value]
+
+
+def test_a_function_that_fails_is_named() -> None:
+    def boom(entries: pa.RecordBatch) -> pa.BooleanArray:
+        raise KeyError("region")
+
+    batch = pa.record_batch({name: pa.array([1]) for name in ENTRY_COLUMNS})
+    with pytest.raises(ValueError, match="the filter hook my_hooks:boom failed: KeyError: 'region'"):
+        FunctionHook("my_hooks:boom", boom)(batch)
