@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -39,6 +39,13 @@ BROKER_KEYS = frozenset(
     }
 )  # fmt: skip
 """Keys that most files have, and that filtering does not depend on."""
+
+DELIVERIES_DEPEND_ON = (
+    "enable_property_filter", "enable_calc_filter_bit_map", "enable_consume_queue_ext", "filter_support_retry",
+    "max_error_rate_of_bloom_filter", "expect_consumer_num_use_filter", "filter_data_clean_time_span",
+    "message_delay_level",
+)  # fmt: skip
+"""The settings that decide what groups receive, and what their filter bit maps are."""
 
 
 class InvalidBrokerConfig(ValueError):
@@ -186,6 +193,15 @@ class BrokerConfig:
                 if key in known
             }
         )
+
+
+def changed_switches(before: BrokerConfig, now: BrokerConfig) -> Sequence[str]:
+    """One text for each changed setting that deliveries depend on, for messages."""
+    return [
+        f"{name} {getattr(before, name)} is now {getattr(now, name)}"
+        for name in DELIVERIES_DEPEND_ON
+        if getattr(before, name) != getattr(now, name)
+    ]
 
 
 def _key(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from filtering.broker_config import BrokerConfig
+from filtering.broker_config import BrokerConfig, changed_switches
 from schemas.delta.delta_log import TableState
 from schemas.delta.table import LAYOUT, Table, column
 from schemas.delta.warehouse import Warehouse
@@ -186,13 +186,14 @@ def unreplaced_runs(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     """The runs of one broker whose rows are in the tables, each with the configuration that its rows came from.
 
     A run that finds the log cut or replaced also replaces the runs that had read the log beyond the cut. A night that
-    repeats earlier ones does so with its own configuration.
+    repeats earlier ones, and has other switches than the run before it, repeats them with its own configuration.
     """
     runs: list[LedgerEntry] = []
-    for entry in entries:
+    for before, entry in zip([None, *entries], entries, strict=False):
         if cut := entry.inputs.get(CUT):
             runs = runs[: first_beyond(runs, int(cut)) if int(cut) else 0]
-        if repeated := entry.inputs.get(REPEATED_FROM):
+        repeated = entry.inputs.get(REPEATED_FROM)
+        if repeated and before is not None and changed_switches(before.broker, entry.broker):
             config = entry.broker_config
             runs = [run if run.run < repeated else replace(run, broker_config=config) for run in runs]
         runs.append(entry)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,11 +13,6 @@ from schemas.rocketmq_store.consume_queue_ext import has_extension
 from schemas.run_ledger import LedgerEntry
 
 DEFAULT_NAME = BrokerConfig().broker_name
-DELIVERIES_DEPEND_ON = (
-    "enable_property_filter", "enable_calc_filter_bit_map", "enable_consume_queue_ext", "filter_support_retry",
-    "max_error_rate_of_bloom_filter", "expect_consumer_num_use_filter", "filter_data_clean_time_span",
-    "message_delay_level",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -105,12 +100,3 @@ def _assumed(name: str, snapshot: StoreSnapshot | None) -> Broker:
     switch = "on" if bit_map else "off"
     counts = f"the property filter counts as on, the bit map as {switch}"
     return Broker(config, f"no --broker-config: {counts}{since}")
-
-
-def changed_switches(before: BrokerConfig, now: BrokerConfig) -> Sequence[str]:
-    """One text for each changed setting that deliveries depend on, for messages."""
-    return [
-        f"{name} {getattr(before, name)} is now {getattr(now, name)}"
-        for name in DELIVERIES_DEPEND_ON
-        if getattr(before, name) != getattr(now, name)
-    ]

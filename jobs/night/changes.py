@@ -58,7 +58,7 @@ class Changes:
         """Replaces all rows that the table has of the broker."""
         files = self.files(table)
         if any(self._is_of_earlier_runs(table, file) for file in files):
-            self._withdraw(table, ())
+            self.withdraw(table, ())
         self.remove_files(table, files)
         self.add_rows(table, batches)
 
@@ -69,7 +69,7 @@ class Changes:
             if len(self.warehouse.rows(table, columns, where, [file])):
                 rewritten = self._without_rows(table, where, file)
                 if self._is_of_earlier_runs(table, file):
-                    self._withdraw(table, where)
+                    self.withdraw(table, where)
                     self._rewritten.update(new.path for new in rewritten)
                 self.remove_files(table, [file])
                 self.add_files(table, rewritten)
@@ -83,6 +83,11 @@ class Changes:
             if len(kept):
                 writer.write(kept.to_batches())
         return writer.close()
+
+    def withdraw(self, table: Table, where: Where) -> None:
+        """Notes that the rows of earlier runs that match ``where`` are removed, or made again."""
+        if table in APPENDED_TABLES:
+            self.withdrawn.append(Withdrawal(table.name, where))
 
     def replace_files(self, table: Table, old: Sequence[StoredFile], new: Sequence[DataFile]) -> None:
         """Replaces files by others with the same rows."""
@@ -133,10 +138,6 @@ class Changes:
                 self._added[table.name].remove(added[0])
             else:
                 self._removed[table.name].append(file)
-
-    def _withdraw(self, table: Table, where: Where) -> None:
-        if table in APPENDED_TABLES:
-            self.withdrawn.append(Withdrawal(table.name, where))
 
     def _is_of_earlier_runs(self, table: Table, file: StoredFile) -> bool:
         return file.path in self._rewritten or all(added.path != file.path for added in self._added[table.name])

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from filtering.broker_config import changed_switches
 from filtering.counted import counted
 from filtering.subscriptions.events import InvalidSubscriptionEvent
-from jobs.night.broker import Broker, changed_switches
+from jobs.night.broker import Broker
 from jobs.night.events import NightEvents
 from jobs.night.hooks import FilterHook, text_of
 from jobs.night.log_plan import LogPlan

@@ -76,7 +76,9 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
     for table in DERIVED_TABLES:
         # The committed offsets of a snapshot that only ingest has read are still needed.
         last_run = state.first_prepared if prepared is not None and table is CONSUMER_OFFSETS else None
-        changes.delete_rows(table, [within("run", first_run, last_run)], changes.files(table))
+        removed = [within("run", first_run, last_run)]
+        changes.withdraw(table, removed)  # Nights without rows of a table may have some now.
+        changes.delete_rows(table, removed, changes.files(table))
     # Among the removed entries may be those of older messages, which these nights could read again.
     if past:
         past[0] = replace(past[0], stored=(min(begin, past[0].stored[0]), past[0].stored[1]))

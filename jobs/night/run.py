@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from filtering.broker_config import BrokerConfig, changed_switches
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
@@ -119,7 +120,9 @@ class Run:
             self.warehouse.log(RUN_LEDGER).create()
         changes = Changes(self.warehouse, broker.name, self.next_run())
         redo = plan_redo(state, plan.cut if plan else None, redo_from, text_of(options.hooks), changes)
-        state_before = self._redo_nights(broker, redo, events.events, changes, options.hooks)
+        has_new_switches = continued.last is not None and changed_switches(continued.last.broker, broker.config)
+        redo_config = broker.config if has_new_switches else None
+        state_before = self._redo_nights(redo, redo_config, events.events, changes, options.hooks)
         forget_unsettled(state_before, plan, changes)
         if Step.DELIVER in options.steps:
             forget_undelivered(state_before, changes)
@@ -175,23 +178,26 @@ class Run:
 
     def _redo_nights(
         self,
-        broker: Broker,
         redo: Redo,
+        config: BrokerConfig | None,
         events: Sequence[SubscriptionEvent],
         changes: Changes,
         hooks: Sequence[FilterHook],
     ) -> BrokerState:
-        """Repeats the nights of a redo. Returns the state with which the new night begins."""
+        """Repeats the nights of a redo, with their own configurations if ``config`` is None.
+
+        Returns the state with which the new night begins.
+        """
         state = redo.state
         for past in redo.nights:
-            state = self.redo_night(broker, past, state, events, changes, hooks)
+            state = self.redo_night(config or past.entry.broker, past, state, events, changes, hooks)
         if redo.prepared is not None:
             state = replace(state, entries=[*state.entries, redo.prepared])
         return state
 
     def redo_night(
         self,
-        broker: Broker,
+        config: BrokerConfig,
         past: PastNight,
         state: BrokerState,
         events: Sequence[SubscriptionEvent],
@@ -205,7 +211,7 @@ class Run:
         as_of = past.entry.as_of or 0
         stored = past.stored if past.stored[0] < past.stored[1] else None
         night = Night(
-            broker=broker.config, state=state, events=events_until(events, as_of), offsets=past.offsets,
+            broker=config, state=state, events=events_until(events, as_of), offsets=past.offsets,
             new=NewMessages(stored=stored), changes=replace(changes, run=past.entry.run),
             expressions=self.expressions, session=self.session, as_of=as_of, hooks=hooks if past.has_hooks else (),
         )  # fmt: skip

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from filtering.subscriptions.history import subscription_history
-from jobs.night.broker import Broker
 from jobs.night.changes import Changes
 from jobs.night.past_nights import past_nights
 from jobs.night.run import Run
@@ -102,7 +101,7 @@ def _rebuild_broker(run: Run, entries: Sequence[LedgerEntry], broken: Sequence[T
             changes.replace_rows(table, [])
     state = BrokerState((), events=events)
     for night in nights:
-        state = run.redo_night(Broker(night.entry.broker, ""), night, state, events, changes)
+        state = run.redo_night(night.entry.broker, night, state, events, changes)
     if SUBSCRIPTIONS in broken:
         history = subscription_history(events, entries[-1].broker, run.expressions)
         changes.replace_rows(SUBSCRIPTIONS, [SUBSCRIPTIONS.rows_batch([table_row(row) for row in history])])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.entries import has_entry
@@ -29,6 +29,7 @@ from filtering.subscriptions.in_force import in_force_at, present_filter
 from schemas.answers.facts import BrokerFacts, GroupQueue
 from schemas.answers.found_messages import Delivery, FoundMessage
 from schemas.answers.queue_history import nights_by_queue
+from schemas.answers.standings import standings
 from schemas.answers.uncertainty import after_change_of_tags
 from schemas.time_text import time_text
 
@@ -105,6 +106,7 @@ class Explainer:
             events = tuple(event for event in events if event.group in groups)
             history = subscription_history(events, facts.broker, facts.expressions)
         self._clients = ClientChecks(events)
+        self._positions = cache(self._read_positions)
         self._rows: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
         self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
         for row in history:
@@ -141,6 +143,10 @@ class Explainer:
             outcome = Outcome.PENDING if pulls.is_pending else Outcome.NOT_SUBSCRIBED
             explanation = self._without_filters(message, consumer_group, outcome, pulls.why)
             return self._previewed(explanation, rows) if pulls.is_pending else explanation
+        position = self._positions(message.topic).get((consumer_group, message.queue_id))
+        if position is not None and message.queue_offset >= position and not is_deleted:
+            why = f"the group goes on at offset {position:,}, and pulls the message again"
+            return self._previewed(self._without_filters(message, consumer_group, Outcome.PENDING, why), rows)
         explanation = self._filtered(message, pulls[-1])
         if explanation.outcome in BY_THE_TABLES:
             why = "the filters let it pass, and the group has not pulled it: it began later, or its offset was moved"
@@ -198,6 +204,10 @@ class Explainer:
         seconds = (other.valid_from - pull.at) / 1000
         why = f"stored {seconds:.1f} s before the subscription changed: {other.expression} may have filtered it"
         return replace(explanation, uncertain=why)
+
+    def _read_positions(self, topic: str) -> Mapping[tuple[str, int], int]:
+        """The offsets at which groups go on in the queues of a topic, by group and queue id."""
+        return {(each.consumer_group, each.queue_id): each.position for each in standings(self._facts, topics=[topic])}
 
     @cached_property
     def _nights(self) -> Mapping[GroupQueue, Sequence[NightInQueue]]:

@@ -49,7 +49,10 @@ class Standing:
 
 
 def standings(
-    facts: BrokerFacts, newer: CommittedOffsets | None, groups: Collection[str] | None, topics: Collection[str] | None
+    facts: BrokerFacts,
+    newer: CommittedOffsets | None = None,
+    groups: Collection[str] | None = None,
+    topics: Collection[str] | None = None,
 ) -> Iterator[Standing]:
     """Where groups are in queues after the last night, or by ``newer`` offsets. ``groups``, ``topics``: only these."""
     rows = facts.offsets.filter(pc.is_valid(facts.offsets["told_to"]))  # the others have no subscription

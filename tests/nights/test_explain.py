@@ -350,3 +350,16 @@ def test_a_message_is_found_by_the_keys_that_answers_show(replayed: Replayed, ru
     for text in (message["keys"], *message["keys"].split(" ")):
         out = run(explain_job, "--warehouse", replayed("small").location, "--message", text).out
         assert out.startswith(f"{message['keys']}  "), text
+
+
+def test_a_message_that_the_group_pulls_again(broker: GrowingBroker) -> None:
+    """In the second night, the offset is less than what the group had pulled in the first one."""
+    lines = [sql(BEFORE, "cg", "n = 'none'")]
+    broker.night(lines)
+    broker.grow()
+    broker.commit(cg=2)
+    broker.night([*lines, event(after(12), "unregister", "cg")])
+    asked = ("--warehouse", broker.folder / "w", "--group", "cg", "--topic", "T", "--queue", 0, "--json", "--offset")
+    answers = [json.loads(broker.run(explain_job, *asked, offset).out) for offset in (1, 4)]
+    assert [answer["outcome"] for answer in answers] == ["STOPPED_BY_BIT_MAP", "PENDING"]
+    assert answers[1]["would_be"]["outcome"] == "STOPPED_BY_BIT_MAP"

@@ -10,6 +10,7 @@ import pytest
 from jobs import audit, deliver, dispatch, ingest, maintain, nightly, register
 from tests.broker_log import SEGMENT, BrokerLog
 from tests.nights.commands import Ended, Run, contents, differing, night, rows_of
+from tests.nights.growing_broker import BEFORE, GrowingBroker, event, sql
 
 EVENTS = """\
 {"at": 1, "op": "register", "group": "cg_all", "topic": "T", "expression": "*", "consume_from": "first"}
@@ -193,6 +194,31 @@ def test_a_redo_after_steps_of_which_the_last_is_missing(run: Run, tmp_path: Pat
     assert sorted(row["queue_offset"] for row in rows if row["consumer_group"] == "cg_all") == list(range(6))
     assert "There was nothing new" in run(deliver, *warehouse).out
     assert nights.audit().code == 0
+
+
+def test_a_redo_keeps_the_switches_of_each_night(broker: GrowingBroker) -> None:
+    """The property filter was switched off after the first night. A late event of another group repeats that night."""
+    lines = [sql(BEFORE, "cg", "n IS NOT NULL")]
+    broker.night(lines)
+    (broker.folder / "broker.conf").write_text("brokerName=b\nenablePropertyFilter=false\n")
+    broker.grow()
+    end = BrokerLog().append(10).time - 1000
+    assert broker.night(lines, "--redo-from", end + 1).code == 0
+    lines.append(event(BEFORE + 10, "register", "other", expression="*", consume_from="first"))
+    assert broker.night(lines, "--redo-from", BEFORE).code == 0
+    assert broker.received("cg") == list(range(10))
+    assert broker.received("other") == list(range(20))
+    assert broker.passes_audits()
+    shutil.rmtree(broker.folder / "w" / "delivery_blocks")
+    assert broker.run(maintain, "--rebuild", "--warehouse", broker.folder / "w").code == 0
+    assert broker.received("cg") == list(range(10))
+
+
+def test_a_redo_of_a_night_without_deliveries_passes_audits(broker: GrowingBroker) -> None:
+    broker.night([sql(BEFORE, "cg", "n = 'none'")])
+    assert broker.passes_audits()
+    broker.night([sql(BEFORE, "cg", "n IS NOT NULL")], "--redo-from", 0)
+    assert broker.failed_audits() == []
 
 
 def test_old_nights_that_a_cut_divides_are_kept_whole(run: Run, tmp_path: Path) -> None:

@@ -118,6 +118,22 @@ def test_a_group_that_returns_gets_what_was_stored_while_it_was_away(run: Run, t
     assert broker.facts("steps")["deliveries"] == broker.facts()["deliveries"]
 
 
+def test_offsets_that_two_snapshots_move_there_and_back(run: Run, broker: GrowingBroker, tmp_path: Path) -> None:
+    events = [sql(BEFORE, "cg", "n IS NOT NULL"), event(after(8), "unregister", "cg")]
+    broker.commit(broker.log.time, cg=5)
+    broker.night(events)
+    given = ("--warehouse", tmp_path / "w", "--broker-config", tmp_path / "broker.conf")
+    for offset in (2, 5):
+        broker.grow()
+        broker.commit(broker.log.time, cg=offset)
+        assert run(ingest, *given, "--store", tmp_path / "store").code == 0
+    assert run(register, *given, "--subscriptions", tmp_path / "events.jsonl").code == 0
+    for job in (dispatch, deliver):
+        assert run(job, *given).code == 0
+    (row,) = rows_of(tmp_path / "w", "current_offsets", "committed", "told_to")
+    assert (row["committed"], row["told_to"]) == (5, 5)
+
+
 def test_entries_that_no_night_has_filtered(run: Run, nights: Path, tmp_path: Path) -> None:
     steps = Steps(run, tmp_path / "w")
     assert run(nightly, *living(1, steps.warehouse)).code == 0
