@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
@@ -17,8 +17,9 @@ from filtering.consumption.allocation import tag_disagreements
 from filtering.consumption.filters_in_force import FiltersInForce
 from filtering.consumption.group_night import GroupNight, GroupNightPlan
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
-from filtering.consumption.timeline import Timeline, timeline
+from filtering.consumption.timeline import Moment, Step, Timeline, timeline
 from filtering.delivery.pull_window import PullWindow, UncertainChange
+from filtering.pulls.pull import is_pulling
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow
 
@@ -39,10 +40,12 @@ def plan_night(
     offsets_so_far: OffsetsSoFar,
     broker_offsets: BrokerOffsets,
     config: BrokerConfig,
+    config_before: BrokerConfig | None = None,
 ) -> NightPlan:
     """The plan of the night after ``offsets_so_far.as_of``.
 
-    ``history`` is the subscription history of ``events``, which are all events so far.
+    ``history`` is the subscription history of ``events``, which are all events so far. ``config_before``: the broker's
+    configuration in the night before; None: there was none, or it was the same.
     """
     rows_of: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
     rows_of_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
@@ -63,12 +66,22 @@ def plan_night(
             clients = tags_of_clients.get(key, ())
             night = GroupNightPlan(key, offsets_so_far, broker_offsets, filters, consume_from, clients)
             line = timeline(rows, resets.get(key, ()), offsets_so_far.as_of, filters.is_pulling)
+            if config_before is not None:
+                line = _with_new_switches(line, offsets_so_far.as_of, config_before)
             night.run(line, _unread(rows, resets.get(key, ()), offsets_so_far, filters))
             online += night.online
             backlog += night.backlog
             filter_changes += night.filter_changes
             groups.append(night.group)
     return NightPlan(online, backlog, filter_changes, groups)
+
+
+def _with_new_switches(line: Timeline, as_of: int | None, config_before: BrokerConfig) -> Timeline:
+    """The broker's switches changed after ``as_of`` (ms): a group whose pulls it refused before starts then."""
+    if as_of is None or line.first is None or not line.pulls_at_first or is_pulling(line.first, config_before):
+        return line
+    start = Step(as_of + 1, Moment.START, line.first, line.first)
+    return replace(line, pulls_at_first=False, steps=[start, *line.steps])
 
 
 def _unread(

@@ -38,7 +38,7 @@ def late_windows(
     for night, (before, after) in zip(nights[begin:], pairwise(states), strict=True):
         known = [event for event in events if event.at <= (night.as_of or 0)]
         history = subscription_history(known, night.broker, expressions)
-        plan = plan_night(history, known, before.offsets, queues, night.broker)
+        plan = plan_night(history, known, before.offsets, queues, night.broker, before.config)
         for window in _windows(plan, before.as_of, night.as_of):
             told = after.offsets.behind((window.consumer_group, window.topic))
             yield window.up_to({queue_id: told_to for queue_id, (told_to, _) in told.items()})

@@ -78,7 +78,9 @@ class Night:
         self.changes.create_missing(WRITTEN_BY_TASKS)
         plan = NightPlan((), (), (), ())
         if Step.DELIVER in self.steps:
-            plan = plan_night(self.history, self.events, self.state.offsets, self.offsets, self.broker)
+            plan = plan_night(
+                self.history, self.events, self.state.offsets, self.offsets, self.broker, self.state.config
+            )
         if self.hooks:
             check_groups(self.hooks, [group.key for group in plan.groups])
         instants = times_of_leaving(plan.groups)

@@ -217,7 +217,8 @@ class Run:
         )  # fmt: skip
         rows = night.run().rows
         progress = pa.concat_tables([state.progress, pa.Table.from_batches([rows.progress])])
-        return BrokerState([*state.entries, past.entry], rows.topics, state.events, lambda: progress)
+        entry = replace(past.entry, broker_config=config.changed)
+        return BrokerState([*state.entries, entry], rows.topics, state.events, lambda: progress)
 
 
 def _had_hooks(state: BrokerState) -> bool:

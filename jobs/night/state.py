@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import UNKNOWN, OffsetsSoFar, TopicOffsets
 from filtering.subscriptions.events import SubscriptionEvent
 from schemas.arrow_batches import numbered, repeated
@@ -64,6 +65,11 @@ class BrokerState:
     def filtered_to(self) -> int:
         """The physical offset up to which the last night filtered messages."""
         return self.nights[-1].delivered_to or 0 if self.nights else 0
+
+    @property
+    def config(self) -> BrokerConfig | None:
+        """The broker's configuration in the last night."""
+        return self.nights[-1].broker if self.nights else None
 
     @property
     def as_of(self) -> int | None:

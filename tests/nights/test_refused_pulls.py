@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jobs import explain, lag, pulls
+from tests.broker_log import EVERY
 from tests.nights.commands import rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
@@ -70,6 +71,29 @@ def test_explain_says_that_it_was_refused_when_its_offset_was_moved(broker: Grow
     place = ("--topic", "T", "--queue", "0", "--offset", "5", "--group", "cg")
     message = broker.run(explain, "--warehouse", broker.folder / "w", *place).out
     assert "moved past it while the broker refused the group's pulls (FILTER_DATA_NOT_EXIST)" in message
+
+
+def test_messages_that_waited_for_the_property_filter(broker: GrowingBroker) -> None:
+    """It is switched on after the first night; the subscription stays."""
+    (broker.folder / "broker.conf").write_text("brokerName=b\nenablePropertyFilter=false\n")
+    lines = [sql(BEFORE, "cg", EVERYTHING), event(BEFORE, "register", "cg_tag", expression="*", consume_from="first")]
+    broker.night(lines)
+    assert broker.received("cg") == []
+    switched = after(9) + EVERY // 2 + 1
+    (broker.folder / "broker.conf").write_text("brokerName=b\nenablePropertyFilter=true\n")
+    broker.grow()
+    for warehouse, more in (("w", ()), ("w", ("--redo-from", switched))):
+        ended = broker.night(lines, *more, warehouse=warehouse)
+    assert ended.code == 0
+    assert broker.received("cg") == broker.received("cg_tag") == list(range(20))
+    when = {
+        (row["consumer_group"], row["queue_offset"]): row["available_at"]
+        for row in rows_of(broker.folder / "w", "deliveries")
+    }
+    assert {when["cg", offset] for offset in range(10)} == {switched}
+    assert [when["cg", offset] for offset in (10, 19)] == [after(10) + EVERY // 2, after(19) + EVERY // 2]
+    assert when["cg_tag", 5] == after(5) + EVERY // 2
+    assert broker.passes_audits()
 
 
 def test_a_property_filter_that_is_off_is_named_once(broker: GrowingBroker) -> None:
