@@ -207,7 +207,8 @@ class Explainer:
 
     def _read_positions(self, topic: str) -> Mapping[tuple[str, int], int]:
         """The offsets at which groups go on in the queues of a topic, by group and queue id."""
-        return {(each.consumer_group, each.queue_id): each.position for each in standings(self._facts, topics=[topic])}
+        found = standings(self._facts, groups=self._groups, topics=[topic])
+        return {(each.consumer_group, each.queue_id): each.position for each in found}
 
     @cached_property
     def _nights(self) -> Mapping[GroupQueue, Sequence[NightInQueue]]:
