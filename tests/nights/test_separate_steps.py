@@ -118,6 +118,30 @@ def test_a_group_that_returns_gets_what_was_stored_while_it_was_away(run: Run, t
     assert broker.facts("steps")["deliveries"] == broker.facts()["deliveries"]
 
 
+def test_steps_with_other_switches_begin_with_register(run: Run, broker: GrowingBroker, tmp_path: Path) -> None:
+    lines = [sql(BEFORE, "cg", "n IS NOT NULL")]
+    broker.night(lines)
+    (tmp_path / "broker.conf").write_text("brokerName=b\nenablePropertyFilter=false\n")
+    broker.grow()
+    given = ("--warehouse", tmp_path / "w", "--broker-config", tmp_path / "broker.conf")
+    store = ("--store", tmp_path / "store")
+    refused = run(ingest, *given, *store)
+    end = rows_of(tmp_path / "w", "run_ledger", "as_of")
+    (as_of,) = {row["as_of"] for row in end}
+    redo = f"--redo-from {as_of + 1} if they changed after the last night"
+    assert (refused.code, "first run register with --redo-from 0" in refused.error, redo in refused.error) == (
+        2,
+        True,
+        True,
+    )
+    since = ("--subscriptions", tmp_path / "events.jsonl", "--redo-from", as_of + 1)
+    assert run(register, *given, *since).code == 0
+    assert run(ingest, *given, *store).code == 0
+    for job in (dispatch, deliver):
+        assert run(job, *given).code == 0
+    assert broker.received("cg") == list(range(10))
+
+
 def test_offsets_that_two_snapshots_move_there_and_back(run: Run, broker: GrowingBroker, tmp_path: Path) -> None:
     events = [sql(BEFORE, "cg", "n IS NOT NULL"), event(after(8), "unregister", "cg")]
     broker.commit(broker.log.time, cg=5)
