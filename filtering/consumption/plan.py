@@ -45,7 +45,7 @@ def plan_night(
     """The plan of the night after ``offsets_so_far.as_of``.
 
     ``history`` is the subscription history of ``events``, which are all events so far. ``config_before``: the broker's
-    configuration in the night before; None: there was none, or it was the same.
+    configuration in the night before; None: there was none.
     """
     rows_of: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
     rows_of_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
@@ -66,7 +66,7 @@ def plan_night(
             clients = tags_of_clients.get(key, ())
             night = GroupNightPlan(key, offsets_so_far, broker_offsets, filters, consume_from, clients)
             line = timeline(rows, resets.get(key, ()), offsets_so_far.as_of, filters.is_pulling)
-            if config_before is not None:
+            if config_before is not None and config_before != config:
                 line = _with_new_switches(line, offsets_so_far.as_of, config_before)
             night.run(line, _unread(rows, resets.get(key, ()), offsets_so_far, filters))
             online += night.online

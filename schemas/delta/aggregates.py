@@ -56,15 +56,16 @@ def sums_of_parts(parts: Iterable[pa.Table], by: Sequence[str], columns: Sequenc
 
 def greatest(rows: pa.Table, by: Sequence[str], column: str) -> dict[Key, int]:
     """By the values of ``by``, the greatest value of an integer column."""
-    keys, numbers = group_numbers(rows, by)
-    found = np.full(len(keys), np.iinfo(np.int64).min)
-    np.maximum.at(found, numbers, rows[column].to_numpy())
-    return dict(zip(keys, found.tolist(), strict=True))
+    return _extremes(rows, by, column, np.maximum, np.iinfo(np.int64).min)
 
 
 def least(rows: pa.Table, by: Sequence[str], column: str) -> dict[Key, int]:
     """By the values of ``by``, the least value of an integer column."""
+    return _extremes(rows, by, column, np.minimum, np.iinfo(np.int64).max)
+
+
+def _extremes(rows: pa.Table, by: Sequence[str], column: str, chosen: np.ufunc, first: int) -> dict[Key, int]:
     keys, numbers = group_numbers(rows, by)
-    found = np.full(len(keys), np.iinfo(np.int64).max)
-    np.minimum.at(found, numbers, rows[column].to_numpy())
+    found = np.full(len(keys), first)
+    chosen.at(found, numbers, rows[column].to_numpy())
     return dict(zip(keys, found.tolist(), strict=True))
