@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from filtering.counted import counted
@@ -13,10 +12,7 @@ from jobs.cli.exit_code import CheckFailed
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from filtering.broker_config import BrokerConfig
     from filtering.findings import Finding
-    from filtering.subscriptions.events import SubscriptionEvent
-    from filtering.subscriptions.history import SubscriptionRow
 
 EXAMPLES = (
     "--subscriptions subscriptions.yaml",
@@ -68,6 +64,7 @@ def main(arguments: list[str]) -> None:
 def _findings(chosen: argparse.Namespace) -> list[Finding]:
     """The findings, the worst first."""
     from filtering.findings import Finding, static_findings, worst_first
+    from filtering.subscriptions.in_force import in_force_after
 
     file = options.filled_subscriptions_of("subscriptions", chosen.subscriptions)
     if file is None:
@@ -78,20 +75,11 @@ def _findings(chosen: argparse.Namespace) -> list[Finding]:
     if chosen.warehouse is None:
         from filtering.broker_config import BrokerConfig
 
-        return worst_first([*rejected, *static_findings(_last_rows(file.events.events, BrokerConfig()))])
+        return worst_first([*rejected, *static_findings(in_force_after(file.events.events, BrokerConfig()))])
     from schemas.answers.findings import findings_of_rows
 
     facts = options.facts_of(chosen)
-    return worst_first([*rejected, *findings_of_rows(facts, _last_rows(file.events.events, facts.broker))])
-
-
-def _last_rows(events: Sequence[SubscriptionEvent], broker: BrokerConfig) -> list[SubscriptionRow]:
-    """The subscriptions in force after all events of a file."""
-    from filtering.subscriptions.history import subscription_history
-    from filtering.subscriptions.in_force import in_force_at
-
-    last = max((event.at for event in events), default=0)
-    return in_force_at(subscription_history(events, broker), last)
+    return worst_first([*rejected, *findings_of_rows(facts, in_force_after(file.events.events, facts.broker))])
 
 
 if __name__ == "__main__":

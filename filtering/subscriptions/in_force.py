@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.broker_config import BrokerConfig
+from filtering.sql92 import Expressions
+from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.history import SubscriptionRow, subscription_history
 from filtering.subscriptions.states import State
 
 
 def in_force_at(history: Iterable[State], instant: int) -> list[State]:
     """The states that are valid at ``instant`` (ms)."""
     return [row for row in history if row.valid_from <= instant and (row.valid_to is None or instant < row.valid_to)]
+
+
+def in_force_after(
+    events: Sequence[SubscriptionEvent], broker: BrokerConfig, expressions: Expressions | None = None, since: int = 0
+) -> list[SubscriptionRow]:
+    """The subscriptions in force after all of ``events``, and not before ``since`` (ms)."""
+    end = max([since, *(event.at for event in events)])
+    return in_force_at(subscription_history(events, broker, expressions), end)
 
 
 def present_filter(history: Iterable[SubscriptionRow], instant: int) -> SubscriptionRow | None:

@@ -16,8 +16,8 @@ from filtering.consumption.offsets import BrokerOffsets
 from filtering.delivery.message_filter import message_filters
 from filtering.delivery.pull_window import PullWindow
 from filtering.subscriptions.events import Operation, SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
-from filtering.subscriptions.in_force import in_force_at
+from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.in_force import in_force_after
 from jobs.night.changes import Changes
 from jobs.night.ledger import commit, next_run
 from jobs.night.progress_rows import Part, progress_rows
@@ -121,18 +121,13 @@ def _subscriptions(
     if file is None:
         return facts.events, in_force
     known = {(row.consumer_group, row.topic): row for row in in_force}
-    wanted = _in_force_after(file.events.events, facts)
+    wanted = in_force_after(file.events.events, facts.broker, facts.expressions, facts.as_of)
     keys = {(row.consumer_group, row.topic) for row in wanted}
     # Changed subscriptions are registered now, so no stored bit map has their bits.
     changed = [row for row in wanted if _filter_key(row) != _filter_key(known.get((row.consumer_group, row.topic)))]
     events = (*facts.events, *(_registration(row, facts.as_of + 1) for row in changed))
-    return events, [row for row in _in_force_after(events, facts) if (row.consumer_group, row.topic) in keys]
-
-
-def _in_force_after(events: Sequence[SubscriptionEvent], facts: BrokerFacts) -> list[SubscriptionRow]:
-    """The subscriptions in force after some events and the last night."""
-    end = max([facts.as_of, *(event.at for event in events)])
-    return in_force_at(subscription_history(events, facts.broker, facts.expressions), end)
+    after = in_force_after(events, facts.broker, facts.expressions, facts.as_of)
+    return events, [row for row in after if (row.consumer_group, row.topic) in keys]
 
 
 def _filter_key(row: SubscriptionRow | None) -> tuple[object, ...]:

@@ -10,7 +10,7 @@ from filtering.pulls.pull import refusal
 from filtering.sql92 import on_one_line
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
-from filtering.subscriptions.in_force import in_force_at
+from filtering.subscriptions.in_force import in_force_after
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from schemas.answers.facts import BrokerFacts
 from schemas.errors import UsageError
@@ -26,9 +26,8 @@ def subscription_of(group: str, topic: str, expression: str, type_: str, broker:
 
 def changed_subscriptions(facts: BrokerFacts, events: Sequence[SubscriptionEvent]) -> list[SubscriptionRow]:
     """The subscriptions in force after some events, but not now. Raises UsageError if the broker refuses one."""
-    last = max((event.at for event in events), default=0)
     now = {(row.consumer_group, row.topic): row.filter for row in facts.in_force}
-    after = in_force_at(subscription_history(events, facts.broker), last)
+    after = in_force_after(events, facts.broker)
     changed = [row for row in after if now.get((row.consumer_group, row.topic)) != row.filter]
     for row in changed:
         _check(row, facts.broker)
