@@ -110,7 +110,8 @@ def filter_windows(
             stage1[word] = tags[word] & mask[word]
         if live >= 0:
             decided = live_entries[live]
-            hit[:] = decided
+            for word in range(words):  # Numba takes seconds to compile hit[:] = decided.
+                hit[word] = decided[word]
             for position in bit_pos[window]:
                 _and(hit, planes[position])
             for word in range(words):

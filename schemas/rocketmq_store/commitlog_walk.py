@@ -145,8 +145,8 @@ class Walk:
             if not rows:
                 found, length = search.look(position)
                 if found == Found.RECORD:
-                    log = file.read(position, length)
-                    rows, _, _ = walk(log, layout[:, :1])
+                    log, layout = file.read(position, length), np.empty((len(FIELDS), 1), np.int64)
+                    rows, _, _ = walk(log, layout)
             if rows:
                 last = rows - 1
                 after = position + int(layout[0, last] + layout[1, last])

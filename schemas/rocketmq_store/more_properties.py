@@ -109,11 +109,16 @@ def _join(
                 data[at] = PROPERTY_SEPARATOR
                 at += 1
             value = values[value_ends[pair] : value_ends[pair + 1]]
-            data[at : at + len(name)] = name
-            at += len(name)
+            at = _append(data, at, name)
             data[at] = NAME_VALUE_SEPARATOR
-            at += 1
-            data[at : at + len(value)] = value
-            at += len(value)
+            at = _append(data, at + 1, value)
         offsets[row + 1] = at
     return offsets, data[:at]
+
+
+@compiled
+def _append(data: Bytes, at: int, text: Bytes) -> int:
+    """Copies ``text``, and returns the position after it. Numba takes seconds to compile an assignment of a slice."""
+    for i in range(len(text)):
+        data[at + i] = text[i]
+    return at + len(text)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from filtering.broker_config import CONSUME_QUEUE_UNIT
 from filtering.java.numbers import LONG_MAX
-from filtering.numba_compile import compiled
+from filtering.numba_compile import Int, compiled
 
 MAGIC_V1 = -626843481
 MAGIC_V2 = -626843477
@@ -138,8 +138,8 @@ def walk(log: NDArray[np.uint8], layout: NDArray[np.int64]) -> tuple[int, int, i
 
     Returns the number of records, the position reached, and the kind of bytes there: RECORD if ``layout`` is full.
     """
-    position = 0
-    rows = 0
+    position: Int = np.int64(0)  # For a literal 0, Numba would compile inspect once more.
+    rows: Int = np.int64(0)
     while rows < layout.shape[1]:
         found = inspect(log, position, layout, rows)
         if found != RECORD:

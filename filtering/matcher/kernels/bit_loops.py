@@ -55,7 +55,8 @@ def evaluate(
                 and_registers(all_bits, ~target * words + first, all_registers, at_left, at_right, flips)
             else:
                 and_registers(all_registers, last * REGISTER_WORDS, all_registers, at_left, at_right, flips)
-                bits[~target, first:] = registers[last, :used]
+                for word in range(used):  # Numba takes seconds to compile the assignment of a slice.
+                    bits[~target, first + word] = registers[last, word]
 
 
 @compiled

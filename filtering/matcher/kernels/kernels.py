@@ -155,7 +155,7 @@ def number_classes(
 ) -> npt.NDArray[np.int32]:
     """The class of each number: how many cuts are not greater. One more than all cuts if it is no number."""
     classes = allocate(len(numbers), np.int32)
-    cut_loops.classify(_read_only(numbers), _read_only(is_number), *index.arguments, classes)
+    cut_loops.classify(numbers, is_number, *index.arguments, classes)
     return classes
 
 
