@@ -1,16 +1,23 @@
-"""Numba's decorator with types."""
+"""Numba's decorator with types, and with a cache on disk that knows when it is out of date."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 import numpy.typing as npt
+from numba.core.caching import InTreeCacheLocator, UserProvidedCacheLocator, UserWideCacheLocator
 
 Array = npt.NDArray[Any]
 Int = Any  # an int or a NumPy integer: Numba takes both
+_config: Any = numba.config
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_IMPORT = re.compile(r"^from ([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
 
 
 def compiled(function: _Function) -> _Function:
@@ -18,7 +25,76 @@ def compiled(function: _Function) -> _Function:
 
     It is compiled in each process if neither the project's folder nor the user's home is writable.
     """
+    locators = _config.CACHE_LOCATOR_CLASSES
+    _config.CACHE_LOCATOR_CLASSES = ",".join(f"{place.__module__}.{place.__name__}" for place in PLACES)
     try:
         return cast(_Function, numba.njit(nogil=True, cache=True, error_model="numpy")(function))
     except RuntimeError:  # no locator available
         return cast(_Function, numba.njit(nogil=True, error_model="numpy")(function))
+    finally:
+        _config.CACHE_LOCATOR_CLASSES = locators
+
+
+class _StampOfAllSources:
+    """A cached function is out of date if a module that its module imports has changed, directly or not.
+
+    Numba compiles functions and constants of other modules into a function, but looks only at the file of the function.
+    """
+
+    _sources: list[Path]
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> Any:
+        locator = super().from_function(py_func, py_file)  # type: ignore[misc]
+        if locator is not None:
+            file = Path(py_file).resolve()
+            names = py_func.__module__.split(".")
+            locator._sources = _with_imports(file, file.parents[len(names) - 1])
+        return locator
+
+    def get_source_stamp(self) -> bytes:
+        return hashlib.sha256(b"".join(_digest(file) for file in self._sources)).digest()
+
+
+class GivenFolder(_StampOfAllSources, UserProvidedCacheLocator):
+    """The folder in NUMBA_CACHE_DIR."""
+
+
+class ProjectFolder(_StampOfAllSources, InTreeCacheLocator):
+    """The folder __pycache__ beside the function's file."""
+
+
+class HomeFolder(_StampOfAllSources, UserWideCacheLocator):
+    """A folder in the user's home."""
+
+
+PLACES = (GivenFolder, ProjectFolder, HomeFolder)
+"""Where compiled functions are cached: in the first of these that can be written."""
+
+
+def _with_imports(file: Path, root: Path) -> list[Path]:
+    """``file``, and all files below ``root`` that it imports, directly or not."""
+    found, waiting = {file}, [file]
+    while waiting:
+        new = set(_imported(waiting.pop(), root)) - found
+        found |= new
+        waiting += new
+    return sorted(found)
+
+
+@cache
+def _imported(file: Path, root: Path) -> list[Path]:
+    return list(_candidates(file.read_text(), root))
+
+
+def _candidates(source: str, root: Path) -> Iterator[Path]:
+    for module, names in _IMPORT.findall(source):
+        place = root.joinpath(*module.split("."))
+        for path in (place.with_suffix(".py"), *(place / f"{name}.py" for name in re.findall(r"\w+", names))):
+            if path.exists():
+                yield path
+
+
+@cache
+def _digest(file: Path) -> bytes:
+    return hashlib.sha256(file.read_bytes()).digest()

@@ -14,11 +14,8 @@ from filtering.matcher.kernels import kernels
 from filtering.predicate import NumberType
 from filtering.predicate_value import order, parse
 
-_ALIKE = {
-    NumberType.INT: r"^-?[0-9]{1,9}$",
-    NumberType.LONG: r"^-?[0-9]{1,18}$",
-    NumberType.DOUBLE: r"^-?[0-9]{1,99}(\.[0-9]{1,99})?([eE]-?[0-9]{1,2})?$",
-}
+_ALIKE = r"^-?[0-9]{1,99}(\.[0-9]{1,99})?([eE]-?[0-9]{1,2})?$"
+"""Doubles that Arrow parses like Java."""
 
 
 def numbers(column: Column, type: NumberType) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
@@ -26,7 +23,7 @@ def numbers(column: Column, type: NumberType) -> tuple[npt.NDArray[np.int64], np
     if column.positions is not None and len(column.texts) <= len(column.positions):
         values, is_number = numbers(Column(column.texts), type)
         return np.append(values, 0)[column.positions], np.append(is_number, False)[column.positions]
-    values, is_number, odd = kernels.plain_numbers(column, type)
+    values, is_number, odd = kernels.most_numbers(column, type)
     if len(odd):
         values[odd], is_number[odd] = _odd_numbers(column, odd, type)
     return values, is_number
@@ -34,7 +31,7 @@ def numbers(column: Column, type: NumberType) -> tuple[npt.NDArray[np.int64], np
 
 def number_classes(column: Column, type: NumberType, index: Any) -> npt.NDArray[np.int32]:
     """The class of each message's number. ``index``: kernels.index_cuts."""
-    classes, odd = kernels.plain_number_classes(column, type, index)
+    classes, odd = kernels.most_number_classes(column, type, index)
     if len(odd):
         classes[odd] = kernels.number_classes(*_odd_numbers(column, odd, type), index)
     return classes
@@ -43,7 +40,7 @@ def number_classes(column: Column, type: NumberType, index: Any) -> npt.NDArray[
 def _odd_numbers(
     column: Column, rows: npt.NDArray[np.int64], type: NumberType
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """The numbers of some rows whose texts the kernels do not parse."""
+    """The numbers of some rows whose texts the kernels leave."""
     distinct = column.text_of_each().take(pa.array(rows)).dictionary_encode()
     values, is_number = _numbers_of_texts(distinct.dictionary, type)
     indices = distinct.indices.to_numpy()
@@ -51,12 +48,13 @@ def _odd_numbers(
 
 
 def _numbers_of_texts(texts: pa.StringArray, type: NumberType) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Arrow casts those that it parses like Java; others are parsed one by one."""
-    alike = pc.match_substring_regex(texts, _ALIKE[type]).to_numpy(zero_copy_only=False)
-    cast = texts.filter(pa.array(alike)).cast(pa.float64() if type is NumberType.DOUBLE else pa.int64()).to_numpy()
-    values, is_number = np.zeros(len(texts), np.int64), alike.copy()
-    values[alike] = _order_of_doubles(cast) if type is NumberType.DOUBLE else cast
-    for i in np.flatnonzero(~alike).tolist():
+    """Arrow parses most doubles; other texts are parsed one by one."""
+    values, is_number = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.bool_)
+    if type is NumberType.DOUBLE:
+        alike = pc.match_substring_regex(texts, _ALIKE)
+        is_number = alike.to_numpy(zero_copy_only=False).copy()
+        values[is_number] = _order_of_doubles(texts.filter(alike).cast(pa.float64()).to_numpy())
+    for i in np.flatnonzero(~is_number).tolist():
         number = parse(type, texts[i].as_py())
         if number is not None:
             values[i], is_number[i] = order(type, number), True

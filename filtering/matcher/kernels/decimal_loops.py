@@ -1,19 +1,20 @@
-"""Loops over texts: they parse plain decimals.
+"""Loops over texts: they parse numbers.
 
-A block of short texts is parsed at once, by loops without branches that LLVM turns into vector instructions.
+A block of short decimals is parsed at once, by loops without branches that LLVM turns into vector instructions. Other
+texts are parsed one by one.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from filtering.matcher.kernels.long_numbers import parse_double, parse_integer
 from filtering.matcher.kernels.short_texts import BLOCK, MISSING, Texts, load_texts
 from filtering.matcher.kernels.words import count_ones
 from filtering.numba_compile import Array, Int, compiled
 
-_DIGITS = 18
-_EXACT = 2**53
-_TENS = 10.0 ** np.arange(_DIGITS + 1)
+_MOST_DIGITS = 8
+_TENS = 10.0 ** np.arange(_MOST_DIGITS + 1)
 _ZERO, _POINT, _PLUS, _MINUS = np.uint8(48), np.uint8(46), np.uint8(43), np.uint8(45)
 _VALUE_BITS = np.int64(2**63 - 1)
 _NO_POINT, _NOT_PLAIN, _MISSING = np.int64(-1), np.int64(-2), np.int64(-3)
@@ -63,21 +64,6 @@ def short_decimals(words: Array, lengths: Array, values: Array, decimals: Array)
 
 
 @compiled
-def long_decimal(octets: Array, start: Int, end: Int) -> tuple[Int, Int, Int]:
-    """The value of the digits, their number (0: not a plain decimal), and how many follow a point (-1: no point)."""
-    value, point = np.int64(0), end
-    for i in range(start, end):
-        digit = np.uint8(octets[i] - _ZERO)
-        if digit < 10:
-            value = value * 10 + np.int64(digit)
-        elif octets[i] == _POINT and point == end:
-            point = i
-        else:
-            return 0, 0, -1
-    return value, end - start - (1 if point < end else 0), end - point - 1
-
-
-@compiled
 def put_integers(words: Array, values: Array, numbers: Array) -> None:
     for i in range(len(words)):
         sign = np.int64(is_minus(words[i]))
@@ -94,7 +80,7 @@ def put_doubles(words: Array, values: Array, decimals: Array, doubles: Array) ->
 @compiled
 def mark(decimals: Array, is_integer: bool, is_number: Array, odd: Array) -> bool:
     """Marks the numbers, and the texts that short_decimals does not parse. Returns whether there are such texts."""
-    most = _NO_POINT if is_integer else _DIGITS
+    most = _NO_POINT if is_integer else _MOST_DIGITS
     some = False
     for i in range(len(decimals)):
         is_number[i] = (decimals[i] > _NOT_PLAIN) & (decimals[i] <= most)
@@ -112,29 +98,6 @@ def order_of_doubles(numbers: Array) -> None:
 
 
 @compiled
-def parse_long(
-    octets: Array, start: Int, end: Int, greatest: Int, at: Int, numbers: Array, doubles: Array, is_number: Array
-) -> bool:
-    """Parse a text that short_decimals does not. Returns whether it is a plain decimal."""
-    negative = start < end and octets[start] == _MINUS
-    if negative or (start < end and octets[start] == _PLUS):
-        start += 1
-    if end - start > _DIGITS + 1:
-        return False
-    value, digits, decimals = long_decimal(octets, start, end)
-    if digits == 0 or digits > _DIGITS or (greatest == 0 and value > _EXACT):
-        return False
-    if greatest:
-        numbers[at] = -value if negative else value
-        is_number[at] = decimals < 0 and -greatest - 1 <= numbers[at] <= greatest
-    else:
-        double = np.float64(value) / _TENS[max(0, decimals)]
-        doubles[at] = -double if negative else double
-        is_number[at] = True
-    return True
-
-
-@compiled
 def parse_block(
     texts: Texts,
     first: Int,
@@ -145,7 +108,7 @@ def parse_block(
     odd: Array,
     scratch: Array,
 ) -> int:
-    """Parse the plain decimals of up to BLOCK rows. Returns the number of other texts; they are marked in ``odd``.
+    """Parse the numbers of up to BLOCK rows. Returns how many texts are left to be parsed; ``odd`` marks them.
 
     ``scratch``: int64, shape (4, BLOCK).
     """
@@ -164,8 +127,11 @@ def parse_block(
         for i in range(used):
             if odd[i]:
                 start = np.int64(offsets[positions[first + i] if len(positions) > 0 else first + i])
-                stop = start + lengths[i]
-                odd[i] = not parse_long(octets, start, stop, greatest, i, numbers, doubles, is_number)
+                end = start + lengths[i]
+                if greatest:
+                    odd[i] = not parse_integer(octets, start, end, greatest, i, numbers, is_number)
+                else:
+                    odd[i] = not parse_double(octets, start, end, i, doubles, is_number)
                 count += odd[i]
     if not greatest:
         order_of_doubles(numbers)
@@ -174,7 +140,7 @@ def parse_block(
 
 @compiled
 def parse(texts: Texts, greatest: Int, numbers: Array, is_number: Array, odd: Array) -> int:
-    """Parse plain decimals. Returns the number of other texts; they are marked in ``odd``.
+    """Parse numbers. Returns how many texts are left to be parsed; ``odd`` marks them.
 
     ``greatest``: the greatest number of the integer type, or 0 for doubles.
     """

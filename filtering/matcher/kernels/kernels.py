@@ -98,12 +98,13 @@ def pivot(name_of: npt.NDArray[np.int32], offsets: npt.NDArray[np.int32], names:
     return positions
 
 
-def plain_numbers(
+def most_numbers(
     column: Column, type: NumberType
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-    """Parses plain decimals: the number of each message, whether it has one, and the messages with ``odd`` texts.
+    """The number of each message, whether it has one, and the messages with ``odd`` texts.
 
-    Odd texts may be numbers but are not parsed here. A number is an integer, or the double_order of a double.
+    Odd texts are rare: they may be numbers, but are not parsed here. A number is an integer, or the double_order of a
+    double.
     """
     numbers = allocate(len(column), np.int64)
     is_number, odd = allocate(len(column), np.bool_), allocate(len(column), np.bool_)
@@ -141,10 +142,10 @@ def index_cuts(cuts: npt.NDArray[np.int64]) -> CutIndex:
     return CutIndex(np.append(cuts, np.full(in_cell + 1, 2**63 - 1)), len(cuts), shift, grid, in_cell)
 
 
-def plain_number_classes(
+def most_number_classes(
     column: Column, type: NumberType, index: CutIndex
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """The number_classes of plain decimals, and the messages with ``odd`` texts, whose classes are wrong."""
+    """The number_classes of a column, and the messages with ``odd`` texts, whose classes are wrong."""
     classes, odd = allocate(len(column), np.int32), allocate(len(column), np.bool_)
     count = cut_loops.parse_and_classify(_texts(column), _GREATEST[type], *index.arguments, classes, odd)
     return classes, np.flatnonzero(odd) if count else _NO_ROWS

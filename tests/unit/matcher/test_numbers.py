@@ -2,6 +2,7 @@
 
 import math
 import random
+import unicodedata
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from filtering.java.numbers import double_order, parse_double, parse_int, parse_long
 from filtering.matcher.column import Column
 from filtering.matcher.kernels import kernels
+from filtering.matcher.kernels.long_numbers import FIRST_OCTETS_OF_DIGITS
 from filtering.matcher.numbers import number_classes, numbers
 from filtering.predicate import NumberType
 
@@ -17,6 +19,14 @@ TEXTS = [
     "", "-", "+", ".", "-.", "5.", ".5", "-0", "-0.0", "00", "1.2.3", "12345678", "-12345678", "+1234567", "123456789",
     "1234567.", ".1234567", "2147483647", "-2147483648", "2147483648", "9223372036854775807", "9223372036854775808",
     "9007199254740993", "0.1", "1e5", "0x10", "NaN", " 5", "5 ", "٥", "5d", "--5", "-+5", "12-45", "5\0",
+    "-9223372036854775808", "-9223372036854775809", "+9223372036854775807", "18446744073709551616", "1" * 30, "1" * 400,
+    "0" * 40 + "7", "-" + "0" * 40, "00000000000000000000.5", "123456789.5e-22", "9007199254740992e22", "1e22", "1e23",
+    "1e-22", "-1e-23", "123456789e+5", "123456789E-5f", "123456789e", "123456789e+", "123456789e5x", "1e400", "1e-400",
+    "1e999999999999999999999", "-1e-999999999999999999999", "123456789d ", "\t123456789.25\n", "123456789 5",
+    "123456789dd", "0x1.8p4", "0X1P-3", "0xg", "00x1p1", "0.x1", "-0x1p3", "Infinity", "-Infinity", "+NaN", "NaNd",
+    "Nan", "inf", "Infinit", "123456789N", ".", "..", "........e", "123456789.", ".123456789", "1.2.3456789", "e5",
+    ".e5", "ORD-123456", "1234567890-ABC", "区域123456789", "12345678９", "123456789٥", "١٢٣٤٥٦٧٨٩٠", "-１２３", "𝟙𝟚𝟛",
+    "123456789\u00a0", "\u2003123456789", "1234567_89", "123456789L", "+ 123456789",
 ]  # fmt: skip
 
 
@@ -56,6 +66,60 @@ def test_numbers_are_those_of_java(type: NumberType, seed: int) -> None:
         assert [
             value if known else None for value, known in zip(values.tolist(), is_number.tolist(), strict=True)
         ] == expected
+
+
+def decimal_like(chosen: random.Random) -> str:
+    """A text of the parts of which Java's doubles consist, mostly in their order."""
+    digits = "".join(chosen.choices("0123456789", k=chosen.choice((0, 1, 3, 9, 16, 17, 19, 25))))
+    fraction = "." + "".join(chosen.choices("0123456789", k=chosen.choice((0, 1, 5, 12))))
+    exponent = chosen.choice("eE") + chosen.choice(("", "+", "-")) + str(chosen.randrange(40))
+    parts = [
+        chosen.choice(("", "", " ", "\t\0")), chosen.choice(("", "", "-", "+")), digits, chosen.choice(("", fraction)),
+        chosen.choice(("", exponent)), chosen.choice(("", "", "f", "D", "x")), chosen.choice(("", "", " \n")),
+    ]  # fmt: skip
+    if chosen.random() < 0.1:
+        chosen.shuffle(parts)
+    return "".join(parts)
+
+
+@pytest.mark.parametrize("type", NumberType)
+def test_numbers_of_texts_that_look_like_numbers(type: NumberType) -> None:
+    chosen = random.Random(7)
+    texts = [decimal_like(chosen) for _ in range(20_000)]
+    values, is_number = numbers(Column(pa.array(texts)), type)
+    found = [value if known else None for value, known in zip(values.tolist(), is_number.tolist(), strict=True)]
+    assert [
+        (text, value)
+        for text, value, expected in zip(texts, found, (parsed(text, type) for text in texts), strict=True)
+        if value != expected
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("type", "text"),
+    [
+        (type, text)
+        for type in NumberType
+        for text in (
+            "1234567890123456789",
+            "ORD-2026-000001",
+            "us-east-1",
+            "区域-000012",
+            "1790000000000",
+            "-123456789",
+        )
+    ]
+    + [(NumberType.DOUBLE, text) for text in ("12.50 ", "123456.789e-3", "6fa459ea-ee8a-3ca4-894e-db77e160355e")],
+)
+def test_common_texts_are_parsed_by_compiled_loops(type: NumberType, text: str) -> None:
+    """A million texts that are left to Python take seconds."""
+    _, _, left = kernels.most_numbers(Column(pa.array([text])), type)
+    assert len(left) == (type is NumberType.DOUBLE and text == "1234567890123456789")
+
+
+def test_only_texts_with_some_octets_beyond_ascii_may_be_integers() -> None:
+    digits = [chr(code) for code in range(128, 0x10000) if unicodedata.decimal(chr(code), None) is not None]
+    assert {digit.encode()[0] for digit in digits} == set(FIRST_OCTETS_OF_DIGITS)
 
 
 @pytest.mark.parametrize("type", [NumberType.INT, NumberType.LONG, NumberType.DOUBLE])
