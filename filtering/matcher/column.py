@@ -31,14 +31,21 @@ class Column:
         assert self.positions is not None
         return Column(self.texts, np.where(missing, np.int32(-1), self.positions))
 
+    @property
+    def asked(self) -> Column:
+        """The texts that :meth:`answer` asks about: each once, if there are fewer texts than messages."""
+        return self if self.positions is None or len(self.texts) > len(self.positions) else Column(self.texts)
+
     def answer(self, ask: Callable[[Column], Array], missing: int) -> Array:
-        """One answer for each message. ``ask`` is called once for each text if there are fewer texts than messages.
+        """One answer for each message. ``ask`` gives those of ``asked``.
 
         ``missing`` is the answer for messages without the property.
         """
-        if self.positions is None or len(self.texts) > len(self.positions):
-            return ask(self)
-        return np.append(ask(Column(self.texts)), np.array(missing))[self.positions]
+        return self.spread(ask(self.asked), missing)
+
+    def spread(self, answers: Array, missing: int) -> Array:
+        """The answers about ``asked``, for each message."""
+        return answers if self.asked is self else np.append(answers, np.array(missing))[self.positions]
 
     def text_of_each(self) -> pa.StringArray:
         """One text for each message; null if the property is missing."""

@@ -10,27 +10,24 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filtering.matcher import numbers
+from filtering.matcher import numbers, packed_bits
 from filtering.matcher.axes import NumberAxis, TextAxis
 from filtering.matcher.column import Column
 from filtering.matcher.kernels import kernels
+from filtering.matcher.packed_bits import Words
+from filtering.matcher.text_search import TextSearch
 from filtering.predicate import (
     Comparison,
     DoublesCompare,
     NumberType,
     Predicate,
-    TextContains,
     TextEndsWith,
     TextsEqual,
     TextStartsWith,
 )
 
 Bools = npt.NDArray[np.bool_]
-_TEXT_FUNCTIONS = {
-    TextContains: pc.match_substring,
-    TextStartsWith: pc.starts_with,
-    TextEndsWith: pc.ends_with,
-}
+_TEXT_FUNCTIONS = {TextStartsWith: pc.starts_with, TextEndsWith: pc.ends_with}
 _COMPARE = {
     Comparison.EQUAL: np.equal,
     Comparison.LESS: np.less,
@@ -64,13 +61,23 @@ def tags_code_classes(
     return kernels.number_classes(cut, tags_code.is_valid().to_numpy(zero_copy_only=False), index)
 
 
+def contained(column: Column, search: TextSearch) -> Words:
+    """For each search text, the messages whose text contains it: packed bits, shape (search texts, words)."""
+    asked = column.asked
+    found = search.contained(asked)
+    if asked is column:
+        return found
+    flags = (packed_bits.unpack(texts, len(asked)) for texts in found)
+    return np.array([packed_bits.pack(column.spread(texts, False)) for texts in flags])
+
+
 def single(leaf: Predicate, columns: Mapping[str, Column]) -> Bools | None:
-    """The messages for which a leaf without an axis is true; None: no message."""
+    """The messages for which a leaf without an axis is true, except TextContains; None: no message."""
     if any(name not in columns for name in leaf.properties):
         return None
     read = [columns[name] for name in leaf.properties]
     match leaf:
-        case TextContains(text=text) | TextStartsWith(text=text) | TextEndsWith(text=text):
+        case TextStartsWith(text=text) | TextEndsWith(text=text):
             function = _TEXT_FUNCTIONS[type(leaf)]
             return read[0].answer(lambda column: _true(function(column.text_of_each(), text)), False)
         case TextsEqual():

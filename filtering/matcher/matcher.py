@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,8 @@ from filtering.matcher.columns import columns
 from filtering.matcher.kernels import kernels
 from filtering.matcher.matches import Matches
 from filtering.matcher.program import compile_program
-from filtering.predicate import Predicate
+from filtering.matcher.text_search import TextSearch
+from filtering.predicate import Predicate, TextContains
 
 
 class Matcher:
@@ -27,10 +30,9 @@ class Matcher:
 
     def __init__(self, predicates: Sequence[Predicate]) -> None:
         self._program = compile_program(predicates)
-        self._indexes: list[Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_program": self._program, "_indexes": None}
+        return {"_program": self._program}
 
     @property
     def properties(self) -> tuple[str, ...]:
@@ -53,7 +55,7 @@ class Matcher:
         """Like match, for ``rows`` messages whose properties are already columns."""
         program = self._program
         classes = kernels.allocate(len(program.axes) * rows, np.int32).reshape(len(program.axes), rows)
-        for i, (axis, index) in enumerate(zip(program.axes, self._axis_indexes(), strict=True)):
+        for i, (axis, index) in enumerate(zip(program.axes, self._axis_indexes, strict=True)):
             if isinstance(axis, TextAxis):
                 classes[i] = leaves.text_classes(axis, columns_by_name.get(axis.name), index, rows)
             elif axis.name is not None:
@@ -61,21 +63,32 @@ class Matcher:
             else:
                 classes[i] = leaves.tags_code_classes(axis, tags_code, index, rows)
         singles = np.zeros((len(program.singles), packed_bits.words(rows)), np.uint64)
+        for name, (searched, search) in self._searches.items():
+            if name in columns_by_name:
+                singles[searched] = leaves.contained(columns_by_name[name], search)
         for i, leaf in enumerate(program.singles):
-            if (answer := leaves.single(leaf, columns_by_name)) is not None:
+            if not isinstance(leaf, TextContains) and (answer := leaves.single(leaf, columns_by_name)) is not None:
                 singles[i] = packed_bits.pack(answer)
         bits = kernels.evaluate(program, classes, singles, rows)
         if rows % 64:
             bits[:, -1] &= (np.uint64(1) << np.uint64(rows % 64)) - np.uint64(1)
         return Matches(rows, bits)
 
+    @cached_property
     def _axis_indexes(self) -> list[Any]:
         """The search index of each axis."""
-        if self._indexes is None:
-            self._indexes = [
-                kernels.index_texts(axis.texts, axis.text_classes)
-                if isinstance(axis, TextAxis)
-                else kernels.index_cuts(axis.cuts)
-                for axis in self._program.axes
-            ]
-        return self._indexes
+        return [
+            kernels.index_texts(axis.texts, axis.text_classes)
+            if isinstance(axis, TextAxis)
+            else kernels.index_cuts(axis.cuts)
+            for axis in self._program.axes
+        ]
+
+    @cached_property
+    def _searches(self) -> dict[str, tuple[list[int], TextSearch]]:
+        """By property: which singles search in its text, and what for."""
+        searched: defaultdict[str, dict[int, str]] = defaultdict(dict)
+        for i, leaf in enumerate(self._program.singles):
+            if isinstance(leaf, TextContains):
+                searched[leaf.name][i] = leaf.text
+        return {name: (list(texts), TextSearch.of(list(texts.values()))) for name, texts in searched.items()}

@@ -78,11 +78,11 @@ def find_texts(column: Column, index: TextIndex | FewTexts) -> npt.NDArray[np.in
     found = allocate(len(column), np.int32)
     if isinstance(index, FewTexts):
         text_loops.find_few(
-            _texts(column), index.words, index.lengths, index.answers, index.unknown, index.missing, found
+            texts_of(column), index.words, index.lengths, index.answers, index.unknown, index.missing, found
         )
         return found
     text_loops.find(
-        _texts(column), index.octets, index.offsets, index.table, index.answers, index.unknown, index.missing, found
+        texts_of(column), index.octets, index.offsets, index.table, index.answers, index.unknown, index.missing, found
     )
     return found
 
@@ -108,7 +108,7 @@ def most_numbers(
     """
     numbers = allocate(len(column), np.int64)
     is_number, odd = allocate(len(column), np.bool_), allocate(len(column), np.bool_)
-    count = decimal_loops.parse(_texts(column), _GREATEST[type], numbers, is_number, odd)
+    count = decimal_loops.parse(texts_of(column), _GREATEST[type], numbers, is_number, odd)
     return numbers, is_number, np.flatnonzero(odd) if count else _NO_ROWS
 
 
@@ -147,7 +147,7 @@ def most_number_classes(
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """The number_classes of a column, and the messages with ``odd`` texts, whose classes are wrong."""
     classes, odd = allocate(len(column), np.int32), allocate(len(column), np.bool_)
-    count = cut_loops.parse_and_classify(_texts(column), _GREATEST[type], *index.arguments, classes, odd)
+    count = cut_loops.parse_and_classify(texts_of(column), _GREATEST[type], *index.arguments, classes, odd)
     return classes, np.flatnonzero(odd) if count else _NO_ROWS
 
 
@@ -208,7 +208,7 @@ def allocate(length: int, type: type[np.generic]) -> Array:
     return np.frombuffer(pa.allocate_buffer(length * np.dtype(type).itemsize), type)
 
 
-def _texts(column: Column) -> Texts:
+def texts_of(column: Column) -> Texts:
     positions = _NO_POSITIONS if column.positions is None else column.positions
     return (*_buffers(column.texts), _read_only(positions))
 

@@ -1,0 +1,55 @@
+"""A loop over texts: it finds many search texts at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from filtering.matcher.kernels.short_texts import Texts
+from filtering.numba_compile import Array, Int, compiled
+
+
+@compiled
+def search(
+    texts: Texts,
+    classes: Array,
+    steps: Array,
+    width: Int,
+    root: Int,
+    first_end: Int,
+    next_end: Array,
+    bounds: Array,
+    found: Array,
+    rests: Array,
+    rest_offsets: Array,
+    bits: Array,
+) -> None:
+    """Set bit i of row s of ``bits`` if text i contains search text s: see TextSearch. ``bits`` must be all zeros."""
+    octets, offsets, validity, first_bit, positions = texts
+    for row in range(len(positions) if len(positions) > 0 else len(offsets) - 1):
+        at = np.int64(positions[row]) if len(positions) > 0 else row
+        if at < 0 or (len(validity) > 0 and not (validity[(at + first_bit) >> 3] >> ((at + first_bit) & 7)) & 1):
+            continue
+        octet, stop, state = np.int64(offsets[at]), np.int64(offsets[at + 1]), np.int64(root)
+        while True:
+            end = (state - first_end) // width if state >= first_end else -1
+            while end >= 0:
+                for i in range(bounds[end], bounds[end + 1]):
+                    text = np.int64(found[i])
+                    if follows(octets, octet, stop, rests[rest_offsets[text] : rest_offsets[text + 1]]):
+                        bits[text, row >> 6] |= np.uint64(1) << np.uint64(row & 63)
+                end = np.int64(next_end[end])
+            if octet == stop:
+                break
+            state = np.int64(steps[state + classes[octets[octet]]])
+            octet += 1
+
+
+@compiled
+def follows(octets: Array, at: Int, stop: Int, rest: Array) -> bool:
+    """Whether ``rest`` is in ``octets`` from ``at`` on, before ``stop``."""
+    if len(rest) > stop - at:
+        return False
+    for i in range(len(rest)):  # noqa: SIM110  Numba is slow on all()
+        if octets[at + i] != rest[i]:
+            return False
+    return True
