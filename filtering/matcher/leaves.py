@@ -21,13 +21,10 @@ from filtering.predicate import (
     DoublesCompare,
     NumberType,
     Predicate,
-    TextEndsWith,
     TextsEqual,
-    TextStartsWith,
 )
 
 Bools = npt.NDArray[np.bool_]
-_TEXT_FUNCTIONS = {TextStartsWith: pc.starts_with, TextEndsWith: pc.ends_with}
 _COMPARE = {
     Comparison.EQUAL: np.equal,
     Comparison.LESS: np.less,
@@ -61,25 +58,22 @@ def tags_code_classes(
     return kernels.number_classes(cut, tags_code.is_valid().to_numpy(zero_copy_only=False), index)
 
 
-def contained(column: Column, search: TextSearch) -> Words:
-    """For each search text, the messages whose text contains it: packed bits, shape (search texts, words)."""
+def searches(search: TextSearch, column: Column) -> Words:
+    """For each leaf of a search, the messages for which it is true: packed bits, shape (leaves, words)."""
     asked = column.asked
-    found = search.contained(asked)
+    found = search.holds(asked)
     if asked is column:
         return found
-    flags = (packed_bits.unpack(texts, len(asked)) for texts in found)
-    return np.array([packed_bits.pack(column.spread(texts, False)) for texts in flags])
+    flags = (packed_bits.unpack(of_leaf, len(asked)) for of_leaf in found)
+    return np.array([packed_bits.pack(column.spread(of_leaf, False)) for of_leaf in flags])
 
 
-def single(leaf: Predicate, columns: Mapping[str, Column]) -> Bools | None:
-    """The messages for which a leaf without an axis is true, except TextContains; None: no message."""
+def pair(leaf: Predicate, columns: Mapping[str, Column]) -> Bools | None:
+    """The messages for which a leaf about two properties is true; None: no message."""
     if any(name not in columns for name in leaf.properties):
         return None
     read = [columns[name] for name in leaf.properties]
     match leaf:
-        case TextStartsWith(text=text) | TextEndsWith(text=text):
-            function = _TEXT_FUNCTIONS[type(leaf)]
-            return read[0].answer(lambda column: _true(function(column.text_of_each(), text)), False)
         case TextsEqual():
             return _true(pc.equal(read[0].text_of_each(), read[1].text_of_each()))
         case DoublesCompare(comparison=comparison):

@@ -17,8 +17,8 @@ from filtering.matcher.columns import columns
 from filtering.matcher.kernels import kernels
 from filtering.matcher.matches import Matches
 from filtering.matcher.program import compile_program
-from filtering.matcher.text_search import TextSearch
-from filtering.predicate import Predicate, TextContains
+from filtering.matcher.text_search import SearchLeaf, TextSearch
+from filtering.predicate import Predicate, PropertyPairLeaf
 
 
 class Matcher:
@@ -63,11 +63,11 @@ class Matcher:
             else:
                 classes[i] = leaves.tags_code_classes(axis, tags_code, index, rows)
         singles = np.zeros((len(program.singles), packed_bits.words(rows)), np.uint64)
-        for name, (searched, search) in self._searches.items():
+        for name, searched, search in self._searches:
             if name in columns_by_name:
-                singles[searched] = leaves.contained(columns_by_name[name], search)
+                singles[searched] = leaves.searches(search, columns_by_name[name])
         for i, leaf in enumerate(program.singles):
-            if not isinstance(leaf, TextContains) and (answer := leaves.single(leaf, columns_by_name)) is not None:
+            if isinstance(leaf, PropertyPairLeaf) and (answer := leaves.pair(leaf, columns_by_name)) is not None:
                 singles[i] = packed_bits.pack(answer)
         bits = kernels.evaluate(program, classes, singles, rows)
         if rows % 64:
@@ -85,10 +85,12 @@ class Matcher:
         ]
 
     @cached_property
-    def _searches(self) -> dict[str, tuple[list[int], TextSearch]]:
-        """By property: which singles search in its text, and what for."""
-        searched: defaultdict[str, dict[int, str]] = defaultdict(dict)
+    def _searches(self) -> list[tuple[str, list[int], TextSearch]]:
+        """Properties in whose texts singles search: the property, which singles, and the search."""
+        searched: defaultdict[tuple[str, type[SearchLeaf]], dict[int, str]] = defaultdict(dict)
         for i, leaf in enumerate(self._program.singles):
-            if isinstance(leaf, TextContains):
-                searched[leaf.name][i] = leaf.text
-        return {name: (list(texts), TextSearch.of(list(texts.values()))) for name, texts in searched.items()}
+            if isinstance(leaf, SearchLeaf):
+                searched[leaf.name, type(leaf)][i] = leaf.text
+        return [
+            (name, list(texts), TextSearch.of(list(texts.values()), kind)) for (name, kind), texts in searched.items()
+        ]

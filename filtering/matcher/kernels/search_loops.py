@@ -11,10 +11,12 @@ from filtering.numba_compile import Array, Int, compiled
 @compiled
 def search(
     texts: Texts,
+    is_backwards: bool,
     classes: Array,
     steps: Array,
     width: Int,
     root: Int,
+    dead: Int,
     first_end: Int,
     next_end: Array,
     bounds: Array,
@@ -23,33 +25,39 @@ def search(
     rest_offsets: Array,
     bits: Array,
 ) -> None:
-    """Set bit i of row s of ``bits`` if text i contains search text s: see TextSearch. ``bits`` must be all zeros."""
+    """Set bit i of row s of ``bits`` if the leaf of search text s is true for text i: see TextSearch.
+
+    ``bits`` must be all zeros.
+    """
     octets, offsets, validity, first_bit, positions = texts
+    direction = -1 if is_backwards else 1
     for row in range(len(positions) if len(positions) > 0 else len(offsets) - 1):
         at = np.int64(positions[row]) if len(positions) > 0 else row
         if at < 0 or (len(validity) > 0 and not (validity[(at + first_bit) >> 3] >> ((at + first_bit) & 7)) & 1):
             continue
-        octet, stop, state = np.int64(offsets[at]), np.int64(offsets[at + 1]), np.int64(root)
-        while True:
+        left = np.int64(offsets[at + 1]) - np.int64(offsets[at])
+        octet = np.int64(offsets[at + 1]) - 1 if is_backwards else np.int64(offsets[at])
+        state = np.int64(root)
+        while state != dead:
             end = (state - first_end) // width if state >= first_end else -1
             while end >= 0:
                 for i in range(bounds[end], bounds[end + 1]):
                     text = np.int64(found[i])
-                    if follows(octets, octet, stop, rests[rest_offsets[text] : rest_offsets[text + 1]]):
+                    rest = rests[rest_offsets[text] : rest_offsets[text + 1]]
+                    if len(rest) <= left and follows(octets, octet, direction, rest):
                         bits[text, row >> 6] |= np.uint64(1) << np.uint64(row & 63)
                 end = np.int64(next_end[end])
-            if octet == stop:
+            if left == 0:
                 break
             state = np.int64(steps[state + classes[octets[octet]]])
-            octet += 1
+            octet += direction
+            left -= 1
 
 
 @compiled
-def follows(octets: Array, at: Int, stop: Int, rest: Array) -> bool:
-    """Whether ``rest`` is in ``octets`` from ``at`` on, before ``stop``."""
-    if len(rest) > stop - at:
-        return False
+def follows(octets: Array, at: Int, direction: Int, rest: Array) -> bool:
+    """Whether ``rest`` is in ``octets`` from ``at`` on, in this direction."""
     for i in range(len(rest)):  # noqa: SIM110  Numba is slow on all()
-        if octets[at + i] != rest[i]:
+        if octets[at + direction * i] != rest[i]:
             return False
     return True

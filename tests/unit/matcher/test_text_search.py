@@ -11,7 +11,9 @@ import pytest
 from filtering.matcher import match
 from filtering.matcher.column import Column
 from filtering.matcher.packed_bits import unpack
-from filtering.matcher.text_search import SEARCHED, TextSearch
+from filtering.matcher.text_search import SEARCHED, SearchLeaf, TextSearch
+from filtering.predicate import TextContains, TextEndsWith, TextStartsWith
+from filtering.predicate_value import text_holds
 
 
 def made(chosen: random.Random, letters: str, longest: int) -> str:
@@ -19,8 +21,9 @@ def made(chosen: random.Random, letters: str, longest: int) -> str:
 
 
 @pytest.mark.parametrize("letters", ["ab", "abcé日😀"])
-@pytest.mark.parametrize("seed", range(20))
-def test_search_texts_are_found(letters: str, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("leaf", [TextContains, TextStartsWith, TextEndsWith])
+def test_search_texts_are_found(letters: str, seed: int, leaf: type[SearchLeaf]) -> None:
     """Few letters: search texts overlap, begin with each other, and are ends of each other."""
     chosen = random.Random(seed)
     longest = chosen.choice([3, 6, 2 * SEARCHED])
@@ -28,24 +31,31 @@ def test_search_texts_are_found(letters: str, seed: int) -> None:
     texts = [None if chosen.random() < 0.1 else made(chosen, letters, 60) for _ in range(150)]
     positions = np.array(chosen.choices(range(-1, len(texts)), k=100), np.int32)
     chosen_texts = [None if at < 0 else texts[at] for at in positions.tolist()]
-    search = TextSearch.of(searched)
+    search = TextSearch.of(searched, leaf)
     for column, of_messages in (
         (Column(pa.array(texts, pa.string())), texts),
         (Column(pa.array(["ab", *texts], pa.string())[1:]), texts),
         (Column(pa.array(texts, pa.string()), positions), chosen_texts),
     ):
-        expected = [[text is not None and part in text for text in of_messages] for part in searched]
-        assert unpack(search.contained(column), len(column)).tolist() == expected
+        expected = [
+            [text is not None and text_holds(leaf("a", part), text) for text in of_messages] for part in searched
+        ]
+        assert unpack(search.holds(column), len(column)).tolist() == expected
 
 
-def test_the_rest_of_a_long_search_text_must_follow() -> None:
+@pytest.mark.parametrize(
+    ("leaf", "expected"),
+    [
+        (TextContains, [[0, 1, 1, 1, 1], [0, 0, 1, 0, 0], [1, 1, 1, 1, 1]]),
+        (TextStartsWith, [[0, 1, 1, 0, 0], [0, 0, 1, 0, 0], [1, 1, 1, 1, 1]]),
+        (TextEndsWith, [[0, 1, 0, 1, 1], [0, 0, 1, 0, 0], [1, 0, 0, 0, 0]]),
+    ],
+)
+def test_the_rest_of_a_long_search_text_must_follow(leaf: type[SearchLeaf], expected: list[list[int]]) -> None:
     start = "x" * SEARCHED
     texts = [start, f"{start}1", f"{start}12", f"x{start}1", f"{start}2{start}1"]
-    search = TextSearch.of([f"{start}1", f"{start}12", start])
-    found = unpack(search.contained(Column(pa.array(texts))), len(texts))
-    assert found.tolist() == [
-        [False, True, True, True, True], [False, False, True, False, False], [True, True, True, True, True]
-    ]  # fmt: skip
+    search = TextSearch.of([f"{start}1", f"{start}12", start], leaf)
+    assert unpack(search.holds(Column(pa.array(texts))), len(texts)).astype(int).tolist() == expected
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -54,5 +64,6 @@ def test_expressions_that_search_in_several_properties(times: int) -> None:
     color = pa.array(["dark red", "red", None, "blue"] * times).dictionary_encode()
     region = pa.array(["north-east", None, "north", "east"] * times)
     expressions = ["color CONTAINS 'red'", "region CONTAINS 'east' OR color CONTAINS 'blu'", "size CONTAINS 'x'"]
+    expressions += ["color STARTSWITH 'red' OR region ENDSWITH 'th'"]
     found = match(pa.record_batch({"color": color, "region": region}), [*expressions, "region NOT CONTAINS 'north'"])
-    assert found.counts().tolist() == [2 * times, 2 * times, 0, times]
+    assert found.counts().tolist() == [2 * times, 2 * times, 0, 2 * times, times]
