@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from filtering.predicate import (
     Comparison,
     DoublesCompare,
     NumberType,
-    Predicate,
+    PropertyPairLeaf,
     TextsEqual,
 )
 
@@ -68,19 +69,22 @@ def searches(search: TextSearch, column: Column) -> Words:
     return np.array([packed_bits.pack(column.spread(of_leaf, False)) for of_leaf in flags])
 
 
-def pair(leaf: Predicate, columns: Mapping[str, Column]) -> Bools | None:
-    """The messages for which a leaf about two properties is true; None: no message."""
-    if any(name not in columns for name in leaf.properties):
-        return None
-    read = [columns[name] for name in leaf.properties]
-    match leaf:
-        case TextsEqual():
-            return _true(pc.equal(read[0].text_of_each(), read[1].text_of_each()))
-        case DoublesCompare(comparison=comparison):
-            (left, is_left), (right, is_right) = (numbers.numbers(column, NumberType.DOUBLE) for column in read)
-            result: Bools = _COMPARE[comparison](left, right) & is_left & is_right
-            return result
-    raise TypeError(f"There is no leaf {type(leaf).__name__} in a predicate.")
+def pairs(pair_leaves: Iterable[PropertyPairLeaf], columns: Mapping[str, Column]) -> Iterator[Bools | None]:
+    """The messages for which each leaf about two properties is true; None: no message. Each property is read once."""
+    texts = cache(lambda name: columns[name].text_of_each())
+    doubles = cache(lambda name: numbers.numbers(columns[name], NumberType.DOUBLE))
+    for leaf in pair_leaves:
+        if leaf.left not in columns or leaf.right not in columns:
+            yield None
+            continue
+        match leaf:
+            case TextsEqual():
+                yield _true(pc.equal(texts(leaf.left), texts(leaf.right)))
+            case DoublesCompare(comparison=comparison):
+                (left, is_left), (right, is_right) = doubles(leaf.left), doubles(leaf.right)
+                yield _COMPARE[comparison](left, right) & is_left & is_right
+            case _:
+                raise TypeError(f"There is no leaf {type(leaf).__name__} in a predicate.")
 
 
 def _true(array: pa.BooleanArray) -> Bools:

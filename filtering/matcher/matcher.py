@@ -66,8 +66,9 @@ class Matcher:
         for name, searched, search in self._searches:
             if name in columns_by_name:
                 singles[searched] = leaves.searches(search, columns_by_name[name])
-        for i, leaf in enumerate(program.singles):
-            if isinstance(leaf, PropertyPairLeaf) and (answer := leaves.pair(leaf, columns_by_name)) is not None:
+        pairs = {i: leaf for i, leaf in enumerate(program.singles) if isinstance(leaf, PropertyPairLeaf)}
+        for i, answer in zip(pairs, leaves.pairs(pairs.values(), columns_by_name), strict=True):
+            if answer is not None:
                 singles[i] = packed_bits.pack(answer)
         bits = kernels.evaluate(program, classes, singles, rows)
         if rows % 64:
