@@ -55,7 +55,7 @@ def verify(facts: BrokerFacts, store: Storage, broker: BrokerConfig | None) -> V
     _check_log(facts, store, log)
     queues = _Queues(facts, store, log[0].offset, broker)
     for topic, queue_id, entries in _entries(facts):
-        queues.verification(topic, queue_id).add(entries)
+        queues.add(topic, queue_id, entries)
     return queues.finish()
 
 
@@ -72,7 +72,8 @@ def _check_log(facts: BrokerFacts, store: Storage, log: Sequence[Segment]) -> No
 def _entries(facts: BrokerFacts) -> Iterator[tuple[str, int, QueueEntries]]:
     """The entries of the warehouse in runs of one queue with consecutive offsets.
 
-    The runs of a queue may be out of order: entries of repaired records come late, and files of one night overlap.
+    The runs of a queue may be out of order: entries of repaired records come late, and files of one night overlap. If
+    the broker deleted a queue and created it again, the new one's entries have the same queue offsets and come later.
     """
     files = facts.warehouse.files(CONSUMEQUEUE, facts.name)
     folder = facts.warehouse.log(CONSUMEQUEUE).storage
@@ -83,7 +84,7 @@ def _entries(facts: BrokerFacts) -> Iterator[tuple[str, int, QueueEntries]]:
 
 
 def _runs(rows: pa.Table) -> Iterator[tuple[str, int, QueueEntries]]:
-    rows = sorted_by(rows, *_COLUMNS[:3])
+    rows = sorted_by(rows, "topic", "queue_id", "commitlog_offset")
     topics = rows["topic"].combine_chunks().dictionary_encode()
     codes, queue_ids = topics.indices.to_numpy(), rows["queue_id"].to_numpy()
     offsets, commitlog_offsets, sizes, tags_codes, times = (rows[name].to_numpy() for name in _COLUMNS[2:7])
@@ -108,19 +109,24 @@ class _Queues:
         self._file_sizes = _file_sizes(store, facts.broker if broker is None else broker, is_given=broker is not None)
         self._log_start = log_start
         self._has_extension = facts.broker.enable_consume_queue_ext or has_extension(store)
+        self._switched = _switched_extension(facts)
         self._knows_bit_maps = not facts.history_is_incomplete
         self._index = QueueIndex(store)
         self._read_to = facts.last.ingested_to or 0
         self._known: dict[Queue, QueueVerification] = {}
 
-    def verification(self, topic: str, queue_id: int) -> QueueVerification:
-        key = topic, queue_id
-        if key not in self._known:
-            self._known[key] = QueueVerification(
+    def add(self, topic: str, queue_id: int, entries: QueueEntries) -> None:
+        """Compares entries of one queue, in parts between the places where the extension was switched on or off."""
+        queue = self._known.get((topic, queue_id))
+        if queue is None or queue.is_followed_by_a_new_queue(entries):
+            queue = self._known[topic, queue_id] = QueueVerification(
                 self._store, topic, queue_id, self._log_start, *self._file_sizes, self._has_extension,
                 self._knows_bit_maps,
             )  # fmt: skip
-        return self._known[key]
+        cuts = np.searchsorted(entries.commitlog_offset, [offset for offset, _ in self._switched]).tolist()
+        for (_, is_on), begin, end in zip(self._switched, cuts, [*cuts[1:], len(entries)], strict=True):
+            if begin < end:
+                queue.add(entries.part(begin, end, have_units=is_on))
 
     def finish(self) -> Verification:
         newer = sum(queue.finish() for queue in self._known.values())
@@ -150,6 +156,18 @@ class _Queues:
         parts = (info.path.split("/") for info in self._store.files(kind, recursive=True))
         queues = {(part[1], int(part[2])) for part in parts if len(part) == 4 and part[2].isdecimal()}
         return {(topic, queue_id) for topic, queue_id in queues if not is_lmq(topic)}
+
+
+def _switched_extension(facts: BrokerFacts) -> Sequence[tuple[int, bool]]:
+    """The physical offsets from which on the extension was on or off, in order; the first is 0.
+
+    Without a change it counts as on: it may be there although no configuration said so.
+    """
+    is_on = [night.broker.enable_consume_queue_ext for night in facts.nights]
+    if len(set(is_on)) < 2:
+        return [(0, True)]
+    begins = [0, *(night.ingested_to or 0 for night in facts.nights)]
+    return list(zip(begins, is_on, strict=False))
 
 
 def _file_sizes(store: Storage, broker: BrokerConfig, is_given: bool) -> tuple[int, int]:

@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class QueueEntries:
-    """Entries of one queue with consecutive queue offsets from ``first`` on, as the broker should have written them."""
+    """Entries of one queue with consecutive queue offsets from ``first`` on, as the broker should have written them.
+
+    ``have_units``: the extension was on when the broker wrote them, so each has its unit there.
+    """
 
     first: int
     commitlog_offset: NDArray[np.int64]
@@ -19,6 +22,15 @@ class QueueEntries:
     tags_code: NDArray[np.int64]
     store_timestamp: NDArray[np.int64]
     bit_maps: pa.BinaryArray
+    have_units: bool = True
 
     def __len__(self) -> int:
         return len(self.size)
+
+    def part(self, begin: int, end: int, have_units: bool) -> QueueEntries:
+        """The entries numbered ``begin`` to ``end - 1``."""
+        part = slice(begin, end)
+        return QueueEntries(
+            self.first + begin, self.commitlog_offset[part], self.size[part], self.tags_code[part],
+            self.store_timestamp[part], self.bit_maps.slice(begin, end - begin), have_units,
+        )  # fmt: skip

@@ -237,3 +237,19 @@ def test_an_entry_whose_record_was_repaired_later(run: Run, tmp_path: Path) -> N
     log.write(store)
     assert "1 message" in run(nightly, *given).error
     assert run(verify, *given).out.startswith("identical")
+
+
+@pytest.mark.parametrize("nights", [1, 2])
+def test_a_queue_that_was_created_again(run: Run, tmp_path: Path, nights: int) -> None:
+    """The broker deleted the old queue with its topic, or as mqadmin cleanExpiredCQ does. The old messages stay."""
+    log, store = BrokerLog().append(7), tmp_path / "store"
+    given = ("--store", log.write(store), "--warehouse", tmp_path / "w")
+    if nights == 2:
+        assert run(nightly, *given).code == 0
+    log.queues.clear()
+    log.append(4).write(store)
+    log.write_queues(store)
+    assert run(nightly, *given).code == 0
+    assert run(verify, *given).out.startswith("identical")
+    flip(store / "consumequeue" / "T" / "0" / f"{0:020d}", 20 * 2 + 11)
+    assert "T/0: consumequeue/00000000000000000000, entry 2: size is " in run(verify, *given).out
