@@ -11,9 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs import nightly
-from jobs.night.compaction import FILES_IN_A_TIER
+from jobs.night.changes import Changes
+from jobs.night.compaction import FILES_IN_A_TIER, compact
 from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.delta.data_files import DataFileWriter
 from schemas.delta.warehouse import Warehouse
+from schemas.quarantine import QUARANTINE
 from schemas.run_ledger import RUN_LEDGER
 from schemas.tables import APPENDED_TABLES
 from tests.broker_log import SEGMENT, BrokerLog
@@ -120,6 +123,7 @@ def test_small_nights_stay_as_cheap_as_they_were(tmp_path: Path) -> None:
 
 DAMAGE = 192 << 20
 HELD_OF_IT = 96 << 10
+PIECE = 1 << 20
 """KiB. A few pieces of the damage are in memory at the same time, with copies."""
 
 
@@ -139,3 +143,25 @@ def test_a_night_does_not_hold_all_damage_of_earlier_nights(tmp_path: Path) -> N
         nightly.main(night(tmp_path / "w", store, events, config))
     assert memory("VmHWM") - before < HELD_OF_IT
     assert sum(len(row["bytes"]) for row in rows_of(tmp_path / "w", "quarantine", "bytes")) > DAMAGE
+
+
+def test_small_files_are_merged_without_holding_all_of_their_damage(tmp_path: Path) -> None:
+    """Zeros take almost no place in a file."""
+    warehouse = Warehouse.at(str(tmp_path))
+    changes = Changes(warehouse, "b", "1")
+    changes.create_missing([QUARANTINE])
+    piece = {"source_file": f"{0:020d}", "reason": "zeros", "bytes": bytes(PIECE), "run": "1"}
+    for first in range(FILES_IN_A_TIER):
+        writer = DataFileWriter(QUARANTINE, warehouse.log(QUARANTINE).storage)
+        for number in range(first, DAMAGE // PIECE if not first else first + 1, FILES_IN_A_TIER):
+            writer.write([QUARANTINE.rows_batch([piece | {"offset": number * PIECE}] * FILES_IN_A_TIER)])
+        changes.add_files(QUARANTINE, writer.close())
+    changes.commit()
+    reset_peak()
+    before = memory("VmRSS")
+    changes = Changes(warehouse, "b", "2")
+    compact(QUARANTINE, changes)
+    changes.commit()
+    assert memory("VmHWM") - before < HELD_OF_IT
+    [file] = warehouse.files(QUARANTINE, "b")
+    assert file.rows == DAMAGE // PIECE + FILES_IN_A_TIER * (FILES_IN_A_TIER - 1)
