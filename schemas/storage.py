@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
@@ -34,12 +35,18 @@ class Storage:
 
     @classmethod
     def at(cls, text: str, base: Path = Path()) -> Storage:
-        """``text`` is a URI or a path. Relative paths are from ``base``, by default the working directory."""
+        """``text`` is a URI or a path. Relative paths are from ``base``, by default the working directory.
+
+        Raises UsageError if it names no place.
+        """
         if text.startswith("file:"):
             text = unquote(urlparse(text).path)
-        if _SCHEME.match(text):
-            return cls(re.sub("^s3a:", "s3:", text).rstrip("/"))
-        return cls(str((base / Path(text).expanduser()).resolve()))
+        if not _SCHEME.match(text):
+            return cls(str(local_path(text, base)))
+        root = re.sub("^s3a:", "s3:", text).rstrip("/")
+        if not _SCHEME.match(root):
+            raise UsageError(f"{text} is not usable: it names no bucket")
+        return cls(root)
 
     @property
     def is_local(self) -> bool:
@@ -47,10 +54,13 @@ class Storage:
 
     @cached_property
     def file_system(self) -> fs.FileSystem:
-        """Paths in it are relative to the root."""
+        """Paths in it are relative to the root. Raises UsageError if the root cannot be the one of an object store."""
         if self.is_local:
             return fs.SubTreeFileSystem(self.root, fs.LocalFileSystem())
-        return fs.PyFileSystem(DeltaStorageHandler(self.root))
+        try:
+            return fs.PyFileSystem(DeltaStorageHandler(self.root))
+        except (DeltaError, OSError) as error:
+            raise UsageError(f"{self.root} cannot be read ({error_text(error)}): check {CONNECTION}") from None
 
     def child(self, name: str) -> Storage:
         return Storage(f"{self.root}/{name}")
@@ -78,6 +88,8 @@ class Storage:
                 if self.is_local:
                     with Path(self.root, file.path).open("rb"):
                         pass
+        except UsageError:
+            raise
         except Exception as error:
             what = "its permissions" if self.is_local else CONNECTION
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error_text(error)
@@ -111,6 +123,14 @@ class Storage:
 
     def __reduce__(self) -> tuple[type[Storage], tuple[str]]:
         return type(self), (self.root,)
+
+
+def local_path(text: str, base: Path = Path()) -> Path:
+    """A path of this machine, absolute; ``~`` is the home of a user. Raises UsageError if it names no place."""
+    try:
+        return (base / Path(text).expanduser()).resolve()
+    except (RuntimeError, ValueError) as error:
+        raise UsageError(f"{text} is not usable: {str(error).rstrip('.')}") from None
 
 
 def error_text(error: Exception) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from filtering.yaml_input import InvalidYaml, load
 from jobs.night.subscription_file import SubscriptionFile, read_file
 from schemas.errors import UsageError
-from schemas.storage import Storage
+from schemas.storage import Storage, local_path
 
 _KEYS = ("name", "store", "config", "subscriptions")
 
@@ -66,11 +66,7 @@ def _entry(entry: object, where: str, folder: Path, shared: SubscriptionFile | N
         if value is not None and not isinstance(value, str):
             raise UsageError(f"{where}: {key}: must be a text")
     config, subscriptions = (
-        _path(text, folder) if (text := texts[key]) else None for key in ("config", "subscriptions")
+        local_path(text, folder) if (text := texts[key]) else None for key in ("config", "subscriptions")
     )
     stored = tuple(Storage.at(store, folder) for store in stores)
     return BrokerEntry(texts["name"], stored, config, shared, subscriptions)
-
-
-def _path(text: str, folder: Path) -> Path:
-    return folder / Path(text).expanduser()

@@ -16,6 +16,7 @@ from jobs.night.changes import Changes
 from schemas.delta.data_files import ROWS_OF_A_GROUP, DataFileWriter
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
+from schemas.delta.table_rows import row_groups
 
 FILES_IN_A_TIER = 16
 SMALLEST = 64 << 10
@@ -63,9 +64,11 @@ def _order(file: StoredFile) -> tuple[int, str, str]:
 
 
 def _row_groups(table: Table, files: list[StoredFile], changes: Changes) -> Iterator[list[pa.RecordBatch]]:
+    storage = changes.warehouse.log(table).storage
+    stored = (rows for file in files for rows in row_groups(table, storage, file.path))
     waiting: list[pa.RecordBatch] = []
-    for file in files:
-        for batch in changes.warehouse.rows(table, files=[file]).to_batches(max_chunksize=ROWS_OF_A_GROUP):
+    for group in stored:
+        for batch in group.cast(table.file_schema).to_batches(max_chunksize=ROWS_OF_A_GROUP):
             waiting.append(batch)
             rows, size = sum(part.num_rows for part in waiting), sum(part.nbytes for part in waiting)
             if rows >= ROWS_OF_A_GROUP or size >= ROW_GROUP_BYTES:

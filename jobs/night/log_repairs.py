@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
@@ -9,7 +10,7 @@ import pyarrow.compute as pc
 from jobs.night.log_segments import LogSegments
 from jobs.night.log_task import LogRange
 from schemas.commitlog import COMMITLOG
-from schemas.delta.table_rows import one_of, within
+from schemas.delta.table_rows import Where, one_of, row_groups, within
 from schemas.delta.warehouse import Warehouse
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.message_decoder import decode
@@ -23,18 +24,14 @@ COMPARED_DAMAGE = 64 << 20
 class _Damage:
     """Quarantined bytes of a segment file, from a physical offset to another.
 
-    ``data`` is empty where the rest of the segment was missing. ``is_repaired``: the log has other bytes there now.
+    ``is_gap``: the rest of the segment was missing. ``is_repaired``: the log has other bytes there now.
     """
 
     segment: str
     start: int
     stop: int
-    data: bytes
+    is_gap: bool
     is_repaired: bool = False
-
-    @property
-    def is_gap(self) -> bool:
-        return not self.data
 
 
 class LogRepairs:
@@ -69,15 +66,11 @@ class LogRepairs:
         pieces = self._quarantined()
         ranges: list[LogRange] = []
         areas: list[_Damage] = []
-        compared = 0
         next_starts = [*(piece.start for piece in pieces[1:]), self._end]
         for piece, next_start in zip(pieces, next_starts, strict=False):
             adjoins = bool(areas) and self._adjoins(areas[-1], piece)
             if piece.is_gap:
                 ranges += self._fill(piece, next_start)
-            elif compared < COMPARED_DAMAGE:
-                piece.is_repaired = self._log.read(piece.start, len(piece.data)) != piece.data
-                compared += len(piece.data)
             if adjoins:
                 areas[-1].stop = piece.stop
                 areas[-1].is_repaired |= piece.is_repaired
@@ -87,21 +80,34 @@ class LogRepairs:
         return sorted(ranges, key=lambda part: part.start)
 
     def _quarantined(self) -> list[_Damage]:
-        """The quarantined pieces of the log by physical offset.
+        """The quarantined pieces of the log by physical offset, compared with the log.
 
         Pieces of a file that is not the segment with this offset are left out: its name was wrong, or the log was cut.
         """
         in_log = [within("offset", self._log.start, min(self._end, self._log.segments[-1].end))]
-        rows = self._warehouse.rows(QUARANTINE, ["source_file", "offset", "bytes"], in_log, self._quarantine)
         pieces = []
-        for row in rows.to_pylist():
-            offset, name, data = row["offset"], row["source_file"], row["bytes"]
+        compared = 0
+        for name, offset, data in self._rows_of_quarantine(in_log):
             if is_mapped_file(name):
                 found = self._log.at(offset)
                 is_missing = not data and (found is None or found[0].offset >= int(name))
                 if is_missing or (found is not None and found[0].path == name):
-                    pieces.append(_Damage(name, offset, offset + max(1, len(data)), data))
-        return sorted(pieces, key=lambda piece: (piece.start, piece.segment, piece.data))
+                    piece = _Damage(name, offset, offset + max(1, len(data)), is_gap=not data)
+                    if compared < COMPARED_DAMAGE:
+                        piece.is_repaired = not piece.is_gap and self._log.read(offset, len(data)) != data
+                        compared += len(data)
+                    pieces.append(piece)
+        return sorted(pieces, key=lambda piece: (piece.start, piece.segment, not piece.is_gap))
+
+    def _rows_of_quarantine(self, where: Where) -> Iterator[tuple[str, int, bytes]]:
+        """The file, the offset and the bytes of quarantined rows, a row group at a time: there may be gigabytes."""
+        storage = self._warehouse.log(QUARANTINE).storage
+        names = ["source_file", "offset", "bytes"]
+        for file in sorted(self._quarantine, key=lambda file: file.least["offset"]):
+            for rows in row_groups(QUARANTINE, storage, file.path, names, where):
+                for batch in rows.to_batches(max_chunksize=1):
+                    [row] = batch.to_pylist()
+                    yield row["source_file"], row["offset"], row["bytes"]
 
     def _adjoins(self, area: _Damage, piece: _Damage) -> bool:
         """Whether a piece continues an area of damage in the same segment."""

@@ -46,7 +46,8 @@ def _late_messages(
 ) -> Iterator[tuple[Condition, Sequence[Condition], Condition]]:
     """The messages that a later night read than that of their place in the log, by queue and pair of nights.
 
-    For each: the runs from the one night to the other, the queue, and the range of physical offsets.
+    The later night may not have been delivered yet. For each: the runs from the one night to the other, the queue, and
+    the range of physical offsets.
     """
     names = ["commitlog_offset", "run", "topic", "queue_id"]
     rows = changes.warehouse.rows(COMMITLOG, names, files=changes.files(COMMITLOG))
@@ -54,7 +55,7 @@ def _late_messages(
     own = np.searchsorted(ends, rows["commitlog_offset"].to_numpy(), side="right")
     distinct = rows["run"].combine_chunks().dictionary_encode()
     reading = np.searchsorted(runs, distinct.dictionary.to_pylist())[distinct.indices.to_numpy()]
-    late = np.flatnonzero((own < reading) & (reading < len(nights)))
+    late = np.flatnonzero(own < reading)
     found: dict[tuple[int, int, str, int], list[int]] = {}
     columns = (rows[name].take(pa.array(late)).to_pylist() for name in ("topic", "queue_id", "commitlog_offset"))
     for first, last, topic, queue_id, offset in zip(own[late].tolist(), reading[late].tolist(), *columns, strict=True):

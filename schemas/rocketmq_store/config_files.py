@@ -88,7 +88,7 @@ def read_topics(storage: Storage) -> dict[str, int]:
     topics = {}
     for name, topic in table.items() if isinstance(table, dict) else ():
         queues = topic.get("readQueueNums") if isinstance(topic, dict) else None
-        if isinstance(queues, int):
+        if isinstance(queues, int) and not has_half_a_pair(name):
             topics[name] = min(queues, MOST_QUEUES)
     return topics
 

@@ -138,9 +138,19 @@ def rebuilt_after_a_repair(broker: GrowingBroker) -> None:
     rebuild(broker)
 
 
+def rebuilt_between_a_repair_and_its_night(broker: GrowingBroker) -> None:
+    """No night has told the late message yet: the rebuild tells it in the night of its place in the log."""
+    damage_magic(broker)
+    broker.night(EVENTS)
+    assert broker.failed_audits() == []
+    broker.grow()
+    steps(broker, ingest, dispatch)
+    rebuild(broker)
+
+
 CHANGES = [
     repaired, mended, half_written, corrected_line, cut, corrected_history, repeated_steps, delivered_after_an_audit,
-    rebuilt, rebuilt_after_a_repair,
+    rebuilt, rebuilt_after_a_repair, rebuilt_between_a_repair_and_its_night,
 ]  # fmt: skip
 
 

@@ -121,6 +121,23 @@ def test_no_store(run: Run, tmp_path: Path, make: Callable[[Path], Path], told: 
     assert not (tmp_path / "w").exists()
 
 
+PLACES = {
+    "a home that nobody has": ("~nobody-at-all/x", "Could not determine home directory"),
+    "a store without a bucket": ("s3://", "it names no bucket"),
+    "a scheme that is not known": ("xyz://bucket/folder", "Unknown scheme"),
+}
+
+
+@pytest.mark.parametrize("option", ["--store", "--warehouse"])
+@pytest.mark.parametrize(("place", "told"), PLACES.values(), ids=PLACES)
+def test_no_place(run: Run, tmp_path: Path, option: str, place: str, told: str) -> None:
+    given = {"--store": capture("small") / "store", "--subscriptions": EVENTS, "--warehouse": tmp_path / "w"}
+    code, out, error = run(nightly, *(part for pair in (given | {option: place}).items() for part in pair))
+    assert (code, out) == (2, "")
+    assert one_line(error)
+    assert told in error
+
+
 @pytest.mark.parametrize("by", ["store", "brokers"])
 def test_the_folder_above_a_store(run: Run, tmp_path: Path, by: str) -> None:
     """The folder of a capture also has JSON lines, which are no message log."""

@@ -187,6 +187,10 @@ ENTRIES = {
     ),
     "not YAML": ("- {", "not YAML"),
     "no text": ("- {store: /x, config: [1]}", "broker 1: config: must be a text"),
+    "a store in no home": ("- {store: ~nobody-at-all/x}", "Could not determine home directory"),
+    "a store that is no path": ('- {store: "a\\0b"}', "embedded null byte"),
+    "a configuration in no home": ("- {store: /x, config: ~nobody-at-all/x}", "Could not determine home directory"),
+    "subscriptions that are no path": ('- {store: /x, subscriptions: "a\\0b"}', "embedded null byte"),
 }
 
 

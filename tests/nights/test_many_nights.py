@@ -11,15 +11,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs import nightly
-from jobs.night.compaction import FILES_IN_A_TIER
+from jobs.night.changes import Changes
+from jobs.night.compaction import FILES_IN_A_TIER, compact
 from schemas.deliveries import DELIVERY_BLOCKS
+from schemas.delta.data_files import DataFileWriter
 from schemas.delta.warehouse import Warehouse
+from schemas.quarantine import QUARANTINE
 from schemas.run_ledger import RUN_LEDGER
 from schemas.tables import APPENDED_TABLES
 from tests.broker_log import SEGMENT, BrokerLog
 from tests.depth import DEEP
 from tests.nights.commands import night, rows_of
 from tests.nights.opened_files import opened_files
+from tests.records import record
 
 NIGHTS = 20
 MESSAGES = 7
@@ -115,3 +119,49 @@ def test_small_nights_stay_as_cheap_as_they_were(tmp_path: Path) -> None:
     assert max(cost.opened for cost in third) <= 1.1 * max(cost.opened for cost in second), costs
     assert max(cost.memory for cost in third) <= max(cost.memory for cost in second) + MORE_MEMORY, costs
     assert len(list(rows_of(folder, "commitlog", "commitlog_offset"))) == SOAK * 100
+
+
+DAMAGE = 192 << 20
+HELD_OF_IT = 96 << 10
+PIECE = 1 << 20
+"""KiB. A few pieces of the damage are in memory at the same time, with copies."""
+
+
+def test_a_night_does_not_hold_all_damage_of_earlier_nights(tmp_path: Path) -> None:
+    """Zeros between two messages of one segment, in a sparse file."""
+    events, config, store = tmp_path / "events.yaml", tmp_path / "broker.conf", tmp_path / "store"
+    events.write_text("- {group: cg_all, topic: T, tag: '*', at: 1}\n")
+    config.write_text("brokerName=b\n")
+    segment = BrokerLog().append(1).write(store) / "commitlog" / f"{0:020d}"
+    for after_damage in (DAMAGE, DAMAGE + 4096):
+        with segment.open("r+b") as file:
+            file.seek(after_damage)
+            file.write(record(after_damage, queue_offset=after_damage // 4096))
+            file.truncate(2 * DAMAGE)
+        reset_peak()
+        before = memory("VmRSS")
+        nightly.main(night(tmp_path / "w", store, events, config))
+    assert memory("VmHWM") - before < HELD_OF_IT
+    assert sum(len(row["bytes"]) for row in rows_of(tmp_path / "w", "quarantine", "bytes")) > DAMAGE
+
+
+def test_small_files_are_merged_without_holding_all_of_their_damage(tmp_path: Path) -> None:
+    """Zeros take almost no place in a file."""
+    warehouse = Warehouse.at(str(tmp_path))
+    changes = Changes(warehouse, "b", "1")
+    changes.create_missing([QUARANTINE])
+    piece = {"source_file": f"{0:020d}", "reason": "zeros", "bytes": bytes(PIECE), "run": "1"}
+    for first in range(FILES_IN_A_TIER):
+        writer = DataFileWriter(QUARANTINE, warehouse.log(QUARANTINE).storage)
+        for number in range(first, DAMAGE // PIECE if not first else first + 1, FILES_IN_A_TIER):
+            writer.write([QUARANTINE.rows_batch([piece | {"offset": number * PIECE}] * FILES_IN_A_TIER)])
+        changes.add_files(QUARANTINE, writer.close())
+    changes.commit()
+    reset_peak()
+    before = memory("VmRSS")
+    changes = Changes(warehouse, "b", "2")
+    compact(QUARANTINE, changes)
+    changes.commit()
+    assert memory("VmHWM") - before < HELD_OF_IT
+    [file] = warehouse.files(QUARANTINE, "b")
+    assert file.rows == DAMAGE // PIECE + FILES_IN_A_TIER * (FILES_IN_A_TIER - 1)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from schemas.rocketmq_store.config_files import (
+    BROKER_TOPIC,
     MOST_QUEUES,
     ConfigFileError,
     parse_consumer_offsets,
@@ -43,6 +44,14 @@ def test_topics_with_damaged_numbers_of_queues(tmp_path: Path) -> None:
     assert read_topics(Storage.at(str(tmp_path))) == {
         "T": 8, "none": -4, "most": MOST_QUEUES, "damaged": MOST_QUEUES, "9" * 5000: 1,
     }  # fmt: skip
+
+
+def test_a_topic_whose_name_is_no_text(tmp_path: Path) -> None:
+    """It has half of a surrogate pair, which no table can hold."""
+    (tmp_path / "config").mkdir()
+    topics = {name: {"readQueueNums": 1} for name in ("T", "T\ud800", f"{BROKER_TOPIC}\ud800")}
+    (tmp_path / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": topics}))
+    assert read_topics(Storage.at(str(tmp_path))) == {"T": 1}
 
 
 @pytest.mark.parametrize("damaged", [None, b"", b"{", b"\0" * 100, b"[]"])
