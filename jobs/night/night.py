@@ -36,7 +36,7 @@ from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.stored_files import files_since
 from schemas.delta.table import Table
-from schemas.messages.stored_entries import stored_ranges
+from schemas.messages.stored_ranges import stored_ranges
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.spark_tasks import Session

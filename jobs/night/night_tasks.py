@@ -21,7 +21,7 @@ from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.messages.bodies import Bodies
-from schemas.messages.stored_entries import StoredRange
+from schemas.messages.stored_ranges import StoredRange
 from schemas.spark_tasks import Session
 from schemas.storage import Storage
 
@@ -89,9 +89,7 @@ class NightTasks:
         self, ranges: Sequence[StoredRange], tables: Iterable[Table], topics: Mapping[str, TopicWork]
     ) -> Result:
         """Filters stored messages, and writes files of ``tables``."""
-        return filter_stored(
-            ranges, self.changes.files, self.changes.warehouse, self.work(tables, topics), self.session
-        )
+        return filter_stored(ranges, self.changes.warehouse, self.work(tables, topics), self.session)
 
     def read_parts(
         self,

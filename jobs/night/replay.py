@@ -33,7 +33,7 @@ from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
-from schemas.messages.stored_entries import stored_ranges
+from schemas.messages.stored_ranges import stored_ranges
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import REPLAY, LedgerEntry
 from schemas.spark_tasks import Session
@@ -64,13 +64,13 @@ def check_target(into: Warehouse, source: Warehouse) -> None:
 def replay(
     facts: BrokerFacts,
     subscriptions: SubscriptionFile | None,
-    stored: tuple[int, int],
+    period: tuple[int, int],
     into: Warehouse,
     session: Session,
 ) -> ReplayReport:
     """Filters the messages of a period, and replaces the content of ``into`` by the result.
 
-    ``stored``: the first and last (exclusive) store time, ms. ``subscriptions``: those that are not in force in
+    ``period``: the first and last (exclusive) store time, ms. ``subscriptions``: those that are not in force in
     ``facts`` are registered now; None: the subscriptions in force.
     """
     earlier = open_warehouse(into)
@@ -85,12 +85,12 @@ def replay(
     valid_from = {(row.consumer_group, row.topic): row.valid_from for row in in_force}
     for filter_in_force in message_filters(in_force, facts.broker):
         since = valid_from[filter_in_force.consumer_group, filter_in_force.topic]
-        windows[filter_in_force.topic].append(PullWindow(filter_in_force, since, *stored, available_at=facts.as_of))
+        windows[filter_in_force.topic].append(PullWindow(filter_in_force, since, *period, available_at=facts.as_of))
     topics = {topic: TopicWork.build(facts.broker, (), topic_windows) for topic, topic_windows in windows.items()}
     folder = into.log(DELIVERY_BLOCKS).storage
     work = Work(run, {DELIVERY_BLOCKS.name: folder}, topics, facts.broker.delay_levels)
-    files = partial(facts.warehouse.files, broker_name=facts.name)
-    result = filter_stored(stored_ranges(files, stored=stored), files, facts.warehouse, work, session)
+    ranges = stored_ranges(partial(facts.warehouse.files, broker_name=facts.name), period=period)
+    result = filter_stored(ranges, facts.warehouse, work, session)
     changes.add_files(DELIVERY_BLOCKS, result.files[DELIVERY_BLOCKS.name])
     groups = [GroupNight((row.consumer_group, row.topic), is_consuming=True) for row in in_force]
     rows = progress_rows({}, groups, BrokerOffsets(), [Part(windows, {}, result)], _queues(facts), {}, facts.as_of, run)
@@ -105,7 +105,7 @@ def replay(
         facts.name,
         REPLAY,
         facts.broker.changed,
-        {"warehouse": facts.warehouse.location, "stored_from": str(stored[0]), "stored_to": str(stored[1])},
+        {"warehouse": facts.warehouse.location, "stored_from": str(period[0]), "stored_to": str(period[1])},
         input_versions={name: state.version for name, state in facts.last.tables.items()},
         as_of=facts.as_of,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +11,8 @@ from numpy.typing import NDArray
 
 from filtering.delivery.pull_window import FOREVER
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.open_data_file import OpenDataFile, open_data_file
-from schemas.delta.table_rows import may_hold, read_rows, sorted_by, within
+from schemas.delta.table_rows import may_hold, within
 from schemas.messages.columns import NUMBERS, Messages, Shape
 from schemas.storage import Storage
 
@@ -113,45 +111,3 @@ def shapes_of(topics: pa.DictionaryArray, names: pa.DictionaryArray) -> tuple[li
         for pair in distinct
     ]
     return shapes, shape_of.astype(np.int32)
-
-
-@dataclass(frozen=True, eq=False)
-class StoredEntries:
-    """Entries of consumequeue, ordered by ``commitlog_offset``; the bit maps are None if they were not read.
-
-    The bit maps of millions of entries may have more than 2 GiB, the limit of a BinaryArray.
-    """
-
-    commitlog_offset: NDArray[np.int64]
-    tags_code: NDArray[np.int64]
-    filter_bit_map: pa.LargeBinaryArray | None
-
-    @classmethod
-    def read(
-        cls, storage: Storage, paths: Sequence[str], offsets: tuple[int, int], bit_maps: bool = True
-    ) -> StoredEntries:
-        """The entries in some files whose physical offsets are in ``offsets`` (the second exclusive)."""
-        in_range = [within("commitlog_offset", *offsets)]
-        columns = ["commitlog_offset", "tags_code", *(["filter_bit_map"] if bit_maps else [])]
-        rows = read_rows(CONSUMEQUEUE, storage, paths, columns, in_range)
-        if bit_maps:
-            wide = rows["filter_bit_map"].cast(pa.large_binary())
-            rows = rows.set_column(rows.schema.get_field_index("filter_bit_map"), "filter_bit_map", wide)
-        rows = sorted_by(rows, "commitlog_offset")
-        stored_bit_maps = rows["filter_bit_map"].combine_chunks() if bit_maps else None
-        return cls(rows["commitlog_offset"].to_numpy(), rows["tags_code"].to_numpy(), stored_bit_maps)
-
-    def find(self, commitlog_offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Where the entry of each message is, and whether it has one."""
-        at = np.searchsorted(self.commitlog_offset, commitlog_offsets)
-        inside = np.minimum(at, max(0, len(self.commitlog_offset) - 1))
-        has_entry = np.zeros(len(at), bool)
-        if len(self.commitlog_offset):
-            has_entry = self.commitlog_offset[inside] == commitlog_offsets
-        return inside, has_entry
-
-    def bit_maps_at(self, positions: NDArray[np.int64]) -> pa.BinaryArray | None:
-        """The filter bit maps of some entries; None if they were not read."""
-        if self.filter_bit_map is None:
-            return None
-        return self.filter_bit_map.take(pa.array(positions)).cast(pa.binary())
