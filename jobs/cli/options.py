@@ -81,10 +81,27 @@ def instant(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def check_period(begin: int | None, end: int | None) -> None:
-    """Raises UsageError if --to is not later than --from."""
-    if begin is not None and end is not None and end <= begin:
+def add_period(parser: Parser) -> None:
+    """The options --from and --to, which :func:`period_of` reads."""
+    parser.add_argument(
+        "--from",
+        dest="begin",
+        type=instant,
+        metavar="TIME",
+        help="only messages stored from this time on: ms since 1970, or an ISO date or time (UTC)",
+    )
+    parser.add_argument("--to", dest="end", type=instant, metavar="TIME", help="only messages stored before this time")
+
+
+def period_of(options: argparse.Namespace) -> tuple[int, int]:
+    """The store times (ms, the second exclusive) from --from to --to. Raises UsageError if there is none between."""
+    from filtering.delivery.pull_window import BEGINNING, FOREVER
+
+    begin = BEGINNING if options.begin is None else options.begin
+    end = FOREVER if options.end is None else options.end
+    if end <= begin:
         raise UsageError("--to must be later than --from")
+    return begin, end
 
 
 def warehouse_of(text: str) -> Warehouse:
