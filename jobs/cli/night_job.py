@@ -23,10 +23,11 @@ from jobs.night.steps import ALL_STEPS, Step
 from jobs.night.subscription_file import SubscriptionFile, read_subscriptions
 from schemas.errors import UsageError
 from schemas.ledger_check import read_runs
+from schemas.ledger_inputs import FIRST_SNAPSHOT, SUBSCRIPTION_FILE, SUBSCRIPTIONS_FROM, USER
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import is_message_log
 from schemas.rocketmq_store.config_files import contents
-from schemas.run_ledger import FIRST_SNAPSHOT, SUBSCRIPTION_FILE, SUBSCRIPTIONS_FROM, USER, LedgerEntry
+from schemas.run_ledger import LedgerEntry
 from schemas.storage import Storage
 from schemas.warehouse_folder import check_folder, no_nights
 

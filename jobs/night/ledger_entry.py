@@ -12,7 +12,8 @@ from jobs.night.state import BrokerState
 from jobs.night.steps import Step
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import one_of, within
-from schemas.run_ledger import CUT, DAMAGED_BODIES, INPUTS_END, LAST_STORED, MESSAGE_LOG, WITHDRAWN, LedgerEntry
+from schemas.ledger_inputs import CUT, DAMAGED_BODIES, INPUTS_END, LAST_STORED, MESSAGE_LOG, WITHDRAWN
+from schemas.run_ledger import LedgerEntry
 from schemas.withdrawals import withdrawals_text
 
 

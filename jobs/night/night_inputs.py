@@ -19,10 +19,7 @@ from jobs.night.state import BrokerState
 from jobs.night.steps import ALL_STEPS, Step
 from jobs.night.subscription_file import SubscriptionFile
 from schemas.errors import UsageError
-from schemas.messages.bodies import Bodies
-from schemas.messages.message_log import files as message_log_files
-from schemas.rocketmq_store.not_replayed import NotReplayed
-from schemas.run_ledger import (
+from schemas.ledger_inputs import (
     COMMITTED_AT,
     FIRST_SNAPSHOT,
     HOOKS,
@@ -32,10 +29,14 @@ from schemas.run_ledger import (
     QUEUES,
     SOFTWARE,
     STORE,
+    STORE_FOLDER,
     SUBSCRIPTION_FILE,
     SUBSCRIPTIONS_FROM,
     USER,
 )
+from schemas.messages.bodies import Bodies
+from schemas.messages.message_log import files as message_log_files
+from schemas.rocketmq_store.not_replayed import NotReplayed
 from schemas.time_text import time_text
 from schemas.version import VERSION
 
@@ -92,7 +93,8 @@ class NightInputs:
         if self.snapshot is not None:
             min_offsets = self.snapshot.offsets.min_offsets
             queues = sum(map(len, min_offsets.values()))
-            found |= {"store": self.snapshot.storage.root, OFFSET_FILES: self.snapshot.fingerprint, QUEUES: str(queues)}
+            found[STORE_FOLDER] = self.snapshot.storage.root
+            found |= {OFFSET_FILES: self.snapshot.fingerprint, QUEUES: str(queues)}
             found[NOT_REPLAYED] = NotReplayed.in_store(self.snapshot.storage, min_offsets).text
             if self.snapshot.offsets.committed_at is not None:
                 found[COMMITTED_AT] = str(self.snapshot.offsets.committed_at)

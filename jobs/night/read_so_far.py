@@ -9,7 +9,7 @@ from jobs.night.state import BrokerState
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import within
 from schemas.delta.warehouse import Warehouse
-from schemas.run_ledger import DAMAGED_BODIES
+from schemas.ledger_inputs import DAMAGED_BODIES
 
 
 @dataclass(frozen=True)

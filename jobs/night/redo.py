@@ -18,7 +18,7 @@ from schemas.delta.table_rows import Condition, one_of, within
 from schemas.errors import UsageError
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.segments import is_mapped_file
-from schemas.run_ledger import HOOKS, MESSAGES_FROM, LedgerEntry, first_beyond, unreplaced_runs
+from schemas.run_ledger import LedgerEntry, first_beyond, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
 from schemas.tables import DERIVED_TABLES
 
@@ -61,7 +61,7 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
     if first == count and cut is None:
         return Redo(state)
     if first < cut_at:
-        _check_messages(nights[first:], int(entries[-1].inputs.get(MESSAGES_FROM, "0")))
+        _check_messages(nights[first:], entries[-1].messages_from)
     _check_hooks(nights, range(first, cut_at), cut, hooks)
     first_run = state.first_run(first)
     before = read_state_before(changes.warehouse, entries, first_run)
@@ -107,7 +107,7 @@ def _check_messages(nights: Sequence[LedgerEntry], messages_from: int) -> None:
 def _check_hooks(nights: Sequence[LedgerEntry], repeated: range, cut: int | None, hooks: str) -> None:
     """Raises UsageError if messages would be filtered with other hooks than in their night."""
     for index in repeated:
-        if nights[index].inputs.get(HOOKS, "") not in ("", hooks):
+        if nights[index].hooks not in ("", hooks):
             raise UsageError(
                 f"the night {nights[index].run} had {'other ' if hooks else ''}filter hooks and cannot be repeated "
                 f"{'with these' if hooks else 'without'}: give the --filter-hooks that it had, or --redo-from "
@@ -115,7 +115,7 @@ def _check_hooks(nights: Sequence[LedgerEntry], repeated: range, cut: int | None
             )
     if cut is None or cut <= filtered_to(nights, repeated.stop) or repeated.stop == len(nights):
         return
-    had = nights[repeated.stop].inputs.get(HOOKS, "")
+    had = nights[repeated.stop].hooks
     if had != hooks:
         raise UsageError(
             f"the log was cut, and the night {nights[repeated.stop].run}, of which messages before the cut are "

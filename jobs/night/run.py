@@ -35,16 +35,8 @@ from jobs.night.subscription_rows import write_subscriptions
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
-from schemas.run_ledger import (
-    HOOKS,
-    INPUTS_END,
-    MESSAGE_LOG,
-    REPEATED_FROM,
-    REPLAY,
-    RUN_LEDGER,
-    SUBSCRIPTION_FILE,
-    LedgerEntry,
-)
+from schemas.ledger_inputs import INPUTS_END, MESSAGE_LOG, REPEATED_FROM, SUBSCRIPTION_FILE
+from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry
 from schemas.spark_tasks import Session
 from schemas.tables import APPENDED_TABLES
 
@@ -129,7 +121,7 @@ class Run:
         is_older = inputs.snapshot is not None and inputs.snapshot.taken_at < (state.as_of or 0)
         remarks = log_remarks(broker, plan, is_older)
         new = new_messages(inputs, plan, state_before, redo.rest, options.bodies, options.steps)
-        if Step.DELIVER in options.steps and not options.hooks and _had_hooks(continued):
+        if Step.DELIVER in options.steps and not options.hooks and continued.nights and continued.nights[-1].hooks:
             remarks.append("no --filter-hooks: the last run had them, and this one tells also what they would drop")
         damaged_bodies = 0
         if inputs.message_log is not None:
@@ -213,16 +205,12 @@ class Run:
         night = Night(
             broker=config, state=state, events=events_until(events, as_of), offsets=past.offsets,
             new=NewMessages(stored=stored), changes=replace(changes, run=past.entry.run),
-            expressions=self.expressions, session=self.session, as_of=as_of, hooks=hooks if past.has_hooks else (),
+            expressions=self.expressions, session=self.session, as_of=as_of, hooks=hooks if past.entry.hooks else (),
         )  # fmt: skip
         rows = night.run().rows
         progress = pa.concat_tables([state.progress, pa.Table.from_batches([rows.progress])])
         entry = replace(past.entry, broker_config=config.changed)
         return BrokerState([*state.entries, entry], rows.topics, state.events, lambda: progress)
-
-
-def _had_hooks(state: BrokerState) -> bool:
-    return bool(state.nights and state.nights[-1].inputs.get(HOOKS))
 
 
 def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes, last: LedgerEntry | None) -> int:

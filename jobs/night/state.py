@@ -23,8 +23,9 @@ from schemas.delta.aggregates import greatest
 from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, sorted_by, within
 from schemas.delta.warehouse import Warehouse
+from schemas.ledger_inputs import LAST_STORED
 from schemas.queue_progress import QUEUE_PROGRESS
-from schemas.run_ledger import LAST_STORED, LedgerEntry, nights_of, unreplaced_runs
+from schemas.run_ledger import LedgerEntry, nights_of, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
 
 

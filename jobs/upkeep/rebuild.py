@@ -17,8 +17,9 @@ from schemas.delta.table_rows import within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import START_AGAIN, damaged, damages, read_runs, undo_unfinished_run
+from schemas.ledger_inputs import WITHDRAWN
 from schemas.page_checksums import damaged_files
-from schemas.run_ledger import HOOKS, MESSAGES_FROM, REPLAY, WITHDRAWN, LedgerEntry, nights_of, unreplaced_runs
+from schemas.run_ledger import REPLAY, LedgerEntry, nights_of, unreplaced_runs
 from schemas.spark_tasks import Session
 from schemas.subscriptions import SUBSCRIPTIONS, table_row
 from schemas.tables import DERIVED_TABLES, REBUILT_TABLES, TABLES
@@ -65,7 +66,7 @@ def rebuild(run: Run, damage: Damage, name: str) -> dict[str, str]:
     nights = {name: damage.runs(name) for name in dict.fromkeys(entry.broker_name for entry in damage.entries)}
     for entries in nights.values():
         for entry in entries:
-            _check_repeatable(entry, int(entries[-1].inputs.get(MESSAGES_FROM, "0")))
+            _check_repeatable(entry, entries[-1].messages_from)
     broken = [table for table in TABLES if table.name in damage.tables]
     undo_unfinished_run(run.warehouse, damage.entries, name, [table for table in TABLES if table not in broken])
     for table in broken:
@@ -80,7 +81,7 @@ def rebuild(run: Run, damage: Damage, name: str) -> dict[str, str]:
 
 def _check_repeatable(entry: LedgerEntry, messages_from: int) -> None:
     reasons = {
-        "had filter hooks": bool(entry.inputs.get(HOOKS)),
+        "had filter hooks": bool(entry.hooks),
         "read messages that were removed since": (entry.log_start or 0) < messages_from,
     }
     for reason, holds in reasons.items():
