@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import BrokerOffsets
@@ -19,7 +18,6 @@ from jobs.night.changes import Changes
 from jobs.night.hooks import FilterHook, check_groups
 from jobs.night.late_windows import late_windows
 from jobs.night.log_plan import read_ranges
-from jobs.night.log_task import read_range
 from jobs.night.new_messages import NewMessages
 from jobs.night.night_tasks import NightTasks
 from jobs.night.progress_rows import Part, ProgressRows, committed_rows, progress_rows
@@ -36,6 +34,7 @@ from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.stored_files import files_since
 from schemas.delta.table import Table
+from schemas.messages.stored_messages import PhysicalRange
 from schemas.messages.stored_ranges import stored_ranges
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
@@ -74,7 +73,7 @@ class Night:
     def run(self) -> NightOutcome:
         """Filters the messages that groups can pull now, and adds the rows to ``changes``."""
         self.history = subscription_history(self.events, self.broker, self.expressions)
-        self._tasks = NightTasks(self.broker, self.changes, self.session, self.hooks)
+        self._tasks = NightTasks(self.broker, self.changes, self.session, self.hooks, self.new)
         self.changes.create_missing(WRITTEN_BY_TASKS)
         plan = NightPlan((), (), (), ())
         if Step.DELIVER in self.steps:
@@ -123,9 +122,7 @@ class Night:
 
     def _mend(self) -> Result:
         """Stores messages again whose stored body was damaged and is not any more."""
-        if self.new.log is None or self.new.store is None:
-            return Result()
-        mended = self._tasks.read_parts(self.new.log.mended, self.new.store, self.new.bodies, (COMMITLOG,), {})
+        mended = self._tasks.read_again(self.new.plan.mended if self.new.plan is not None else (), (COMMITLOG,), {})
         self._tasks.add_files(mended)
         return mended
 
@@ -137,17 +134,16 @@ class Night:
 
     def _read_new(self, topics: Mapping[str, TopicWork]) -> Result:
         total = self._read_stored(topics, begin=self.state.filtered_to)
-        if self.new.log is not None and self.new.store is not None:
-            work = self._tasks.work(self._tables_of_log, topics)
-            read = partial(read_range, store=self.new.store, work=work, bodies=self.new.bodies)
-            for result in read_ranges(self.new.log, read, self.session):
+        if self.new.plan is not None:
+            read = self._tasks.reader(self.new.plan, self._tables_of_log, topics)
+            for result in read_ranges(self.new.plan, read, self.session):
                 total.add(result.result)
                 self._settled = result.settled
         return total
 
     def _late(self, plan: NightPlan, instants: Mapping[str, Int64s]) -> Part | None:
         """Filters messages that earlier nights could not read, as those nights would have filtered them."""
-        repaired = self.new.log.repaired if self.new.log is not None else ()
+        repaired = self.new.repaired
         stored = self._stored(end=self.state.filtered_to)
         if not repaired and stored is None:
             return None
@@ -162,9 +158,7 @@ class Night:
 
     def _read_late(self, topics: Mapping[str, TopicWork]) -> Result:
         total = self._read_stored(topics, end=self.state.filtered_to)
-        if self.new.log is not None and self.new.store is not None:
-            parts = self.new.log.repaired
-            total.add(self._tasks.read_parts(parts, self.new.store, self.new.bodies, self._tables_of_log, topics))
+        total.add(self._tasks.read_again(self.new.repaired, self._tables_of_log, topics))
         return total
 
     @property
@@ -172,7 +166,7 @@ class Night:
         """The tables that are written while the log is read."""
         return WRITTEN_BY_TASKS if Step.DISPATCH in self.steps else (COMMITLOG, QUARANTINE)
 
-    def _stored(self, begin: int = 0, end: int = FOREVER) -> tuple[int, int] | None:
+    def _stored(self, begin: int = 0, end: int = FOREVER) -> PhysicalRange | None:
         """Where, between two physical offsets, this run makes the entries of stored messages."""
         if self.new.stored is None or not self.steps & {Step.DISPATCH, Step.DELIVER}:
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.entries import Int64s
@@ -11,7 +12,9 @@ from filtering.delivery.filter_data_in_force import FilterDataInForce
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from jobs.night.changes import Changes
 from jobs.night.hooks import FilterHook, hooks_by_group
-from jobs.night.log_task import LogRange, read_range
+from jobs.night.log_plan import LogPlan
+from jobs.night.log_task import LogRange, RangeResult, read_range
+from jobs.night.new_messages import NewMessages
 from jobs.night.progress_rows import Part
 from jobs.night.stored_task import filter_stored
 from jobs.night.work import NO_INSTANTS, Result, TopicWork, Work
@@ -20,10 +23,8 @@ from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
-from schemas.messages.bodies import Bodies
 from schemas.messages.stored_ranges import StoredRange
 from schemas.spark_tasks import Session
-from schemas.storage import Storage
 
 Windows = Mapping[str, Sequence[PullWindow]]
 UncertainChanges = Mapping[str, Sequence[UncertainChange]]
@@ -37,6 +38,7 @@ class NightTasks:
     changes: Changes
     session: Session
     hooks: Sequence[FilterHook]
+    new: NewMessages
 
     def make_entries(
         self,
@@ -91,18 +93,20 @@ class NightTasks:
         """Filters stored messages, and writes files of ``tables``."""
         return filter_stored(ranges, self.changes.warehouse, self.work(tables, topics), self.session)
 
-    def read_parts(
-        self,
-        parts: Iterable[LogRange],
-        store: Storage,
-        bodies: Bodies,
-        tables: Iterable[Table],
-        topics: Mapping[str, TopicWork],
-    ) -> Result:
+    def reader(
+        self, plan: LogPlan, tables: Iterable[Table], topics: Mapping[str, TopicWork]
+    ) -> Callable[[LogRange], RangeResult]:
+        """A function that reads a range of the log, and writes files of ``tables``."""
+        work = self.work(tables, topics)
+        return partial(read_range, store=plan.log.store, work=work, bodies=self.new.bodies)
+
+    def read_again(self, parts: Iterable[LogRange], tables: Iterable[Table], topics: Mapping[str, TopicWork]) -> Result:
         """Reads parts of the log in this process: few messages that an earlier night could not read."""
-        work, total = self.work(tables, topics), Result()
-        for part in parts:
-            total.add(read_range(part, store, work, bodies).result)
+        total = Result()
+        if self.new.plan is not None:
+            read = self.reader(self.new.plan, tables, topics)
+            for part in parts:
+                total.add(read(part).result)
         return total
 
     def work(self, tables: Iterable[Table], topics: Mapping[str, TopicWork]) -> Work:

@@ -18,15 +18,13 @@ from schemas.commitlog import COMMITLOG
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table_rows import sorted_by
 from schemas.ledger_inputs import COMMITTED_AT, QUEUES
+from schemas.messages.stored_messages import PhysicalRange
 from schemas.run_ledger import LedgerEntry
-
-PhysicalRange = tuple[int, int]
-"""Physical offsets, the second exclusive."""
 
 
 @dataclass(frozen=True)
 class PastNight:
-    """An earlier night. ``stored``: the physical offsets of its messages, the second one exclusive."""
+    """An earlier night. ``stored``: where its messages are in the log."""
 
     entry: LedgerEntry
     stored: PhysicalRange

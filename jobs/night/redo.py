@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from filtering.delivery.pull_window import FOREVER
 from jobs.night.changes import Changes
 from jobs.night.log_plan import LogPlan
-from jobs.night.past_nights import PastNight, PhysicalRange, filtered_to, past_nights
+from jobs.night.past_nights import PastNight, filtered_to, past_nights
 from jobs.night.state import BrokerState, read_state_before
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
@@ -16,6 +16,7 @@ from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.stored_files import files_since
 from schemas.delta.table_rows import Condition, one_of, within
 from schemas.errors import UsageError
+from schemas.messages.stored_messages import PhysicalRange
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.segments import is_mapped_file
 from schemas.run_ledger import LedgerEntry, first_beyond, unreplaced_runs
@@ -27,8 +28,8 @@ from schemas.tables import DERIVED_TABLES
 class Redo:
     """The nights to repeat.
 
-    ``state``: the state before the first of them. ``rest``: physical offsets of stored messages that the new night
-    must filter, too. ``prepared``: the last entry of runs that prepare the new night, whose entries were removed.
+    ``state``: the state before the first of them. ``rest``: where the stored messages are that the new night must
+    filter, too. ``prepared``: the last entry of runs that prepare the new night, whose entries were removed.
     """
 
     state: BrokerState

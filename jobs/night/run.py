@@ -22,7 +22,7 @@ from jobs.night.ledger import commit, next_run
 from jobs.night.ledger_entry import last_stored, ledger_entry
 from jobs.night.log_plan import plan_log
 from jobs.night.message_log import ingest_message_log
-from jobs.night.new_messages import NewMessages, forget_prepared_offsets, forget_undelivered, new_messages
+from jobs.night.new_messages import NewMessages, forget_prepared_offsets, forget_undelivered, stored_before
 from jobs.night.night import Night, NightOutcome
 from jobs.night.night_inputs import NightInputs, NightOptions, is_nothing_new, redo_instant
 from jobs.night.past_nights import PastNight, PastOffsets
@@ -99,7 +99,7 @@ class Run:
         plan = None
         if inputs.snapshot is not None:
             so_far = read_so_far(state, self.warehouse)
-            plan = plan_log(inputs.snapshot.segments, so_far, self.warehouse, options.new_epoch)
+            plan = plan_log(inputs.snapshot, so_far, self.warehouse, options.new_epoch)
         is_new_epoch = plan is not None and plan.cut == 0
         continued = BrokerState(()) if is_new_epoch else state
         events = self._events(broker, continued, inputs)
@@ -120,7 +120,7 @@ class Run:
             forget_undelivered(state_before, changes)
         is_older = inputs.snapshot is not None and inputs.snapshot.taken_at < (state.as_of or 0)
         remarks = log_remarks(broker, plan, is_older)
-        new = new_messages(inputs, plan, state_before, redo.rest, options.bodies, options.steps)
+        new = NewMessages(plan, options.bodies, redo.rest or stored_before(state_before, options.steps))
         if Step.DELIVER in options.steps and not options.hooks and continued.nights and continued.nights[-1].hooks:
             remarks.append("no --filter-hooks: the last run had them, and this one tells also what they would drop")
         damaged_bodies = 0

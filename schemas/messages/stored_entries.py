@@ -16,7 +16,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.table_rows import read_rows, sorted_by, within
 from schemas.delta.warehouse import Warehouse
-from schemas.messages.stored_messages import read_messages
+from schemas.messages.stored_messages import PhysicalRange, read_messages
 from schemas.messages.stored_ranges import StoredRange, stored_ranges
 from schemas.messages.topic_batches import TopicBatch, topic_batches
 from schemas.spark_tasks import Session, run_tasks
@@ -38,9 +38,9 @@ class StoredEntries:
 
     @classmethod
     def read(
-        cls, storage: Storage, paths: Sequence[str], offsets: tuple[int, int], bit_maps: bool = True
+        cls, storage: Storage, paths: Sequence[str], offsets: PhysicalRange, bit_maps: bool = True
     ) -> StoredEntries:
-        """The entries in some files whose physical offsets are in ``offsets`` (the second exclusive)."""
+        """The entries in some files whose physical offsets are in ``offsets``."""
         in_range = [within("commitlog_offset", *offsets)]
         columns = ["commitlog_offset", "tags_code", *(["filter_bit_map"] if bit_maps else [])]
         rows = read_rows(CONSUMEQUEUE, storage, paths, columns, in_range)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,18 +17,19 @@ from schemas.delta.table_rows import may_hold, within
 from schemas.messages.columns import NUMBERS, Messages, Shape
 from schemas.storage import Storage
 
-WHOLE_LOG = (0, FOREVER)
-"""All physical offsets."""
+PhysicalRange: TypeAlias = tuple[int, int]
+"""Physical offsets in bytes, the second exclusive."""
+WHOLE_LOG: PhysicalRange = (0, FOREVER)
 
 
 def read_messages(
     storage: Storage,
     paths: Sequence[str],
-    offsets: tuple[int, int],
+    offsets: PhysicalRange,
     topics: Collection[str] | None,
     properties: Collection[str],
 ) -> Iterator[Messages]:
-    """The messages in some files of commitlog, whose physical offsets are in ``offsets`` (the second exclusive).
+    """The messages in some files of commitlog, whose physical offsets are in ``offsets``.
 
     ``topics``: the topics to read; None: all. ``properties``: the names of the properties that are needed.
     """
@@ -53,8 +55,8 @@ def newest_messages_first(
             yield _read_group(file, number, WHOLE_LOG, topics, properties), group.num_rows
 
 
-def row_group_bounds(storage: Storage, path: str) -> list[tuple[int, int]]:
-    """The physical offsets (the second exclusive) of each row group of a file of commitlog."""
+def row_group_bounds(storage: Storage, path: str) -> list[PhysicalRange]:
+    """The physical offsets of each row group of a file of commitlog."""
     with open_data_file(COMMITLOG, storage, path) as file:
         groups = file.row_groups
     bounds = [group.column(0).statistics for group in groups]  # of commitlog_offset
@@ -64,7 +66,7 @@ def row_group_bounds(storage: Storage, path: str) -> list[tuple[int, int]]:
 def _read_group(
     file: OpenDataFile,
     group: int,
-    offsets: tuple[int, int],
+    offsets: PhysicalRange,
     topics: Collection[str] | None,
     properties: Collection[str],
 ) -> Messages | None:

@@ -10,7 +10,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.stored_files import StoredFile, files_since
 from schemas.delta.table import Table
-from schemas.messages.stored_messages import WHOLE_LOG
+from schemas.messages.stored_messages import WHOLE_LOG, PhysicalRange
 
 FILES_IN_A_TASK = 8
 MESSAGES_IN_A_TASK = 4 << 20
@@ -21,12 +21,12 @@ FilesOf = Callable[[Table], Sequence[StoredFile]]
 
 @dataclass(frozen=True)
 class StoredRange:
-    """Messages with physical offsets in ``offsets`` (the second exclusive), in files of commitlog.
+    """Messages with physical offsets in ``offsets``, in files of commitlog.
 
     ``entry_files`` are the files of consumequeue with their entries. ``size``: bytes of ``message_files``.
     """
 
-    offsets: tuple[int, int]
+    offsets: PhysicalRange
     message_files: tuple[str, ...]
     entry_files: tuple[str, ...]
     size: int
@@ -34,11 +34,11 @@ class StoredRange:
 
 def stored_ranges(
     files_of: FilesOf,
-    offsets: tuple[int, int] = WHOLE_LOG,
+    offsets: PhysicalRange = WHOLE_LOG,
     first_run: str | None = None,
     period: tuple[int, int] = (BEGINNING, FOREVER),
 ) -> list[StoredRange]:
-    """The stored messages with physical offsets in a range (the second exclusive), in tasks.
+    """The stored messages with physical offsets in a range, in tasks.
 
     ``first_run``: leave out files without an entry of this or a later run. ``period``: leave out files without a
     message stored in it (ms, the second exclusive).
@@ -58,7 +58,7 @@ def stored_ranges(
     return ranges
 
 
-def _files(files: Sequence[StoredFile], offsets: tuple[int, int], period: tuple[int, int]) -> list[StoredFile]:
+def _files(files: Sequence[StoredFile], offsets: PhysicalRange, period: tuple[int, int]) -> list[StoredFile]:
     """The files that may hold the messages, in the order of the log."""
     chosen = [
         file
