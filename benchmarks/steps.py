@@ -52,7 +52,7 @@ def night_steps() -> Steps:
         (options, "subscriptions_of", "read subscriptions"),
         (run, "plan_log", "plan"),
         (run, "read_state", "plan"),
-        (run, "merge_events", "subscriptions"),
+        (run, "night_events", "subscriptions"),
         (run, "subscription_history", "subscriptions"),
         (night, "subscription_history", "subscriptions"),
         (night, "plan_night", "plan"),

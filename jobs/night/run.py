@@ -16,7 +16,7 @@ from filtering.subscriptions.history import SubscriptionRow, subscription_histor
 from jobs.night.broker import Broker
 from jobs.night.changes import Changes
 from jobs.night.compaction import compact
-from jobs.night.events import NightEvents, events_until, merge_events
+from jobs.night.events import NightEvents, events_until, night_events
 from jobs.night.hooks import FilterHook, text_of
 from jobs.night.ledger import commit, next_run
 from jobs.night.ledger_entry import last_stored, ledger_entry
@@ -35,7 +35,7 @@ from jobs.night.subscription_rows import write_subscriptions
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
-from schemas.ledger_inputs import INPUTS_END, MESSAGE_LOG, REPEATED_FROM, SUBSCRIPTION_FILE
+from schemas.ledger_inputs import INPUTS_END, MESSAGE_LOG, REPEATED_FROM
 from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry
 from schemas.spark_tasks import Session
 from schemas.tables import APPENDED_TABLES
@@ -102,7 +102,7 @@ class Run:
             plan = plan_log(inputs.snapshot, so_far, self.warehouse, options.new_epoch)
         is_new_epoch = plan is not None and plan.cut == 0
         continued = BrokerState(()) if is_new_epoch else state
-        events = self._events(broker, continued, inputs)
+        events = night_events(continued, inputs.subscriptions, broker.config, self.expressions)
         redo_from = redo_instant(continued, broker, events, inputs.subscriptions, options)
         fingerprints = inputs.fingerprints(options, continued, events)
         if is_nothing_new(state, plan, events, redo_from, fingerprints, broker, options.steps):
@@ -159,14 +159,6 @@ class Run:
     def next_run(self) -> str:
         """The name of a new run: see :func:`jobs.night.ledger.next_run`."""
         return next_run(self.entries)
-
-    def _events(self, broker: Broker, state: BrokerState, inputs: NightInputs) -> NightEvents:
-        file = inputs.subscriptions
-        applied = state.last.inputs.get(SUBSCRIPTION_FILE) if state.last is not None else None
-        if file is None or (file.digest == applied and not file.events.is_snapshot):
-            return NightEvents(tuple(state.events), ())
-        only = file.filters_only
-        return merge_events(state.events, file.events, only, state.as_of, broker.config, self.expressions)
 
     def _redo_nights(
         self,
