@@ -20,8 +20,9 @@ from jobs.night.late_windows import late_windows
 from jobs.night.log_plan import read_ranges
 from jobs.night.new_messages import NewMessages
 from jobs.night.night_tasks import NightTasks
-from jobs.night.progress_rows import Part, ProgressRows, committed_rows, progress_rows
-from jobs.night.state import BrokerState, offset_batches
+from jobs.night.offset_rows import committed_rows, current_offset_rows
+from jobs.night.progress_rows import Part, ProgressRows, progress_rows
+from jobs.night.state import BrokerState
 from jobs.night.steps import ALL_STEPS, Step
 from jobs.night.topics import by_topic, filter_data_of_night, first_run_of_backlog, times_of_leaving
 from jobs.night.work import Result, TopicWork
@@ -118,7 +119,7 @@ class Night:
             self.changes.add_rows(CONSUMER_OFFSETS, committed)
         # A redo has removed them, even if this run delivers nothing.
         topics = rows.topics if Step.DELIVER in self.steps else self.state.topics
-        self.changes.replace_rows(CURRENT_OFFSETS, offset_batches(topics, self.changes.run))
+        self.changes.replace_rows(CURRENT_OFFSETS, current_offset_rows(topics, self.changes.run))
 
     def _mend(self) -> Result:
         """Stores messages again whose stored body was damaged and is not any more."""

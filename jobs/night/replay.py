@@ -20,8 +20,8 @@ from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.in_force import in_force_after
 from jobs.night.changes import Changes
 from jobs.night.ledger import commit, next_run
+from jobs.night.offset_rows import current_offset_rows
 from jobs.night.progress_rows import Part, progress_rows
-from jobs.night.state import offset_batches
 from jobs.night.stored_task import filter_stored
 from jobs.night.subscription_file import SubscriptionFile
 from jobs.night.work import QueueProgress, TopicWork, Work, add_progress
@@ -37,7 +37,7 @@ from schemas.messages.stored_ranges import stored_ranges
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import REPLAY, LedgerEntry
 from schemas.spark_tasks import Session
-from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, table_row
+from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, subscription_rows
 
 WRITTEN = (
     DELIVERY_BLOCKS, DELIVERY_STATS, CONSUMER_OFFSETS, CURRENT_OFFSETS, QUEUE_PROGRESS, SUBSCRIPTIONS,
@@ -95,11 +95,11 @@ def replay(
     groups = [GroupNight((row.consumer_group, row.topic), is_consuming=True) for row in in_force]
     rows = progress_rows({}, groups, BrokerOffsets(), [Part(windows, {}, result)], _queues(facts), {}, facts.as_of, run)
     changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
-    changes.add_rows(CURRENT_OFFSETS, offset_batches(rows.topics, run))
+    changes.add_rows(CURRENT_OFFSETS, current_offset_rows(rows.topics, run))
     changes.add_rows(DELIVERY_STATS, rows.stats)
     changes.add_rows(QUEUE_PROGRESS, [rows.progress])
-    changes.add_rows(SUBSCRIPTIONS, [SUBSCRIPTIONS.rows_batch([table_row(row) for row in in_force])])
-    changes.add_rows(SUBSCRIPTION_EVENTS, [SUBSCRIPTION_EVENTS.rows_batch(event_rows(events, 0, run))])
+    changes.add_rows(SUBSCRIPTIONS, [subscription_rows(in_force)])
+    changes.add_rows(SUBSCRIPTION_EVENTS, [event_rows(events, 0, run)])
     entry = LedgerEntry(
         run,
         facts.name,
