@@ -34,7 +34,7 @@ from jobs import (
     what_if,
 )
 from jobs.cli import night_job
-from jobs.night import log_task, night
+from jobs.night import log_task, night_tasks
 from schemas.delta.warehouse import Warehouse
 from tests.captures import capture
 from tests.nights.commands import Run, arguments, rows_of
@@ -376,7 +376,7 @@ def test_a_store_that_grows_gives_what_is_whole_and_the_rest_once(
         last.write_bytes(whole[: 2 * written] + bytes(len(whole) - 2 * written))
         return read_range(*arguments, **named)
 
-    monkeypatch.setattr(night, "read_range", broker_appends)
+    monkeypatch.setattr(night_tasks, "read_range", broker_appends)
     assert run(ingest, *given).code == 0
     monkeypatch.undo()
     first = offsets(tmp_path / "w")
