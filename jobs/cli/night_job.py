@@ -10,7 +10,7 @@ from pathlib import Path
 from filtering.counted import counted
 from jobs.cli import options as shared
 from jobs.cli.exit_code import CheckFailed
-from jobs.cli.progress import Progress
+from jobs.cli.progress import print_end, shown_on_terminal
 from jobs.cli.summary import print_steps, print_summary
 from jobs.cli.without_pandas import allow_pandas
 from jobs.night.broker import broker_of
@@ -109,9 +109,9 @@ class _Night:
         subscriptions = entry.read_subscriptions()
         if subscriptions is None and snapshot is not None and Step.REGISTER in self.options.steps:
             subscriptions = self._own_list(snapshot, run.last.get(broker.name))
-        with Progress(broker.name) as progress:
+        with shown_on_terminal(broker.name):
             report = run.run_night(broker, NightInputs(snapshot, subscriptions, message_log), self.options)
-            progress.end(report)
+        print_end(report)
         return report
 
     def _own_list(self, snapshot: StoreSnapshot, last: LedgerEntry | None) -> SubscriptionFile | None:

@@ -169,6 +169,15 @@ def test_no_configuration(run: Run, tmp_path: Path, option: str, content: str | 
     assert told in error
 
 
+def test_an_error_stands_alone_on_a_terminal(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal shows what follows a carriage return and an erased line."""
+    monkeypatch.setenv("MQSIEVE_TERMINAL", "1")
+    (tmp_path / "off.conf").write_text("brokerName=broker-a\nenablePropertyFilter=false\n")
+    assert run(nightly, *arguments("small", tmp_path / "w")).code == 0
+    ended = run(nightly, *arguments("small", tmp_path / "w"), "--broker-config", tmp_path / "off.conf")
+    assert ended.error.rpartition("\r\033[K")[2].startswith("mqsieve: the broker's switches are not those of the last run")
+
+
 def test_no_usage(run: Run, tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     options = "./spark-submit.sh nightly --help lists the options"
