@@ -175,7 +175,7 @@ def test_an_error_stands_alone_on_a_terminal(run: Run, tmp_path: Path, monkeypat
     (tmp_path / "off.conf").write_text("brokerName=broker-a\nenablePropertyFilter=false\n")
     assert run(nightly, *arguments("small", tmp_path / "w")).code == 0
     ended = run(nightly, *arguments("small", tmp_path / "w"), "--broker-config", tmp_path / "off.conf")
-    assert ended.error.rpartition("\r\033[K")[2].startswith("mqsieve: the broker's switches are not those of the last run")
+    assert ended.error.rpartition("\r\033[K")[2].startswith("mqsieve: the broker's switches are not")
 
 
 def test_no_usage(run: Run, tmp_path: Path) -> None:
