@@ -35,13 +35,12 @@ from jobs import (
 )
 from jobs.cli import night_job
 from jobs.night import log_task, night_tasks
-from schemas.delta.warehouse import Warehouse
 from tests.captures import capture
 from tests.nights.commands import Run, arguments, rows_of
 from tests.nights.commands import night as night_of
 from tests.records import log_of
+from tests.replayed import Replayed
 
-Replayed = Callable[[str], Warehouse]
 PROJECT = Path(__file__).parent.parent.parent
 EVENTS = capture("small") / "subscription_events.jsonl"
 GOOD_EVENT = '{"at": 1, "op": "register", "group": "cg_good", "topic": "OrderEvents", "expression": "paid"}'

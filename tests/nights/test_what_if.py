@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from filtering import sql92
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.relation import Kind
 from filtering.subscription_data import SQL92, TAG
@@ -26,8 +24,9 @@ from tests.captures import rows
 from tests.nights import commands
 from tests.nights.commands import Run
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
+from tests.reference import matches
+from tests.replayed import Replayed
 
-Replayed = Callable[[str], Warehouse]
 Places = set[tuple[int, int]]
 OLD, FINAL = "level > 2", "level > 3 AND color <> 'blue'"
 ORDERS = "OrderEvents"
@@ -63,18 +62,10 @@ def test_the_final_filter_gives_the_difference_of_the_brokers_own_sets(replayed:
 def test_back_to_the_old_filter_gives_the_difference_of_the_brokers_own_sets(replayed: Replayed) -> None:
     live = delivered("cg_sql_changes", "liveDelivered")
     with_entry = {entry["commitLogOffset"] for entry in rows("dev", "consumequeue")}
-    compiled = sql92.compile(OLD)
-
-    def matches(properties: dict[str, str]) -> bool:
-        try:
-            return compiled.evaluate(properties) is True
-        except sql92.EvaluationError:
-            return False
-
     old = {
         (row["queueId"], row["queueOffset"])
         for row in rows("dev", "messages")
-        if row.get("topic") == ORDERS and row["physicalOffset"] in with_entry and matches(row["properties"] or {})
+        if row.get("topic") == ORDERS and row["physicalOffset"] in with_entry and matches(OLD, row["properties"])
     }
     found = one(replayed("dev"), "cg_sql_changes", ORDERS, OLD)
     assert places(found.gained) == old - live != set()
