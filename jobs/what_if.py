@@ -59,8 +59,8 @@ def main(arguments: list[str]) -> None:
     _check(chosen)
     period = options.period_of(chosen)
     from filtering.findings.expectations import unmet
-    from jobs.cli.json_lines import print_data
-    from jobs.cli.what_if_text import as_json, print_changes
+    from jobs.cli.json_lines import print_json
+    from jobs.cli.what_if_text import json_object, print_changes
     from schemas.answers.what_if import what_if
 
     expectations = _expectations(chosen)
@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> None:
     found = what_if(facts, wanted, period, options.session)
     lines = [f"{change.new.consumer_group}: {line}" for change in found for line in unmet(expectations, change.new)]
     if chosen.json:
-        print_data(as_json(found, lines))
+        print_json(json_object(found, lines), indent=2)
     else:
         print_changes(found, lines)
     _check_limits(chosen, found, lines)

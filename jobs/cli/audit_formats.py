@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from jobs.cli.json_lines import output_file, print_data
+from jobs.cli.json_lines import output_file, print_json
 from jobs.cli.text import count, print_table
 from schemas.audits.audit import Severity
 from schemas.audits.auditor import AuditReport, AuditResult
@@ -24,7 +24,7 @@ _MARKS = {Severity.OK: "✅", Severity.SKIPPED: "⏭️", Severity.WARN: "⚠️
 
 
 def read_baseline(file: Path) -> dict[str, int]:
-    """The number of known bad rows by audit, from a file that :func:`print_json` wrote.
+    """The number of known bad rows by audit, from a file that :func:`print_json_lines` wrote.
 
     Raises UsageError if a line is not a result of an audit.
     """
@@ -41,10 +41,10 @@ def read_baseline(file: Path) -> dict[str, int]:
     return known
 
 
-def print_json(report: AuditReport, show_values: bool) -> None:
+def print_json_lines(report: AuditReport, show_values: bool) -> None:
     """Prints one JSON object for each audit."""
-    for result in report.results:
-        row = {
+    rows = [
+        {
             "audit": result.audit.name,
             "severity": result.severity.value,
             "skipped": result.skipped,
@@ -56,7 +56,9 @@ def print_json(report: AuditReport, show_values: bool) -> None:
             "sample": shown_rows(result.sample, show_values),
             "query": result.query,
         }
-        print_data(json.dumps(row, ensure_ascii=False))
+        for result in report.results
+    ]
+    print_json(*rows)
 
 
 def print_report(report: AuditReport, show_values: bool) -> None:
