@@ -25,7 +25,7 @@ from jobs.night.progress_rows import Part, ProgressRows, progress_rows
 from jobs.night.state import BrokerState
 from jobs.night.steps import ALL_STEPS, Step
 from jobs.night.topics import by_topic, filter_data_of_night, first_run_of_backlog, times_of_leaving
-from jobs.night.work import Result, TopicWork
+from jobs.night.work import Result, TopicWork, works_by_topic
 from jobs.night.writer import WRITTEN_BY_TASKS
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
@@ -195,10 +195,7 @@ class Night:
         if self.hooks:
             files = files_since(self.changes.files(CONSUMEQUEUE), first_run)
             return Part(windows, filter_changes, self._tasks.filter_hooked(files, windows, filter_changes))
-        topics = {
-            topic: TopicWork.build(self.broker, (), windows.get(topic, ()), filter_changes.get(topic, ()))
-            for topic in windows.keys() | filter_changes.keys()
-        }
+        topics = works_by_topic(self.broker, windows, filter_changes)
         ranges = stored_ranges(self.changes.files, first_run=first_run)
         result = self._tasks.filter_stored(ranges, (DELIVERY_BLOCKS,), topics)
         self._tasks.add_files(result)

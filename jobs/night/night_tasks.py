@@ -17,7 +17,7 @@ from jobs.night.log_task import LogRange, RangeResult, read_range
 from jobs.night.new_messages import NewMessages
 from jobs.night.progress_rows import Part
 from jobs.night.stored_task import filter_stored
-from jobs.night.work import NO_INSTANTS, Result, TopicWork, Work
+from jobs.night.work import Result, TopicWork, Work, works_by_topic
 from jobs.night.writer import WRITTEN_BY_TASKS
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
@@ -50,16 +50,7 @@ class NightTasks:
     ) -> Part:
         """Makes the entries of the messages that ``read`` reads, and filters them. Hooks are asked after that."""
         windows_now, filter_changes_now = ({}, {}) if self.hooks else (windows, filter_changes)
-        topics = {
-            topic: TopicWork.build(
-                self.broker,
-                filter_data.get(topic, ()),
-                windows_now.get(topic, ()),
-                filter_changes_now.get(topic, ()),
-                instants.get(topic, NO_INSTANTS),
-            )
-            for topic in windows_now.keys() | filter_data.keys() | instants.keys()
-        }
+        topics = works_by_topic(self.broker, windows_now, filter_changes_now, filter_data, instants)
         result = read(topics)
         self.add_files(result)
         if self.hooks:
@@ -77,11 +68,7 @@ class NightTasks:
 
         if not files:
             return Result()
-        hooks = hooks_by_group(self.hooks)
-        topics = {
-            topic: TopicWork.build(self.broker, (), windows.get(topic, ()), filter_changes.get(topic, ()), hooks=hooks)
-            for topic in windows.keys() | filter_changes.keys()
-        }
+        topics = works_by_topic(self.broker, windows, filter_changes, hooks=hooks_by_group(self.hooks))
         entries = hooked_entries(self.session(), self.changes, files, self.hooks)
         result = filter_hooked(entries, self.work((DELIVERY_BLOCKS,), topics))
         self.add_files(result)

@@ -24,7 +24,7 @@ from jobs.night.offset_rows import current_offset_rows
 from jobs.night.progress_rows import Part, progress_rows
 from jobs.night.stored_task import filter_stored
 from jobs.night.subscription_file import SubscriptionFile
-from jobs.night.work import QueueProgress, TopicWork, Work, add_progress
+from jobs.night.work import QueueProgress, Work, add_progress, works_by_topic
 from schemas.answers.facts import BrokerFacts
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
@@ -86,7 +86,7 @@ def replay(
     for filter_in_force in message_filters(in_force, facts.broker):
         since = valid_from[filter_in_force.consumer_group, filter_in_force.topic]
         windows[filter_in_force.topic].append(PullWindow(filter_in_force, since, *period, available_at=facts.as_of))
-    topics = {topic: TopicWork.build(facts.broker, (), topic_windows) for topic, topic_windows in windows.items()}
+    topics = works_by_topic(facts.broker, windows)
     folder = into.log(DELIVERY_BLOCKS).storage
     work = Work(run, {DELIVERY_BLOCKS.name: folder}, topics, facts.broker.delay_levels)
     ranges = stored_ranges(partial(facts.warehouse.files, broker_name=facts.name), period=period)
