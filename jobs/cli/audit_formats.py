@@ -154,7 +154,7 @@ def add_summary(file: Path, report: AuditReport, show_values: bool) -> None:
     for result in folded(report.results):
         if not result.severity.is_failure or result.cause is not None:
             continue
-        detail = "\n".join(f"    {line}" for line in printable_lines(_detail(result, show_values)))
+        detail = "\n".join(f"    {printable(line)}" for line in _detail(result, show_values).split("\n"))
         part = f"\n{result.audit.name}: {result.audit.about}\n\n{detail}\n"
         if len(text) + len(part) > LONGEST_SUMMARY:
             text += "\nThe other failures are in the log of the step.\n"
@@ -162,10 +162,6 @@ def add_summary(file: Path, report: AuditReport, show_values: bool) -> None:
         text += part
     with file.open("a", encoding="utf-8") as output:
         output.write(text[:LONGEST_SUMMARY])
-
-
-def printable_lines(text: str) -> list[str]:
-    return [printable(line) for line in text.split("\n")]
 
 
 def _detail(result: AuditResult, show_values: bool) -> str:

@@ -16,7 +16,7 @@ from jobs.night.hooks import FilterHook, text_of
 from jobs.night.log_plan import LogPlan
 from jobs.night.snapshot import StoreSnapshot
 from jobs.night.state import BrokerState
-from jobs.night.steps import ALL_STEPS, Step
+from jobs.night.steps import Step
 from jobs.night.subscription_file import SubscriptionFile
 from schemas.errors import UsageError
 from schemas.ledger_inputs import (
@@ -48,11 +48,11 @@ _COMPARED_INPUTS = (OFFSET_FILES, SUBSCRIPTION_FILE, MESSAGE_LOG, SOFTWARE)
 class NightOptions:
     """The user's options for a night. ``redo_from`` is in ms since the epoch."""
 
-    bodies: Bodies = Bodies.KEEP
-    new_epoch: bool = False
-    redo_from: int | None = None
-    steps: frozenset[Step] = ALL_STEPS
-    hooks: tuple[FilterHook, ...] = ()
+    bodies: Bodies
+    new_epoch: bool
+    redo_from: int | None
+    steps: frozenset[Step]
+    hooks: tuple[FilterHook, ...]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from jobs.night.state import BrokerState
 from schemas.commitlog import COMMITLOG
@@ -26,8 +26,8 @@ class ReadSoFar:
     begin: int | None
     end: int
     unsettled: str | None
-    queue_ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    has_damaged_bodies: bool = True
+    queue_ends: Mapping[tuple[str, int], int]
+    has_damaged_bodies: bool
 
 
 def read_so_far(state: BrokerState, warehouse: Warehouse) -> ReadSoFar | None:

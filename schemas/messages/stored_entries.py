@@ -37,9 +37,7 @@ class StoredEntries:
     filter_bit_map: pa.LargeBinaryArray | None
 
     @classmethod
-    def read(
-        cls, storage: Storage, paths: Sequence[str], offsets: PhysicalRange, bit_maps: bool = True
-    ) -> StoredEntries:
+    def read(cls, storage: Storage, paths: Sequence[str], offsets: PhysicalRange, bit_maps: bool) -> StoredEntries:
         """The entries in some files whose physical offsets are in ``offsets``."""
         in_range = [within("commitlog_offset", *offsets)]
         columns = ["commitlog_offset", "tags_code", *(["filter_bit_map"] if bit_maps else [])]
