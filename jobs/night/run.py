@@ -21,14 +21,14 @@ from jobs.night.hooks import FilterHook, text_of
 from jobs.night.ledger import commit, next_run
 from jobs.night.ledger_entry import last_stored, ledger_entry
 from jobs.night.log_plan import plan_log
-from jobs.night.message_log import ingest_message_log
+from jobs.night.message_log import IngestedLog, ingest_message_log
 from jobs.night.new_messages import NewMessages, forget_prepared_offsets, forget_undelivered, stored_before
 from jobs.night.night import Night, NightOutcome
 from jobs.night.night_inputs import NightInputs, NightOptions, is_nothing_new, redo_instant
 from jobs.night.past_nights import PastNight, PastOffsets
 from jobs.night.read_so_far import read_so_far
 from jobs.night.redo import Redo, forget_unsettled, plan_redo
-from jobs.night.remarks import group_remarks, log_remarks
+from jobs.night.remarks import group_remarks, input_remarks, log_remarks
 from jobs.night.state import BrokerState, read_state
 from jobs.night.steps import Step
 from jobs.night.subscription_rows import write_subscriptions
@@ -118,18 +118,11 @@ class Run:
         forget_unsettled(state_before, plan, changes)
         if Step.DELIVER in options.steps:
             forget_undelivered(state_before, changes)
-        is_older = inputs.snapshot is not None and inputs.snapshot.taken_at < (state.as_of or 0)
-        remarks = log_remarks(broker, plan, is_older)
         new = NewMessages(plan, options.bodies, redo.rest or stored_before(state_before, options.steps))
-        if Step.DELIVER in options.steps and not options.hooks and continued.nights and continued.nights[-1].hooks:
-            remarks.append("no --filter-hooks: the last run had them, and this one tells also what they would drop")
-        damaged_bodies = 0
+        log = IngestedLog(has_messages=False, new=None)
         if inputs.message_log is not None:
             log = ingest_message_log(inputs.message_log, options.bodies, changes, self.session)
             new = new.with_stored(log.new) if log.new is not None else new
-            damaged_bodies = log.damaged_bodies
-            if state.topics and not log.has_messages:
-                remarks.append(f"no message: nothing in {inputs.message_log.name} could be decoded")
         as_of = max(_end_of_night(inputs, events, changes, state_before.last), state_before.as_of or 0)
         offsets = _offsets(inputs, state_before, options.steps, changes)
         if Step.DELIVER in options.steps:
@@ -140,14 +133,19 @@ class Run:
             steps=options.steps, hooks=options.hooks,
         )  # fmt: skip
         outcome = night.run()
-        outcome.result.damaged_bodies += damaged_bodies
+        outcome.result.damaged_bodies += log.damaged_bodies
         history: Sequence[SubscriptionRow] = night.history
         if len(night.events) < len(events.events):
             history = subscription_history(events.events, broker.config, self.expressions)
         if Step.REGISTER in options.steps:
             has_new_config = continued.last is None or continued.last.broker != broker.config
             write_subscriptions(events, history, continued, inputs, changes, has_new_config or redo_from is not None)
-        remarks += group_remarks(outcome, history, offsets)
+        had_hooks = bool(continued.nights and continued.nights[-1].hooks)
+        remarks = [
+            *log_remarks(broker, inputs.snapshot, plan, state.as_of),
+            *input_remarks(inputs, options, had_hooks, log.has_messages or not state.topics),
+            *group_remarks(outcome, history, offsets),
+        ]
         repeated_from = redo.nights[0].entry.run if redo.nights else ""
         entry = ledger_entry(self.job, night, outcome, {**fingerprints, REPEATED_FROM: repeated_from}, remarks)
         for table in APPENDED_TABLES:
