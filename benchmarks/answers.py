@@ -7,16 +7,16 @@ Each is run once before the rounds. Writes answers.json: the median of the round
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import tempfile
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from benchmarks.broker_store import BROKER, TOPICS, write_broker_config, write_store, write_subscriptions
-from benchmarks.night import ROOT, night_options
-from benchmarks.report import FOLDER, write
+from benchmarks.broker_store import BROKER, TOPICS, write_store
+from benchmarks.night_files import night_options, write_night_files
+from benchmarks.processes import ROOT
+from benchmarks.report import parser, write
 from schemas.commitlog import COMMITLOG
 from schemas.delta.warehouse import Warehouse
 from schemas.subscriptions import SUBSCRIPTIONS
@@ -44,18 +44,17 @@ def seconds(command: list[str]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--messages", type=int, default=1_000_000)
-    parser.add_argument("--groups", type=int, default=1_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path, help="where the log and the tables go; default: a temporary folder")
-    parser.add_argument("--output", type=Path, default=FOLDER)
-    options = parser.parse_args()
+    command_line = parser(__doc__, rounds=3)
+    command_line.add_argument("--messages", type=int, default=1_000_000)
+    command_line.add_argument("--groups", type=int, default=1_000)
+    command_line.add_argument(
+        "--folder", type=Path, help="where the log and the tables go; default: a temporary folder"
+    )
+    options = command_line.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         write_store(folder / "store", options.messages)
-        write_subscriptions(folder / "events.jsonl", options.groups)
-        write_broker_config(folder / "broker.conf", with_bit_map=True)
+        write_night_files(folder, options.groups, with_bit_map=True)
         seconds(["nightly", *night_options(folder, folder / "store", folder / "warehouse")])
         found = {}
         for job, arguments in commands(folder / "warehouse", folder / "page.html").items():

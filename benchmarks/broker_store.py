@@ -1,4 +1,4 @@
-"""A broker's store of any size: a commit log as a broker writes it, and groups that consume from it.
+"""A broker's store of any size: a commit log as a broker writes it.
 
 Messages have the properties of :mod:`benchmarks.workload`, TAGS and UNIQ_KEY. They go round the topics, and in each
 topic round the queues. Most bodies are JSON of 20 to 90 bytes; one in 300 has thousands of bytes, three quarters of
@@ -8,7 +8,6 @@ beginning of any longer one, if both grow by multiples of MESSAGES_AT_ONCE.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from io import BufferedRandom
 from pathlib import Path
@@ -178,24 +177,3 @@ def write_store(folder: Path, messages: int, segment: int = SEGMENT, seed: int =
     writer = StoreWriter(folder, segment, seed=seed)
     writer.append(messages)
     return writer
-
-
-def group_name(number: int) -> str:
-    return f"cg_{number:05}"
-
-
-def write_subscriptions(file: Path, groups: int) -> list[tuple[str, str, str]]:
-    """Subscription events of groups that go round the TOPICS. Returns group, topic and expression of each."""
-    expressions = workload.selective_subscriptions(groups, 1)
-    found = [(group_name(i), TOPICS[i % len(TOPICS)], text) for i, text in enumerate(expressions)]
-    event = {"at": FIRST_STORE_TIMESTAMP - 1, "op": "register", "type": "SQL92"}
-    lines = (json.dumps(event | {"group": g, "topic": topic, "expression": text}) for g, topic, text in found)
-    file.write_text("\n".join(lines))
-    return found
-
-
-def write_broker_config(file: Path, with_bit_map: bool) -> None:
-    on = str(with_bit_map).lower()
-    file.write_text(
-        f"brokerName={BROKER}\nenablePropertyFilter=true\nenableCalcFilterBitMap={on}\nenableConsumeQueueExt={on}\n"
-    )

@@ -8,10 +8,8 @@ Both read the same Parquet file, a column of text a property, on all cores, and 
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -23,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from benchmarks import workload
-from benchmarks.report import FOLDER, write
+from benchmarks.report import parser, write
 from filtering import sql92
 from filtering.matcher import Matcher
 from jobs.cli.session import spark_session
@@ -68,12 +66,10 @@ def measure(messages: DataFrame, groups: int, rounds: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--messages", type=int, default=1_000_000)
-    parser.add_argument("--groups", type=int, nargs="+", default=[1, 10, 100, 1_000])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--output", type=Path, default=FOLDER)
-    options = parser.parse_args()
+    command_line = parser(__doc__, rounds=3)
+    command_line.add_argument("--messages", type=int, default=1_000_000)
+    command_line.add_argument("--groups", type=int, nargs="+", default=[1, 10, 100, 1_000])
+    options = command_line.parse_args()
     spark = spark_session("mqsieve benchmark of Catalyst")
     results: dict[int, Any] = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -10,33 +10,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from statistics import quantiles
 
-ROOT = Path(__file__).resolve().parent.parent
+from benchmarks.processes import ROOT, MeasuringProcess
 
 
-def start(checkout: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.quick"],
-        cwd=checkout,
-        env=os.environ | {"PYTHONPATH": str(checkout)},
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
+def start(checkout: Path) -> MeasuringProcess:
+    command = [sys.executable, "-m", "benchmarks.quick"]
+    return MeasuringProcess(command, checkout, {"PYTHONPATH": str(checkout)})
 
 
-def ask(process: subprocess.Popen[str]) -> dict[str, float]:
-    assert process.stdin
-    assert process.stdout
-    print("go", file=process.stdin, flush=True)
-    answer: dict[str, float] = json.loads(process.stdout.readline())
+def ask(process: MeasuringProcess) -> dict[str, float]:
+    answer: dict[str, float] = json.loads(process.ask("go"))
     return answer
 
 
@@ -61,7 +50,7 @@ def main() -> None:
                 ask(process)
             rounds = [[ask(process) for process in processes] for _ in range(options.rounds)]
             for process in processes:
-                process.kill()
+                process.close()
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", other], cwd=ROOT, check=True)
     before, now, again = (list(column) for column in zip(*rounds, strict=True))

@@ -7,7 +7,6 @@ properties, with and without copying the body, and never decompress it; rounds a
 Writes decode.json.
 """
 
-import argparse
 import os
 import tempfile
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from time import perf_counter
 import numpy as np
 
 from benchmarks.java_process import JavaProcess
-from benchmarks.report import FOLDER, write
+from benchmarks.report import parser, write
 from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.commitlog_walk import Records, scan
 from schemas.rocketmq_store.message_decoder import COLUMNS, decode
@@ -68,7 +67,7 @@ class RocketMQ:
 
     def decode(self, body: bool) -> tuple[int, float]:
         """Messages decoded, and seconds."""
-        messages, nanoseconds = self._process.ask(str(body).lower())
+        messages, nanoseconds = self._process.numbers(str(body).lower())
         return messages, nanoseconds / 1e9
 
 
@@ -87,11 +86,9 @@ def compare(rounds: int, sides: dict[str, Callable[[], tuple[int, float]]]) -> d
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gigabytes", type=float, default=1.0)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--output", type=Path, default=FOLDER)
-    options = parser.parse_args()
+    command_line = parser(__doc__, rounds=5)
+    command_line.add_argument("--gigabytes", type=float, default=1.0)
+    options = command_line.parse_args()
     results: dict[str, dict[str, float]] = {}
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory() as folder:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from benchmarks import ruler_rules
 from benchmarks.java_process import JavaProcess
+from benchmarks.peak_memory import greatest_mib
 from filtering.sql92 import compile
 
 NUMBERS = {"price": "DOUBLE", "qty": "INTEGER", "userId": "INTEGER"}
@@ -43,15 +44,14 @@ class FilterBench:
         self._process = JavaProcess("FilterBench.java", engine, str(messages), str(lines), options=memory)
 
     def seconds(self) -> float:
-        return self._process.ask("run")[0] / 1e9
+        return self._process.numbers("run")[0] / 1e9
 
     def check(self) -> Result:
-        answer = np.array(self._process.ask(f"check {self._groups}"), np.int64)
+        answer = np.array(self._process.numbers(f"check {self._groups}"), np.int64)
         return answer[::2], answer[1::2]
 
     def peak(self) -> int:
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return int(status.split("VmHWM:")[1].split()[0]) >> 10
+        return greatest_mib(self._process.pid)
 
     def close(self) -> None:
         self._process.close()

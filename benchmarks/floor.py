@@ -16,6 +16,7 @@ import pyarrow as pa
 from benchmarks.broker_store import BROKER
 from jobs.night.log_plan import plan_log
 from jobs.night.log_task import LogRange
+from jobs.night.snapshot import StoreSnapshot
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
@@ -26,7 +27,6 @@ from schemas.messages.bodies import Bodies
 from schemas.messages.commitlog_rows import CommitlogRows
 from schemas.messages.topic_batches import MESSAGES_AT_ONCE
 from schemas.rocketmq_store.commitlog_walk import Records, Walk
-from schemas.rocketmq_store.segments import segments
 from schemas.storage import Storage
 
 
@@ -47,7 +47,7 @@ def floor(store: Path, warehouse: Path, cores: int) -> Floor:
     with tempfile.TemporaryDirectory(dir=warehouse.parent) as folder:
         target = Storage.at(folder)
         opened = Warehouse.at(str(warehouse))
-        ranges = plan_log(segments(Storage.at(str(store))), None, opened, False).ranges
+        ranges = plan_log(StoreSnapshot(Storage.at(str(store))), None, opened, False).ranges
         files = [
             (table, file.path) for table in (CONSUMEQUEUE, DELIVERY_BLOCKS) for file in opened.files(table, BROKER)
         ]

@@ -1,4 +1,4 @@
-"""A Java process that measures: it works once for each line that it is told, and answers a line of numbers."""
+"""Java programs that measure RocketMQ and event-ruler."""
 
 from __future__ import annotations
 
@@ -6,39 +6,22 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from benchmarks.processes import MeasuringProcess
+
 JAVA = Path(__file__).parent / "java"
 QUIET = JAVA / "rmq.logback.xml"
 
 
-class JavaProcess:
+class JavaProcess(MeasuringProcess):
     """A program in benchmarks/java, with RocketMQ's and event-ruler's jars. Needs Java 17 and Maven."""
 
     def __init__(self, program: str, *arguments: str, options: tuple[str, ...] = ()) -> None:
-        self._process = subprocess.Popen(
-            ["java", f"-Drmq.logback.configurationFile={QUIET}", *options, "-cp", _class_path(), program, *arguments],
-            cwd=JAVA,
-            text=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+        java = ["java", f"-Drmq.logback.configurationFile={QUIET}", *options, "-cp", _class_path()]
+        super().__init__([*java, program, *arguments], JAVA)
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def ask(self, question: str) -> list[int]:
-        assert self._process.stdin
-        assert self._process.stdout
-        print(question, file=self._process.stdin, flush=True)
-        answer = self._process.stdout.readline()
-        if not answer:
-            raise RuntimeError(f"the Java process ended: {' '.join(map(str, self._process.args))[-300:]}")
-        return [int(number) for number in answer.split()]
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
+    def numbers(self, question: str) -> list[int]:
+        """The numbers in the answer."""
+        return [int(number) for number in self.ask(question).split()]
 
 
 @cache

@@ -10,11 +10,9 @@ fewer; DuckDB as many.
 Writes matcher.json and matcher.png. Needs Java 17, Maven, and the packages of the extra ``bench``.
 """
 
-import argparse
 import os
 from collections.abc import Iterable
 from multiprocessing import get_context
-from pathlib import Path
 from statistics import mean, median
 
 import numpy as np
@@ -22,7 +20,8 @@ import numpy as np
 from benchmarks import workload
 from benchmarks.filter_bench import FilterBench
 from benchmarks.matcher_engines import BATCH_ROWS, ENGINES, Engine, Ours
-from benchmarks.report import FOLDER, draw_speeds, write
+from benchmarks.peak_memory import greatest_mib
+from benchmarks.report import draw_speeds, parser, write
 
 FEWEST_ROWS = 2_000
 WARM_UP = 3.0
@@ -49,8 +48,7 @@ def peak_of(name: str, groups: int) -> int:
     """MiB of a fresh process that runs once."""
     before = ENGINES[name](workload.messages(rows_of(name, groups), 1), workload.subscriptions(groups, 1))
     before.seconds()
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) >> 10
+    return greatest_mib(os.getpid())
 
 
 def measure(groups: int, rounds: int) -> dict[str, dict[str, float]]:
@@ -119,11 +117,9 @@ def table(results: dict[int, dict[str, dict[str, float]]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--groups", type=int, nargs="+", default=[1, 10, 100, 1_000, 10_000])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--output", type=Path, default=FOLDER)
-    options = parser.parse_args()
+    command_line = parser(__doc__, rounds=5)
+    command_line.add_argument("--groups", type=int, nargs="+", default=[1, 10, 100, 1_000, 10_000])
+    options = command_line.parse_args()
     os.environ["POLARS_MAX_THREADS"] = "1"
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     results = {groups: measure(groups, options.rounds) for groups in options.groups}

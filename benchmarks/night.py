@@ -14,12 +14,9 @@ Deliveries must equal RocketMQ's, on every pair of the groups that were measured
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,25 +24,17 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from benchmarks.broker_store import BROKER, write_broker_config, write_store, write_subscriptions
+from benchmarks.broker_store import BROKER, write_store
 from benchmarks.floor import floor
+from benchmarks.night_files import night_options, write_night_files
 from benchmarks.peak_memory import peak_memory
-from benchmarks.report import FOLDER, write
+from benchmarks.processes import ROOT, NightProcess
+from benchmarks.report import parser, write
 from benchmarks.rocketmq_night import rocketmq_night
 from schemas.delta.warehouse import Warehouse
 from schemas.tables import TABLES
 
-ROOT = Path(__file__).resolve().parent.parent
 CORES = len(os.sched_getaffinity(0))
-
-
-def night_options(folder: Path, store: Path, warehouse: Path) -> list[str]:
-    """The command line of a night with the subscriptions and the configuration in ``folder``."""
-    given = {
-        "--store": store, "--subscriptions": folder / "events.jsonl", "--broker-config": folder / "broker.conf",
-        "--warehouse": warehouse,
-    }  # fmt: skip
-    return [str(text) for pair in given.items() for text in pair]
 
 
 def cold_night(options: Sequence[str]) -> dict[str, float]:
@@ -60,17 +49,13 @@ def cold_night(options: Sequence[str]) -> dict[str, float]:
 
 def nights_in_a_process(commands: Sequence[Sequence[str]], *options: str) -> list[dict[str, Any]]:
     """The seconds and steps of nights, one after another in one process."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "benchmarks.night_process", *options], cwd=ROOT, text=True, check=True,
-        input="\n".join(map(json.dumps, commands)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    return [json.loads(line) for line in ran.stdout.splitlines()]
+    with NightProcess(*options) as process:
+        return [process.night(command) for command in commands]
 
 
 def measure(folder: Path, store: Path, messages: int, groups: int, with_bit_map: bool, rounds: int) -> dict[str, Any]:
     """All that is measured with some groups."""
-    subscriptions = write_subscriptions(folder / "events.jsonl", groups)
-    write_broker_config(folder / "broker.conf", with_bit_map)
+    subscriptions = write_night_files(folder, groups, with_bit_map)
     warehouses = [folder / f"warehouse_{i}" for i in range(rounds + 1)]
     commands = [night_options(folder, store, each) for each in warehouses]
     made, *others = cold_warehouses = [folder / f"cold_{i}" for i in range(rounds)]
@@ -164,14 +149,14 @@ def table(size: int, found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--messages", type=int, nargs="+", default=[1_000_000])
-    parser.add_argument("--groups", type=int, nargs="+", default=[10, 1_000, 10_000])
-    parser.add_argument("--bit-map", choices=["off", "on"], nargs="+", default=["off", "on"])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path, help="where logs and tables go for a while; default: a temporary folder")
-    parser.add_argument("--output", type=Path, default=FOLDER)
-    options = parser.parse_args()
+    command_line = parser(__doc__, rounds=3)
+    command_line.add_argument("--messages", type=int, nargs="+", default=[1_000_000])
+    command_line.add_argument("--groups", type=int, nargs="+", default=[10, 1_000, 10_000])
+    command_line.add_argument("--bit-map", choices=["off", "on"], nargs="+", default=["off", "on"])
+    command_line.add_argument(
+        "--folder", type=Path, help="where logs and tables go for a while; default: a temporary folder"
+    )
+    options = command_line.parse_args()
     nights: list[dict[str, Any]] = []
     numbers = {"cores": CORES, "rounds": options.rounds, "nights": nights}
     for messages in options.messages:

@@ -13,52 +13,23 @@ Writes nights.json.
 
 from __future__ import annotations
 
-import argparse
-import json
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.broker_store import BROKER, StoreWriter, write_broker_config, write_subscriptions
-from benchmarks.night import ROOT, night_options
-from benchmarks.report import FOLDER, write
+from benchmarks.broker_store import BROKER, StoreWriter
+from benchmarks.night_files import night_options, write_night_files
+from benchmarks.peak_memory import present_mib
+from benchmarks.processes import NightProcess
+from benchmarks.report import parser, write
 from schemas.delta.warehouse import Warehouse
 from schemas.tables import TABLES
 
 SMALL_NIGHT = 2_000
 ENDS = 5
 """Nights at the beginning and at the end of many of which the medians are compared."""
-
-
-class NightProcess:
-    """A process that runs nights, one after another."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.night_process"], cwd=ROOT, text=True, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-
-    def night(self, options: list[str]) -> tuple[float, float]:
-        """Seconds of a night, and of CPU."""
-        assert self._process.stdin
-        assert self._process.stdout
-        print(json.dumps(options), file=self._process.stdin, flush=True)
-        answer = json.loads(self._process.stdout.readline())
-        return answer["seconds"], answer["cpu"]
-
-    def memory(self) -> float:
-        """MiB."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0]) / 1024
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
 
 
 def after(folder: Path, messages: int, part: int, rounds: int) -> dict[str, Any]:
@@ -69,7 +40,7 @@ def after(folder: Path, messages: int, part: int, rounds: int) -> dict[str, Any]
     process.night(night_options(folder, folder / "store", folder / "first"))
     store.append(part)
     alone.append(part)
-    rounds_of: dict[str, list[tuple[float, float]]] = {"after": [], "alone": []}
+    rounds_of: dict[str, list[dict[str, float]]] = {"after": [], "alone": []}
     for turn in range(rounds + 1):
         for name, of in (("after", "store"), ("alone", "alone")):
             warehouse = folder / f"night_{turn}_{name}"
@@ -81,8 +52,8 @@ def after(folder: Path, messages: int, part: int, rounds: int) -> dict[str, Any]
                 rounds_of[name].append(taken)
     process.close()
     found: dict[str, Any] = {"messages": messages, "new": part}
-    for i, unit in enumerate(("seconds", "cpu")):
-        medians = {name: median(taken[i] for taken in of) for name, of in rounds_of.items()}
+    for unit in ("seconds", "cpu"):
+        medians = {name: median(taken[unit] for taken in of) for name, of in rounds_of.items()}
         ratio = medians["after"] / medians["alone"]
         found[unit] = {name: round(number, 2) for name, number in {**medians, "ratio": ratio}.items()}
     return found
@@ -94,8 +65,9 @@ def small_nights(folder: Path, nights: int) -> dict[str, Any]:
     found = []
     for _ in range(nights):
         store.append(SMALL_NIGHT)
-        seconds, cpu = process.night(night_options(folder, folder / "growing", folder / "small"))
-        found.append((round(seconds, 2), round(cpu, 2), files(folder / "small"), round(process.memory())))
+        night = process.night(night_options(folder, folder / "growing", folder / "small"))
+        seconds, cpu = round(night["seconds"], 2), round(night["cpu"], 2)
+        found.append((seconds, cpu, files(folder / "small"), present_mib(process.pid)))
     process.close()
     first, last = found[1 : ENDS + 1], found[-ENDS:]
     names = ("seconds", "cpu", "files", "memory_mib")
@@ -114,28 +86,26 @@ def files(folder: Path) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--messages", type=int, nargs="+", default=[1_000_000])
-    parser.add_argument("--groups", type=int, default=1_000)
-    parser.add_argument("--part", type=int, help="new messages; default: a hundredth of the first of --messages")
-    parser.add_argument("--nights", type=int, default=30)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path, help="where logs and tables go for a while; default: a temporary folder")
-    parser.add_argument("--output", type=Path, default=FOLDER)
-    options = parser.parse_args()
+    command_line = parser(__doc__, rounds=3)
+    command_line.add_argument("--messages", type=int, nargs="+", default=[1_000_000])
+    command_line.add_argument("--groups", type=int, default=1_000)
+    command_line.add_argument("--part", type=int, help="new messages; default: a hundredth of the first of --messages")
+    command_line.add_argument("--nights", type=int, default=30)
+    command_line.add_argument(
+        "--folder", type=Path, help="where logs and tables go for a while; default: a temporary folder"
+    )
+    options = command_line.parse_args()
     part = options.part or options.messages[0] // 100
     numbers: dict[str, Any] = {"groups": options.groups, "after": []}
     for messages in options.messages:
         with tempfile.TemporaryDirectory(dir=options.folder) as name:
-            write_subscriptions(Path(name) / "events.jsonl", options.groups)
-            write_broker_config(Path(name) / "broker.conf", with_bit_map=True)
+            write_night_files(Path(name), options.groups, with_bit_map=True)
             numbers["after"].append(after(Path(name), messages, part, options.rounds))
         found = numbers["after"][-1]
         print(f"{part:,} messages after {messages:,}: seconds {found['seconds']}, CPU {found['cpu']}", flush=True)
         write(options.output, "nights", numbers)
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
-        write_subscriptions(Path(name) / "events.jsonl", options.groups)
-        write_broker_config(Path(name) / "broker.conf", with_bit_map=True)
+        write_night_files(Path(name), options.groups, with_bit_map=True)
         numbers["small"] = small_nights(Path(name), options.nights)
     small = numbers["small"]
     print(f"{options.nights} nights of {SMALL_NIGHT:,}: the first {ENDS} {small['first']}, the last {small['last']}")

@@ -1,4 +1,4 @@
-"""Memory of a process and all that it started."""
+"""Memory of a process, alone or with all that it started."""
 
 from __future__ import annotations
 
@@ -35,6 +35,21 @@ def peak_memory(root: int | None = None) -> Iterator[Peak]:
     finally:
         ended.set()
         watcher.join()
+
+
+def present_mib(process: int) -> int:
+    """MiB of memory that a process has now."""
+    return _status(process, "VmRSS")
+
+
+def greatest_mib(process: int) -> int:
+    """The most MiB of memory that a process had so far."""
+    return _status(process, "VmHWM")
+
+
+def _status(process: int, name: str) -> int:
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.split(f"{name}:")[1].split()[0]) >> 10
 
 
 def _family(root: int) -> list[int]:

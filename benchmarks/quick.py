@@ -15,7 +15,8 @@ from pathlib import Path
 from time import perf_counter
 
 from benchmarks import workload
-from benchmarks.broker_store import write_broker_config, write_store, write_subscriptions
+from benchmarks.broker_store import write_store
+from benchmarks.night_files import night_options, write_night_files
 from filtering.matcher import Matcher
 from filtering.sql92 import compile
 from jobs import nightly
@@ -30,11 +31,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_store(folder / "store", MESSAGES)
-        write_subscriptions(folder / "events.jsonl", GROUPS)
-        write_broker_config(folder / "broker.conf", with_bit_map=True)
-        files = ("--subscriptions", folder / "events.jsonl", "--broker-config", folder / "broker.conf")
-        options = map(str, ("--store", folder / "store", *files, "--warehouse", folder / "warehouse"))
-        command = list(options)
+        write_night_files(folder, GROUPS, with_bit_map=True)
+        command = night_options(folder, folder / "store", folder / "warehouse")
         for _ in sys.stdin:
             shutil.rmtree(folder / "warehouse", ignore_errors=True)
             begin = perf_counter()

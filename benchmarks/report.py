@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,14 @@ from typing import Any
 from benchmarks.machine import commit, machine, versions
 
 FOLDER = Path(__file__).parent / "results"
+
+
+def parser(description: str | None, rounds: int) -> argparse.ArgumentParser:
+    """The options that most benchmarks have. ``rounds``: how often each measures by default."""
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--rounds", type=int, default=rounds)
+    made.add_argument("--output", type=Path, default=FOLDER, metavar="DIR")
+    return made
 
 
 def write(folder: Path, name: str, numbers: Mapping[str, Any]) -> None:

@@ -64,15 +64,12 @@ def rocketmq_night(
         pairs = Path(folder) / "pairs"
         lines = Path(folder) / "subscriptions"
         lines.write_text("\n".join("\t".join(each) for each in subscriptions))
-        java = JavaProcess(
-            "NightBench.java", str(warm.folder), str(log / "commitlog"), str(SEGMENT), str(lines),
-            str(with_bit_map).lower(), str(sampled), str(cores), str(FIRST_STORE_TIMESTAMP - 1), str(pairs),
-            options=("-Xmx4g",),
+        arguments = (
+            str(warm.folder), str(log / "commitlog"), str(SEGMENT), str(lines), str(with_bit_map).lower(),
+            str(sampled), str(cores), str(FIRST_STORE_TIMESTAMP - 1), str(pairs),
         )  # fmt: skip
-        try:
-            reput, pulls = (nanoseconds / 1e9 for nanoseconds in java.ask(""))
-        finally:
-            java.close()
+        with JavaProcess("NightBench.java", *arguments, options=("-Xmx4g",)) as java:
+            reput, pulls = (nanoseconds / 1e9 for nanoseconds in java.numbers(""))
         theirs = np.fromfile(pairs, ">i8").reshape(-1, 3)
     ours = delivered(warehouse, [group for group, _, _ in subscriptions[:sampled]], end)
     assert len(theirs), "RocketMQ delivers nothing"

@@ -10,16 +10,14 @@ spark_predicate.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import tempfile
 import time
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.report import FOLDER, write
+from benchmarks.report import parser, write
 from filtering import sql92
 from jobs.cli.session import spark_session
 
@@ -40,11 +38,9 @@ BY_HAND = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--messages", type=int, default=5_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--output", type=Path, default=FOLDER)
-    options = parser.parse_args()
+    command_line = parser(__doc__, rounds=5)
+    command_line.add_argument("--messages", type=int, default=5_000_000)
+    options = command_line.parse_args()
     spark = spark_session("mqsieve benchmark of predicates")
     with tempfile.TemporaryDirectory() as directory:
         path = f"{directory}/messages"

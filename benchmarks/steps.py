@@ -42,7 +42,7 @@ def night_steps() -> Steps:
     """Watches the steps of a night in this process. Tasks must run one after another in it."""
     from filtering.delivery.topic_filters import TopicFilters
     from jobs.cli import night_job, options, session
-    from jobs.night import log_task, night, run, writer
+    from jobs.night import night, night_tasks, run, writer
     from jobs.night.changes import Changes
     from schemas.delta.data_files import DataFileWriter
     from schemas.messages.commitlog_rows import CommitlogRows
@@ -52,14 +52,13 @@ def night_steps() -> Steps:
         (options, "subscriptions_of", "read subscriptions"),
         (run, "plan_log", "plan"),
         (run, "read_state", "plan"),
-        (run, "merge_events", "subscriptions"),
+        (run, "night_events", "subscriptions"),
         (run, "subscription_history", "subscriptions"),
         (night, "subscription_history", "subscriptions"),
         (night, "plan_night", "plan"),
         (TopicFilters, "__init__", "compile filters"),
         (session, "spark_session", "start Spark"),
         (night, "read_ranges", "tasks"),
-        (log_task, "read_range", "tasks: find records, sort"),
         (CommitlogRows, "rows", "tasks: decode"),
         (TopicFilters, "run", "tasks: filter"),
         (writer, "block_matches", "tasks: blocks"),
@@ -69,6 +68,6 @@ def night_steps() -> Steps:
         (night_job, "print_summary", "summary"),
     ):
         steps.watch(owner, name, step)
-    steps.watch(night, "read_range", "tasks: find records, sort")
+    steps.watch(night_tasks, "read_range", "tasks: find records, sort")
     steps.watch(DataFileWriter, "write", lambda writer, _: f"write {writer._table.name}")
     return steps

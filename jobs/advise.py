@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobs.cli import application, options
 from jobs.cli.application import Parser
@@ -30,7 +29,7 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from jobs.cli.findings import print_findings
-    from jobs.cli.json_lines import print_data
+    from jobs.cli.json_lines import print_json
     from schemas.answers.advice import advice
     from schemas.answers.findings import findings
 
@@ -40,7 +39,7 @@ def main(arguments: list[str]) -> None:
     broker = facts.broker
     is_on = broker.calculates_bit_maps
     if chosen.json:
-        print_data(_as_json(topics, found, is_on))
+        print_json(_json_object(topics, found, is_on), indent=2)
         return
     _print_topics(topics)
     bloom = broker.bloom_filter
@@ -76,13 +75,14 @@ def _print_topics(topics: Sequence[TopicAdvice]) -> None:
         print(f"  {printable(topic.topic)}: {'on' if topic.bit_map.use else 'off'}: {topic.bit_map.reason}")
 
 
-def _as_json(topics: Sequence[TopicAdvice], found: Sequence[Finding], is_on: bool) -> str:
+def _json_object(topics: Sequence[TopicAdvice], found: Sequence[Finding], is_on: bool) -> dict[str, Any]:
     """The answer as the JSON object that docs/JSON.md describes."""
+    from jobs.cli.findings import json_object
+
     topic_objects = [
         {"topic": topic.topic, "load": asdict(topic.load), "bit_map": asdict(topic.bit_map)} for topic in topics
     ]
-    answer = {"bit_map_is_on": is_on, "topics": topic_objects, "findings": [asdict(finding) for finding in found]}
-    return json.dumps(answer, ensure_ascii=False, indent=2)
+    return {"bit_map_is_on": is_on, "topics": topic_objects} | json_object(found)
 
 
 if __name__ == "__main__":

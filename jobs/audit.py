@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> None:
     if (summary := os.environ.get("GITHUB_STEP_SUMMARY")) is not None:
         formats.add_summary(Path(summary), report, chosen.show_values)
     if chosen.json:
-        formats.print_json(report, chosen.show_values)
+        formats.print_json_lines(report, chosen.show_values)
     else:
         formats.print_report(report, chosen.show_values)
     if failures:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from jobs.cli import application, options
 from jobs.cli.application import Parser, given_name
 
@@ -38,7 +36,7 @@ def main(arguments: list[str]) -> None:
     if (chosen.message is None) == (None in place) or (chosen.message is not None and place != (None, None, None)):
         given.error("choose a message: give either --message, or --topic, --queue and --offset")
     from jobs.cli.explanation import print_choices, print_every_group, print_explanation
-    from jobs.cli.json_lines import print_data
+    from jobs.cli.json_lines import print_json
     from schemas.answers.explanation_json import explanation_json, message_json
     from schemas.answers.why import why, why_at
 
@@ -50,9 +48,7 @@ def main(arguments: list[str]) -> None:
             message.commitlog_offset: [message_json(copy) for copy in found.copies(message)]
             for message in found.messages
         }
-        for explanation in found:
-            row = explanation_json(explanation) | {"copies": copies[explanation.message.commitlog_offset]}
-            print_data(json.dumps(row, ensure_ascii=False))
+        print_json(*(explanation_json(each) | {"copies": copies[each.message.commitlog_offset]} for each in found))
     elif len(found.messages) > 1:
         print_choices(found.messages, chosen.group)
     elif chosen.group is None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from filtering.counted import counted
 from jobs.cli import application, options
@@ -35,7 +34,7 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from filtering.subscriptions.event_lines import event_line
-    from jobs.cli.json_lines import json_rows, print_data, write_lines
+    from jobs.cli.json_lines import json_rows, print_json, write_lines
     from schemas.answers.inconsistency import disagreements, knows_clients, lost_rows
 
     subscriptions = options.subscriptions_of(chosen.subscriptions)
@@ -52,8 +51,7 @@ def main(arguments: list[str]) -> None:
             file=sys.stderr if chosen.json else sys.stdout,
         )
     elif chosen.json:
-        for state in found.states:
-            print_data(_as_json(found, state))
+        print_json(*(_json_object(found, state) for state in found.states))
     elif not found.states:
         print("all clients with a client_id have the same subscriptions as the other clients of their group")
     else:
@@ -79,12 +77,12 @@ def _print(found: Disagreements) -> None:
             print(f"    {counted(messages, 'message')} {lost} {printable(', '.join(loss.clients))}")
 
 
-def _as_json(found: Disagreements, state: SubscriptionInForce) -> str:
+def _json_object(found: Disagreements, state: SubscriptionInForce) -> dict[str, Any]:
     losses = [
         {"clients": loss.clients, "messages": messages, "lost": loss.in_force is not None}
         for loss, messages in found.losses_in(state)
     ]
-    return json.dumps(asdict(state) | {"losses": losses}, ensure_ascii=False)
+    return asdict(state) | {"losses": losses}
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -55,7 +54,7 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
-    from jobs.cli.json_lines import print_data
+    from jobs.cli.json_lines import print_data, print_json
     from schemas.answers.lag import lag
     from schemas.answers.no_lag import why_without_rows
     from schemas.answers.standings import CommittedOffsets
@@ -67,7 +66,7 @@ def main(arguments: list[str]) -> None:
     facts = options.facts_of(chosen)
     rows = lag(facts, newer, chosen.group, chosen.topic)
     if chosen.json:
-        print_data(*(json.dumps(row.fields, ensure_ascii=False) for row in rows))
+        print_json(*(row.fields for row in rows))
     elif chosen.prometheus:
         print_data(*_metrics(rows, facts.name))
     elif not facts.topics:

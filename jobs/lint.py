@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from filtering.counted import counted
 from jobs.cli import application, options
-from jobs.cli.application import Parser, given_name, input_file
+from jobs.cli.application import Parser
 from jobs.cli.exit_code import CheckFailed
 from schemas.errors import UsageError
 
@@ -24,17 +24,8 @@ FAIL_ON = ("error", "warn")
 
 def parser() -> Parser:
     parser = Parser("lint", __doc__, EXAMPLES)
-    parser.add_argument("--warehouse", metavar="DIR", help="folder of the tables, or catalog.schema")
-    parser.add_argument(
-        "--broker", type=given_name, metavar="NAME", help="the brokerName, if the warehouse holds several brokers"
-    )
-    parser.add_argument(
-        "--subscriptions",
-        type=input_file,
-        action="append",
-        metavar="FILE",
-        help=f"{options.SUBSCRIPTIONS_HELP}; default: the subscriptions in force in the warehouse",
-    )
+    options.add_answer(parser, required=False)
+    options.add_subscriptions(parser, "the subscriptions in force in the warehouse")
     parser.add_argument("--fail-on", choices=FAIL_ON, help="exit 3 if a finding has this severity or a worse one")
     options.add_json(parser)
     return parser
@@ -46,12 +37,12 @@ def main(arguments: list[str]) -> None:
         raise UsageError("lint needs --subscriptions FILE, --warehouse DIR, or both")
     if chosen.warehouse is None and chosen.broker is not None:
         raise UsageError("--broker names a broker of a warehouse: give --warehouse DIR as well")
-    from jobs.cli.findings import as_json, print_findings
-    from jobs.cli.json_lines import print_data
+    from jobs.cli.findings import json_object, print_findings
+    from jobs.cli.json_lines import print_json
 
     found = _findings(chosen)
     if chosen.json:
-        print_data(as_json(found))
+        print_json(json_object(found), indent=2)
     else:
         print_findings(found)
     if chosen.fail_on is not None:

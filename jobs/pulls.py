@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentTypeError
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -60,7 +59,7 @@ def _batch(text: str) -> int:
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
-    from jobs.cli.json_lines import print_data
+    from jobs.cli.json_lines import print_json
     from schemas.answers.pulls import pulls_of
 
     facts = options.facts_of(chosen)
@@ -68,7 +67,7 @@ def main(arguments: list[str]) -> None:
     found = pulls_of(facts, broker, chosen.group, chosen.topic, chosen.offset, chosen.batch, options.session)
     for number, queue in enumerate(found):
         if chosen.json:
-            print_data(json.dumps(asdict(queue), default=lambda status: status.value))
+            print_json(asdict(queue))
         else:
             if number:
                 print()

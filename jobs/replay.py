@@ -21,16 +21,7 @@ def parser() -> Parser:
     parser = Parser("replay", __doc__, EXAMPLES)
     options.add_answer(parser)
     options.add_subscriptions(parser, "the subscriptions in force at the end of the last night")
-    parser.add_argument(
-        "--from",
-        dest="stored_from",
-        type=options.instant,
-        metavar="TIME",
-        help="only messages stored from this time on: ms since 1970, or an ISO date or time (UTC)",
-    )
-    parser.add_argument(
-        "--to", dest="stored_to", type=options.instant, metavar="TIME", help="only messages stored before this time"
-    )
+    options.add_period(parser)
     parser.add_argument(
         "--into",
         required=True,
@@ -42,23 +33,18 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
-    from filtering.delivery.pull_window import BEGINNING, FOREVER
     from jobs.night.replay import check_target, replay
     from schemas.warehouse_folder import check_folder
 
-    options.check_period(chosen.stored_from, chosen.stored_to)
+    period = options.period_of(chosen)
     subscriptions = options.filled_subscriptions_of("subscriptions", chosen.subscriptions)
-    stored = (
-        BEGINNING if chosen.stored_from is None else chosen.stored_from,
-        FOREVER if chosen.stored_to is None else chosen.stored_to,
-    )
     facts = options.facts_of(chosen)
     facts.check_has_messages()
     into = options.warehouse_of(chosen.into)
     check_folder(into)
     with into.writing():
         check_target(into, facts.warehouse)
-        report = replay(facts, subscriptions, stored, into, options.session)
+        report = replay(facts, subscriptions, period, into, options.session)
         options.register_in_catalog(into)
     for line in subscriptions.rejected_lines if subscriptions is not None else ():
         print(f"rejected: {printable(line)}")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from filtering.counted import counted
 from jobs.cli import application, options
@@ -33,7 +32,7 @@ def parser() -> Parser:
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
-    from jobs.cli.json_lines import print_data
+    from jobs.cli.json_lines import print_json
     from schemas.answers.verification import check_store, verify
     from schemas.storage import Storage
 
@@ -42,7 +41,7 @@ def main(arguments: list[str]) -> None:
     facts = options.facts_of(chosen)
     found = verify(facts, store, options.broker_config_of(chosen, facts) if chosen.broker_config else None)
     if chosen.json:
-        print_data(_as_json(found))
+        print_json(_json_object(found))
     else:
         _print(found)
     if found.differences:
@@ -72,12 +71,12 @@ def _print(found: Verification) -> None:
         print(f"{printable(topic)}/{queue_id}: {difference.file}{entry}: {difference.reason}")
 
 
-def _as_json(found: Verification) -> str:
+def _json_object(found: Verification) -> dict[str, Any]:
     differences = [
         {"topic": topic, "queue_id": queue_id} | asdict(difference)
         for (topic, queue_id), difference in found.differences
     ]
-    return json.dumps(asdict(found) | {"differences": differences}, ensure_ascii=False)
+    return asdict(found) | {"differences": differences}
 
 
 if __name__ == "__main__":

@@ -41,12 +41,7 @@ def parser() -> Parser:
         metavar="FILE",
         help="a subscriptions file as for nightly; tries each subscription that differs from the one in force",
     )
-    parser.add_argument(
-        "--from", dest="begin", type=options.instant, metavar="TIME", help="only messages stored from this time on"
-    )
-    parser.add_argument(
-        "--to", dest="end", type=options.instant, metavar="TIME", help="only messages stored before this time"
-    )
+    options.add_period(parser)
     parser.add_argument("--max-lost", type=_limit, metavar="N", help="exit 3 if the change loses more messages")
     parser.add_argument("--max-gained", type=_limit, metavar="N", help="exit 3 if the change gains more messages")
     parser.add_argument(
@@ -62,21 +57,20 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     _check(chosen)
-    from filtering.delivery.pull_window import BEGINNING, FOREVER
+    period = options.period_of(chosen)
     from filtering.findings.expectations import unmet
-    from jobs.cli.json_lines import print_data
-    from jobs.cli.what_if_text import as_json, print_changes
+    from jobs.cli.json_lines import print_json
+    from jobs.cli.what_if_text import json_object, print_changes
     from schemas.answers.what_if import what_if
 
     expectations = _expectations(chosen)
     facts = options.facts_of(chosen)
     wanted = _wanted(chosen, facts)
     _check_groups(expectations, [*facts.groups, *(row.consumer_group for row in wanted)], chosen.expect)
-    period = (BEGINNING if chosen.begin is None else chosen.begin, FOREVER if chosen.end is None else chosen.end)
     found = what_if(facts, wanted, period, options.session)
     lines = [f"{change.new.consumer_group}: {line}" for change in found for line in unmet(expectations, change.new)]
     if chosen.json:
-        print_data(as_json(found, lines))
+        print_json(json_object(found, lines), indent=2)
     else:
         print_changes(found, lines)
     _check_limits(chosen, found, lines)
@@ -89,8 +83,7 @@ def _limit(text: str) -> int:
 
 
 def _check(chosen: argparse.Namespace) -> None:
-    """Raises UsageError if the options do not name a filter to try, or if no time is between --from and --to."""
-    options.check_period(chosen.begin, chosen.end)
+    """Raises UsageError if the options do not name a filter to try."""
     if chosen.changes:
         if chosen.group or chosen.topic or chosen.sql is not None or chosen.tags is not None:
             raise UsageError("--changes already names its groups: leave out --group, --topic, --sql and --tags")

@@ -13,12 +13,12 @@ ROWS = 1 << 16
 BYTES = 64 << 20
 
 
-def gathered(batches: Iterable[pa.RecordBatch], rows: int = ROWS, size: int = BYTES) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of at least ``rows`` rows or ``size`` bytes. Only the last may be smaller."""
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of at least ROWS rows or BYTES bytes. Only the last may be smaller."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
-        if sum(part.num_rows for part in waiting) >= rows or sum(part.nbytes for part in waiting) >= size:
+        if sum(part.num_rows for part in waiting) >= ROWS or sum(part.nbytes for part in waiting) >= BYTES:
             yield from _together(waiting)
             waiting = []
     if waiting:

@@ -17,59 +17,14 @@ from filtering.broker_config import BrokerConfig, changed_switches
 from schemas.delta.delta_log import TableState
 from schemas.delta.table import LAYOUT, Table, column
 from schemas.delta.warehouse import Warehouse
+from schemas.ledger_inputs import CUT, HOOKS, MESSAGES_FROM, REBUILT, REPEATED_FROM
 
 REPLAY = "replay"
 """The job whose tables show what groups would receive if they read the log now, not what they received."""
 MAINTAIN = "maintain"
 """The job that rewrites files of tables. Its entries hold the tables' versions after it, and are not nights."""
-MESSAGE_LOG = "messages"
-"""Among the inputs of nights: the fingerprint of the files of the message log, if one was read so far."""
-OFFSET_FILES = "offsets"
-"""Among the inputs of nights: the fingerprint of the last snapshot's offsets."""
-SUBSCRIPTION_FILE = "subscriptions"
-"""Among the inputs of nights: the digest of the last subscription file."""
-SUBSCRIPTIONS_FROM = "subscriptions_from"
-"""Among the inputs of nights: where the last subscription file came from, STORE or USER."""
-STORE, USER = "store", "user"
-FIRST_SNAPSHOT = "history"
-"""Among the inputs of nights: says that the subscriptions begin with a snapshot; empty if they do not."""
-COMMITTED_AT = "committed_at"
-"""Among the inputs of nights: the time (ms) of the last snapshot's committed offsets, if it is known."""
-SOFTWARE = "mqsieve"
-"""Among the inputs of nights: the version of mqsieve."""
-MESSAGES_FROM = "messages_from"
-"""Among the inputs of entries: the physical offset before which maintenance removed the messages."""
-DAMAGED_BODIES = "damaged_bodies"
-"""Among the inputs of entries: the number of stored messages in the log whose body is damaged."""
-CUT = "cut"
-"""Among the inputs of nights: the physical offset from which the log differed from what earlier nights had read.
-
-Empty if it did not differ, 0 if it was another log (a new epoch).
-"""
-REPEATED_FROM = "repeated_from"
-"""Among the inputs of nights: the first of the earlier runs that the night repeated; empty if it repeated none."""
 PREPARING = frozenset({"ingest", "register", "dispatch"})
 """The jobs that prepare a night. Their entries repeat ``as_of`` of the night before."""
-QUEUES = "queues"
-"""Among the inputs of nights: the number of queues of which the last snapshot had consume queue files."""
-INPUTS_END = "inputs_end"
-"""Among the inputs of nights: the time (ms) up to which the inputs so far reach."""
-LAST_STORED = "last_stored"
-"""Among the inputs of nights: the greatest store time (ms) of the messages that were read so far."""
-NOT_REPLAYED = "not_replayed"
-"""Among the inputs of nights: what the last snapshot shows of consumption that is not replayed, as JSON.
-
-schemas/rocketmq_store/not_replayed.py writes and reads it.
-"""
-HOOKS = "hooks"
-"""Among the inputs of nights: the filter hooks, as text; empty if there were none."""
-WITHDRAWN = "withdrawn"
-"""Among the inputs of nights and of rebuilds: the rows of earlier runs that they removed or made again, as JSON.
-
-schemas/withdrawals.py writes and reads it.
-"""
-REBUILT = "rebuilt"
-"""Among the inputs of maintenance: the tables that it rebuilt from the others."""
 _NUMBERS = pa.map_(pa.string(), pa.int64())
 _TEXTS = pa.map_(pa.string(), pa.string())
 
@@ -138,6 +93,22 @@ class LedgerEntry:
         """Whether every message that was stored up to the end of the run has its entry and was filtered."""
         return self.ingested_to == self.dispatched_to == self.delivered_to
 
+    @property
+    def cut(self) -> int | None:
+        """The physical offset from which the log was another one than before: 0 for a new epoch, None if it was not."""
+        text = self.inputs.get(CUT)
+        return int(text) if text else None
+
+    @property
+    def hooks(self) -> str:
+        """The filter hooks of the run, as text; empty if it had none."""
+        return self.inputs.get(HOOKS, "")
+
+    @property
+    def messages_from(self) -> int:
+        """The physical offset before which maintenance removed the messages."""
+        return int(self.inputs.get(MESSAGES_FROM, "0"))
+
     @cached_property
     def broker(self) -> BrokerConfig:
         """The configuration of the broker in the run."""
@@ -190,8 +161,8 @@ def unreplaced_runs(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     """
     runs: list[LedgerEntry] = []
     for before, entry in zip([None, *entries], entries, strict=False):
-        if cut := entry.inputs.get(CUT):
-            runs = runs[: first_beyond(runs, int(cut)) if int(cut) else 0]
+        if entry.cut is not None:
+            runs = runs[: first_beyond(runs, entry.cut)] if entry.cut else []
         repeated = entry.inputs.get(REPEATED_FROM)
         if repeated and before is not None and changed_switches(before.broker, entry.broker):
             config = entry.broker_config

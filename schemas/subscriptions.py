@@ -74,15 +74,15 @@ SUBSCRIPTION_EVENTS = Table(
 )
 
 
-def table_row(row: SubscriptionRow) -> dict[str, Any]:
-    """A state of a subscription as a row of the table."""
-    names = [
-        "consumer_group", "topic", "valid_from", "valid_to", "expression", "expression_type", "sub_version",
-        "tags_set", "code_set", "registered", "is_consuming", "sent_with_pull", "class_filter_mode",
-        "filter_expression", "filter_version", "born_time", "dead_time", "bit_pos", "bit_num", "compile_error",
-    ]  # fmt: skip
+def subscription_rows(history: Iterable[SubscriptionRow]) -> pa.RecordBatch:
+    """States of subscriptions as rows of the table."""
+    return SUBSCRIPTIONS.rows_batch([_table_row(row) for row in history])
+
+
+def _table_row(row: SubscriptionRow) -> dict[str, Any]:
     compiled = row.compiled.expression
-    return {name: getattr(row, name) for name in names} | {"predicate": compiled and compiled.spark_predicate()}
+    values = {name: getattr(row, name) for name in SUBSCRIPTIONS.file_schema.names if name != "predicate"}
+    return values | {"predicate": compiled and compiled.spark_predicate()}
 
 
 def events_of(rows: pa.Table) -> tuple[SubscriptionEvent, ...]:
@@ -91,9 +91,10 @@ def events_of(rows: pa.Table) -> tuple[SubscriptionEvent, ...]:
     return tuple(parse_event(line, len(line)) for line in lines)
 
 
-def event_rows(events: Iterable[SubscriptionEvent], first_number: int, run: str) -> list[dict[str, Any]]:
+def event_rows(events: Iterable[SubscriptionEvent], first_number: int, run: str) -> pa.RecordBatch:
     """Events as rows of subscription_events."""
-    return [
+    rows = [
         {"number": number, "at": event.at, "event": event_line(event), "run": run}
         for number, event in enumerate(events, start=first_number)
     ]
+    return SUBSCRIPTION_EVENTS.rows_batch(rows)

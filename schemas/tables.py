@@ -23,9 +23,9 @@ APPENDED_TABLES = (
 )  # fmt: skip
 """Tables to which every night adds files."""
 DERIVED_TABLES = (CONSUMEQUEUE, DELIVERY_BLOCKS, DELIVERY_STATS, CONSUMER_OFFSETS, CURRENT_OFFSETS, QUEUE_PROGRESS)
-"""Tables that follow from the others. A redo rebuilds them."""
+"""Tables whose rows follow from messages and subscriptions. Repeated nights make them again."""
 REBUILT_TABLES = (CONSUMEQUEUE, DELIVERY_BLOCKS, DELIVERY_STATS, CURRENT_OFFSETS, QUEUE_PROGRESS, SUBSCRIPTIONS)
-"""Tables that can be rebuilt if they are lost, because they follow from the others."""
+"""Tables that can be rebuilt if they are lost. consumer_offsets has offsets of snapshots, which are nowhere else."""
 TRIMMED_TABLES = (COMMITLOG, CONSUMEQUEUE, DELIVERY_BLOCKS)
 """Tables from which maintenance removes all rows of old nights. From quarantine it removes those of the log."""
 UNLEDGERED_TABLES = (QUALITY_RESULTS,)

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from schemas.delta.table import Table
 from schemas.delta.table_rows import Condition, Where, without
-from schemas.run_ledger import MAINTAIN, WITHDRAWN, LedgerEntry
+from schemas.ledger_inputs import WITHDRAWN
+from schemas.run_ledger import MAINTAIN, LedgerEntry
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from tests.records import entry, filler, record
 
 SEGMENT = 1 << 14
 FIRST_TIME = 1_795_000_000_000
+BROKER_CONF = "brokerName=b\nenablePropertyFilter=true\nenableCalcFilterBitMap=true\nenableConsumeQueueExt=true\n"
+"""A broker.conf with the filter bit map on."""
 EVERY = 1000
 """Milliseconds between two messages."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -11,9 +12,12 @@ from jobs import nightly
 from schemas.delta.warehouse import Warehouse
 from tests.nights.commands import arguments
 
+Replayed: TypeAlias = Callable[[str], Warehouse]
+"""The warehouse of a night on a capture, by its name."""
+
 
 @pytest.fixture(scope="session")
-def replayed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Warehouse]:
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> Replayed:
     """The warehouse of a night on a capture, made once per test run. Tests only read it."""
     made: dict[str, Path] = {}
 

@@ -39,12 +39,12 @@ _UNRECOGNISED = re.compile(r"unrecognized arguments: (--[\w-]+)")
 class Parser(argparse.ArgumentParser):
     """An argparse parser without abbreviations, whose one-line errors suggest the option that was meant."""
 
-    def __init__(self, job: str, description: str | None, examples: tuple[str, ...] = ()) -> None:
+    def __init__(self, job: str, description: str | None, examples: tuple[str, ...]) -> None:
         shown = "\n".join(f"  ./spark-submit.sh {job} {example}" for example in examples)
         super().__init__(
             prog=f"./spark-submit.sh {job}",
             description=description,
-            epilog=f"examples:\n{shown}" if shown else None,
+            epilog=f"examples:\n{shown}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )

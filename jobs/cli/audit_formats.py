@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from jobs.cli.json_lines import output_file, print_data
+from jobs.cli.json_lines import output_file, print_json
 from jobs.cli.text import count, print_table
 from schemas.audits.audit import Severity
 from schemas.audits.auditor import AuditReport, AuditResult
@@ -24,7 +24,7 @@ _MARKS = {Severity.OK: "✅", Severity.SKIPPED: "⏭️", Severity.WARN: "⚠️
 
 
 def read_baseline(file: Path) -> dict[str, int]:
-    """The number of known bad rows by audit, from a file that :func:`print_json` wrote.
+    """The number of known bad rows by audit, from a file that :func:`print_json_lines` wrote.
 
     Raises UsageError if a line is not a result of an audit.
     """
@@ -41,10 +41,10 @@ def read_baseline(file: Path) -> dict[str, int]:
     return known
 
 
-def print_json(report: AuditReport, show_values: bool) -> None:
+def print_json_lines(report: AuditReport, show_values: bool) -> None:
     """Prints one JSON object for each audit."""
-    for result in report.results:
-        row = {
+    rows = [
+        {
             "audit": result.audit.name,
             "severity": result.severity.value,
             "skipped": result.skipped,
@@ -56,7 +56,9 @@ def print_json(report: AuditReport, show_values: bool) -> None:
             "sample": shown_rows(result.sample, show_values),
             "query": result.query,
         }
-        print_data(json.dumps(row, ensure_ascii=False))
+        for result in report.results
+    ]
+    print_json(*rows)
 
 
 def print_report(report: AuditReport, show_values: bool) -> None:
@@ -152,7 +154,7 @@ def add_summary(file: Path, report: AuditReport, show_values: bool) -> None:
     for result in folded(report.results):
         if not result.severity.is_failure or result.cause is not None:
             continue
-        detail = "\n".join(f"    {line}" for line in printable_lines(_detail(result, show_values)))
+        detail = "\n".join(f"    {printable(line)}" for line in _detail(result, show_values).split("\n"))
         part = f"\n{result.audit.name}: {result.audit.about}\n\n{detail}\n"
         if len(text) + len(part) > LONGEST_SUMMARY:
             text += "\nThe other failures are in the log of the step.\n"
@@ -160,10 +162,6 @@ def add_summary(file: Path, report: AuditReport, show_values: bool) -> None:
         text += part
     with file.open("a", encoding="utf-8") as output:
         output.write(text[:LONGEST_SUMMARY])
-
-
-def printable_lines(text: str) -> list[str]:
-    return [printable(line) for line in text.split("\n")]
 
 
 def _detail(result: AuditResult, show_values: bool) -> str:

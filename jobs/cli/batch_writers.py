@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobs.cli.json_lines import as_json, json_rows
+from jobs.cli.json_lines import json_rows, json_text
 
 
 def write_batches(kind: str, file: BinaryIO, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:
@@ -42,8 +42,8 @@ def _csv_row(cells: list[Any]) -> str:
 def _cell(value: Any) -> Any:
     """A value of a CSV cell: maps and lists as JSON, binary as hex."""
     if isinstance(value, (dict, list)):
-        return json.dumps(value, ensure_ascii=False, default=as_json)
-    return value if value is None or isinstance(value, (str, int, bool)) else as_json(value)
+        return json.dumps(value, ensure_ascii=False, default=json_text)
+    return value if value is None or isinstance(value, (str, int, bool)) else json_text(value)
 
 
 def _write_parquet(file: BinaryIO, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:

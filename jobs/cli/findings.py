@@ -1,8 +1,7 @@
-"""Prints findings as text, and writes them as JSON."""
+"""Findings as text, and as JSON."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -10,6 +9,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 from filtering.counted import counted
 from filtering.findings import SEVERITIES, Finding
@@ -20,9 +20,9 @@ _MARKS = {"error": ("✗", "31"), "warn": ("!", "33"), "info": ("·", "2")}
 NARROWEST = 40
 
 
-def as_json(findings: Sequence[Finding]) -> str:
+def json_object(findings: Sequence[Finding]) -> dict[str, Any]:
     """The findings as the JSON object that docs/JSON.md describes."""
-    return json.dumps({"findings": [asdict(finding) for finding in findings]}, ensure_ascii=False, indent=2)
+    return {"findings": [asdict(finding) for finding in findings]}
 
 
 def print_findings(findings: Sequence[Finding]) -> None:

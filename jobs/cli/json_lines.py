@@ -1,4 +1,4 @@
-"""Writes rows as JSON lines, and output files that appear only when they are complete."""
+"""Writes JSON, and output files that appear only when they are complete."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import date
+from enum import Enum
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,11 +25,13 @@ def json_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
     for batch in batches:
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):
             for row in batch.slice(start, ROWS_AT_ONCE).to_pylist(maps_as_pydicts="strict"):
-                yield json.dumps(row, ensure_ascii=False, default=as_json)
+                yield json.dumps(row, ensure_ascii=False, default=json_text)
 
 
-def as_json(value: Any) -> str:
-    """The text of a value that JSON has no type for. Raises TypeError for an unknown type."""
+def json_text(value: Any) -> str:
+    """The text in JSON of a value that JSON has no type for. Raises TypeError for an unknown type."""
+    if isinstance(value, Enum):
+        return str(value.value)
     if isinstance(value, (bytes, bytearray)):
         return bytes(value).hex()
     if isinstance(value, date):
@@ -49,6 +52,11 @@ def write_lines(output: Path, lines: Iterable[str]) -> int:
 def print_data(*lines: str) -> None:
     """Prints lines for programs: in UTF-8, whatever the encoding of the terminal is."""
     write_lines(STDOUT, lines)
+
+
+def print_json(*values: object, indent: int | None = None) -> None:
+    """Prints values as JSON for programs, each on a line unless there is an ``indent``."""
+    print_data(*(json.dumps(value, ensure_ascii=False, indent=indent, default=json_text) for value in values))
 
 
 @contextmanager

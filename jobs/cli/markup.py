@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +10,9 @@ from dataclasses import dataclass
 from jobs.cli.text import print_table
 from schemas.printable import printable
 
-SPECIAL = frozenset("\\`*_[]<>|#")
-"""Characters that Markdown and HTML interpret."""
+SPECIAL = frozenset("\\`*_[]<>#")
+"""Characters that Markdown and HTML interpret everywhere. A bar ends the cell of a table, even inside code."""
+_FENCES = re.compile("`+")
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,9 @@ class Markup:
         """An expression, or a part of one."""
         if not self.is_markdown:
             return printable(text)
-        fence = "``" if "`" in text else "`"
-        shown = printable(text).replace("|", "\\|")
-        return f"{fence}{shown}{fence}"
+        fence = "`" * (1 + max(map(len, _FENCES.findall(text)), default=0))
+        pad = " " if text.startswith("`") or text.endswith("`") else ""
+        return f"{fence}{pad}{printable(text)}{pad}{fence}"
 
     def heading(self, level: int, text: str) -> str:
         """A heading of a line of formatted text."""
@@ -50,6 +52,7 @@ class Markup:
         if not self.is_markdown:
             print_table(titles, rows, left=len(titles), indent="  ", last_is_text=True)
             return
-        widths = [max(len(row[i]) for row in [titles, *rows]) for i in range(len(titles))]
-        for row in [titles, ["-" * width for width in widths], *rows]:
+        cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+        widths = [max(len(row[i]) for row in [titles, *cells]) for i in range(len(titles))]
+        for row in [titles, ["-" * width for width in widths], *cells]:
             print(f"| {' | '.join(f'{cell:<{width}}' for cell, width in zip(row, widths, strict=True))} |")

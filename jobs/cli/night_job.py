@@ -9,8 +9,9 @@ from pathlib import Path
 
 from filtering.counted import counted
 from jobs.cli import options as shared
+from jobs.cli.application import describe
 from jobs.cli.exit_code import CheckFailed
-from jobs.cli.progress import Progress
+from jobs.cli.progress import print_end, shown_on_terminal
 from jobs.cli.summary import print_steps, print_summary
 from jobs.cli.without_pandas import allow_pandas
 from jobs.night.broker import broker_of
@@ -23,11 +24,12 @@ from jobs.night.steps import ALL_STEPS, Step
 from jobs.night.subscription_file import SubscriptionFile, read_subscriptions
 from schemas.errors import UsageError
 from schemas.ledger_check import read_runs
+from schemas.ledger_inputs import FIRST_SNAPSHOT, SUBSCRIPTION_FILE, SUBSCRIPTIONS_FROM, USER
 from schemas.messages.bodies import Bodies
-from schemas.messages.message_log import is_message_log
+from schemas.messages.message_log import files, is_message_log
 from schemas.rocketmq_store.config_files import contents
-from schemas.run_ledger import FIRST_SNAPSHOT, SUBSCRIPTION_FILE, SUBSCRIPTIONS_FROM, USER, LedgerEntry
-from schemas.storage import Storage
+from schemas.run_ledger import LedgerEntry
+from schemas.storage import Storage, error_text
 from schemas.warehouse_folder import check_folder, no_nights
 
 OWN_LIST = "config/consumerFilter.json"
@@ -79,7 +81,7 @@ def run_job(job: str, steps: frozenset[Step], options: argparse.Namespace) -> No
 def _entries(options: argparse.Namespace, job: str) -> list[BrokerEntry]:
     """The brokers of a run: those of --brokers, or the one that the other options describe."""
     file: Path | None = options.brokers
-    stores = [shared.store_of(text) for text in options.store or ()]
+    stores = [_store_of(text) for text in options.store or ()]
     subscriptions = shared.subscriptions_of(options.subscriptions)
     if file is None:
         if job == "nightly" and not stores:
@@ -88,6 +90,27 @@ def _entries(options: argparse.Namespace, job: str) -> list[BrokerEntry]:
     if stores or options.broker_config:
         raise UsageError("--brokers already names stores and configurations: leave out --store and --broker-config")
     return read_brokers(file, subscriptions)
+
+
+def _store_of(text: str) -> Storage:
+    """The storage that --store names. Raises UsageError if it cannot be read."""
+    storage = Storage.at(text)
+    local = Path(storage.root) if storage.is_local else None
+    try:
+        if local is not None and is_message_log(local):
+            for file in files(local):
+                with file.open("rb"):
+                    pass
+        elif local is not None and local.is_file():
+            raise UsageError(
+                f"{local} is a file; give a broker's store folder, or a message log that ends in .jsonl or .parquet"
+            )
+        else:
+            StoreSnapshot(storage).check()
+    except OSError as error:
+        reason = describe(error) if storage.is_local else error_text(error)
+        raise UsageError(f"--store: {reason}") from None
+    return storage
 
 
 @dataclass(frozen=True)
@@ -108,9 +131,9 @@ class _Night:
         subscriptions = entry.read_subscriptions()
         if subscriptions is None and snapshot is not None and Step.REGISTER in self.options.steps:
             subscriptions = self._own_list(snapshot, run.last.get(broker.name))
-        with Progress(broker.name) as progress:
+        with shown_on_terminal(broker.name):
             report = run.run_night(broker, NightInputs(snapshot, subscriptions, message_log), self.options)
-            progress.end(report)
+        print_end(report)
         return report
 
     def _own_list(self, snapshot: StoreSnapshot, last: LedgerEntry | None) -> SubscriptionFile | None:

@@ -18,7 +18,14 @@ def night_parser(job: str, description: str | None, steps: frozenset[Step], exam
     options.add_warehouse(parser)
     options.add_broker_config(parser)
     if Step.INGEST in steps:
-        options.add_store(parser, required=steps != ALL_STEPS)
+        parser.add_argument(
+            "--store",
+            action="append",
+            required=steps != ALL_STEPS,
+            metavar="DIR",
+            help="a broker's store folder, or a message log: JSON lines (.jsonl) or Parquet; repeat the option for "
+            "several snapshots of the broker: each becomes a night, in this order",
+        )
         parser.add_argument(
             "--bodies", choices=[choice.value for choice in Bodies], default=Bodies.KEEP.value,
             help="which message bodies to store; default: keep (all of them)",

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.cli.application import Parser, describe, given_name, input_file
+from jobs.cli.application import Parser, given_name, input_file
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,21 +20,20 @@ if TYPE_CHECKING:
     from jobs.night.subscription_file import SubscriptionFile
     from schemas.answers.facts import BrokerFacts
     from schemas.delta.warehouse import Warehouse
-    from schemas.storage import Storage
 
-SUBSCRIPTIONS_HELP = (
+_SUBSCRIPTIONS_HELP = (
     "subscriptions: event lines, a consumerFilter.json, or a YAML list (docs/SUBSCRIPTIONS.md); repeat the option for "
     "several files"
 )
 
 
-def add_warehouse(parser: Parser) -> None:
-    parser.add_argument("--warehouse", required=True, metavar="DIR", help="folder of the tables, or catalog.schema")
+def add_warehouse(parser: Parser, required: bool = True) -> None:
+    parser.add_argument("--warehouse", required=required, metavar="DIR", help="folder of the tables, or catalog.schema")
 
 
-def add_answer(parser: Parser) -> None:
+def add_answer(parser: Parser, required: bool = True) -> None:
     """The options of a job that answers from the tables of one broker."""
-    add_warehouse(parser)
+    add_warehouse(parser, required)
     parser.add_argument(
         "--broker", type=given_name, metavar="NAME", help="the brokerName, if the warehouse holds several brokers"
     )
@@ -48,17 +47,6 @@ def add_broker_config(parser: Parser) -> None:
     parser.add_argument("--broker-config", type=input_file, metavar="FILE", help="the broker's broker.conf, or YAML")
 
 
-def add_store(parser: Parser, required: bool = True) -> None:
-    parser.add_argument(
-        "--store",
-        action="append",
-        required=required,
-        metavar="DIR",
-        help="a broker's store folder, or a message log: JSON lines (.jsonl) or Parquet; repeat the option for "
-        "several snapshots of the broker: each becomes a night, in this order",
-    )
-
-
 def add_subscriptions(parser: Parser, default: str, required: bool = False) -> None:
     """``default``: the subscriptions that are used without the option, for the help."""
     parser.add_argument(
@@ -67,7 +55,7 @@ def add_subscriptions(parser: Parser, default: str, required: bool = False) -> N
         action="append",
         required=required,
         metavar="FILE",
-        help=SUBSCRIPTIONS_HELP if required else f"{SUBSCRIPTIONS_HELP}; default: {default}",
+        help=_SUBSCRIPTIONS_HELP if required else f"{_SUBSCRIPTIONS_HELP}; default: {default}",
     )
 
 
@@ -81,10 +69,27 @@ def instant(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def check_period(begin: int | None, end: int | None) -> None:
-    """Raises UsageError if --to is not later than --from."""
-    if begin is not None and end is not None and end <= begin:
+def add_period(parser: Parser) -> None:
+    """The options --from and --to, which :func:`period_of` reads."""
+    parser.add_argument(
+        "--from",
+        dest="begin",
+        type=instant,
+        metavar="TIME",
+        help="only messages stored from this time on: ms since 1970, or an ISO date or time (UTC)",
+    )
+    parser.add_argument("--to", dest="end", type=instant, metavar="TIME", help="only messages stored before this time")
+
+
+def period_of(options: argparse.Namespace) -> tuple[int, int]:
+    """The store times (ms, the second exclusive) from --from to --to. Raises UsageError if there is none between."""
+    from filtering.delivery.pull_window import BEGINNING, FOREVER
+
+    begin = BEGINNING if options.begin is None else options.begin
+    end = FOREVER if options.end is None else options.end
+    if end <= begin:
         raise UsageError("--to must be later than --from")
+    return begin, end
 
 
 def warehouse_of(text: str) -> Warehouse:
@@ -137,31 +142,6 @@ def broker_config_of(options: argparse.Namespace, facts: BrokerFacts) -> BrokerC
     if options.broker_config is None:
         return facts.broker
     return replace(read_broker_config(options.broker_config), broker_name=facts.name)
-
-
-def store_of(text: str) -> Storage:
-    """The storage that --store names. Raises UsageError if it cannot be read."""
-    from jobs.night.snapshot import StoreSnapshot
-    from schemas.messages.message_log import files, is_message_log
-    from schemas.storage import Storage, error_text
-
-    storage = Storage.at(text)
-    local = Path(storage.root) if storage.is_local else None
-    try:
-        if local is not None and is_message_log(local):
-            for file in files(local):
-                with file.open("rb"):
-                    pass
-        elif local is not None and local.is_file():
-            raise UsageError(
-                f"{local} is a file; give a broker's store folder, or a message log that ends in .jsonl or .parquet"
-            )
-        else:
-            StoreSnapshot(storage).check()
-    except OSError as error:
-        reason = describe(error) if storage.is_local else error_text(error)
-        raise UsageError(f"--store: {reason}") from None
-    return storage
 
 
 def subscriptions_of(paths: list[Path] | None) -> SubscriptionFile | None:

@@ -1,41 +1,38 @@
-"""Progress of a long run: the current step on a terminal, a line for each finished step in a log."""
+"""Tells on stderr that a night runs, and that it ended: the first on a terminal only, the second in a log, too."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from filtering.counted import counted
 from jobs.night.run import NightReport
 from schemas.printable import printable
 
+CLEARED_LINE = "\r\033[K"
 
-class Progress:
-    """Shows the progress of one night on stderr."""
 
-    def __init__(self, broker_name: str) -> None:
-        self._name = printable(broker_name)
-        self._begun = time.monotonic()
-        self._on_terminal = os.environ.get("MQSIEVE_TERMINAL") == "1"
+@contextmanager
+def shown_on_terminal(broker_name: str) -> Iterator[None]:
+    """Shows the name of a broker while its night runs."""
+    if os.environ.get("MQSIEVE_TERMINAL") != "1":
+        yield
+        return
+    print(f"{CLEARED_LINE}{printable(broker_name)} …", end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        print(CLEARED_LINE, end="", file=sys.stderr, flush=True)
 
-    def __enter__(self) -> Progress:
-        if self._on_terminal:
-            sys.stderr.write(f"\r\033[K{self._name} …")
-            sys.stderr.flush()
-        return self
 
-    def end(self, report: NightReport) -> None:
-        """Writes one line: the time, and the number of messages and their rate if any were read."""
-        seconds = time.monotonic() - self._begun
-        messages = report.rows.get("commitlog", 0)
-        done = "done" if report.entry else "nothing new"
-        if messages:
-            done = f"{counted(messages, 'message')}, {messages / max(seconds, 0.001):,.0f}/s"
-        clear = "\r\033[K" if self._on_terminal else ""
-        now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-        sys.stderr.write(f"{clear}{now} {self._name}: {done} ({seconds:.1f} s)\n")
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        sys.stderr.flush()
+def print_end(report: NightReport) -> None:
+    """Prints one line: the time, and the number of messages and their rate if any were read."""
+    messages = report.rows.get("commitlog", 0)
+    done = "done" if report.entry else "nothing new"
+    if messages:
+        done = f"{counted(messages, 'message')}, {messages / max(report.seconds, 0.001):,.0f}/s"
+    now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    print(f"{now} {printable(report.broker.name)}: {done} ({report.seconds:.1f} s)", file=sys.stderr)

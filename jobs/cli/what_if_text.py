@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -45,11 +44,11 @@ def print_changes(found: Sequence[WhatIf], unmet: Sequence[str]) -> None:
         print()
 
 
-def as_json(found: Sequence[WhatIf], unmet: Sequence[str]) -> str:
+def json_object(found: Sequence[WhatIf], unmet: Sequence[str]) -> dict[str, Any]:
     """The changes as the JSON object that docs/JSON.md describes."""
     changes = [_object(change) for change in found]
-    totals = {name: sum(change[name] for change in changes) for name in ("gained", "lost", "kept")}
-    return json.dumps(totals | {"changes": changes, "unmet": list(unmet)}, ensure_ascii=False, indent=2)
+    totals: dict[str, Any] = {name: sum(change[name] for change in changes) for name in ("gained", "lost", "kept")}
+    return totals | {"changes": changes, "unmet": list(unmet)}
 
 
 def _totals(found: Iterable[WhatIf]) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.first_difference import first_difference
 from filtering.sql92 import Expressions
 from filtering.subscriptions.event_lines import event_line
-from filtering.subscriptions.events import SubscriptionEvent, SubscriptionEvents, in_order
+from filtering.subscriptions.events import SubscriptionEvent, in_order
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.in_force import in_force_at
 from filtering.subscriptions.snapshots import differences
+from jobs.night.state import BrokerState
+from jobs.night.subscription_file import SubscriptionFile
+from schemas.ledger_inputs import SUBSCRIPTION_FILE
 
 
 @dataclass(frozen=True)
@@ -29,26 +32,24 @@ class NightEvents:
     withdrawn: int = 0
 
 
-def merge_events(
-    applied: Sequence[SubscriptionEvent],
-    given: SubscriptionEvents,
-    filters_only: bool,
-    as_of: int | None,
-    broker: BrokerConfig,
-    expressions: Expressions,
+def night_events(
+    state: BrokerState, file: SubscriptionFile | None, broker: BrokerConfig, expressions: Expressions
 ) -> NightEvents:
-    """Merges the events of a file with those of earlier nights.
+    """Merges the events of a file, if one was given, with those of earlier nights.
 
-    ``applied``: the events of earlier nights, up to ``as_of`` (ms; None before the first night). ``given`` is the
-    whole history, or has only events that are later than all applied ones. A snapshot is compared with the
-    subscriptions in force at ``as_of``, or after the last applied event if that is later. ``filters_only``: the
-    snapshot is a consumerFilter.json.
+    The file has the whole history, or only events that are later than all applied ones, or it is a snapshot. A snapshot
+    is compared with the subscriptions in force at the end of the last night, or after the last applied event if that is
+    later.
     """
+    applied = state.events
+    if file is None or (_is_applied(file, state) and not file.events.is_snapshot):
+        return NightEvents(applied, ())
+    given, as_of = file.events, state.as_of
     if given.is_snapshot and as_of is not None:
         # Without new messages, the end of the night stays, and the events of the last snapshot are later.
         since = max([as_of, *(event.at for event in applied)])
         in_force = in_force_at(subscription_history(applied, broker, expressions), since)
-        new = differences(given, in_force, since, filters_only)
+        new = differences(given, in_force, since, file.filters_only)
         return NightEvents(in_order((*applied, *new)), new)
     known = {event_line(event) for event in applied}
     lines = [event_line(event) for event in given.events]
@@ -64,6 +65,10 @@ def merge_events(
     before, after = ([event for event in events if event.group in changed] for events in (applied, given.events))
     late_from = first_difference(before, after, as_of, broker, expressions)
     return NightEvents(given.events, new, late_from, len(withdrawn))
+
+
+def _is_applied(file: SubscriptionFile, state: BrokerState) -> bool:
+    return state.last is not None and state.last.inputs.get(SUBSCRIPTION_FILE) == file.digest
 
 
 def events_until(events: Iterable[SubscriptionEvent], as_of: int) -> tuple[SubscriptionEvent, ...]:

@@ -12,7 +12,8 @@ from jobs.night.state import BrokerState
 from jobs.night.steps import Step
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import one_of, within
-from schemas.run_ledger import CUT, DAMAGED_BODIES, INPUTS_END, LAST_STORED, MESSAGE_LOG, WITHDRAWN, LedgerEntry
+from schemas.ledger_inputs import CUT, DAMAGED_BODIES, INPUTS_END, LAST_STORED, MESSAGE_LOG, WITHDRAWN
+from schemas.run_ledger import LedgerEntry
 from schemas.withdrawals import withdrawals_text
 
 
@@ -24,7 +25,7 @@ def ledger_entry(
     ``fingerprints``: those of its inputs, by kind.
     """
     state, steps, new, changes = night.state, night.steps, night.new, night.changes
-    plan, last = new.log, state.last
+    plan, last = new.plan, state.last
     ingested_to = _ingested_to(state, plan, MESSAGE_LOG in fingerprints, outcome, changes)
     dispatched_to, delivered_to = (last.dispatched_to, last.delivered_to) if last else (None, None)
     if Step.DISPATCH in steps:
@@ -62,9 +63,7 @@ def ledger_entry(
 
 def _not_beyond(new: NewMessages, offset: int | None) -> int | None:
     """A physical offset up to which a step is done; it may have new messages before it, which later steps must find."""
-    repaired = [part.start for part in new.log.repaired] if new.log is not None else []
-    stored = [new.stored[0]] if new.stored is not None else []
-    return None if offset is None else min([offset, *repaired, *stored])
+    return None if offset is None else min([offset, *(part.start for part in new.repaired), *(new.stored or ())])
 
 
 def _damaged_bodies(state: BrokerState, plan: LogPlan, outcome: NightOutcome, changes: Changes) -> int:

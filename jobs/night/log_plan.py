@@ -15,11 +15,12 @@ from jobs.night.log_repairs import COMPARED_DAMAGE, LogRepairs
 from jobs.night.log_segments import LogSegments
 from jobs.night.log_task import LogRange, RangeResult
 from jobs.night.read_so_far import ReadSoFar
+from jobs.night.snapshot import StoreSnapshot
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
+from schemas.messages.stored_messages import PhysicalRange
 from schemas.rocketmq_store.log_end import fingerprint
 from schemas.rocketmq_store.message_decoder import decode
-from schemas.rocketmq_store.segments import Segment
 from schemas.spark_tasks import Session, run_tasks
 
 RANGE_BYTES = 128 << 20
@@ -31,9 +32,9 @@ class LogPlan:
 
     ``ranges``: new parts, in order. ``repaired``: earlier ranges that were damaged and changed since. ``mended``:
     ranges of one message that was stored with a damaged body and has the right one now. ``cut``: the physical offset
-    from which the log differs from the stored messages; 0 if it is another log. ``deleted``: the first and last
-    (exclusive) offset of bytes that the broker deleted before a night read them. ``unread``: those of bytes before the
-    first message of the first night, which that night's copy of the log did not have, and which no night reads.
+    from which the log differs from the stored messages; 0 if it is another log. ``deleted``: the bytes that the broker
+    deleted before a night read them. ``unread``: the bytes before the first message of the first night, which that
+    night's copy of the log did not have, and which no night reads.
     """
 
     log: LogSegments
@@ -41,8 +42,8 @@ class LogPlan:
     repaired: Sequence[LogRange] = ()
     mended: Sequence[LogRange] = ()
     cut: int | None = None
-    deleted: tuple[int, int] | None = None
-    unread: tuple[int, int] | None = None
+    deleted: PhysicalRange | None = None
+    unread: PhysicalRange | None = None
 
     @property
     def size(self) -> int:
@@ -51,12 +52,12 @@ class LogPlan:
         return sum(min(part.stop, part.data_end) - part.start for part in parts)
 
 
-def plan_log(segments: Sequence[Segment], so_far: ReadSoFar | None, warehouse: Warehouse, new_epoch: bool) -> LogPlan:
+def plan_log(snapshot: StoreSnapshot, so_far: ReadSoFar | None, warehouse: Warehouse, new_epoch: bool) -> LogPlan:
     """Compares the log with the warehouse. Raises UsageError if it is another log than the broker's stored one.
 
     ``new_epoch``: another log replaces the stored one.
     """
-    log = _with_data(segments, 0 if so_far is None else so_far.end)
+    log = _with_data(snapshot, 0 if so_far is None else so_far.end)
     if so_far is None:
         return LogPlan(log, _ranges(log, log.start, None))
     comparison = LogComparison(log, so_far.broker_name, so_far.end, warehouse)
@@ -65,13 +66,13 @@ def plan_log(segments: Sequence[Segment], so_far: ReadSoFar | None, warehouse: W
     mended: Sequence[LogRange] = repairs.mended() if so_far.has_damaged_bodies else ()
     deleted = (so_far.end, log.start) if so_far.end < log.start else None
     if cut is not None and cut > max(log.start, comparison.first_stored):
-        log = _with_data(segments, cut)
+        log = _with_data(snapshot, cut)
         repaired, mended = _before(cut, repairs.repaired()), _before(cut, mended)
         return LogPlan(log, _ranges(log, cut, None), repaired, mended, cut=cut)
     if cut is not None or (deleted is not None and _goes_back(log, so_far.queue_ends)):
         if not new_epoch:
             raise _another_log(so_far.broker_name)
-        log = _with_data(segments, 0)
+        log = _with_data(snapshot, 0)
         return LogPlan(log, _ranges(log, log.start, None), cut=0)
     ranges = _ranges(log, max(so_far.end, log.start), so_far.unsettled)
     is_unchanged = so_far.unsettled is not None and unsettled(log, so_far.end) == so_far.unsettled
@@ -132,11 +133,12 @@ def _merged(before: LogRange, after: LogRange) -> LogRange:
     return replace(before, stop=after.stop, ends_log=after.ends_log, seen=after.seen, followed_by=after.followed_by)
 
 
-def _with_data(segments: Sequence[Segment], read_to: int) -> LogSegments:
+def _with_data(snapshot: StoreSnapshot, read_to: int) -> LogSegments:
     """The segments up to the last one with data. Segments that were read completely are not searched for their end."""
+    segments = snapshot.segments
     ends = [segment.end if segment.end <= read_to else segment.data_end for segment in segments]
     last = max((i for i, end in enumerate(ends) if end > segments[i].offset), default=0)
-    return LogSegments(segments[: last + 1], ends[: last + 1])
+    return LogSegments(snapshot.storage, segments[: last + 1], ends[: last + 1])
 
 
 def _ranges(log: LogSegments, begin: int, seen: str | None) -> list[LogRange]:

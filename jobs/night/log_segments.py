@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from jobs.night.log_task import LogRange
 from schemas.rocketmq_store.commitlog_walk import Damage, Records, first_piece
 from schemas.rocketmq_store.segments import Segment
+from schemas.storage import Storage
 
 
 @dataclass(frozen=True)
 class LogSegments:
-    """The segments of a log. ``ends`` has the physical offset after the last nonzero byte of each segment."""
+    """The segments of a log. ``store`` is the store folder, or its commitlog folder.
 
+    ``ends`` has the physical offset after the last nonzero byte of each segment.
+    """
+
+    store: Storage
     segments: Sequence[Segment]
     ends: Sequence[int]
 

@@ -16,6 +16,7 @@ from jobs.night.rejected import quarantined_lines, remove_lines
 from schemas.commitlog import COMMITLOG
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import files, parts
+from schemas.messages.stored_messages import PhysicalRange
 from schemas.quarantine import QUARANTINE
 from schemas.spark_tasks import Session, run_tasks
 
@@ -24,13 +25,13 @@ _TIMES_AS_LONG = 8
 
 
 class IngestedLog(NamedTuple):
-    """``new``: the first and last (exclusive) physical offset of the new messages; None if there are none.
+    """``new``: where the new messages are; None if there are none.
 
     ``damaged_bodies``: the number of new messages whose body does not match its checksum.
     """
 
     has_messages: bool
-    new: tuple[int, int] | None
+    new: PhysicalRange | None
     damaged_bodies: int = 0
 
 

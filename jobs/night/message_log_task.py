@@ -11,9 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from jobs.night.rejected import RejectedLine
-from schemas.arrow_batches import ROWS, split
+from schemas.arrow_batches import split
 from schemas.commitlog import COMMITLOG
-from schemas.delta.data_files import DataFile, DataFileWriter
+from schemas.delta.data_files import ROWS_OF_A_GROUP, DataFile, DataFileWriter
 from schemas.delta.table_rows import sorted_by
 from schemas.messages.bodies import Bodies
 from schemas.messages.mapped_rows import MappedRows
@@ -62,7 +62,7 @@ def read_part(
         are_known = _are_in(known, offsets[-1]).tolist()
         new.append(rows.rows([message for message, is_known in zip(some, are_known, strict=True) if not is_known]))
     log, lines = (DataFileWriter(table, storages[table.name]) for table in (COMMITLOG, QUARANTINE))
-    for batches in split(sorted_by(pa.Table.from_batches(new), "commitlog_offset").to_batches(), ROWS):
+    for batches in split(sorted_by(pa.Table.from_batches(new), "commitlog_offset").to_batches(), ROWS_OF_A_GROUP):
         log.write(batches)
     added = [{**line._asdict(), "run": run} for line in rejected if line not in quarantined]
     lines.write([QUARANTINE.rows_batch(added)])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from jobs.night.changes import Changes
 from jobs.night.log_plan import LogPlan
-from jobs.night.night_inputs import NightInputs
+from jobs.night.log_task import LogRange
 from jobs.night.state import BrokerState
 from jobs.night.steps import Step
 from schemas.consumequeue import CONSUMEQUEUE
@@ -14,43 +15,34 @@ from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.stored_files import files_since
 from schemas.delta.table_rows import within
 from schemas.messages.bodies import Bodies
+from schemas.messages.stored_messages import PhysicalRange
 from schemas.queue_progress import QUEUE_PROGRESS
-from schemas.storage import Storage
 
 
 @dataclass(frozen=True)
 class NewMessages:
     """The new messages of a night.
 
-    ``log``: parts of the log to read. ``stored``: the physical offsets (the second exclusive) between which stored
-    messages have no entries.
+    ``plan``: the parts of the log to read. ``stored``: where stored messages have no entries.
     """
 
-    log: LogPlan | None = None
-    store: Storage | None = None
+    plan: LogPlan | None = None
     bodies: Bodies = Bodies.KEEP
-    stored: tuple[int, int] | None = None
+    stored: PhysicalRange | None = None
 
-    def with_stored(self, offsets: tuple[int, int]) -> NewMessages:
-        """The same, and stored messages without entries between two more physical offsets."""
+    @property
+    def repaired(self) -> Sequence[LogRange]:
+        """The parts of the log that an earlier night could not read."""
+        return self.plan.repaired if self.plan is not None else ()
+
+    def with_stored(self, offsets: PhysicalRange) -> NewMessages:
+        """The same, and stored messages without entries in one more range."""
         known = self.stored or offsets
         return replace(self, stored=(min(known[0], offsets[0]), max(known[1], offsets[1])))
 
 
-def new_messages(
-    inputs: NightInputs,
-    plan: LogPlan | None,
-    state: BrokerState,
-    rest: tuple[int, int] | None,
-    bodies: Bodies,
-    steps: frozenset[Step],
-) -> NewMessages:
-    """Finds the new messages of a night. ``rest``: physical offsets of stored messages that a redo leaves to it."""
-    store = inputs.snapshot.storage if inputs.snapshot is not None else None
-    return NewMessages(plan, store, bodies, rest or _stored(state, steps))
-
-
-def _stored(state: BrokerState, steps: frozenset[Step]) -> tuple[int, int] | None:
+def stored_before(state: BrokerState, steps: frozenset[Step]) -> PhysicalRange | None:
+    """Where stored messages are for which earlier runs did not do what ``steps`` do; None if there are none."""
     last = state.last
     if last is None:
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import BrokerOffsets
@@ -19,14 +18,14 @@ from jobs.night.changes import Changes
 from jobs.night.hooks import FilterHook, check_groups
 from jobs.night.late_windows import late_windows
 from jobs.night.log_plan import read_ranges
-from jobs.night.log_task import read_range
 from jobs.night.new_messages import NewMessages
 from jobs.night.night_tasks import NightTasks
-from jobs.night.progress_rows import Part, ProgressRows, committed_rows, progress_rows
-from jobs.night.state import BrokerState, offset_batches
+from jobs.night.offset_rows import committed_rows, current_offset_rows
+from jobs.night.progress_rows import Part, ProgressRows, progress_rows
+from jobs.night.state import BrokerState
 from jobs.night.steps import ALL_STEPS, Step
 from jobs.night.topics import by_topic, filter_data_of_night, first_run_of_backlog, times_of_leaving
-from jobs.night.work import Result, TopicWork
+from jobs.night.work import Result, TopicWork, works_by_topic
 from jobs.night.writer import WRITTEN_BY_TASKS
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
@@ -36,7 +35,8 @@ from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.stored_files import files_since
 from schemas.delta.table import Table
-from schemas.messages.stored_entries import stored_ranges
+from schemas.messages.stored_messages import PhysicalRange
+from schemas.messages.stored_ranges import stored_ranges
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.spark_tasks import Session
@@ -74,7 +74,7 @@ class Night:
     def run(self) -> NightOutcome:
         """Filters the messages that groups can pull now, and adds the rows to ``changes``."""
         self.history = subscription_history(self.events, self.broker, self.expressions)
-        self._tasks = NightTasks(self.broker, self.changes, self.session, self.hooks)
+        self._tasks = NightTasks(self.broker, self.changes, self.session, self.hooks, self.new)
         self.changes.create_missing(WRITTEN_BY_TASKS)
         plan = NightPlan((), (), (), ())
         if Step.DELIVER in self.steps:
@@ -119,13 +119,11 @@ class Night:
             self.changes.add_rows(CONSUMER_OFFSETS, committed)
         # A redo has removed them, even if this run delivers nothing.
         topics = rows.topics if Step.DELIVER in self.steps else self.state.topics
-        self.changes.replace_rows(CURRENT_OFFSETS, offset_batches(topics, self.changes.run))
+        self.changes.replace_rows(CURRENT_OFFSETS, current_offset_rows(topics, self.changes.run))
 
     def _mend(self) -> Result:
         """Stores messages again whose stored body was damaged and is not any more."""
-        if self.new.log is None or self.new.store is None:
-            return Result()
-        mended = self._tasks.read_parts(self.new.log.mended, self.new.store, self.new.bodies, (COMMITLOG,), {})
+        mended = self._tasks.read_again(self.new.plan.mended if self.new.plan is not None else (), (COMMITLOG,), {})
         self._tasks.add_files(mended)
         return mended
 
@@ -137,17 +135,16 @@ class Night:
 
     def _read_new(self, topics: Mapping[str, TopicWork]) -> Result:
         total = self._read_stored(topics, begin=self.state.filtered_to)
-        if self.new.log is not None and self.new.store is not None:
-            work = self._tasks.work(self._tables_of_log, topics)
-            read = partial(read_range, store=self.new.store, work=work, bodies=self.new.bodies)
-            for result in read_ranges(self.new.log, read, self.session):
+        if self.new.plan is not None:
+            read = self._tasks.reader(self.new.plan, self._tables_of_log, topics)
+            for result in read_ranges(self.new.plan, read, self.session):
                 total.add(result.result)
                 self._settled = result.settled
         return total
 
     def _late(self, plan: NightPlan, instants: Mapping[str, Int64s]) -> Part | None:
         """Filters messages that earlier nights could not read, as those nights would have filtered them."""
-        repaired = self.new.log.repaired if self.new.log is not None else ()
+        repaired = self.new.repaired
         stored = self._stored(end=self.state.filtered_to)
         if not repaired and stored is None:
             return None
@@ -162,9 +159,7 @@ class Night:
 
     def _read_late(self, topics: Mapping[str, TopicWork]) -> Result:
         total = self._read_stored(topics, end=self.state.filtered_to)
-        if self.new.log is not None and self.new.store is not None:
-            parts = self.new.log.repaired
-            total.add(self._tasks.read_parts(parts, self.new.store, self.new.bodies, self._tables_of_log, topics))
+        total.add(self._tasks.read_again(self.new.repaired, self._tables_of_log, topics))
         return total
 
     @property
@@ -172,7 +167,7 @@ class Night:
         """The tables that are written while the log is read."""
         return WRITTEN_BY_TASKS if Step.DISPATCH in self.steps else (COMMITLOG, QUARANTINE)
 
-    def _stored(self, begin: int = 0, end: int = FOREVER) -> tuple[int, int] | None:
+    def _stored(self, begin: int = 0, end: int = FOREVER) -> PhysicalRange | None:
         """Where, between two physical offsets, this run makes the entries of stored messages."""
         if self.new.stored is None or not self.steps & {Step.DISPATCH, Step.DELIVER}:
             return None
@@ -200,10 +195,7 @@ class Night:
         if self.hooks:
             files = files_since(self.changes.files(CONSUMEQUEUE), first_run)
             return Part(windows, filter_changes, self._tasks.filter_hooked(files, windows, filter_changes))
-        topics = {
-            topic: TopicWork.build(self.broker, (), windows.get(topic, ()), filter_changes.get(topic, ()))
-            for topic in windows.keys() | filter_changes.keys()
-        }
+        topics = works_by_topic(self.broker, windows, filter_changes)
         ranges = stored_ranges(self.changes.files, first_run=first_run)
         result = self._tasks.filter_stored(ranges, (DELIVERY_BLOCKS,), topics)
         self._tasks.add_files(result)

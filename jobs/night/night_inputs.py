@@ -16,13 +16,10 @@ from jobs.night.hooks import FilterHook, text_of
 from jobs.night.log_plan import LogPlan
 from jobs.night.snapshot import StoreSnapshot
 from jobs.night.state import BrokerState
-from jobs.night.steps import ALL_STEPS, Step
+from jobs.night.steps import Step
 from jobs.night.subscription_file import SubscriptionFile
 from schemas.errors import UsageError
-from schemas.messages.bodies import Bodies
-from schemas.messages.message_log import files as message_log_files
-from schemas.rocketmq_store.not_replayed import NotReplayed
-from schemas.run_ledger import (
+from schemas.ledger_inputs import (
     COMMITTED_AT,
     FIRST_SNAPSHOT,
     HOOKS,
@@ -32,10 +29,14 @@ from schemas.run_ledger import (
     QUEUES,
     SOFTWARE,
     STORE,
+    STORE_FOLDER,
     SUBSCRIPTION_FILE,
     SUBSCRIPTIONS_FROM,
     USER,
 )
+from schemas.messages.bodies import Bodies
+from schemas.messages.message_log import files as message_log_files
+from schemas.rocketmq_store.not_replayed import NotReplayed
 from schemas.time_text import time_text
 from schemas.version import VERSION
 
@@ -47,11 +48,11 @@ _COMPARED_INPUTS = (OFFSET_FILES, SUBSCRIPTION_FILE, MESSAGE_LOG, SOFTWARE)
 class NightOptions:
     """The user's options for a night. ``redo_from`` is in ms since the epoch."""
 
-    bodies: Bodies = Bodies.KEEP
-    new_epoch: bool = False
-    redo_from: int | None = None
-    steps: frozenset[Step] = ALL_STEPS
-    hooks: tuple[FilterHook, ...] = ()
+    bodies: Bodies
+    new_epoch: bool
+    redo_from: int | None
+    steps: frozenset[Step]
+    hooks: tuple[FilterHook, ...]
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ class NightInputs:
         if self.snapshot is not None:
             min_offsets = self.snapshot.offsets.min_offsets
             queues = sum(map(len, min_offsets.values()))
-            found |= {"store": self.snapshot.storage.root, OFFSET_FILES: self.snapshot.fingerprint, QUEUES: str(queues)}
+            found[STORE_FOLDER] = self.snapshot.storage.root
+            found |= {OFFSET_FILES: self.snapshot.fingerprint, QUEUES: str(queues)}
             found[NOT_REPLAYED] = NotReplayed.in_store(self.snapshot.storage, min_offsets).text
             if self.snapshot.offsets.committed_at is not None:
                 found[COMMITTED_AT] = str(self.snapshot.offsets.committed_at)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.entries import Int64s
@@ -11,19 +12,19 @@ from filtering.delivery.filter_data_in_force import FilterDataInForce
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from jobs.night.changes import Changes
 from jobs.night.hooks import FilterHook, hooks_by_group
-from jobs.night.log_task import LogRange, read_range
+from jobs.night.log_plan import LogPlan
+from jobs.night.log_task import LogRange, RangeResult, read_range
+from jobs.night.new_messages import NewMessages
 from jobs.night.progress_rows import Part
 from jobs.night.stored_task import filter_stored
-from jobs.night.work import NO_INSTANTS, Result, TopicWork, Work
+from jobs.night.work import Result, TopicWork, Work, works_by_topic
 from jobs.night.writer import WRITTEN_BY_TASKS
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
-from schemas.messages.bodies import Bodies
-from schemas.messages.stored_entries import StoredRange
+from schemas.messages.stored_ranges import StoredRange
 from schemas.spark_tasks import Session
-from schemas.storage import Storage
 
 Windows = Mapping[str, Sequence[PullWindow]]
 UncertainChanges = Mapping[str, Sequence[UncertainChange]]
@@ -37,6 +38,7 @@ class NightTasks:
     changes: Changes
     session: Session
     hooks: Sequence[FilterHook]
+    new: NewMessages
 
     def make_entries(
         self,
@@ -48,16 +50,7 @@ class NightTasks:
     ) -> Part:
         """Makes the entries of the messages that ``read`` reads, and filters them. Hooks are asked after that."""
         windows_now, filter_changes_now = ({}, {}) if self.hooks else (windows, filter_changes)
-        topics = {
-            topic: TopicWork.build(
-                self.broker,
-                filter_data.get(topic, ()),
-                windows_now.get(topic, ()),
-                filter_changes_now.get(topic, ()),
-                instants.get(topic, NO_INSTANTS),
-            )
-            for topic in windows_now.keys() | filter_data.keys() | instants.keys()
-        }
+        topics = works_by_topic(self.broker, windows_now, filter_changes_now, filter_data, instants)
         result = read(topics)
         self.add_files(result)
         if self.hooks:
@@ -75,11 +68,7 @@ class NightTasks:
 
         if not files:
             return Result()
-        hooks = hooks_by_group(self.hooks)
-        topics = {
-            topic: TopicWork.build(self.broker, (), windows.get(topic, ()), filter_changes.get(topic, ()), hooks=hooks)
-            for topic in windows.keys() | filter_changes.keys()
-        }
+        topics = works_by_topic(self.broker, windows, filter_changes, hooks=hooks_by_group(self.hooks))
         entries = hooked_entries(self.session(), self.changes, files, self.hooks)
         result = filter_hooked(entries, self.work((DELIVERY_BLOCKS,), topics))
         self.add_files(result)
@@ -89,22 +78,22 @@ class NightTasks:
         self, ranges: Sequence[StoredRange], tables: Iterable[Table], topics: Mapping[str, TopicWork]
     ) -> Result:
         """Filters stored messages, and writes files of ``tables``."""
-        return filter_stored(
-            ranges, self.changes.files, self.changes.warehouse, self.work(tables, topics), self.session
-        )
+        return filter_stored(ranges, self.changes.warehouse, self.work(tables, topics), self.session)
 
-    def read_parts(
-        self,
-        parts: Iterable[LogRange],
-        store: Storage,
-        bodies: Bodies,
-        tables: Iterable[Table],
-        topics: Mapping[str, TopicWork],
-    ) -> Result:
+    def reader(
+        self, plan: LogPlan, tables: Iterable[Table], topics: Mapping[str, TopicWork]
+    ) -> Callable[[LogRange], RangeResult]:
+        """A function that reads a range of the log, and writes files of ``tables``."""
+        work = self.work(tables, topics)
+        return partial(read_range, store=plan.log.store, work=work, bodies=self.new.bodies)
+
+    def read_again(self, parts: Iterable[LogRange], tables: Iterable[Table], topics: Mapping[str, TopicWork]) -> Result:
         """Reads parts of the log in this process: few messages that an earlier night could not read."""
-        work, total = self.work(tables, topics), Result()
-        for part in parts:
-            total.add(read_range(part, store, work, bodies).result)
+        total = Result()
+        if self.new.plan is not None:
+            read = self.reader(self.new.plan, tables, topics)
+            for part in parts:
+                total.add(read(part).result)
         return total
 
     def work(self, tables: Iterable[Table], topics: Mapping[str, TopicWork]) -> Work:

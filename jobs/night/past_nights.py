@@ -17,23 +17,18 @@ from jobs.night.changes import Changes
 from schemas.commitlog import COMMITLOG
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table_rows import sorted_by
-from schemas.run_ledger import COMMITTED_AT, HOOKS, QUEUES, LedgerEntry
-
-PhysicalRange = tuple[int, int]
-"""Physical offsets, the second exclusive."""
+from schemas.ledger_inputs import COMMITTED_AT, QUEUES
+from schemas.messages.stored_messages import PhysicalRange
+from schemas.run_ledger import LedgerEntry
 
 
 @dataclass(frozen=True)
 class PastNight:
-    """An earlier night. ``stored``: the physical offsets of its messages, the second one exclusive.
-
-    ``has_hooks``: whether its messages were filtered with filter hooks.
-    """
+    """An earlier night. ``stored``: where its messages are in the log."""
 
     entry: LedgerEntry
     stored: PhysicalRange
     offsets: BrokerOffsets
-    has_hooks: bool = False
 
 
 def past_nights(nights: Sequence[LedgerEntry], indices: range, changes: Changes) -> Iterator[PastNight]:
@@ -42,7 +37,7 @@ def past_nights(nights: Sequence[LedgerEntry], indices: range, changes: Changes)
     for index in indices:
         entry = nights[index]
         stored = filtered_to(nights, index), entry.delivered_to or 0
-        yield PastNight(entry, stored, offsets.of(entry), bool(entry.inputs.get(HOOKS)))
+        yield PastNight(entry, stored, offsets.of(entry))
 
 
 def filtered_to(nights: Sequence[LedgerEntry], index: int) -> int:

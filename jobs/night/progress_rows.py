@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from filtering.consumption.group_night import GroupNight
 from filtering.consumption.offsets import UNKNOWN, BrokerOffsets, Offsets, TopicOffsets
@@ -16,9 +15,9 @@ from filtering.delivery import window_loops
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.delivery.uncertain_entries import count_uncertain
+from jobs.night.offset_rows import changed_offset_rows
 from jobs.night.work import QueueProgress, Result
 from schemas.arrow_batches import numbered, repeated
-from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS
 from schemas.queue_progress import QUEUE_PROGRESS
 
@@ -87,7 +86,7 @@ def progress_rows(
         _note_committed(new, committed[topic])
         topics[topic] = new
         changed = (new.told_to != told_before) | (new.committed != committed_before)
-        offsets.append(_offset_rows(topic, new, changed, as_of, run))
+        offsets.append(changed_offset_rows(topic, new, changed, as_of, run))
         stored = np.array([seen[queue_id].entries if queue_id in seen else 0 for queue_id in new.queue_ids], np.int64)
         stats.append(_stat_rows(topic, new, told_before, counts, stored, run))
     return ProgressRows(offsets, stats, _queue_rows(queues, run), topics)
@@ -172,39 +171,6 @@ def _queue_rows(queues: Mapping[tuple[str, int], QueueProgress], run: str) -> pa
         for (topic, queue_id), progress in sorted(queues.items())
     ]  # fmt: skip
     return QUEUE_PROGRESS.rows_batch(rows)
-
-
-def _offset_rows(topic: str, offsets: TopicOffsets, changed: NDArray[np.bool_], as_of: int, run: str) -> pa.RecordBatch:
-    rows, columns = np.nonzero(changed)
-    count = len(rows)
-    committed = offsets.committed[rows, columns]
-    told_to = offsets.told_to[rows, columns]
-    values = {
-        "consumer_group": numbered(offsets.groups, rows),
-        "topic": repeated(topic, count),
-        "queue_id": pa.array(np.array(offsets.queue_ids, np.int32)[columns]),
-        "as_of": pa.repeat(pa.scalar(as_of, pa.int64()), count),
-        "told_to": pa.array(told_to, mask=told_to == UNKNOWN),
-        "committed": pa.array(committed, mask=committed == UNKNOWN),
-        "run": repeated(run, count),
-    }
-    return CONSUMER_OFFSETS.batch(values, count)
-
-
-def committed_rows(
-    before: Mapping[str, TopicOffsets], broker_offsets: BrokerOffsets, as_of: int, run: str
-) -> Sequence[pa.RecordBatch]:
-    """Rows of consumer_offsets with the committed offsets of a snapshot that differ from those known ``before``."""
-    rows = [
-        {
-            "consumer_group": group, "topic": topic, "queue_id": queue_id, "as_of": as_of, "committed": offset,
-            "run": run,
-        }
-        for (group, topic), offsets in broker_offsets.committed.items()
-        for queue_id, offset in offsets.items()
-        if topic not in before or before[topic].committed_by(group, queue_id) != offset
-    ]  # fmt: skip
-    return [CONSUMER_OFFSETS.rows_batch(rows)] if rows else []
 
 
 def _stat_rows(

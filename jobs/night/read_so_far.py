@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from jobs.night.state import BrokerState
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import within
 from schemas.delta.warehouse import Warehouse
-from schemas.run_ledger import DAMAGED_BODIES
+from schemas.ledger_inputs import DAMAGED_BODIES
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class ReadSoFar:
     begin: int | None
     end: int
     unsettled: str | None
-    queue_ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    has_damaged_bodies: bool = True
+    queue_ends: Mapping[tuple[str, int], int]
+    has_damaged_bodies: bool
 
 
 def read_so_far(state: BrokerState, warehouse: Warehouse) -> ReadSoFar | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from filtering.delivery.pull_window import FOREVER
 from jobs.night.changes import Changes
 from jobs.night.log_plan import LogPlan
-from jobs.night.past_nights import PastNight, PhysicalRange, filtered_to, past_nights
+from jobs.night.past_nights import PastNight, filtered_to, past_nights
 from jobs.night.state import BrokerState, read_state_before
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
@@ -16,9 +16,10 @@ from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.stored_files import files_since
 from schemas.delta.table_rows import Condition, one_of, within
 from schemas.errors import UsageError
+from schemas.messages.stored_messages import PhysicalRange
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.segments import is_mapped_file
-from schemas.run_ledger import HOOKS, MESSAGES_FROM, LedgerEntry, first_beyond, unreplaced_runs
+from schemas.run_ledger import LedgerEntry, first_beyond, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
 from schemas.tables import DERIVED_TABLES
 
@@ -27,8 +28,8 @@ from schemas.tables import DERIVED_TABLES
 class Redo:
     """The nights to repeat.
 
-    ``state``: the state before the first of them. ``rest``: physical offsets of stored messages that the new night
-    must filter, too. ``prepared``: the last entry of runs that prepare the new night, whose entries were removed.
+    ``state``: the state before the first of them. ``rest``: where the stored messages are that the new night must
+    filter, too. ``prepared``: the last entry of runs that prepare the new night, whose entries were removed.
     """
 
     state: BrokerState
@@ -61,7 +62,7 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
     if first == count and cut is None:
         return Redo(state)
     if first < cut_at:
-        _check_messages(nights[first:], int(entries[-1].inputs.get(MESSAGES_FROM, "0")))
+        _check_messages(nights[first:], entries[-1].messages_from)
     _check_hooks(nights, range(first, cut_at), cut, hooks)
     first_run = state.first_run(first)
     before = read_state_before(changes.warehouse, entries, first_run)
@@ -107,7 +108,7 @@ def _check_messages(nights: Sequence[LedgerEntry], messages_from: int) -> None:
 def _check_hooks(nights: Sequence[LedgerEntry], repeated: range, cut: int | None, hooks: str) -> None:
     """Raises UsageError if messages would be filtered with other hooks than in their night."""
     for index in repeated:
-        if nights[index].inputs.get(HOOKS, "") not in ("", hooks):
+        if nights[index].hooks not in ("", hooks):
             raise UsageError(
                 f"the night {nights[index].run} had {'other ' if hooks else ''}filter hooks and cannot be repeated "
                 f"{'with these' if hooks else 'without'}: give the --filter-hooks that it had, or --redo-from "
@@ -115,7 +116,7 @@ def _check_hooks(nights: Sequence[LedgerEntry], repeated: range, cut: int | None
             )
     if cut is None or cut <= filtered_to(nights, repeated.stop) or repeated.stop == len(nights):
         return
-    had = nights[repeated.stop].inputs.get(HOOKS, "")
+    had = nights[repeated.stop].hooks
     if had != hooks:
         raise UsageError(
             f"the log was cut, and the night {nights[repeated.stop].run}, of which messages before the cut are "

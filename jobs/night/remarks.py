@@ -11,18 +11,19 @@ from filtering.subscriptions.namespace import is_system_group
 from jobs.night.broker import Broker
 from jobs.night.log_plan import LogPlan
 from jobs.night.night import NightOutcome
+from jobs.night.night_inputs import NightInputs, NightOptions
+from jobs.night.snapshot import StoreSnapshot
+from jobs.night.steps import Step
 
 NAMED = 20
 
 
-def log_remarks(broker: Broker, plan: LogPlan | None, is_older: bool) -> list[str]:
-    """Remarks on the log, one line each.
-
-    ``is_older``: no time in the snapshot is as late as the end of the last night.
-    """
+def log_remarks(broker: Broker, snapshot: StoreSnapshot | None, plan: LogPlan | None, as_of: int | None) -> list[str]:
+    """Remarks on the log. ``as_of``: the end of the last night, ms."""
     remarks: list[str] = []
-    if plan is None:
+    if plan is None or snapshot is None:
         return remarks
+    is_older = snapshot.taken_at < (as_of or 0)
     if plan.deleted is not None:
         start, end = plan.deleted
         remarks.append(
@@ -50,6 +51,18 @@ def log_remarks(broker: Broker, plan: LogPlan | None, is_older: bool) -> list[st
         messages = counted(len(plan.mended), "message with a damaged body has", "messages with a damaged body have")
         remarks.append(f"{messages} the right one now")
     return remarks
+
+
+def input_remarks(inputs: NightInputs, options: NightOptions, had_hooks: bool, has_messages: bool) -> Iterator[str]:
+    """Remarks on missing inputs.
+
+    ``had_hooks``: whether the last night had filter hooks. ``has_messages``: whether the message log has some, or none
+    are expected.
+    """
+    if Step.DELIVER in options.steps and not options.hooks and had_hooks:
+        yield "no --filter-hooks: the last run had them, and this one tells also what they would drop"
+    if inputs.message_log is not None and not has_messages:
+        yield f"no message: nothing in {inputs.message_log.name} could be decoded"
 
 
 def group_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], offsets: BrokerOffsets) -> Iterator[str]:

@@ -20,11 +20,11 @@ from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.in_force import in_force_after
 from jobs.night.changes import Changes
 from jobs.night.ledger import commit, next_run
+from jobs.night.offset_rows import current_offset_rows
 from jobs.night.progress_rows import Part, progress_rows
-from jobs.night.state import offset_batches
 from jobs.night.stored_task import filter_stored
 from jobs.night.subscription_file import SubscriptionFile
-from jobs.night.work import QueueProgress, TopicWork, Work, add_progress
+from jobs.night.work import QueueProgress, Work, add_progress, works_by_topic
 from schemas.answers.facts import BrokerFacts
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
@@ -33,11 +33,11 @@ from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
-from schemas.messages.stored_entries import stored_ranges
+from schemas.messages.stored_ranges import stored_ranges
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import REPLAY, LedgerEntry
 from schemas.spark_tasks import Session
-from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, table_row
+from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, subscription_rows
 
 WRITTEN = (
     DELIVERY_BLOCKS, DELIVERY_STATS, CONSUMER_OFFSETS, CURRENT_OFFSETS, QUEUE_PROGRESS, SUBSCRIPTIONS,
@@ -64,13 +64,13 @@ def check_target(into: Warehouse, source: Warehouse) -> None:
 def replay(
     facts: BrokerFacts,
     subscriptions: SubscriptionFile | None,
-    stored: tuple[int, int],
+    period: tuple[int, int],
     into: Warehouse,
     session: Session,
 ) -> ReplayReport:
     """Filters the messages of a period, and replaces the content of ``into`` by the result.
 
-    ``stored``: the first and last (exclusive) store time, ms. ``subscriptions``: those that are not in force in
+    ``period``: the first and last (exclusive) store time, ms. ``subscriptions``: those that are not in force in
     ``facts`` are registered now; None: the subscriptions in force.
     """
     earlier = open_warehouse(into)
@@ -85,27 +85,27 @@ def replay(
     valid_from = {(row.consumer_group, row.topic): row.valid_from for row in in_force}
     for filter_in_force in message_filters(in_force, facts.broker):
         since = valid_from[filter_in_force.consumer_group, filter_in_force.topic]
-        windows[filter_in_force.topic].append(PullWindow(filter_in_force, since, *stored, available_at=facts.as_of))
-    topics = {topic: TopicWork.build(facts.broker, (), topic_windows) for topic, topic_windows in windows.items()}
+        windows[filter_in_force.topic].append(PullWindow(filter_in_force, since, *period, available_at=facts.as_of))
+    topics = works_by_topic(facts.broker, windows)
     folder = into.log(DELIVERY_BLOCKS).storage
     work = Work(run, {DELIVERY_BLOCKS.name: folder}, topics, facts.broker.delay_levels)
-    files = partial(facts.warehouse.files, broker_name=facts.name)
-    result = filter_stored(stored_ranges(files, stored=stored), files, facts.warehouse, work, session)
+    ranges = stored_ranges(partial(facts.warehouse.files, broker_name=facts.name), period=period)
+    result = filter_stored(ranges, facts.warehouse, work, session)
     changes.add_files(DELIVERY_BLOCKS, result.files[DELIVERY_BLOCKS.name])
     groups = [GroupNight((row.consumer_group, row.topic), is_consuming=True) for row in in_force]
     rows = progress_rows({}, groups, BrokerOffsets(), [Part(windows, {}, result)], _queues(facts), {}, facts.as_of, run)
     changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
-    changes.add_rows(CURRENT_OFFSETS, offset_batches(rows.topics, run))
+    changes.add_rows(CURRENT_OFFSETS, current_offset_rows(rows.topics, run))
     changes.add_rows(DELIVERY_STATS, rows.stats)
     changes.add_rows(QUEUE_PROGRESS, [rows.progress])
-    changes.add_rows(SUBSCRIPTIONS, [SUBSCRIPTIONS.rows_batch([table_row(row) for row in in_force])])
-    changes.add_rows(SUBSCRIPTION_EVENTS, [SUBSCRIPTION_EVENTS.rows_batch(event_rows(events, 0, run))])
+    changes.add_rows(SUBSCRIPTIONS, [subscription_rows(in_force)])
+    changes.add_rows(SUBSCRIPTION_EVENTS, [event_rows(events, 0, run)])
     entry = LedgerEntry(
         run,
         facts.name,
         REPLAY,
         facts.broker.changed,
-        {"warehouse": facts.warehouse.location, "stored_from": str(stored[0]), "stored_to": str(stored[1])},
+        {"warehouse": facts.warehouse.location, "stored_from": str(period[0]), "stored_to": str(period[1])},
         input_versions={name: state.version for name, state in facts.last.tables.items()},
         as_of=facts.as_of,
     )

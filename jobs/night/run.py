@@ -16,35 +16,27 @@ from filtering.subscriptions.history import SubscriptionRow, subscription_histor
 from jobs.night.broker import Broker
 from jobs.night.changes import Changes
 from jobs.night.compaction import compact
-from jobs.night.events import NightEvents, events_until, merge_events
+from jobs.night.events import NightEvents, events_until, night_events
 from jobs.night.hooks import FilterHook, text_of
 from jobs.night.ledger import commit, next_run
 from jobs.night.ledger_entry import last_stored, ledger_entry
 from jobs.night.log_plan import plan_log
-from jobs.night.message_log import ingest_message_log
-from jobs.night.new_messages import NewMessages, forget_prepared_offsets, forget_undelivered, new_messages
+from jobs.night.message_log import IngestedLog, ingest_message_log
+from jobs.night.new_messages import NewMessages, forget_prepared_offsets, forget_undelivered, stored_before
 from jobs.night.night import Night, NightOutcome
 from jobs.night.night_inputs import NightInputs, NightOptions, is_nothing_new, redo_instant
 from jobs.night.past_nights import PastNight, PastOffsets
 from jobs.night.read_so_far import read_so_far
 from jobs.night.redo import Redo, forget_unsettled, plan_redo
-from jobs.night.remarks import group_remarks, log_remarks
+from jobs.night.remarks import group_remarks, input_remarks, log_remarks
 from jobs.night.state import BrokerState, read_state
 from jobs.night.steps import Step
 from jobs.night.subscription_rows import write_subscriptions
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
-from schemas.run_ledger import (
-    HOOKS,
-    INPUTS_END,
-    MESSAGE_LOG,
-    REPEATED_FROM,
-    REPLAY,
-    RUN_LEDGER,
-    SUBSCRIPTION_FILE,
-    LedgerEntry,
-)
+from schemas.ledger_inputs import INPUTS_END, MESSAGE_LOG, REPEATED_FROM
+from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry
 from schemas.spark_tasks import Session
 from schemas.tables import APPENDED_TABLES
 
@@ -107,10 +99,10 @@ class Run:
         plan = None
         if inputs.snapshot is not None:
             so_far = read_so_far(state, self.warehouse)
-            plan = plan_log(inputs.snapshot.segments, so_far, self.warehouse, options.new_epoch)
+            plan = plan_log(inputs.snapshot, so_far, self.warehouse, options.new_epoch)
         is_new_epoch = plan is not None and plan.cut == 0
         continued = BrokerState(()) if is_new_epoch else state
-        events = self._events(broker, continued, inputs)
+        events = night_events(continued, inputs.subscriptions, broker.config, self.expressions)
         redo_from = redo_instant(continued, broker, events, inputs.subscriptions, options)
         fingerprints = inputs.fingerprints(options, continued, events)
         if is_nothing_new(state, plan, events, redo_from, fingerprints, broker, options.steps):
@@ -126,18 +118,11 @@ class Run:
         forget_unsettled(state_before, plan, changes)
         if Step.DELIVER in options.steps:
             forget_undelivered(state_before, changes)
-        is_older = inputs.snapshot is not None and inputs.snapshot.taken_at < (state.as_of or 0)
-        remarks = log_remarks(broker, plan, is_older)
-        new = new_messages(inputs, plan, state_before, redo.rest, options.bodies, options.steps)
-        if Step.DELIVER in options.steps and not options.hooks and _had_hooks(continued):
-            remarks.append("no --filter-hooks: the last run had them, and this one tells also what they would drop")
-        damaged_bodies = 0
+        new = NewMessages(plan, options.bodies, redo.rest or stored_before(state_before, options.steps))
+        log = IngestedLog(has_messages=False, new=None)
         if inputs.message_log is not None:
             log = ingest_message_log(inputs.message_log, options.bodies, changes, self.session)
             new = new.with_stored(log.new) if log.new is not None else new
-            damaged_bodies = log.damaged_bodies
-            if state.topics and not log.has_messages:
-                remarks.append(f"no message: nothing in {inputs.message_log.name} could be decoded")
         as_of = max(_end_of_night(inputs, events, changes, state_before.last), state_before.as_of or 0)
         offsets = _offsets(inputs, state_before, options.steps, changes)
         if Step.DELIVER in options.steps:
@@ -148,14 +133,19 @@ class Run:
             steps=options.steps, hooks=options.hooks,
         )  # fmt: skip
         outcome = night.run()
-        outcome.result.damaged_bodies += damaged_bodies
+        outcome.result.damaged_bodies += log.damaged_bodies
         history: Sequence[SubscriptionRow] = night.history
         if len(night.events) < len(events.events):
             history = subscription_history(events.events, broker.config, self.expressions)
         if Step.REGISTER in options.steps:
             has_new_config = continued.last is None or continued.last.broker != broker.config
             write_subscriptions(events, history, continued, inputs, changes, has_new_config or redo_from is not None)
-        remarks += group_remarks(outcome, history, offsets)
+        had_hooks = bool(continued.nights and continued.nights[-1].hooks)
+        remarks = [
+            *log_remarks(broker, inputs.snapshot, plan, state.as_of),
+            *input_remarks(inputs, options, had_hooks, log.has_messages or not state.topics),
+            *group_remarks(outcome, history, offsets),
+        ]
         repeated_from = redo.nights[0].entry.run if redo.nights else ""
         entry = ledger_entry(self.job, night, outcome, {**fingerprints, REPEATED_FROM: repeated_from}, remarks)
         for table in APPENDED_TABLES:
@@ -167,14 +157,6 @@ class Run:
     def next_run(self) -> str:
         """The name of a new run: see :func:`jobs.night.ledger.next_run`."""
         return next_run(self.entries)
-
-    def _events(self, broker: Broker, state: BrokerState, inputs: NightInputs) -> NightEvents:
-        file = inputs.subscriptions
-        applied = state.last.inputs.get(SUBSCRIPTION_FILE) if state.last is not None else None
-        if file is None or (file.digest == applied and not file.events.is_snapshot):
-            return NightEvents(tuple(state.events), ())
-        only = file.filters_only
-        return merge_events(state.events, file.events, only, state.as_of, broker.config, self.expressions)
 
     def _redo_nights(
         self,
@@ -213,16 +195,12 @@ class Run:
         night = Night(
             broker=config, state=state, events=events_until(events, as_of), offsets=past.offsets,
             new=NewMessages(stored=stored), changes=replace(changes, run=past.entry.run),
-            expressions=self.expressions, session=self.session, as_of=as_of, hooks=hooks if past.has_hooks else (),
+            expressions=self.expressions, session=self.session, as_of=as_of, hooks=hooks if past.entry.hooks else (),
         )  # fmt: skip
         rows = night.run().rows
         progress = pa.concat_tables([state.progress, pa.Table.from_batches([rows.progress])])
         entry = replace(past.entry, broker_config=config.changed)
         return BrokerState([*state.entries, entry], rows.topics, state.events, lambda: progress)
-
-
-def _had_hooks(state: BrokerState) -> bool:
-    return bool(state.nights and state.nights[-1].inputs.get(HOOKS))
 
 
 def _end_of_night(inputs: NightInputs, events: NightEvents, changes: Changes, last: LedgerEntry | None) -> int:

@@ -14,17 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.offsets import UNKNOWN, OffsetsSoFar, TopicOffsets
+from filtering.consumption.offsets import OffsetsSoFar, TopicOffsets
 from filtering.subscriptions.events import SubscriptionEvent
-from schemas.arrow_batches import numbered, repeated
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.aggregates import greatest
 from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, sorted_by, within
 from schemas.delta.warehouse import Warehouse
+from schemas.ledger_inputs import LAST_STORED
 from schemas.queue_progress import QUEUE_PROGRESS
-from schemas.run_ledger import LAST_STORED, LedgerEntry, nights_of, unreplaced_runs
+from schemas.run_ledger import LedgerEntry, nights_of, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
 
 
@@ -132,31 +132,6 @@ def read_state_before(warehouse: Warehouse, entries: Sequence[LedgerEntry], run:
         read_events(warehouse, name),
         lambda: progress,
     )
-
-
-def offset_batches(topics: dict[str, TopicOffsets], run: str) -> list[pa.RecordBatch]:
-    """The offsets as rows of current_offsets, topic by topic."""
-    return [_offset_batch(topic, offsets, run) for topic, offsets in topics.items()]
-
-
-def _offset_batch(topic: str, offsets: TopicOffsets, run: str) -> pa.RecordBatch:
-    """A row for each group and queue. A topic without groups has a row without a group for each queue."""
-    queues, groups = len(offsets.queue_ids), len(offsets.groups)
-    rows = queues * max(1, groups)
-    columns = {
-        "topic": repeated(topic, rows),
-        "queue_id": pa.array(np.tile(np.array(offsets.queue_ids, np.int32), max(1, groups))),
-        "queue_end": pa.array(np.tile(offsets.ends, max(1, groups))),
-        "run": repeated(run, rows),
-    }
-    if groups:
-        told_to, committed = (array.reshape(-1) for array in (offsets.told_to, offsets.committed))
-        columns |= {
-            "consumer_group": numbered(offsets.groups, np.repeat(np.arange(groups), queues)),
-            "told_to": pa.array(told_to, mask=told_to == UNKNOWN),
-            "committed": pa.array(committed, mask=committed == UNKNOWN),
-        }
-    return CURRENT_OFFSETS.batch(columns, rows)
 
 
 def read_events(warehouse: Warehouse, broker_name: str) -> tuple[SubscriptionEvent, ...]:

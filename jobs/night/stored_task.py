@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -12,11 +12,10 @@ from jobs.night.work import Result, Work
 from jobs.night.writer import NightWriter
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delta.stored_files import StoredFile
-from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
-from schemas.messages.stored_entries import StoredRange, read_entries
-from schemas.messages.stored_messages import StoredEntries, read_messages
+from schemas.messages.stored_entries import StoredEntries, read_entries
+from schemas.messages.stored_messages import read_messages
+from schemas.messages.stored_ranges import StoredRange
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
 
@@ -40,19 +39,11 @@ def read_stored(part: StoredRange, commitlog: Storage, consumequeue: Storage, wo
     return writer.close()
 
 
-def filter_stored(
-    ranges: Sequence[StoredRange],
-    files: Callable[[Table], Sequence[StoredFile]],
-    warehouse: Warehouse,
-    work: Work,
-    session: Session,
-) -> Result:
-    """Filters ranges of stored messages, a task each. ``files`` returns the broker's files of a table."""
+def filter_stored(ranges: Sequence[StoredRange], warehouse: Warehouse, work: Work, session: Session) -> Result:
+    """Filters ranges of stored messages, a task each."""
     commitlog, consumequeue = (warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
     read = partial(read_stored, commitlog=commitlog, consumequeue=consumequeue, work=work)
-    sizes = {file.path: file.size for file in files(COMMITLOG)}
-    size = sum(sizes[path] for part in ranges for path in part.message_files)
     total = Result()
-    for result in run_tasks(ranges, read, size, session):
+    for result in run_tasks(ranges, read, sum(part.size for part in ranges), session):
         total.add(result)
     return total

@@ -10,7 +10,7 @@ from jobs.night.events import NightEvents
 from jobs.night.night_inputs import NightInputs
 from jobs.night.rejected import replace_rejected
 from jobs.night.state import BrokerState
-from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, table_row
+from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, subscription_rows
 
 
 def write_subscriptions(
@@ -30,10 +30,9 @@ def write_subscriptions(
     stored = tuple(state.events)
     if tuple(events.events) == stored and not rewrite:
         return
-    changes.replace_rows(SUBSCRIPTIONS, [SUBSCRIPTIONS.rows_batch([table_row(row) for row in history])])
+    changes.replace_rows(SUBSCRIPTIONS, [subscription_rows(history)])
     if tuple(events.events[: len(stored)]) != stored:
-        rows = event_rows(events.events, 0, changes.run)
-        changes.replace_rows(SUBSCRIPTION_EVENTS, [SUBSCRIPTION_EVENTS.rows_batch(rows)])
+        changes.replace_rows(SUBSCRIPTION_EVENTS, [event_rows(events.events, 0, changes.run)])
     elif len(events.events) > len(stored):
-        rows = event_rows(events.events[len(stored) :], len(stored), changes.run)
-        changes.add_rows(SUBSCRIPTION_EVENTS, [SUBSCRIPTION_EVENTS.rows_batch(rows)])
+        new = events.events[len(stored) :]
+        changes.add_rows(SUBSCRIPTION_EVENTS, [event_rows(new, len(stored), changes.run)])

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from schemas.delta.data_files import DataFile
 from schemas.storage import Storage
 
 NO_INSTANTS = np.empty(0, np.int64)
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,31 +39,32 @@ class TopicWork:
     filters: TopicFilters
     recipients: pa.StructArray
     instants: Int64s
-    hooks: Mapping[int, Sequence[Hook]] = field(default_factory=dict)
+    hooks: Mapping[int, Sequence[Hook]]
 
-    @classmethod
-    def build(
-        cls,
-        broker: BrokerConfig,
-        filter_data: Sequence[FilterDataInForce] = (),
-        windows: Sequence[PullWindow] = (),
-        filter_changes: Sequence[UncertainChange] = (),
-        instants: Int64s = NO_INSTANTS,
-        hooks: Mapping[GroupTopic, Sequence[Hook]] | None = None,
-    ) -> TopicWork:
-        """Builds the work for one topic. ``hooks``: by consumer group and topic."""
-        keys = [(window.consumer_group, window.topic) for window in windows]
-        hooks = hooks or {}
-        return cls(
-            TopicFilters(broker.bloom_filter.m, filter_data, windows, filter_changes),
-            recipients(
-                [window.consumer_group for window in windows],
-                [window.subscription_from for window in windows],
-                [window.available_at for window in windows],
-            ),
-            instants,
-            {number: hooks[key] for number, key in enumerate(keys) if key in hooks},
+
+def works_by_topic(
+    broker: BrokerConfig,
+    windows: Mapping[str, Sequence[PullWindow]],
+    filter_changes: Mapping[str, Sequence[UncertainChange]] = NOTHING,
+    filter_data: Mapping[str, Sequence[FilterDataInForce]] = NOTHING,
+    instants: Mapping[str, Int64s] = NOTHING,
+    hooks: Mapping[GroupTopic, Sequence[Hook]] = NOTHING,
+) -> dict[str, TopicWork]:
+    """The work for each topic that has any of these, which are by topic; only ``hooks`` are by group and topic."""
+    m = broker.bloom_filter.m
+    found = {}
+    for topic in windows.keys() | filter_changes.keys() | filter_data.keys() | instants.keys():
+        of_topic = windows.get(topic, ())
+        filters = TopicFilters(m, filter_data.get(topic, ()), of_topic, filter_changes.get(topic, ()))
+        of_windows = recipients(
+            [window.consumer_group for window in of_topic],
+            [window.subscription_from for window in of_topic],
+            [window.available_at for window in of_topic],
         )
+        keys = [(window.consumer_group, topic) for window in of_topic]
+        of_clients = {number: hooks[key] for number, key in enumerate(keys) if key in hooks}
+        found[topic] = TopicWork(filters, of_windows, instants.get(topic, NO_INSTANTS), of_clients)
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,16 +17,17 @@ from schemas.delta.table_rows import within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import START_AGAIN, damaged, damages, read_runs, undo_unfinished_run
+from schemas.ledger_inputs import WITHDRAWN
 from schemas.page_checksums import damaged_files
-from schemas.run_ledger import HOOKS, MESSAGES_FROM, REPLAY, WITHDRAWN, LedgerEntry, nights_of, unreplaced_runs
+from schemas.run_ledger import REPLAY, LedgerEntry, nights_of, unreplaced_runs
 from schemas.spark_tasks import Session
-from schemas.subscriptions import SUBSCRIPTIONS, table_row
+from schemas.subscriptions import SUBSCRIPTIONS, subscription_rows
 from schemas.tables import DERIVED_TABLES, REBUILT_TABLES, TABLES
 from schemas.withdrawals import withdrawals_text
 
 
 @dataclass(frozen=True)
-class Damage:
+class DamagedTables:
     """The damaged ``tables`` of a warehouse: a message for each name. ``entries``: the runs in the ledger."""
 
     entries: Sequence[LedgerEntry]
@@ -37,7 +38,7 @@ class Damage:
         return unreplaced_runs([entry for entry in self.entries if entry.broker_name == broker_name])
 
 
-def find_damage(warehouse: Warehouse, session: Session) -> Damage:
+def find_damage(warehouse: Warehouse, session: Session) -> DamagedTables:
     """The damaged tables of a warehouse, by reading all of their files.
 
     Raises UsageError if one of them cannot be rebuilt.
@@ -53,10 +54,10 @@ def find_damage(warehouse: Warehouse, session: Session) -> Damage:
     for table, damage in found.items():
         if table not in REBUILT_TABLES or entries[-1].job == REPLAY:
             raise damaged(warehouse, table, damage, entries)
-    return Damage(entries, {table.name: damage for table, damage in found.items()})
+    return DamagedTables(entries, {table.name: damage for table, damage in found.items()})
 
 
-def rebuild(run: Run, damage: Damage, name: str) -> dict[str, str]:
+def rebuild(run: Run, damage: DamagedTables, name: str) -> dict[str, str]:
     """Rebuilds all derived tables as the run ``name``: repeats every night of every broker with its own end.
 
     Returns inputs for the ledger's entry: the rows that have other runs now. Raises UsageError if the nights cannot be
@@ -65,7 +66,7 @@ def rebuild(run: Run, damage: Damage, name: str) -> dict[str, str]:
     nights = {name: damage.runs(name) for name in dict.fromkeys(entry.broker_name for entry in damage.entries)}
     for entries in nights.values():
         for entry in entries:
-            _check_repeatable(entry, int(entries[-1].inputs.get(MESSAGES_FROM, "0")))
+            _check_repeatable(entry, entries[-1].messages_from)
     broken = [table for table in TABLES if table.name in damage.tables]
     undo_unfinished_run(run.warehouse, damage.entries, name, [table for table in TABLES if table not in broken])
     for table in broken:
@@ -80,7 +81,7 @@ def rebuild(run: Run, damage: Damage, name: str) -> dict[str, str]:
 
 def _check_repeatable(entry: LedgerEntry, messages_from: int) -> None:
     reasons = {
-        "had filter hooks": bool(entry.inputs.get(HOOKS)),
+        "had filter hooks": bool(entry.hooks),
         "read messages that were removed since": (entry.log_start or 0) < messages_from,
     }
     for reason, holds in reasons.items():
@@ -104,6 +105,6 @@ def _rebuild_broker(run: Run, entries: Sequence[LedgerEntry], broken: Sequence[T
         state = run.redo_night(night.entry.broker, night, state, events, changes)
     if SUBSCRIPTIONS in broken:
         history = subscription_history(events, entries[-1].broker, run.expressions)
-        changes.replace_rows(SUBSCRIPTIONS, [SUBSCRIPTIONS.rows_batch([table_row(row) for row in history])])
+        changes.replace_rows(SUBSCRIPTIONS, [subscription_rows(history)])
     changes.create_missing(table for table in broken if table.name in entries[-1].tables)
     changes.commit()

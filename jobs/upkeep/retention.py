@@ -16,12 +16,10 @@ from schemas.delta.data_files import DataFileWriter
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import row_groups, within
+from schemas.ledger_inputs import BODIES_FROM, MESSAGES_FROM
 from schemas.rocketmq_store.crc import crc_of
-from schemas.run_ledger import CUT, MESSAGES_FROM, LedgerEntry, unreplaced_runs
+from schemas.run_ledger import LedgerEntry, first_beyond, unreplaced_runs
 from schemas.tables import TRIMMED_TABLES
-
-BODIES_FROM = "bodies_from"
-"""Key in the inputs of a ledger entry: the run before which maintenance removed the bodies."""
 
 
 @dataclass(frozen=True)
@@ -50,21 +48,15 @@ def remove_nights(entries: Sequence[LedgerEntry], keep_days: int, changes: Chang
     """
     entries = unreplaced_runs(entries)
     requested = first_kept(entries, keep_days)
-    log_start = entries[-1].log_start or 0
-    deleted = next((i for i, entry in enumerate(entries) if (entry.ingested_to or 0) > log_start), len(entries) - 1)
-    first = min(requested, deleted)
-    while first and not (entries[first - 1].is_complete and _has_its_own_messages(entries[first])):
+    first = min(requested, first_beyond(entries, entries[-1].log_start or 0))
+    # After a cut, a run also makes the entries of messages of the run before.
+    while first and not (entries[first - 1].is_complete and not entries[first].cut):
         first -= 1
     if not first:
         return Removed(kept_for_broker=requested), {}
     rows = sum(_remove_rows(table, entries[first].run, changes) for table in TRIMMED_TABLES)
     delete_log_damage(within("run", below=entries[first].run), changes)
     return Removed(rows, kept_for_broker=requested - first), {MESSAGES_FROM: str(entries[first - 1].ingested_to or 0)}
-
-
-def _has_its_own_messages(entry: LedgerEntry) -> bool:
-    """Whether a run made entries only of its own messages. After a cut, it also makes those of the run before."""
-    return entry.inputs.get(CUT, "") in ("", "0")
 
 
 def _remove_rows(table: Table, run: str, changes: Changes) -> int:

@@ -11,7 +11,8 @@ from jobs.upkeep.rebuild import find_damage, rebuild
 from jobs.upkeep.retention import remove_bodies, remove_nights
 from schemas.answers.facts import check_broker
 from schemas.ledger_check import open_warehouse
-from schemas.run_ledger import MAINTAIN, REBUILT, LedgerEntry
+from schemas.ledger_inputs import REBUILT
+from schemas.run_ledger import MAINTAIN, LedgerEntry
 
 
 def maintain(run: Run, broker_name: str | None, keep_days: int | None, keep_bodies: int | None) -> list[str]:

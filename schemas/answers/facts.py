@@ -25,8 +25,9 @@ from schemas.delta.table_rows import Where, one_of, row_groups
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_check import open_runs
+from schemas.ledger_inputs import FIRST_SNAPSHOT, NOT_REPLAYED
 from schemas.rocketmq_store.not_replayed import NotReplayed
-from schemas.run_ledger import FIRST_SNAPSHOT, NOT_REPLAYED, REPLAY, LedgerEntry, nights_of, unreplaced_runs
+from schemas.run_ledger import REPLAY, LedgerEntry, nights_of, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
 
 GroupQueue = tuple[str, str, int]

@@ -23,7 +23,8 @@ from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.aggregates import group_numbers, least
 from schemas.delta.table_rows import one_of, within
-from schemas.messages.stored_entries import read_entries, stored_ranges
+from schemas.messages.stored_entries import read_entries
+from schemas.messages.stored_ranges import stored_ranges
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from schemas.delivery_stats import COUNTS, client_drops
 from schemas.delta.aggregates import sums
 from schemas.errors import UsageError
 from schemas.quarantine import QUARANTINE
-from schemas.run_ledger import CUT, LedgerEntry, unreplaced_runs
+from schemas.run_ledger import LedgerEntry, unreplaced_runs
 from schemas.time_text import time_text
 
 NIGHTS = 30
@@ -200,7 +200,7 @@ def _log_bytes(facts: BrokerFacts) -> dict[str, int | None]:
     added: dict[str, int | None] = {}
     start: int | None = None
     for entry in unreplaced_runs(facts.entries):
-        cut = int(entry.inputs.get(CUT) or 0)
+        cut = entry.cut or 0
         start = cut or (entry.log_start if start is None else start)
         if entry.delivers:
             end = entry.ingested_to

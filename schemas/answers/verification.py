@@ -17,8 +17,8 @@ from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.open_data_file import open_data_file
 from schemas.delta.table_rows import sorted_by
 from schemas.errors import UsageError
+from schemas.rocketmq_store.consume_queue import QueueEntries
 from schemas.rocketmq_store.consume_queue_ext import has_extension
-from schemas.rocketmq_store.queue_entries import QueueEntries
 from schemas.rocketmq_store.queue_files import Difference
 from schemas.rocketmq_store.queue_index import QueueIndex
 from schemas.rocketmq_store.queue_verification import QueueVerification

@@ -147,7 +147,7 @@ def what_if(
     changes = FilterChanges(compared, period)
     total = ChangeResult()
     for part in scan_entries(
-        facts.warehouse, facts.name, changes.properties, changes, session, stored=period, bit_maps=False
+        facts.warehouse, facts.name, changes.properties, changes, session, period=period, bit_maps=False
     ):
         total.add(part)
     found = findings_of_rows(facts, wanted)

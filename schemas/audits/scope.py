@@ -17,7 +17,7 @@ from schemas.delta.table_rows import within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.quality_results import QUALITY_RESULTS
-from schemas.run_ledger import MESSAGES_FROM, RUN_LEDGER, LedgerEntry, read_ledger, unreplaced_runs
+from schemas.run_ledger import RUN_LEDGER, LedgerEntry, read_ledger, unreplaced_runs
 from schemas.tables import TABLES
 
 
@@ -64,7 +64,7 @@ class Scope:
 
     def messages_from(self, broker_name: str) -> int:
         """The physical offset before which maintenance removed the messages of a broker."""
-        return int(self.last_entries[broker_name].inputs.get(MESSAGES_FROM, "0"))
+        return self.last_entries[broker_name].messages_from
 
     @cached_property
     def audited_from(self) -> dict[str, int]:

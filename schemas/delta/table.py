@@ -102,7 +102,7 @@ class Table:
         """Rows of the table's files from Python mappings; missing columns are null."""
         return pa.RecordBatch.from_pylist(list(rows), schema=self.file_schema)
 
-    def writer(self, sink: pa.NativeFile, schema: pa.Schema, plain: frozenset[str] = frozenset()) -> FileWriter:
+    def writer(self, sink: pa.NativeFile, schema: pa.Schema, plain: frozenset[str]) -> FileWriter:
         """A writer of a file of the table. ``plain``: ``dictionary_encoded`` columns with many distinct values."""
         return FileWriter(
             sink,

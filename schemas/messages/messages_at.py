@@ -14,7 +14,7 @@ from schemas.delta.open_data_file import open_data_file
 from schemas.delta.table_rows import filtered, one_of
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.message_view import file_columns, view
-from schemas.messages.stored_messages import row_group_bounds
+from schemas.messages.stored_messages import PhysicalRange, row_group_bounds
 
 COLUMNS = ("queue_id", "queue_offset", "store_timestamp", "msg_id", "keys", "properties")
 MOST = 1_000
@@ -49,7 +49,7 @@ def messages_at(warehouse: Warehouse, broker_name: str, topic: str, offsets: NDA
     return found, others
 
 
-def _between(offsets: NDArray[np.int64], bounds: tuple[int, int]) -> NDArray[np.int64]:
+def _between(offsets: NDArray[np.int64], bounds: PhysicalRange) -> NDArray[np.int64]:
     low, below = np.searchsorted(offsets, bounds)
     return offsets[low:below]
 

@@ -1,94 +1,68 @@
-"""Reads entries back from the tables, with the message properties that filters need, a few files per task."""
+"""Reads entries back from the tables, with the message properties that filters need."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from filtering.delivery.entries import Entries
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delta.stored_files import StoredFile, files_since
-from schemas.delta.table import Table
+from schemas.delta.table_rows import read_rows, sorted_by, within
 from schemas.delta.warehouse import Warehouse
-from schemas.messages.stored_messages import WHOLE_LOG, StoredEntries, read_messages
+from schemas.messages.stored_messages import PhysicalRange, read_messages
+from schemas.messages.stored_ranges import StoredRange, stored_ranges
 from schemas.messages.topic_batches import TopicBatch, topic_batches
 from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
 
 Result = TypeVar("Result")
-FILES_IN_A_TASK = 8
-MESSAGES_IN_A_TASK = 4 << 20
-"""Unless one file has more. A task keeps their filter bit maps in memory, up to some hundred bytes each."""
-
-FilesOf = Callable[[Table], Sequence[StoredFile]]
 
 
-@dataclass(frozen=True)
-class StoredRange:
-    """Messages with physical offsets in ``offsets`` (the second exclusive), in files of commitlog.
+@dataclass(frozen=True, eq=False)
+class StoredEntries:
+    """Entries of consumequeue, ordered by ``commitlog_offset``; the bit maps are None if they were not read.
 
-    ``entry_files`` are the files of consumequeue with their entries.
+    The bit maps of millions of entries may have more than 2 GiB, the limit of a BinaryArray.
     """
 
-    offsets: tuple[int, int]
-    message_files: tuple[str, ...]
-    entry_files: tuple[str, ...]
+    commitlog_offset: NDArray[np.int64]
+    tags_code: NDArray[np.int64]
+    filter_bit_map: pa.LargeBinaryArray | None
 
+    @classmethod
+    def read(cls, storage: Storage, paths: Sequence[str], offsets: PhysicalRange, bit_maps: bool) -> StoredEntries:
+        """The entries in some files whose physical offsets are in ``offsets``."""
+        in_range = [within("commitlog_offset", *offsets)]
+        columns = ["commitlog_offset", "tags_code", *(["filter_bit_map"] if bit_maps else [])]
+        rows = read_rows(CONSUMEQUEUE, storage, paths, columns, in_range)
+        if bit_maps:
+            wide = rows["filter_bit_map"].cast(pa.large_binary())
+            rows = rows.set_column(rows.schema.get_field_index("filter_bit_map"), "filter_bit_map", wide)
+        rows = sorted_by(rows, "commitlog_offset")
+        stored_bit_maps = rows["filter_bit_map"].combine_chunks() if bit_maps else None
+        return cls(rows["commitlog_offset"].to_numpy(), rows["tags_code"].to_numpy(), stored_bit_maps)
 
-def stored_ranges(
-    files_of: FilesOf,
-    offsets: tuple[int, int] = WHOLE_LOG,
-    first_run: str | None = None,
-    stored: tuple[int, int] = (BEGINNING, FOREVER),
-) -> list[StoredRange]:
-    """The stored messages with physical offsets in a range (the second exclusive), in tasks.
+    def find(self, commitlog_offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Where the entry of each message is, and whether it has one."""
+        at = np.searchsorted(self.commitlog_offset, commitlog_offsets)
+        inside = np.minimum(at, max(0, len(self.commitlog_offset) - 1))
+        has_entry = np.zeros(len(at), bool)
+        if len(self.commitlog_offset):
+            has_entry = self.commitlog_offset[inside] == commitlog_offsets
+        return inside, has_entry
 
-    ``first_run``: leave out files without an entry of this or a later run. ``stored``: leave out files without a
-    message stored in this time (ms, the second exclusive).
-    """
-    entry_files = files_of(CONSUMEQUEUE)
-    if first_run is not None:
-        entry_files = files_since(entry_files, first_run)
-        first = min((file.least["commitlog_offset"] for file in entry_files), default=FOREVER)
-        offsets = max(offsets[0], first), offsets[1]
-    ranges = []
-    for files in _parts(_files(files_of(COMMITLOG), offsets, stored)):
-        low = max(offsets[0], files[0].least["commitlog_offset"])
-        high = min(offsets[1], max(file.greatest["commitlog_offset"] for file in files) + 1)
-        of_entries = _files(entry_files, (low, high), stored)
-        ranges.append(StoredRange((low, high), _paths(files), _paths(of_entries)))
-    return ranges
-
-
-def _files(files: Sequence[StoredFile], offsets: tuple[int, int], stored: tuple[int, int]) -> list[StoredFile]:
-    """The files that may hold the messages, in the order of the log."""
-    chosen = [
-        file
-        for file in files
-        if file.may_have("commitlog_offset", offsets[0], offsets[1] - 1)
-        and file.may_have("store_timestamp", stored[0], stored[1] - 1)
-    ]
-    return sorted(chosen, key=lambda file: (file.least["commitlog_offset"], file.greatest["commitlog_offset"]))
-
-
-def _parts(files: Iterable[StoredFile]) -> Iterator[list[StoredFile]]:
-    """The files of each task."""
-    part: list[StoredFile] = []
-    for file in files:
-        messages = sum(other.rows for other in [*part, file])
-        if part and (len(part) == FILES_IN_A_TASK or messages > MESSAGES_IN_A_TASK):
-            yield part
-            part = []
-        part.append(file)
-    if part:
-        yield part
-
-
-def _paths(files: Iterable[StoredFile]) -> tuple[str, ...]:
-    return tuple(file.path for file in files)
+    def bit_maps_at(self, positions: NDArray[np.int64]) -> pa.BinaryArray | None:
+        """The filter bit maps of some entries; None if they were not read."""
+        if self.filter_bit_map is None:
+            return None
+        return self.filter_bit_map.take(pa.array(positions)).cast(pa.binary())
 
 
 def read_entries(
@@ -142,16 +116,15 @@ def scan_entries(
     properties: Mapping[str, Sequence[str]],
     function: Callable[[Iterator[Entries]], Result],
     session: Session | None,
-    stored: tuple[int, int] = (BEGINNING, FOREVER),
+    period: tuple[int, int] = (BEGINNING, FOREVER),
     bit_maps: bool = True,
 ) -> Iterator[Result]:
     """Calls ``function`` on the entries of some topics, part by part in the order of the log. It must be picklable.
 
-    ``properties``: by topic, the message properties that it reads. ``stored``: files without a message stored in
-    this time (ms, the second exclusive) are left out. ``bit_maps``: whether the filter bit maps are read.
+    ``properties``: by topic, the message properties that it reads. ``period``: files without a message stored in it
+    (ms, the second exclusive) are left out. ``bit_maps``: whether the filter bit maps are read.
     """
-    ranges = stored_ranges(lambda table: warehouse.files(table, broker_name), stored=stored)
-    sizes = {file.path: file.size for file in warehouse.files(COMMITLOG, broker_name)}
-    size = sum(sizes[path] for part in ranges for path in part.message_files)
+    ranges = stored_ranges(lambda table: warehouse.files(table, broker_name), period=period)
+    size = sum(part.size for part in ranges)
     commitlog, consumequeue = (warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
     return run_tasks(ranges, _Scan(commitlog, consumequeue, properties, function, bit_maps), size, session)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -12,24 +12,24 @@ from numpy.typing import NDArray
 
 from filtering.delivery.pull_window import FOREVER
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
-from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.open_data_file import OpenDataFile, open_data_file
-from schemas.delta.table_rows import may_hold, read_rows, sorted_by, within
+from schemas.delta.table_rows import may_hold, within
 from schemas.messages.columns import NUMBERS, Messages, Shape
 from schemas.storage import Storage
 
-WHOLE_LOG = (0, FOREVER)
-"""All physical offsets."""
+PhysicalRange: TypeAlias = tuple[int, int]
+"""Physical offsets in bytes, the second exclusive."""
+WHOLE_LOG: PhysicalRange = (0, FOREVER)
 
 
 def read_messages(
     storage: Storage,
     paths: Sequence[str],
-    offsets: tuple[int, int],
+    offsets: PhysicalRange,
     topics: Collection[str] | None,
     properties: Collection[str],
 ) -> Iterator[Messages]:
-    """The messages in some files of commitlog, whose physical offsets are in ``offsets`` (the second exclusive).
+    """The messages in some files of commitlog, whose physical offsets are in ``offsets``.
 
     ``topics``: the topics to read; None: all. ``properties``: the names of the properties that are needed.
     """
@@ -55,8 +55,8 @@ def newest_messages_first(
             yield _read_group(file, number, WHOLE_LOG, topics, properties), group.num_rows
 
 
-def row_group_bounds(storage: Storage, path: str) -> list[tuple[int, int]]:
-    """The physical offsets (the second exclusive) of each row group of a file of commitlog."""
+def row_group_bounds(storage: Storage, path: str) -> list[PhysicalRange]:
+    """The physical offsets of each row group of a file of commitlog."""
     with open_data_file(COMMITLOG, storage, path) as file:
         groups = file.row_groups
     bounds = [group.column(0).statistics for group in groups]  # of commitlog_offset
@@ -66,7 +66,7 @@ def row_group_bounds(storage: Storage, path: str) -> list[tuple[int, int]]:
 def _read_group(
     file: OpenDataFile,
     group: int,
-    offsets: tuple[int, int],
+    offsets: PhysicalRange,
     topics: Collection[str] | None,
     properties: Collection[str],
 ) -> Messages | None:
@@ -113,45 +113,3 @@ def shapes_of(topics: pa.DictionaryArray, names: pa.DictionaryArray) -> tuple[li
         for pair in distinct
     ]
     return shapes, shape_of.astype(np.int32)
-
-
-@dataclass(frozen=True, eq=False)
-class StoredEntries:
-    """Entries of consumequeue, ordered by ``commitlog_offset``; the bit maps are None if they were not read.
-
-    The bit maps of millions of entries may have more than 2 GiB, the limit of a BinaryArray.
-    """
-
-    commitlog_offset: NDArray[np.int64]
-    tags_code: NDArray[np.int64]
-    filter_bit_map: pa.LargeBinaryArray | None
-
-    @classmethod
-    def read(
-        cls, storage: Storage, paths: Sequence[str], offsets: tuple[int, int], bit_maps: bool = True
-    ) -> StoredEntries:
-        """The entries in some files whose physical offsets are in ``offsets`` (the second exclusive)."""
-        in_range = [within("commitlog_offset", *offsets)]
-        columns = ["commitlog_offset", "tags_code", *(["filter_bit_map"] if bit_maps else [])]
-        rows = read_rows(CONSUMEQUEUE, storage, paths, columns, in_range)
-        if bit_maps:
-            wide = rows["filter_bit_map"].cast(pa.large_binary())
-            rows = rows.set_column(rows.schema.get_field_index("filter_bit_map"), "filter_bit_map", wide)
-        rows = sorted_by(rows, "commitlog_offset")
-        stored_bit_maps = rows["filter_bit_map"].combine_chunks() if bit_maps else None
-        return cls(rows["commitlog_offset"].to_numpy(), rows["tags_code"].to_numpy(), stored_bit_maps)
-
-    def find(self, commitlog_offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Where the entry of each message is, and whether it has one."""
-        at = np.searchsorted(self.commitlog_offset, commitlog_offsets)
-        inside = np.minimum(at, max(0, len(self.commitlog_offset) - 1))
-        has_entry = np.zeros(len(at), bool)
-        if len(self.commitlog_offset):
-            has_entry = self.commitlog_offset[inside] == commitlog_offsets
-        return inside, has_entry
-
-    def bit_maps_at(self, positions: NDArray[np.int64]) -> pa.BinaryArray | None:
-        """The filter bit maps of some entries; None if they were not read."""
-        if self.filter_bit_map is None:
-            return None
-        return self.filter_bit_map.take(pa.array(positions)).cast(pa.binary())

@@ -139,14 +139,14 @@ class Walk:
         while position < stop:
             log = file.read(position, chunk_bytes)
             layout = np.empty((len(FIELDS), len(log) // SHORTEST_RECORD + 1), np.int64)
-            rows, _, _ = walk(log, layout)
+            rows = walk(log, layout)
             rows = int(np.searchsorted(layout[0, :rows], stop - position))
             found, length = Found.RECORD, 0
             if not rows:
                 found, length = search.look(position)
                 if found == Found.RECORD:
                     log, layout = file.read(position, length), np.empty((len(FIELDS), 1), np.int64)
-                    rows, _, _ = walk(log, layout)
+                    rows = walk(log, layout)
             if rows:
                 last = rows - 1
                 after = position + int(layout[0, last] + layout[1, last])

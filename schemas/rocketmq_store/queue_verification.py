@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from filtering.broker_config import CONSUME_QUEUE_EXT_UNIT
 from schemas.rocketmq_store import gather
-from schemas.rocketmq_store.consume_queue import ENTRY
+from schemas.rocketmq_store.consume_queue import ENTRY, QueueEntries
 from schemas.rocketmq_store.consume_queue_ext import (
     ADDRESS_BASE,
     STORE_TIMESTAMP,
@@ -18,7 +18,6 @@ from schemas.rocketmq_store.consume_queue_ext import (
     is_address,
     units_end,
 )
-from schemas.rocketmq_store.queue_entries import QueueEntries
 from schemas.rocketmq_store.queue_files import Difference, QueueFiles
 from schemas.storage import Storage
 

@@ -133,17 +133,16 @@ def inspect(log: NDArray[np.uint8], start: int, layout: NDArray[np.int64], row: 
 
 
 @compiled
-def walk(log: NDArray[np.uint8], layout: NDArray[np.int64]) -> tuple[int, int, int]:
+def walk(log: NDArray[np.uint8], layout: NDArray[np.int64]) -> Int:
     """Follows the records from the start of ``log`` until ``layout`` is full, or up to other bytes.
 
-    Returns the number of records, the position reached, and the kind of bytes there: RECORD if ``layout`` is full.
+    Returns the number of records.
     """
     position: Int = np.int64(0)  # For a literal 0, Numba would compile inspect once more.
     rows: Int = np.int64(0)
     while rows < layout.shape[1]:
-        found = inspect(log, position, layout, rows)
-        if found != RECORD:
-            return rows, position, found
+        if inspect(log, position, layout, rows) != RECORD:
+            return rows
         position += int(layout[1, rows])
         rows += 1
-    return rows, position, RECORD
+    return rows

@@ -7,10 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.broker_log import BrokerLog
+from tests.broker_log import BROKER_CONF, BrokerLog
 from tests.nights.commands import differing, night, without_runs
 
-CONFIGURATION = "brokerName=b\nenablePropertyFilter=true\nenableCalcFilterBitMap=true\nenableConsumeQueueExt=true\n"
 EVENTS = """\
 {"at": 1, "op": "register", "group": "cg_all", "topic": "T", "expression": "*", "consume_from": "first"}
 {"at": 1, "op": "register", "group": "cg_low", "topic": "T", "type": "SQL92", "expression": "n < 5"}
@@ -46,7 +45,7 @@ class FaultyBroker:
         offsets = f'{{"offsetTable": {committed}, "dataVersion": {{"timestamp": {log.time}}}}}'
         (folder / "store" / "config" / "consumerOffset.json").write_text(offsets)
         (folder / "events.jsonl").write_text(EVENTS)
-        (folder / "broker.conf").write_text(CONFIGURATION)
+        (folder / "broker.conf").write_text(BROKER_CONF)
 
     def store(self, number: int) -> Path:
         return self.folder / f"night_{number}" / "store"

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs import deliver, dispatch, export, lag, maintain, nightly, pulls, replay, verify
-from jobs.night import changes, night
+from jobs.night import changes, night_tasks
 from schemas.delta.data_files import DataFileWriter
 from schemas.delta.warehouse import Warehouse
 from tests.captures import capture
@@ -40,7 +40,7 @@ def test_a_segment_that_the_broker_deletes_during_the_read(
 ) -> None:
     segment = broker.store(1) / "commitlog" / f"{0:020d}"
     content = segment.read_bytes()
-    before(monkeypatch, night, "read_range", segment.unlink)
+    before(monkeypatch, night_tasks, "read_range", segment.unlink)
     ended = run(nightly, *broker.arguments(1))
     monkeypatch.undo()
     assert (ended.code, one_line(ended.error)) == (2, True)
@@ -58,7 +58,7 @@ def test_a_segment_that_shrinks_during_the_read(
     segment = broker.store(2) / "commitlog" / f"{0:020d}"
     content = segment.read_bytes()
     broker.start_from(undisturbed, 1)
-    before(monkeypatch, night, "read_range", lambda: os.truncate(segment, size))
+    before(monkeypatch, night_tasks, "read_range", lambda: os.truncate(segment, size))
     ended = run(nightly, *broker.arguments(2))
     monkeypatch.undo()
     assert (ended.code, one_line(ended.error)) == (2, True)

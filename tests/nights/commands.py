@@ -58,6 +58,12 @@ def rows_of(warehouse: Warehouse | Path, name: str, *columns: str) -> Iterator[d
         yield from batch.to_pylist(maps_as_pydicts="strict")
 
 
+def received(warehouse: Warehouse | Path, group: str) -> list[int]:
+    """The queue offsets of all deliveries of a group."""
+    rows = rows_of(warehouse, "deliveries", "consumer_group", "queue_offset")
+    return sorted(row["queue_offset"] for row in rows if row["consumer_group"] == group)
+
+
 def contents(warehouse: Warehouse | Path, without: frozenset[str] = frozenset()) -> dict[str, Counter[str]]:
     """The rows of all tables except the ledger, as texts with their counts."""
     opened = warehouse if isinstance(warehouse, Warehouse) else Warehouse.at(str(warehouse))

@@ -35,6 +35,12 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def four_nights(nights: Path) -> Path:
+    """The running broker's warehouse after all of its nights. Tests only read it."""
+    return nights / str(NIGHTS[-1])
+
+
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a job in this process as spark-submit.sh does. Returns its exit code, stdout and stderr."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from jobs import audit, nightly
-from tests.broker_log import EVERY, FIRST_TIME, BrokerLog
-from tests.nights.commands import Ended, Run, rows_of, without_runs
+from tests.broker_log import BROKER_CONF, EVERY, FIRST_TIME, BrokerLog
+from tests.nights.commands import Ended, Run, received, without_runs
 
 FACTS = ("commitlog", "consumequeue", "deliveries", "consumer_offsets", "current_offsets", "subscriptions")
 
@@ -37,9 +37,7 @@ class GrowingBroker:
         self.run = run
         self.folder = folder
         self.log = BrokerLog()
-        (folder / "broker.conf").write_text(
-            "brokerName=b\nenablePropertyFilter=true\nenableCalcFilterBitMap=true\nenableConsumeQueueExt=true\n"
-        )
+        (folder / "broker.conf").write_text(BROKER_CONF)
 
     def grow(self) -> None:
         self.log.append(10)
@@ -62,8 +60,7 @@ class GrowingBroker:
         )  # fmt: skip
 
     def received(self, group: str, warehouse: str = "w") -> list[int]:
-        found = rows_of(self.folder / warehouse, "deliveries", "consumer_group", "queue_offset")
-        return sorted(row["queue_offset"] for row in found if row["consumer_group"] == group)
+        return received(self.folder / warehouse, group)
 
     def passes_audits(self) -> bool:
         return self.run(audit, "--warehouse", self.folder / "w", "--all").code == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,7 @@ from schemas.answers.facts import open_facts
 from schemas.delta.warehouse import Warehouse
 from tests.nights.commands import Run, rows_of
 from tests.nights.growing_broker import BEFORE, LOW, GrowingBroker, sql
-
-Replayed = Callable[[str], Warehouse]
+from tests.replayed import Replayed
 
 
 @pytest.mark.parametrize("name", ["dev", "otherbloom"])

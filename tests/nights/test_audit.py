@@ -33,8 +33,8 @@ from tests.broker_log import BrokerLog
 from tests.captures import UNDAMAGED
 from tests.nights.commands import Ended, Run, living, night, rows_of
 from tests.nights.damage import Change, Row, copy_of, rewrite, rewrite_ledger, seal
+from tests.replayed import Replayed
 
-Replayed = Callable[[str], Warehouse]
 LISTED = parse_audits(audit.AUDITS.read_text("utf-8"), "audits.yaml")
 NAMES = [each.name for each in LISTED.audits]
 OF_THE_CLOCK = {"late_nights"}

@@ -34,14 +34,13 @@ from jobs import (
     what_if,
 )
 from jobs.cli import night_job
-from jobs.night import log_task, night
-from schemas.delta.warehouse import Warehouse
+from jobs.night import log_task, night_tasks
 from tests.captures import capture
 from tests.nights.commands import Run, arguments, rows_of
 from tests.nights.commands import night as night_of
 from tests.records import log_of
+from tests.replayed import Replayed
 
-Replayed = Callable[[str], Warehouse]
 PROJECT = Path(__file__).parent.parent.parent
 EVENTS = capture("small") / "subscription_events.jsonl"
 GOOD_EVENT = '{"at": 1, "op": "register", "group": "cg_good", "topic": "OrderEvents", "expression": "paid"}'
@@ -184,6 +183,15 @@ def test_no_configuration(run: Run, tmp_path: Path, option: str, content: str | 
     assert one_line(error)
     assert str(file) in error
     assert told in error
+
+
+def test_an_error_stands_alone_on_a_terminal(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal shows what follows a carriage return and an erased line."""
+    monkeypatch.setenv("MQSIEVE_TERMINAL", "1")
+    (tmp_path / "off.conf").write_text("brokerName=broker-a\nenablePropertyFilter=false\n")
+    assert run(nightly, *arguments("small", tmp_path / "w")).code == 0
+    ended = run(nightly, *arguments("small", tmp_path / "w"), "--broker-config", tmp_path / "off.conf")
+    assert ended.error.rpartition("\r\033[K")[2].startswith("mqsieve: the broker's switches are not")
 
 
 def test_no_usage(run: Run, tmp_path: Path) -> None:
@@ -393,7 +401,7 @@ def test_a_store_that_grows_gives_what_is_whole_and_the_rest_once(
         last.write_bytes(whole[: 2 * written] + bytes(len(whole) - 2 * written))
         return read_range(*arguments, **named)
 
-    monkeypatch.setattr(night, "read_range", broker_appends)
+    monkeypatch.setattr(night_tasks, "read_range", broker_appends)
     assert run(ingest, *given).code == 0
     monkeypatch.undo()
     first = offsets(tmp_path / "w")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from benchmarks.broker_store import BROKER, QUEUES, TOPICS, StoreWriter, write_broker_config, write_subscriptions
+from benchmarks.broker_store import BROKER, QUEUES, TOPICS, StoreWriter
+from benchmarks.night_files import night_options, write_night_files
+from benchmarks.processes import NightProcess
 from filtering import sql92
 from jobs import nightly
 from schemas.delta.warehouse import Warehouse
-from tests.nights.commands import night, rows_of
+from tests.nights.commands import rows_of
 
 SEGMENT = 1 << 18
 MESSAGES = 4_800
@@ -25,14 +24,13 @@ def test_generated_store_is_read_without_damage(tmp_path: Path) -> None:
     store = StoreWriter(tmp_path / "store", SEGMENT)
     store.append(MESSAGES - 500)
     store.append(500)
-    expressions = write_subscriptions(tmp_path / "events.jsonl", GROUPS)
-    write_broker_config(tmp_path / "broker.conf", with_bit_map=True)
+    expressions = write_night_files(tmp_path, GROUPS, with_bit_map=True)
     files = sorted((tmp_path / "store" / "commitlog").iterdir())
     assert [int(file.name) for file in files] == [i * SEGMENT for i in range(len(files))]
     assert len(files) > 2
     assert {file.stat().st_size for file in files} == {SEGMENT}
 
-    nightly.main(night(tmp_path / "w", tmp_path / "store", tmp_path / "events.jsonl", tmp_path / "broker.conf"))
+    nightly.main(night_options(tmp_path, tmp_path / "store", tmp_path / "w"))
 
     warehouse = Warehouse.at(str(tmp_path / "w"))
     messages = list(rows_of(warehouse, "commitlog"))
@@ -59,11 +57,8 @@ def test_generated_store_is_read_without_damage(tmp_path: Path) -> None:
 
 def test_the_steps_of_a_night_are_timed(tmp_path: Path) -> None:
     StoreWriter(tmp_path / "store", SEGMENT).append(500)
-    write_subscriptions(tmp_path / "events.jsonl", GROUPS)
-    write_broker_config(tmp_path / "broker.conf", with_bit_map=True)
-    options = night(tmp_path / "w", tmp_path / "store", tmp_path / "events.jsonl", tmp_path / "broker.conf")
-    command = [sys.executable, "-m", "benchmarks.night_process", "--steps"]
-    ran = subprocess.run(command, input=json.dumps(options), capture_output=True, text=True, check=True)
-    found = json.loads(ran.stdout)
+    write_night_files(tmp_path, GROUPS, with_bit_map=True)
+    with NightProcess("--steps") as process:
+        found = process.night(night_options(tmp_path, tmp_path / "store", tmp_path / "w"))
     assert {"tasks", "tasks: decode", "tasks: filter", "plan", "commit", "other"} <= found["steps"].keys()
     assert sum(found["steps"].values()) == pytest.approx(found["seconds"])

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from jobs import lint, nightly
 from schemas import warehouse as door
-from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from tests.captures import capture
 from tests.nights.commands import Run, arguments, contents, differing, living, rows_of, without_runs
-
-Replayed = Callable[[str], Warehouse]
 
 
 def conf(folder: Path, name: str, broker_name: str) -> Path:

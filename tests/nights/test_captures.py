@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from filtering import sql92
 from jobs import advise, explain, lag, lint, nightly, pulls, replay, report, verify, what_if
 from schemas.delta.warehouse import Warehouse
 from tests.captures import DAMAGED, UNDAMAGED, capture, rows
 from tests.nights.commands import Run, arguments, contents, rows_of, without_runs
 from tests.nights.damage import rewrite_ledger
+from tests.reference import matches
+from tests.replayed import Replayed
 
-Replayed = Callable[[str], Warehouse]
 MESSAGE_FIELDS = {
     "commitlog_offset": "physicalOffset", "store_size": "storeSize", "magic_code": "magicCode", "body_crc": "bodyCRC",
     "queue_id": "queueId", "flag": "flag", "queue_offset": "queueOffset", "sys_flag": "sysFlag",
@@ -182,15 +182,10 @@ def test_a_replay_of_a_part_and_of_other_subscriptions(replayed: Replayed, tmp_p
     assert got == {
         ("cg_new", row["physicalOffset"])
         for row in messages
-        if begin <= row["storeTimestamp"] < end and row["physicalOffset"] in with_entry and matches("price > 50.0", row)
+        if begin <= row["storeTimestamp"] < end
+        and row["physicalOffset"] in with_entry
+        and matches("price > 50.0", row["properties"])
     }
-
-
-def matches(expression: str, row: dict[str, Any]) -> bool:
-    try:
-        return sql92.compile(expression).evaluate(row["properties"] or {}) is True
-    except sql92.EvaluationError:
-        return False
 
 
 def test_the_same_night_again_changes_no_table(replayed: Replayed, run: Callable[..., Any]) -> None:

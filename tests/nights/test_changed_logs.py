@@ -13,7 +13,7 @@ from jobs import nightly
 from schemas.commitlog import COMMITLOG
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import SEGMENT, BrokerLog
-from tests.nights.commands import Ended, Run, differing, rows_of, without_runs
+from tests.nights.commands import Ended, Run, differing, received, rows_of, without_runs
 from tests.records import filler
 
 SUBSCRIPTIONS = """\
@@ -44,11 +44,6 @@ def numbers(warehouse: Path) -> list[int]:
     """The numbers of the messages in the warehouse, in the order of the log."""
     rows = rows_of(warehouse, "commitlog", "commitlog_offset", "properties")
     return [int(row["properties"]["n"]) for row in sorted(rows, key=lambda row: row["commitlog_offset"])]
-
-
-def received(warehouse: Path, group: str) -> list[int]:
-    rows = rows_of(warehouse, "deliveries")
-    return sorted(row["queue_offset"] for row in rows if row["consumer_group"] == group)
 
 
 def added_rows(warehouse: Path, table: str) -> list[int]:

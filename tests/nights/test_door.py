@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from jobs import nightly
 from schemas import warehouse
-from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from tests.broker_log import BrokerLog
 from tests.nights.commands import rows_of
+from tests.replayed import Replayed
 
 HOSTILE = "<script>alert('x')</script>"
-Replayed = Callable[[str], Warehouse]
 
 
 @pytest.fixture(scope="module")

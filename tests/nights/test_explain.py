@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,8 +23,8 @@ from tests.nights.commands import Run, rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 from tests.nights.test_living_broker import delivered, received_live
 from tests.records import log_of
+from tests.replayed import Replayed
 
-Replayed = Callable[[str], Warehouse]
 Pair = tuple[str, int]
 NEVER_MATCHES = {"cg_sql_flag_bare"}
 """A property alone is never TRUE."""

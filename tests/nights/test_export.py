@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,12 +13,10 @@ from filtering.counted import counted
 from jobs import export, ingest, nightly, pulls
 from jobs.cli.batch_writers import write_batches
 from schemas.answers.export import DELIVERIES, EXPORTED, Selection, batches_of, schema_of
-from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.captures import capture
 from tests.nights.commands import Run
-
-Replayed = Callable[[str], Warehouse]
+from tests.replayed import Replayed
 
 
 def test_an_unknown_group_is_refused_with_the_nearest_one(replayed: Replayed, run: Run) -> None:

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from jobs import audit, inconsistency, nightly
-from schemas.delta.warehouse import Warehouse
 from tests.captures import capture, rows
 from tests.nights import commands
+from tests.replayed import Replayed
 
-Replayed = Callable[[str], Warehouse]
 PAID, SHIPPED = "paid || created", "shipped||cancelled"
 
 

@@ -19,8 +19,8 @@ from tests.broker_log import FIRST_TIME, BrokerLog
 from tests.captures import rows
 from tests.nights import commands
 from tests.nights.commands import Run
+from tests.replayed import Replayed
 
-Replayed = Callable[[str], Warehouse]
 CONF = "enablePropertyFilter=true\nenableCalcFilterBitMap=true\nenableConsumeQueueExt=true\n"
 SQL92 = {
     "fails": "price > 50", "fails_not": "price > 50.0", "typo": "pricee > 50.0", "typo_not": "price > 51.0",

@@ -39,18 +39,9 @@ from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 DAY = 86_400_000
 
 
-@pytest.fixture(scope="module")
-def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The warehouse of a living broker's four nights."""
-    folder = tmp_path_factory.mktemp("nights") / "w"
-    for number in (1, 2, 3, 4):
-        nightly.main(living(number, folder))
-    return folder
-
-
 @pytest.fixture
-def copied(nights: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(nights, tmp_path / "w")
+def copied(four_nights: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(four_nights, tmp_path / "w")
 
 
 def delete_table(folder: Path) -> None:
@@ -77,15 +68,17 @@ DAMAGES = (delete_table, delete_file, delete_last_commit, empty_last_commit, fil
 
 
 @pytest.mark.parametrize("table", [table.name for table in REBUILT_TABLES])
-def test_a_table_that_was_deleted_is_made_again(run: Run, copied: Path, nights: Path, table: str) -> None:
+def test_a_table_that_was_deleted_is_made_again(run: Run, copied: Path, four_nights: Path, table: str) -> None:
     delete_table(copied / table)
-    assert_mended(run, copied, nights, table)
+    assert_mended(run, copied, four_nights, table)
 
 
 @pytest.mark.parametrize("damage", DAMAGES[1:], ids=lambda each: each.__name__)
-def test_a_damaged_table_is_made_again(run: Run, copied: Path, nights: Path, damage: Callable[[Path], None]) -> None:
+def test_a_damaged_table_is_made_again(
+    run: Run, copied: Path, four_nights: Path, damage: Callable[[Path], None]
+) -> None:
     damage(copied / "delivery_blocks")
-    assert_mended(run, copied, nights, "delivery_blocks")
+    assert_mended(run, copied, four_nights, "delivery_blocks")
 
 
 def assert_mended(run: Run, folder: Path, undamaged: Path, table: str) -> None:
@@ -100,14 +93,14 @@ def assert_mended(run: Run, folder: Path, undamaged: Path, table: str) -> None:
     assert "no table is damaged" in run(maintain, "--rebuild", "--warehouse", folder).out
 
 
-def test_nights_go_on_after_a_table_was_made_again(run: Run, nights: Path, tmp_path: Path) -> None:
+def test_nights_go_on_after_a_table_was_made_again(run: Run, four_nights: Path, tmp_path: Path) -> None:
     for number in (1, 2, 3):
         nightly.main(living(number, tmp_path / "w"))
     delete_table(tmp_path / "w" / "current_offsets")
     assert run(maintain, "--rebuild", "--warehouse", tmp_path / "w").code == 0
     assert run(nightly, *living(4, tmp_path / "w")).code == 0
     runs = frozenset({"run"})
-    assert differing(contents(tmp_path / "w", runs), contents(nights, runs)) == []
+    assert differing(contents(tmp_path / "w", runs), contents(four_nights, runs)) == []
 
 
 def test_a_rebuild_between_the_steps_of_a_night_keeps_the_offsets_of_its_snapshot(
@@ -147,7 +140,7 @@ def test_what_cannot_be_mended_says_how_to_start_again(
         assert "give another --warehouse and run nightly on the store again" in ended.error
 
 
-def test_old_files_go_and_young_ones_stay(run: Run, copied: Path, nights: Path) -> None:
+def test_old_files_go_and_young_ones_stay(run: Run, copied: Path, four_nights: Path) -> None:
     old, young = copied / "commitlog" / "old.parquet", copied / "commitlog" / "young.parquet"
     for file in (old, young):
         file.write_bytes(b"of a run that died")
@@ -157,11 +150,11 @@ def test_old_files_go_and_young_ones_stay(run: Run, copied: Path, nights: Path) 
     assert (ended.code, ended.out) == (0, "1 old file deleted, of 1 table\n")
     assert not old.exists()
     assert young.exists()
-    assert differing(contents(copied), contents(nights)) == []
+    assert differing(contents(copied), contents(four_nights)) == []
     assert "There was nothing new" in run(nightly, *living(4, copied)).out
 
 
-def test_a_run_that_died_after_maintenance_is_undone(run: Run, copied: Path, nights: Path, tmp_path: Path) -> None:
+def test_a_run_that_died_after_maintenance_is_undone(run: Run, copied: Path, four_nights: Path, tmp_path: Path) -> None:
     assert run(maintain, "--warehouse", copied).code == 0
     shutil.copytree(copied / "run_ledger", tmp_path / "ledger")
     (copied / "commitlog" / "_delta_log").exists()
@@ -169,7 +162,7 @@ def test_a_run_that_died_after_maintenance_is_undone(run: Run, copied: Path, nig
     shutil.rmtree(copied / "run_ledger")
     shutil.copytree(tmp_path / "ledger", copied / "run_ledger")
     assert "There was nothing new" in run(nightly, *living(4, copied)).out
-    assert differing(contents(copied), contents(nights)) == []
+    assert differing(contents(copied), contents(four_nights)) == []
 
 
 class Shop:

@@ -3,7 +3,6 @@
 import json
 import re
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,7 @@ from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from tests.captures import capture, rows
 from tests.nights.commands import Run
-
-Replayed = Callable[[str], Warehouse]
+from tests.replayed import Replayed
 
 
 def arguments(warehouse: Warehouse, group: str, topic: str, conf: Path | None = None) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs import audit, deliver, dispatch, ingest, maintain, nightly, register
-from tests.broker_log import SEGMENT, BrokerLog
+from tests.broker_log import BROKER_CONF, SEGMENT, BrokerLog
 from tests.nights.commands import Ended, Run, contents, differing, night, rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, event, sql
 
@@ -32,9 +32,7 @@ class Nights:
         self.folder = folder
         self.warehouse = folder / "w"
         (folder / "events.jsonl").write_text(EVENTS)
-        (folder / "broker.conf").write_text(
-            "brokerName=b\nenablePropertyFilter=true\nenableCalcFilterBitMap=true\nenableConsumeQueueExt=true\n"
-        )
+        (folder / "broker.conf").write_text(BROKER_CONF)
 
     def read(self, log: BrokerLog, *more: object) -> Ended:
         """A night on a log."""

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,20 +25,10 @@ from schemas.answers.night_summary import night_summary
 from schemas.answers.report_data import report as read_report
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
-from tests.nights.commands import living, night, rows_of
+from tests.nights.commands import Run, night, rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
-Run = Callable[..., Any]
 Rows = dict[tuple[str, str], dict[str, str]]
-
-
-@pytest.fixture(scope="module")
-def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The warehouse of four nights of a running broker."""
-    folder = tmp_path_factory.mktemp("four_nights")
-    for number in (1, 2, 3, 4):
-        nightly.main(living(number, folder))
-    return folder
 
 
 def page_of(warehouse: Path | str, folder: Path, *more: object) -> str:
@@ -101,10 +90,10 @@ def runs(warehouse: Path) -> list[str]:
     return sorted({row["run"] for row in rows_of(warehouse, "run_ledger", "run")})
 
 
-def test_each_group_has_its_row_beside_the_night_before(nights: Path, tmp_path: Path) -> None:
-    found = group_rows(page_of(nights, tmp_path))
-    *_, before, last = runs(nights)
-    now, then = delivered(nights, last), delivered(nights, before)
+def test_each_group_has_its_row_beside_the_night_before(four_nights: Path, tmp_path: Path) -> None:
+    found = group_rows(page_of(four_nights, tmp_path))
+    *_, before, last = runs(four_nights)
+    now, then = delivered(four_nights, last), delivered(four_nights, before)
     assert found.keys() == now.keys() | then.keys()
     for key, row in found.items():
         assert number(row["Delivered"]) == now[key], key
@@ -112,7 +101,7 @@ def test_each_group_has_its_row_beside_the_night_before(nights: Path, tmp_path: 
     assert any(row["Change"] == "new" for row in found.values())
     assert sum(number(row["Pending"]) for row in found.values()) == sum(
         row["queue_end"] - (row["told_to"] or 0)
-        for row in rows_of(nights, "current_offsets", "consumer_group", "queue_end", "told_to")
+        for row in rows_of(four_nights, "current_offsets", "consumer_group", "queue_end", "told_to")
         if row["consumer_group"] is not None
     )
 
@@ -136,20 +125,20 @@ def test_false_positives_are_a_part_of_what_the_bit_map_judged(
     assert passed > 0 < stopped
 
 
-def test_lag_counts_what_the_group_would_get(nights: Path, tmp_path: Path) -> None:
-    found = group_rows(page_of(nights, tmp_path))
+def test_lag_counts_what_the_group_would_get(four_nights: Path, tmp_path: Path) -> None:
+    found = group_rows(page_of(four_nights, tmp_path))
     behind: Counter[tuple[str, str]] = Counter()
-    for each in lag(open_facts(Warehouse.at(str(nights)))):
+    for each in lag(open_facts(Warehouse.at(str(four_nights)))):
         behind[each.consumer_group, each.topic] += each.exact_lag
     assert {key: number(row["Would get"]) for key, row in found.items() if number(row["Would get"])} == {
         key: count for key, count in behind.items() if count
     }
 
 
-def test_another_night_to_compare_with(nights: Path, tmp_path: Path) -> None:
-    first, *_, last = runs(nights)
-    page = page_of(nights, tmp_path, "--compare", first)
-    now, then = delivered(nights, last), delivered(nights, first)
+def test_another_night_to_compare_with(four_nights: Path, tmp_path: Path) -> None:
+    first, *_, last = runs(four_nights)
+    page = page_of(four_nights, tmp_path, "--compare", first)
+    now, then = delivered(four_nights, last), delivered(four_nights, first)
     for key, row in group_rows(page).items():
         assert row["Change"] == "new" or number(row["Change"]) == now[key] - then[key], key
     assert f"compared with {first}" in page
@@ -157,8 +146,8 @@ def test_another_night_to_compare_with(nights: Path, tmp_path: Path) -> None:
     assert [number(cell) for cell in list(row.values())[1:3]] == [then.total(), now.total()]
 
 
-def test_a_night_that_is_not_there(nights: Path, tmp_path: Path, run: Run) -> None:
-    given = ["--warehouse", nights, "--output", tmp_path / "x.html"]
+def test_a_night_that_is_not_there(four_nights: Path, tmp_path: Path, run: Run) -> None:
+    given = ["--warehouse", four_nights, "--output", tmp_path / "x.html"]
     code, _, error = run(report, *given, "--compare", "1999")
     assert (code, "1999 is not an earlier night" in error) == (2, True)
     code, _, error = run(report, *given, "--compare", "20")
@@ -170,11 +159,11 @@ def test_a_night_that_is_not_there(nights: Path, tmp_path: Path, run: Run) -> No
     assert not (tmp_path / "x.html").exists()
 
 
-def test_since_shows_the_later_nights(nights: Path, tmp_path: Path) -> None:
-    ends = sorted({row["as_of"] for row in rows_of(nights, "run_ledger", "as_of")})
+def test_since_shows_the_later_nights(four_nights: Path, tmp_path: Path) -> None:
+    ends = sorted({row["as_of"] for row in rows_of(four_nights, "run_ledger", "as_of")})
     instant = ends[2] / 1000
     since = datetime.fromtimestamp(instant, UTC).isoformat(timespec="milliseconds")
-    page = page_of(nights, tmp_path, "--since", since)
+    page = page_of(four_nights, tmp_path, "--since", since)
     assert '<h2 id="nights-title">2 nights</h2>' in page
     assert "2 earlier nights are in the warehouse" in page
 
@@ -222,15 +211,15 @@ def test_quarantine_counts_what_was_not_decoded(tmp_path: Path) -> None:
     }
 
 
-def test_the_same_warehouse_gives_the_same_bytes(nights: Path, tmp_path: Path) -> None:
-    page = page_of(nights, tmp_path)
-    command = [sys.executable, "-m", "jobs.report", "--warehouse", str(nights), "--output", "-"]
+def test_the_same_warehouse_gives_the_same_bytes(four_nights: Path, tmp_path: Path) -> None:
+    page = page_of(four_nights, tmp_path)
+    command = [sys.executable, "-m", "jobs.report", "--warehouse", str(four_nights), "--output", "-"]
     environment = os.environ | {"PYTHONHASHSEED": "1"}
     assert subprocess.run(command, capture_output=True, check=True, env=environment).stdout.decode() == page
 
 
-def test_every_command_is_one_that_a_job_takes(nights: Path, tmp_path: Path) -> None:
-    commands = re.findall(r'<code class="command">(.*?)</code>', page_of(nights, tmp_path))
+def test_every_command_is_one_that_a_job_takes(four_nights: Path, tmp_path: Path) -> None:
+    commands = re.findall(r'<code class="command">(.*?)</code>', page_of(four_nights, tmp_path))
     jobs = Counter()
     for program, job, *given in map(shlex.split, map(unescape, commands)):
         assert program == "./spark-submit.sh"

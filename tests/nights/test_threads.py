@@ -8,20 +8,17 @@ from pathlib import Path
 import pytest
 
 from jobs import what_if
-from jobs.night import log_plan
 from schemas import spark_tasks
-from schemas.messages import stored_entries
 from tests.nights.commands import Run
 from tests.nights.growing_broker import BEFORE, GrowingBroker, sql
-from tests.nights.same_tables import check_capture, check_same_tables, nights_and_a_replay
+from tests.nights.same_tables import check_capture, check_same_tables, many_tasks, nights_and_a_replay
 
 
 @pytest.fixture
 def _four_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four threads have many tasks."""
     monkeypatch.setattr(spark_tasks, "cores", lambda: 4)
-    monkeypatch.setattr(log_plan, "RANGE_BYTES", 50_000)
-    monkeypatch.setattr(stored_entries, "FILES_IN_A_TASK", 1)
+    many_tasks(monkeypatch, range_bytes=50_000)
 
 
 @pytest.mark.parametrize("name", ["small", "otherbloom", "small_torn"])

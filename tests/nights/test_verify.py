@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,7 @@ from tests.captures import capture, rows
 from tests.nights.commands import Run, living
 from tests.nights.growing_broker import BEFORE, sql
 from tests.records import V1, V2, entry, record
-
-Replayed = Callable[[str], Warehouse]
+from tests.replayed import Replayed
 
 
 def arguments(warehouse: Warehouse, store: Path) -> list[str]:

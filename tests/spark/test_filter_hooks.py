@@ -6,7 +6,6 @@ import logging
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,8 +22,8 @@ from schemas.errors import UsageError
 from tests.broker_log import BrokerLog
 from tests.captures import rows
 from tests.nights.commands import arguments, contents, night, rows_of
+from tests.replayed import Replayed
 
-Replayed = Callable[[str], Warehouse]
 ARROW_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 HOOKS = """
 - {group: cg_all_orders, topic: OrderEvents, predicate: "properties['region'] = 'hangzhou'"}

@@ -8,16 +8,13 @@ from pathlib import Path
 import pytest
 
 from jobs import pulls
-from jobs.night import log_plan
-from schemas.messages import stored_entries
-from tests.nights.same_tables import check_capture, check_same_tables, nights_and_a_replay
+from tests.nights.same_tables import check_capture, check_same_tables, many_tasks, nights_and_a_replay
 
 
 @pytest.fixture
 def _by_spark(tasks_in_spark: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's workers do every task, and there are many."""
-    monkeypatch.setattr(log_plan, "RANGE_BYTES", 100_000)
-    monkeypatch.setattr(stored_entries, "FILES_IN_A_TASK", 1)
+    many_tasks(monkeypatch, range_bytes=100_000)
 
 
 @pytest.mark.parametrize("name", ["small", "otherbloom", "small_torn"])

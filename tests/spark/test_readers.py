@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -15,11 +15,9 @@ from pyspark.sql import SparkSession
 
 from schemas import commitlog, deliveries
 from schemas.answers.export import Selection, batches_of
-from schemas.delta.warehouse import Warehouse
 from schemas.tables import TABLES
 from tests.nights.commands import rows_of
-
-Replayed = Callable[[str], Warehouse]
+from tests.replayed import Replayed
 
 
 def texts(rows: Iterable[dict[str, Any]]) -> Counter[str]:

@@ -30,6 +30,14 @@ def test_the_map_names_every_room() -> None:
     assert not unnamed
 
 
+def test_the_map_of_a_night_names_every_module() -> None:
+    map_ = (
+        (ROOT / "docs" / "ARCHITECTURE.md").read_text().partition("## The modules of a night")[2].partition("\n## ")[0]
+    )
+    modules = {path.stem for path in (ROOT / "jobs" / "night").glob("[a-z]*.py")}
+    assert set(re.findall(r"`(\w+)`", map_)) == modules
+
+
 def test_the_reference_of_tables_is_that_of_the_schemas() -> None:
     page = runpy.run_path(str(ROOT / "docs" / "make_tables.py"))["page"]
     assert (ROOT / "docs" / "TABLES.md").read_text() == page()
@@ -46,6 +54,9 @@ def test_the_reference_of_tables_is_that_of_the_schemas() -> None:
         ("filtering.broker_config", "MOST_CONSUMERS"),
         ("filtering.subscriptions.sources", "LARGEST_FILE"),
         ("schemas.rocketmq_store.config_files", "LARGEST"),
+        ("schemas.rocketmq_store.config_files", "MOST_QUEUES"),
+        ("schemas.rocketmq_store.record_layout", "GREATEST_QUEUE_OFFSET"),
+        ("schemas.answers.pulls", "MOST_MISSING"),
         ("jobs.night.log_repairs", "COMPARED_DAMAGE"),
         ("schemas.spark_tasks", "LITTLE"),
         ("schemas.spark_tasks", "LITTLE_WITHOUT_SPARK"),

@@ -9,8 +9,8 @@ import pytest
 from jobs.night.state import BrokerState
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
-from schemas.messages.stored_entries import FILES_IN_A_TASK, MESSAGES_IN_A_TASK, stored_ranges
-from schemas.messages.stored_messages import StoredEntries
+from schemas.messages.stored_entries import StoredEntries
+from schemas.messages.stored_ranges import FILES_IN_A_TASK, MESSAGES_IN_A_TASK, stored_ranges
 from schemas.queue_progress import QUEUE_PROGRESS
 
 

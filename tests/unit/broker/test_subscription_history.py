@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from filtering import sql92
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import DAY
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
 from filtering.subscriptions.sources import parse_subscriptions
 from tests.captures import UNDAMAGED, capture, rows
+from tests.reference import matches
 
 
 @cache
@@ -101,13 +101,6 @@ def test_the_filters_in_force_explain_every_bit_map(name: str) -> None:
         expected = bits.to_bytes(config.bloom_filter.m // 8, "little").hex() if in_force else None
         if config.enable_consume_queue_ext:
             assert entry["ext"]["bitMap"] == (expected if config.enable_calc_filter_bit_map else None), message
-
-
-def matches(expression: str, properties: dict[str, str]) -> bool:
-    try:
-        return sql92.compile(expression).evaluate(properties) is True
-    except sql92.EvaluationError:
-        return False
 
 
 @pytest.mark.parametrize("name", UNDAMAGED)
