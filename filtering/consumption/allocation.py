@@ -60,7 +60,7 @@ def tag_disagreements(
             valid_to = FOREVER if state.valid_to is None else state.valid_to
             by_queue = _by_queue(state, queues)
             if any(check is not TRUE for check in by_queue.values()):
-                of_topic = disagreements[state.consumer_group, state.topic]
+                of_topic = disagreements[state.key]
                 of_topic.append(ClientTags(state.valid_from, valid_to, by_queue))
     return dict(disagreements)
 

@@ -48,7 +48,7 @@ def _subscription_states(
                 row.is_consuming, row.class_filter_mode, row.filter_expression, row.filter_version, row.born_time,
                 row.dead_time,
             )  # fmt: skip
-            states.add(((row.consumer_group, row.topic), row.valid_from, repr(state)))
+            states.add((row.key, row.valid_from, repr(state)))
     return states
 
 
@@ -56,7 +56,7 @@ def _client_states(events: Iterable[SubscriptionEvent]) -> States:
     """What each client checks, while clients of a group disagree. Clients that agree read the same messages."""
     by_topic: defaultdict[GroupTopic, list[SubscriptionInForce]] = defaultdict(list)
     for state in subscriptions_in_force(events):
-        by_topic[state.consumer_group, state.topic].append(state)
+        by_topic[state.key].append(state)
     states: States = set()
     for key, in_order in by_topic.items():
         before = ""

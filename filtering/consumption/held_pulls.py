@@ -25,10 +25,9 @@ def uncertain_change(
 
     ``old`` is the filter of the subscription ``before``, ``new`` that of the changed one.
     """
-    key = before.consumer_group, before.topic
     matches = new.expression if new.tags is TRUE else And((new.tags, new.expression, new.client_tags))
     if old.client_tags is not TRUE and old.client_tags != new.client_tags:
-        return UncertainChange(*key, And((matches, old.client_tags)), matches, at, at + HELD_PULL, old.tags)
+        return UncertainChange(*before.key, And((matches, old.client_tags)), matches, at, at + HELD_PULL, old.tags)
     if not is_tag_type(before.expression_type) and old.expression != matches:
-        return UncertainChange(*key, old.expression, matches, at - HELD_MESSAGES, at)
+        return UncertainChange(*before.key, old.expression, matches, at - HELD_MESSAGES, at)
     return None

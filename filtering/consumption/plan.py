@@ -50,7 +50,7 @@ def plan_night(
     rows_of: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
     rows_of_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
     for row in history:
-        rows_of[row.consumer_group, row.topic].append(row)
+        rows_of[row.key].append(row)
         rows_of_group[row.consumer_group].append(row)
     events = list(events)
     resets, first_starts = resets_and_first_starts(events)

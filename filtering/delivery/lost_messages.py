@@ -93,10 +93,9 @@ def _filter_in_force(
 ) -> MessageFilter | None:
     if interval.expression is None:
         return None
-    key = (interval.consumer_group, interval.topic)
     group_rows = [row for row in history if row.consumer_group == interval.consumer_group]
     for message_filter in message_filters(in_force_at(group_rows, interval.valid_from), broker):
-        if (message_filter.consumer_group, message_filter.topic) == key:
+        if message_filter.key == interval.key:
             return message_filter
     return None
 

@@ -15,6 +15,7 @@ from filtering.predicate import FALSE, TRUE, And, Not, Or, Predicate, TagsCodeIn
 from filtering.pulls.pull import refusal
 from filtering.sql92 import CompiledExpression
 from filtering.subscription_data import is_tag_type
+from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.tags_code import tags_code
@@ -43,6 +44,10 @@ class MessageFilter:
     """The client's exact comparison of tags."""
 
     @property
+    def key(self) -> GroupTopic:
+        return self.consumer_group, self.topic
+
+    @property
     def client_checks_same_tags(self) -> bool:
         """Whether the broker and the client check the same tags. The client then drops only hash collisions."""
         return isinstance(self.client_tags, TextIn) and self.tags == TagsCodeIn(
@@ -56,7 +61,7 @@ def message_filters(rows: Iterable[SubscriptionRow], config: BrokerConfig) -> li
     A group that has left has the filter that it would have if it came back. A subscription whose pulls the broker
     refuses has no filter.
     """
-    in_force = {(row.consumer_group, row.topic): row for row in rows}
+    in_force = {row.key: row for row in rows}
     filters = [message_filter(row, in_force.values(), config) for row in in_force.values()]
     return [subscription_filter for subscription_filter in filters if subscription_filter is not None]
 
@@ -70,7 +75,7 @@ def message_filter(
     """
     if refusal(row, config) is not None:
         return None
-    group, topic = row.consumer_group, row.topic
+    group, topic = row.key
     if row.takes_every_message:
         return MessageFilter(group, topic)
     if is_tag_type(row.expression_type):
@@ -130,7 +135,7 @@ def _compiled(data: ConsumerFilterData) -> CompiledExpression | None:
 def _sql92_filter(row: SubscriptionRow, compiled: CompiledExpression | None, bit_pos: tuple[int, ...]) -> MessageFilter:
     """If the expression does not compile (possible only if it is sent with pulls), every message passes."""
     if compiled is None:
-        return MessageFilter(row.consumer_group, row.topic)
+        return MessageFilter(*row.key)
     return MessageFilter(
         row.consumer_group,
         row.topic,

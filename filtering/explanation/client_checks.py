@@ -23,7 +23,7 @@ class ClientChecks:
         self._states: defaultdict[GroupTopic, list[SubscriptionInForce]] = defaultdict(list)
         for state in subscriptions_in_force(events):
             if not state.is_consistent and state.expression_type is not None:
-                self._states[state.consumer_group, state.topic].append(state)
+                self._states[state.key].append(state)
 
     def at(self, consumer_group: str, topic: str, instant: int) -> dict[str, Predicate]:
         """The check of each client at an instant (ms), by client id; none if the clients subscribe alike."""

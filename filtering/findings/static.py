@@ -27,7 +27,7 @@ def static_findings(in_force: Iterable[SubscriptionRow]) -> list[Finding]:
 
 def _findings(row: SubscriptionRow) -> Iterator[Finding]:
     def finding(severity: str, code: str, text: str) -> Finding:
-        return Finding(severity, row.consumer_group, row.topic, code, text)
+        return Finding(severity, *row.key, code, text)
 
     if row.compile_error is not None:
         yield finding(ERROR, "does-not-compile", on_one_line(row.compile_error))
@@ -60,8 +60,7 @@ def _equivalent(rows: Iterable[SubscriptionRow]) -> Iterator[Finding]:
             written = "" if len(texts) == 1 else ", though their filters are written differently"
             yield Finding(
                 INFO,
-                first.consumer_group,
-                first.topic,
+                *first.key,
                 "equivalent-groups",
                 f"gets the same messages as {named}{more}{written}",
             )

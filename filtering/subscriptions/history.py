@@ -48,6 +48,10 @@ class SubscriptionRow:
     filter_data: ConsumerFilterData | None
 
     @property
+    def key(self) -> GroupTopic:
+        return self.consumer_group, self.topic
+
+    @property
     def filter(self) -> Filter:
         """The filter, to compare it with that of another state or subscription."""
         return self.expression or "", self.expression_type, self.class_filter_mode

@@ -49,6 +49,10 @@ class SubscriptionInForce:
     absent: tuple[str, ...]
 
     @property
+    def key(self) -> GroupTopic:
+        return self.consumer_group, self.topic
+
+    @property
     def is_consistent(self) -> bool:
         return not self.overruled and not self.absent
 

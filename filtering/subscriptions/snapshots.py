@@ -21,7 +21,7 @@ def differences(
     snapshot has left the topic, unless a part of the snapshot could not be read. Events of the snapshot after
     ``since`` keep their time.
     """
-    known = {(row.consumer_group, row.topic): row for row in in_force}
+    known = {row.key: row for row in in_force}
     registered: dict[GroupTopic, SubscriptionEvent] = {}
     left: dict[GroupTopic, SubscriptionEvent] = {}
     for event in snapshot.events:

@@ -82,9 +82,9 @@ def replay(
     for table in WRITTEN:
         changes.replace_rows(table, [])
     windows: defaultdict[str, list[PullWindow]] = defaultdict(list)
-    valid_from = {(row.consumer_group, row.topic): row.valid_from for row in in_force}
+    valid_from = {row.key: row.valid_from for row in in_force}
     for filter_in_force in message_filters(in_force, facts.broker):
-        since = valid_from[filter_in_force.consumer_group, filter_in_force.topic]
+        since = valid_from[filter_in_force.key]
         windows[filter_in_force.topic].append(PullWindow(filter_in_force, since, *stored, available_at=facts.as_of))
     topics = {topic: TopicWork.build(facts.broker, (), topic_windows) for topic, topic_windows in windows.items()}
     folder = into.log(DELIVERY_BLOCKS).storage
@@ -92,7 +92,7 @@ def replay(
     files = partial(facts.warehouse.files, broker_name=facts.name)
     result = filter_stored(stored_ranges(files, stored=stored), files, facts.warehouse, work, session)
     changes.add_files(DELIVERY_BLOCKS, result.files[DELIVERY_BLOCKS.name])
-    groups = [GroupNight((row.consumer_group, row.topic), is_consuming=True) for row in in_force]
+    groups = [GroupNight(row.key, is_consuming=True) for row in in_force]
     rows = progress_rows({}, groups, BrokerOffsets(), [Part(windows, {}, result)], _queues(facts), {}, facts.as_of, run)
     changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
     changes.add_rows(CURRENT_OFFSETS, offset_batches(rows.topics, run))
@@ -120,14 +120,14 @@ def _subscriptions(
     in_force = facts.in_force
     if file is None:
         return facts.events, in_force
-    known = {(row.consumer_group, row.topic): row for row in in_force}
+    known = {row.key: row for row in in_force}
     wanted = in_force_after(file.events.events, facts.broker, facts.expressions, facts.as_of)
-    keys = {(row.consumer_group, row.topic) for row in wanted}
+    keys = {row.key for row in wanted}
     # Changed subscriptions are registered now, so no stored bit map has their bits.
-    changed = [row for row in wanted if _filter_key(row) != _filter_key(known.get((row.consumer_group, row.topic)))]
+    changed = [row for row in wanted if _filter_key(row) != _filter_key(known.get(row.key))]
     events = (*facts.events, *(_registration(row, facts.as_of + 1) for row in changed))
     after = in_force_after(events, facts.broker, facts.expressions, facts.as_of)
-    return events, [row for row in after if (row.consumer_group, row.topic) in keys]
+    return events, [row for row in after if row.key in keys]
 
 
 def _filter_key(row: SubscriptionRow | None) -> tuple[object, ...]:

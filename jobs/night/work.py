@@ -50,7 +50,7 @@ class TopicWork:
         hooks: Mapping[GroupTopic, Sequence[Hook]] | None = None,
     ) -> TopicWork:
         """Builds the work for one topic. ``hooks``: by consumer group and topic."""
-        keys = [(window.consumer_group, window.topic) for window in windows]
+        keys = [window.key for window in windows]
         hooks = hooks or {}
         return cls(
             TopicFilters(broker.bloom_filter.m, filter_data, windows, filter_changes),

@@ -66,7 +66,7 @@ def _load(
         kind = _kind(row)
         kinds[kind] += 1
         if kind == "groups":
-            totals.update(counts.get((row.consumer_group, row.topic), {}))
+            totals.update(counts.get(row.key, {}))
     messages, octets = size
     brokers = (facts.broker, *(night.broker for night in facts.nights))
     had_bit_maps = all(broker.calculates_bit_maps for broker in brokers)

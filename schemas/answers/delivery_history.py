@@ -34,7 +34,7 @@ class DeliveryHistory:
 
     def change(self, old: SubscriptionRow | None, new: SubscriptionRow) -> FilterChange:
         """The change from the subscription in force to another one."""
-        group, topic = new.consumer_group, new.topic
+        group, topic = new.key
         new_filter = message_filter(new, [new], self._facts.broker)
         assert new_filter is not None
         received = self._received.filter(

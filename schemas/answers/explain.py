@@ -110,7 +110,7 @@ class Explainer:
         self._rows: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
         self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
         for row in history:
-            self._rows[row.consumer_group, row.topic].append(row)
+            self._rows[row.key].append(row)
             self._rows_by_group[row.consumer_group].append(row)
 
     def groups_of(self, topic: str) -> list[str]:
@@ -179,7 +179,7 @@ class Explainer:
         others = in_force_at(self._rows_by_group[row.consumer_group], pull.at)
         decision = decide(row, others, pull.config, message.entry, message.properties)
         checks = self._clients.at(row.consumer_group, row.topic, pull.at)
-        present = present_filter(self._rows[row.consumer_group, row.topic], self._facts.present)
+        present = present_filter(self._rows[row.key], self._facts.present)
         if present is not None and present.filter == row.filter:
             present = None
         return Explanation(

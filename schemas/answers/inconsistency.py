@@ -68,7 +68,7 @@ def inconsistent_groups(facts: BrokerFacts, session: Session | None) -> list[Inc
     """The groups and topics with disagreements."""
     found = disagreements(facts, session)
     groups = []
-    for (group, topic), states in groupby(found.states, lambda state: (state.consumer_group, state.topic)):
+    for (group, topic), states in groupby(found.states, lambda state: state.key):
         of_topic = list(states)
         lost = sum(
             messages for state in of_topic for loss, messages in found.losses_in(state) if loss.in_force is not None

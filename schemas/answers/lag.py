@@ -79,7 +79,7 @@ def lag(
         facts.check_topic(topic)
     for group in groups or ():
         check_subscribed(facts, group, topics)
-    in_force = {(row.consumer_group, row.topic): row for row in facts.in_force}
+    in_force = {row.key: row for row in facts.in_force}
     by_topic: defaultdict[str, list[Standing]] = defaultdict(list)
     behind = set()
     for standing in standings(facts, newer, groups, topics):
@@ -87,7 +87,7 @@ def lag(
         if standing.is_behind:
             behind.add(standing.consumer_group)
     rows_behind = [row for row in in_force.values() if row.consumer_group in behind]
-    filters = {(found.consumer_group, found.topic): found for found in message_filters(rows_behind, facts.broker)}
+    filters = {found.key: found for found in message_filters(rows_behind, facts.broker)}
     firsts = _first_offsets(facts, by_topic)
     counts = {topic: _topic_lag(queues, in_force, filters, firsts, facts) for topic, queues in by_topic.items()}
     _scan(facts, counts)

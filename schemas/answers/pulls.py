@@ -117,7 +117,7 @@ def pulls_of(
     """
     facts.check_has_messages()
     in_force = facts.in_force
-    wanted = [row for row in in_force if (row.consumer_group, row.topic) == (group, topic)]
+    wanted = [row for row in in_force if row.key == (group, topic)]
     if not wanted:
         facts.subscriptions_of(group)
         topics = sorted(row.topic for row in in_force if row.consumer_group == group)
@@ -125,7 +125,7 @@ def pulls_of(
     code = refusal(wanted[0], broker)
     if code is not None:
         raise UsageError(f"the broker answers every pull of {group} on {topic} with {code.text}")
-    filters = [f for f in message_filters(in_force, broker) if (f.consumer_group, f.topic) == (group, topic)]
+    filters = [f for f in message_filters(in_force, broker) if f.key == (group, topic)]
     flags = StageFlags.of(
         PullWindow(filters[0], wanted[0].valid_from), broker.bloom_filter.m, facts.last.log_start or 0
     )

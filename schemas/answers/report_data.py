@@ -93,7 +93,7 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
 
 
 def _errors(found: Sequence[Finding]) -> list[str]:
-    groups = {(finding.consumer_group, finding.topic) for finding in found if finding.severity == ERROR}
+    groups = {finding.key for finding in found if finding.severity == ERROR}
     return [f"{counted(len(groups), 'subscription has', 'subscriptions have')} errors: see Findings"] if groups else []
 
 
