@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> None:
 
 def _print_groups(rows: Sequence[Lag]) -> None:
     """A line for each group and topic that is behind."""
-    by_key = groupby(rows, key=lambda row: (row.consumer_group, row.topic))
+    by_key = groupby(rows, key=lambda row: row.key)
     subscriptions = [(key, list(queue_rows)) for key, queue_rows in by_key]
     behind = [(key, queues) for key, queues in subscriptions if any(row.lag or row.exact_lag for row in queues)]
     behind.sort(key=lambda subscription: -sum(row.exact_lag for row in subscription[1]))

@@ -27,23 +27,16 @@ from schemas.messages.stored_entries import read_entries, stored_ranges
 
 
 @dataclass(frozen=True)
-class Lag:
-    """Where a group is in a queue. Offsets are queue offsets, times are ms.
+class Lag(Standing):
+    """How far a group is behind in a queue. Times are ms.
 
-    ``committed`` is the offset that the broker stored, None if no snapshot has one. ``position`` is where the group
-    goes on: a group that keeps up has pulled more than it has committed. ``lag`` is ``end`` minus ``committed`` (or
-    ``position``), as mqadmin shows it. ``exact_lag`` counts the messages from ``position`` on that the group would
-    receive, and ``broker_estimate`` is the broker's metric for the same, None if it has none. ``oldest_pending_at`` is
-    when the oldest of these messages was stored, ``oldest_pending_ms`` its age at the end of the last night.
-    ``refusal`` is the code with which the broker refuses the group's pulls; such a group receives nothing.
+    ``lag`` is ``end`` minus ``committed`` (or ``position``), as mqadmin shows it. ``exact_lag`` counts the messages
+    from ``position`` on that the group would receive, and ``broker_estimate`` is the broker's metric for the same,
+    None if it has none. ``oldest_pending_at`` is when the oldest of these messages was stored, ``oldest_pending_ms``
+    its age at the end of the last night. ``refusal`` is the code with which the broker refuses the group's pulls; such
+    a group receives nothing.
     """
 
-    consumer_group: str
-    topic: str
-    queue_id: int
-    committed: int | None
-    position: int
-    end: int
     lag: int
     exact_lag: int
     broker_estimate: int | None
@@ -196,17 +189,12 @@ def _row(
     if standing.committed is None and counts_commits:
         estimate = 0  # The broker takes the end of the queue for an offset that it does not have.
     return Lag(
-        standing.consumer_group,
-        standing.topic,
-        standing.queue_id,
-        standing.committed,
-        standing.position,
-        standing.end,
-        behind,
-        waiting.messages if waiting else 0,
-        estimate if row is not None and is_measured(row) else None,
-        waiting.oldest_at if waiting else None,
-        max(0, facts.as_of - waiting.oldest_at) if waiting else None,
-        row is not None and row.is_consuming,
-        code.name if code is not None else None,
+        **vars(standing),
+        lag=behind,
+        exact_lag=waiting.messages if waiting else 0,
+        broker_estimate=estimate if row is not None and is_measured(row) else None,
+        oldest_pending_at=waiting.oldest_at if waiting else None,
+        oldest_pending_ms=max(0, facts.as_of - waiting.oldest_at) if waiting else None,
+        is_consuming=row is not None and row.is_consuming,
+        refusal=code.name if code is not None else None,
     )
