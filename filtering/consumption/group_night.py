@@ -58,7 +58,7 @@ class GroupNightPlan:
         self.group = GroupNight(key)
         self.online: list[PullWindow] = []
         self.backlog: list[PullWindow] = []
-        self.filter_changes: list[UncertainChange] = []
+        self.uncertain_changes: list[UncertainChange] = []
         self._offsets_so_far = offsets_so_far
         self._broker_offsets = broker_offsets
         self._filters = filters
@@ -230,4 +230,4 @@ class GroupNightPlan:
     def _note_uncertain(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
         change = uncertain_change(before, self._filters.at(before, at - 1), self._filters.at(after, at), at)
         if change is not None:
-            self.filter_changes.append(change)
+            self.uncertain_changes.append(change)

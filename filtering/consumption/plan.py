@@ -30,7 +30,7 @@ class NightPlan:
 
     online: Sequence[PullWindow]
     backlog: Sequence[PullWindow]
-    filter_changes: Sequence[UncertainChange]
+    uncertain_changes: Sequence[UncertainChange]
     groups: Sequence[GroupNight]
 
 
@@ -57,7 +57,7 @@ def plan_night(
     tags_of_clients = tag_disagreements(events, broker_offsets.queue_ids)
     online: list[PullWindow] = []
     backlog: list[PullWindow] = []
-    filter_changes: list[UncertainChange] = []
+    uncertain_changes: list[UncertainChange] = []
     groups: list[GroupNight] = []
     with garbage_collection.paused():
         for key, rows in rows_of.items():
@@ -71,9 +71,9 @@ def plan_night(
             night.run(line, _unread(rows, resets.get(key, ()), offsets_so_far, filters))
             online += night.online
             backlog += night.backlog
-            filter_changes += night.filter_changes
+            uncertain_changes += night.uncertain_changes
             groups.append(night.group)
-    return NightPlan(online, backlog, filter_changes, groups)
+    return NightPlan(online, backlog, uncertain_changes, groups)
 
 
 def _with_new_switches(line: Timeline, as_of: int | None, config_before: BrokerConfig) -> Timeline:

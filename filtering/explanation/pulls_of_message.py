@@ -155,7 +155,7 @@ def _in_force(rows: Sequence[SubscriptionRow], at: int) -> SubscriptionRow | Non
     return next(iter(in_force_at(rows, at)), None)
 
 
-def uncertain_change(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
+def later_filter(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
     """The later subscription that may have filtered the message: a pull held at the broker keeps it up to 5 s."""
     if is_tag_type(pull.row.expression_type):
         return None
@@ -163,7 +163,7 @@ def uncertain_change(rows: Sequence[SubscriptionRow], pull: Pulled) -> Subscript
     return next((row for row in later if row.filter != pull.row.filter and is_pulling(row, pull.config)), None)
 
 
-def changed_tags(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
+def earlier_tags(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
     """The earlier subscription to tags by which a client may have dropped the message, pulled just after the change."""
     earlier = [row for row in rows if row.valid_from < pull.row.valid_from and is_pulling(row, pull.config)]
     before = next((row for row in reversed(earlier) if row.filter != pull.row.filter), None)

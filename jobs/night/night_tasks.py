@@ -42,18 +42,18 @@ class NightTasks:
         self,
         read: Callable[[Mapping[str, TopicWork]], Result],
         windows: Windows,
-        filter_changes: UncertainChanges,
+        uncertain_changes: UncertainChanges,
         filter_data: Mapping[str, Sequence[FilterDataInForce]],
         instants: Mapping[str, Int64s],
     ) -> Part:
         """Makes the entries of the messages that ``read`` reads, and filters them. Hooks are asked after that."""
-        windows_now, filter_changes_now = ({}, {}) if self.hooks else (windows, filter_changes)
+        windows_now, uncertain_changes_now = ({}, {}) if self.hooks else (windows, uncertain_changes)
         topics = {
             topic: TopicWork.build(
                 self.broker,
                 filter_data.get(topic, ()),
                 windows_now.get(topic, ()),
-                filter_changes_now.get(topic, ()),
+                uncertain_changes_now.get(topic, ()),
                 instants.get(topic, NO_INSTANTS),
             )
             for topic in windows_now.keys() | filter_data.keys() | instants.keys()
@@ -63,13 +63,15 @@ class NightTasks:
         if self.hooks:
             paths = {file.path for file in result.files[CONSUMEQUEUE.name]}
             new = [file for file in self.changes.files(CONSUMEQUEUE) if file.path in paths]
-            delivered = self.filter_hooked(new, windows, filter_changes)
+            delivered = self.filter_hooked(new, windows, uncertain_changes)
             delivered.queues = result.queues
             delivered.damaged_bodies = result.damaged_bodies
             result = delivered
-        return Part(windows, filter_changes, result)
+        return Part(windows, uncertain_changes, result)
 
-    def filter_hooked(self, files: Sequence[StoredFile], windows: Windows, filter_changes: UncertainChanges) -> Result:
+    def filter_hooked(
+        self, files: Sequence[StoredFile], windows: Windows, uncertain_changes: UncertainChanges
+    ) -> Result:
         """Filters the entries of some files of consumequeue with hooks."""
         from jobs.night.hooked_task import filter_hooked, hooked_entries
 
@@ -77,8 +79,10 @@ class NightTasks:
             return Result()
         hooks = hooks_by_group(self.hooks)
         topics = {
-            topic: TopicWork.build(self.broker, (), windows.get(topic, ()), filter_changes.get(topic, ()), hooks=hooks)
-            for topic in windows.keys() | filter_changes.keys()
+            topic: TopicWork.build(
+                self.broker, (), windows.get(topic, ()), uncertain_changes.get(topic, ()), hooks=hooks
+            )
+            for topic in windows.keys() | uncertain_changes.keys()
         }
         entries = hooked_entries(self.session(), self.changes, files, self.hooks)
         result = filter_hooked(entries, self.work((DELIVERY_BLOCKS,), topics))

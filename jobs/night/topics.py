@@ -71,6 +71,6 @@ def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
             low, high = window.offsets.get(queue_id, nothing)
             if low < min(end, high) and (run := state.first_run_with(window.topic, queue_id, low)):
                 runs.append(run)
-    if state.last is not None and any(change.stored_from <= (state.as_of or 0) for change in plan.filter_changes):
+    if state.last is not None and any(change.stored_from <= (state.as_of or 0) for change in plan.uncertain_changes):
         runs.append(state.last.run)
     return min(runs, default=None)

@@ -45,7 +45,7 @@ class TopicWork:
         broker: BrokerConfig,
         filter_data: Sequence[FilterDataInForce] = (),
         windows: Sequence[PullWindow] = (),
-        filter_changes: Sequence[UncertainChange] = (),
+        uncertain_changes: Sequence[UncertainChange] = (),
         instants: Int64s = NO_INSTANTS,
         hooks: Mapping[GroupTopic, Sequence[Hook]] | None = None,
     ) -> TopicWork:
@@ -53,7 +53,7 @@ class TopicWork:
         keys = [window.key for window in windows]
         hooks = hooks or {}
         return cls(
-            TopicFilters(broker.bloom_filter.m, filter_data, windows, filter_changes),
+            TopicFilters(broker.bloom_filter.m, filter_data, windows, uncertain_changes),
             recipients(
                 [window.consumer_group for window in windows],
                 [window.subscription_from for window in windows],

@@ -17,8 +17,8 @@ from filtering.explanation.pulls_of_message import (
     NotPulled,
     Place,
     Pulled,
+    later_filter,
     pulls_of_message,
-    uncertain_change,
 )
 from filtering.explanation.reasons import dropped_by_other_client
 from filtering.explanation.trace import Part, trace
@@ -195,7 +195,7 @@ class Explainer:
         return replace(explanation, subscription=row, others=forecast.others, preview=forecast.decision)
 
     def _with_uncertainty(self, explanation: Explanation, rows: Sequence[SubscriptionRow], pull: Pulled) -> Explanation:
-        other = uncertain_change(rows, pull)
+        other = later_filter(rows, pull)
         if other is None:
             return explanation
         pull_after = replace(pull, row=other, at=other.valid_from)
