@@ -85,56 +85,38 @@ class ConsumerFilterManager:
         topics = set()
         for subscription in subscriptions:
             topics.add(subscription["topic"])
-            self.register_topic(
-                subscription["topic"],
-                group,
-                subscription["expression"],
-                subscription["type"],
-                subscription["version"],
-                now,
-            )
+            self.register_topic(group, subscription, now)
         for topic in self._topics_of[group] - topics:
             self.unregister_topic(topic, group, now)
 
-    def register_topic(
-        self,
-        topic: str,
-        group: str,
-        expression: str | None,
-        expression_type: str | None,
-        version: int,
-        now: int,
-    ) -> bool:
+    def register_topic(self, group: str, subscription: Subscription, now: int) -> None:
         """Register one subscription of ``group``; its other topics do not change.
 
-        False if the broker ignores or refuses the subscription.
+        The broker ignores tags, an empty expression, and an old version. An expression that it refuses removes the
+        group's filter on the topic.
         """
-        if is_tag_type(expression_type) or not expression:
-            return False
+        topic, expression, version = subscription["topic"], subscription["expression"], subscription["version"]
+        kind = expression_type(subscription)
+        if is_tag_type(kind) or not expression:
+            return
         groups = self._by_topic.setdefault(topic, {})
         old = groups.get(group)
         if old is not None and version <= old.client_version:
             if version == old.client_version and old.is_dead:
                 groups[group] = replace(old, dead_time=None)
-                return True
-            return False
+            return
         bit_pos = self.bloom_filter.bit_positions(f"{group}#{topic}")
-        if old is not None and (old.expression, old.expression_type, old.bit_pos) == (
-            expression,
-            expression_type,
-            bit_pos,
-        ):
+        if old is not None and (old.expression, old.expression_type, old.bit_pos) == (expression, kind, bit_pos):
             groups[group] = replace(old, client_version=version, dead_time=None if old.is_dead else old.dead_time)
-            return True
-        compiled = compile_filter(expression_type, expression, self._expressions)
+            return
+        compiled = compile_filter(kind, expression, self._expressions)
         if isinstance(compiled, str):
             groups.pop(group, None)
-            return False
+            return
         self._topics_of[group].add(topic)
         groups[group] = ConsumerFilterData(
-            group, topic, expression, expression_type or "", version, now, None, bit_pos, self.bloom_filter.m, compiled
+            group, topic, expression, kind, version, now, None, bit_pos, self.bloom_filter.m, compiled
         )
-        return True
 
     def unregister(self, group: str, now: int) -> None:
         """The last consumer of ``group`` left: all its filters die."""

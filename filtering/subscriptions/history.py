@@ -182,7 +182,7 @@ class _Replay:
         else:
             (new,) = event.subscriptions
             info.update_topic(new)
-            self._filters.register_topic(new["topic"], group, new["expression"], new["type"], new["version"], event.at)
+            self._filters.register_topic(group, new, event.at)
         for subscription in event.subscriptions:
             topic = subscription["topic"]
             if topic in info.subscriptions:

@@ -41,7 +41,7 @@ def apply(manager: ConsumerFilterManager, event: SubscriptionEvent) -> None:
         manager.register(event.group, event.subscriptions, event.at)
     elif event.operation is Operation.REGISTER:
         (each,) = event.subscriptions
-        manager.register_topic(each["topic"], event.group, each["expression"], each["type"], each["version"], event.at)
+        manager.register_topic(event.group, each, event.at)
     else:
         manager.unregister(event.group, event.at)
 
