@@ -17,12 +17,11 @@ import pyarrow as pa
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import Subscription
 from filtering.delivery.entries import Entries
-from filtering.delivery.message_filter import MessageFilter, message_filters
+from filtering.delivery.message_filter import MessageFilter, message_filter
 from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
-from filtering.subscriptions.events import Operation, SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
-from filtering.subscriptions.in_force import in_force_at
+from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.in_force import in_force_at, registered_alone
 from filtering.subscriptions.inconsistency import ClientSubscription, SubscriptionInForce
 
 LOST = pa.schema(
@@ -63,7 +62,8 @@ def losses(
     for interval in intervals:
         by_filter: dict[MessageFilter, list[str]] = {}
         for client in interval.overruled:
-            for own in _own_filter(interval, client, broker):
+            own = _own_filter(interval, client, broker)
+            if own is not None:
                 by_filter.setdefault(own, []).append(client.client_id)
         if by_filter:
             in_force = _filter_in_force(interval, history, broker)
@@ -71,8 +71,10 @@ def losses(
     return result
 
 
-def _own_filter(interval: SubscriptionInForce, client: ClientSubscription, broker: BrokerConfig) -> list[MessageFilter]:
-    """The filter that a client's own subscription would have in force; empty if its pulls would be refused.
+def _own_filter(
+    interval: SubscriptionInForce, client: ClientSubscription, broker: BrokerConfig
+) -> MessageFilter | None:
+    """The filter that a client's own subscription would have in force; None if its pulls would be refused.
 
     It uses no bit map, because the stored bit maps were made for another expression.
     """
@@ -83,9 +85,9 @@ def _own_filter(interval: SubscriptionInForce, client: ClientSubscription, broke
         version=1,
         class_filter_mode=client.class_filter_mode,
     )
-    event = SubscriptionEvent(interval.valid_from, Operation.REGISTER, interval.consumer_group, (subscription,))
-    filters = message_filters(subscription_history([event], broker)[-1:], broker)
-    return [replace(message_filter, bit_pos=(), born_time=0) for message_filter in filters]
+    row = registered_alone(interval.consumer_group, subscription, broker)
+    own = message_filter(row, [row], broker)
+    return None if own is None else replace(own, bit_pos=(), born_time=0)
 
 
 def _filter_in_force(
@@ -94,10 +96,9 @@ def _filter_in_force(
     if interval.expression is None:
         return None
     group_rows = [row for row in history if row.consumer_group == interval.consumer_group]
-    for message_filter in message_filters(in_force_at(group_rows, interval.valid_from), broker):
-        if message_filter.key == interval.key:
-            return message_filter
-    return None
+    in_force = in_force_at(group_rows, interval.valid_from)
+    row = next((row for row in in_force if row.key == interval.key), None)
+    return None if row is None else message_filter(row, in_force, broker)
 
 
 class LostMessages:
@@ -147,8 +148,8 @@ class _LossesOfTopic:
         return pa.RecordBatch.from_arrays(columns, schema=LOST)
 
 
-def _window(loss: Loss, message_filter: MessageFilter) -> PullWindow:
+def _window(loss: Loss, decides: MessageFilter) -> PullWindow:
     """The window of the messages that were stored in the interval of a loss."""
     interval = loss.interval
     end = FOREVER if interval.valid_to is None else interval.valid_to
-    return PullWindow(message_filter, interval.valid_from, interval.valid_from, end)
+    return PullWindow(decides, interval.valid_from, interval.valid_from, end)

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 from filtering.broker_config import BrokerConfig
+from filtering.consumer_filter_manager import Subscription
 from filtering.sql92 import Expressions
-from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
 from filtering.subscriptions.states import State
 
@@ -23,6 +24,13 @@ def in_force_after(
     """The subscriptions in force after all of ``events``, and not before ``since`` (ms)."""
     end = max([since, *(event.at for event in events)])
     return in_force_at(subscription_history(events, broker, expressions), end)
+
+
+def registered_alone(group: str, subscription: Subscription, broker: BrokerConfig) -> SubscriptionRow:
+    """A subscription as it would be in force if the group had no other one."""
+    event = SubscriptionEvent(0, Operation.REGISTER, group, (subscription,))
+    (row,) = subscription_history([event], broker)
+    return row
 
 
 def present_filter(history: Iterable[SubscriptionRow], instant: int) -> SubscriptionRow | None:

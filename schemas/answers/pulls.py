@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.entries import Entries
-from filtering.delivery.message_filter import message_filters
+from filtering.delivery.message_filter import message_filter
 from filtering.delivery.pull_window import PullWindow
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.matcher import packed_bits
@@ -125,10 +125,10 @@ def pulls_of(
     code = refusal(wanted[0], broker)
     if code is not None:
         raise UsageError(f"the broker answers every pull of {group} on {topic} with {code.text}")
-    filters = [f for f in message_filters(in_force, broker) if f.key == (group, topic)]
-    flags = StageFlags.of(
-        PullWindow(filters[0], wanted[0].valid_from), broker.bloom_filter.m, facts.last.log_start or 0
-    )
+    decides = message_filter(wanted[0], in_force, broker)
+    assert decides is not None
+    window = PullWindow(decides, wanted[0].valid_from)
+    flags = StageFlags.of(window, broker.bloom_filter.m, facts.last.log_start or 0)
     parts = list(scan_entries(facts.warehouse, facts.name, {topic: flags.filters.properties}, flags, session))
     ids = sorted({queue_id for part in parts for queue_id in pc.unique(part["queue_id"]).to_pylist()})
     queues = ((queue_id, _queues(parts, topic, queue_id)) for queue_id in ids)

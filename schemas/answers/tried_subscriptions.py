@@ -8,9 +8,9 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import Subscription
 from filtering.pulls.pull import refusal
 from filtering.sql92 import on_one_line
-from filtering.subscriptions.events import Operation, SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
-from filtering.subscriptions.in_force import in_force_after
+from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.in_force import in_force_after, registered_alone
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from schemas.answers.facts import BrokerFacts
 from schemas.errors import UsageError
@@ -19,7 +19,7 @@ from schemas.errors import UsageError
 def subscription_of(group: str, topic: str, expression: str, type_: str, broker: BrokerConfig) -> SubscriptionRow:
     """The subscription as it would be in force. Raises UsageError if the broker refuses it, or every pull of it."""
     subscription = Subscription(topic=topic, expression=expression, type=type_, version=1)
-    (row,) = subscription_history([SubscriptionEvent(0, Operation.REGISTER, group, (subscription,))], broker)
+    row = registered_alone(group, subscription, broker)
     _check(row, broker)
     return row
 
