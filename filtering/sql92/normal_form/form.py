@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from filtering.predicate import FALSE, TRUE, And, Not, Or, Predicate
+from filtering.predicate import FALSE, TRUE, And, Or, Predicate, opposite
 
 
 class Form:
@@ -22,7 +22,7 @@ class Form:
     def negation(self, predicate: Predicate) -> Predicate:
         if predicate is TRUE or predicate is FALSE:
             return FALSE if predicate is TRUE else TRUE
-        return predicate.operand if isinstance(predicate, Not) else Not(predicate)
+        return opposite(predicate)
 
 
 def _combined(kind: type[And | Or], neutral: Predicate, absorbing: Predicate, terms: Iterable[Predicate]) -> Predicate:

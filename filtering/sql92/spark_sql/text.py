@@ -25,6 +25,7 @@ from filtering.predicate import (
     TextEndsWith,
     TextIn,
     TextStartsWith,
+    without_not,
 )
 from filtering.sql92.spark_sql import leaves
 from filtering.sql92.spark_sql.leaves import Column
@@ -104,7 +105,7 @@ class SparkText:
         texts = []
         implied = set()
         for term in terms:
-            leaf = term.operand if isinstance(term, Not) else term
+            leaf = without_not(term)
             presence = _presence(leaf) if isinstance(term, Not) else None
             if isinstance(term, NumberIs):
                 ranges.setdefault((term.name, term.type), []).append(term)
