@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from filtering.counted import counted
+from filtering.counted import listed
 from filtering.delivery.message_filter import delivers
 from filtering.findings.finding import ERROR, INFO, WARN, Finding
 from filtering.predicate import FALSE, TRUE, Predicate
@@ -54,13 +54,12 @@ def _equivalent(rows: Iterable[SubscriptionRow]) -> Iterator[Finding]:
     for equivalent in by_predicate.values():
         first, *others = equivalent
         if others:
-            named = ", ".join(row.consumer_group for row in others[:NAMED])
-            more = f" and {counted(len(others) - NAMED, 'more group')}" if len(others) > NAMED else ""
+            named = listed([row.consumer_group for row in others], NAMED, "group")
             texts = {" ".join((row.expression or "").split()) for row in equivalent}
             written = "" if len(texts) == 1 else ", though their filters are written differently"
             yield Finding(
                 INFO,
                 *first.key,
                 "equivalent-groups",
-                f"gets the same messages as {named}{more}{written}",
+                f"gets the same messages as {named}{written}",
             )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from filtering.counted import counted
+from filtering.counted import counted, shortened
 from filtering.delivery.message_filter import delivers
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.predicate import postorder
@@ -166,8 +166,9 @@ def _filter(row: SubscriptionRow | None, markup: Markup) -> str:
 
 def _message(message: Message, markup: Markup) -> str:
     text = ", ".join(f"{name}={text!r}" for name, text in message.items())
-    shown = text if len(text) <= LONGEST_PROPERTIES else f"{text[: LONGEST_PROPERTIES - 1]}…"
-    return markup.code(shown) if message else "none of the properties that the filters read"
+    return (
+        markup.code(shortened(text, LONGEST_PROPERTIES)) if message else "none of the properties that the filters read"
+    )
 
 
 def _object(found: WhatIf) -> dict[str, Any]:
