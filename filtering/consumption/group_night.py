@@ -31,7 +31,6 @@ class GroupNight:
     ``told_to``: by queue id, the offset up to which deliveries are decided. Other queues are decided to their end, or
     if the group stopped at ``stopped_at`` (ms), up to what was stored before. ``lost``: by queue id, the number of
     entries that the broker deleted before the group could pull them. ``behind``: the group pulls but does not keep up.
-    ``repeated``: the ids of the queues in which an operator moved the group's offset.
     """
 
     key: GroupTopic
@@ -39,7 +38,6 @@ class GroupNight:
     stopped_at: int | None = None
     told_to: dict[int, int] = field(default_factory=dict)
     lost: dict[int, int] = field(default_factory=dict)
-    repeated: set[int] = field(default_factory=set)
     behind: bool = False
 
 
@@ -67,6 +65,8 @@ class GroupNightPlan:
         self._position = Position()
         self._stint = 0
         """The time (ms) since which the group pulls without a break or a reset."""
+        self._reset_queues: set[int] = set()
+        """The queues in which an operator moved the group's offset, and it pulled from there."""
         self._behind: set[int] = set()
         """The queues in which the group was behind when the night began, and has not begun again."""
         self._stint_windows: list[tuple[list[PullWindow], int]] = []
@@ -144,7 +144,7 @@ class GroupNightPlan:
             first = max(offset, self._broker_offsets.min_offset(topic, queue_id))
             ranges[queue_id] = first, FOREVER
             if queue_id in position.reset:
-                self.group.repeated.add(queue_id)
+                self._reset_queues.add(queue_id)
             elif first > offset:
                 self.group.lost[queue_id] = self.group.lost.get(queue_id, 0) + first - offset
         window = PullWindow(
@@ -170,7 +170,7 @@ class GroupNightPlan:
         self._stint = step.at
         self._behind.discard(queue_id)
         self._reset_windows[queue_id] = len(self._stint_windows)
-        self.group.repeated.add(queue_id)
+        self._reset_queues.add(queue_id)
         message_filter = self._filters.at(step.row, step.at)
         ranges = {queue_id: (offset, FOREVER)}
         window = PullWindow(message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges, only_listed=True)
@@ -209,7 +209,7 @@ class GroupNightPlan:
             since = 0 if queue_id in self._behind else self._stint
             if stored_at is not None and max(stored_at, since) < broker_offsets.committed_at - COMMIT_DELAY:
                 decided = before.get(queue_id, 0)
-                limits[queue_id] = max(offset, decided) if queue_id not in self.group.repeated else offset
+                limits[queue_id] = max(offset, decided) if queue_id not in self._reset_queues else offset
         if limits:
             self.group.behind = True
             self.group.told_to.update(limits)
