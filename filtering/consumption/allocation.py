@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from filtering.delivery.message_filter import TAGS_PROPERTY
+from filtering.delivery.message_filter import tag_check
 from filtering.delivery.pull_window import FOREVER
-from filtering.predicate import TRUE, Predicate, TextIn
+from filtering.predicate import TRUE, Predicate
 from filtering.subscription_data import TAG, build_subscription_data
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.inconsistency import ClientSubscription, SubscriptionInForce, subscriptions_in_force
@@ -80,7 +80,6 @@ def _check(topic: str, subscription: ClientSubscription | SubscriptionInForce) -
     if subscription.expression_type != TAG or subscription.class_filter_mode:
         return TRUE
     try:
-        tags = build_subscription_data(topic, subscription.expression).tags_set
+        return tag_check(build_subscription_data(topic, subscription.expression).tags_set)
     except ValueError:
         return TRUE
-    return TextIn(TAGS_PROPERTY, tags) if tags else TRUE

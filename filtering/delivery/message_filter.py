@@ -75,16 +75,15 @@ def message_filter(
     """
     if refusal(row, config) is not None:
         return None
-    group, topic = row.key
     if row.takes_every_message:
-        return MessageFilter(group, topic)
+        return MessageFilter(*row.key)
     if is_tag_type(row.expression_type):
         return _tag_filter(row)
     data = None if row.sent_with_pull else row.filter_data
     uses_bit_map = data is not None and config.enable_consume_queue_ext and data.bit_num == config.bloom_filter.m
     own = _sql92_filter(row, own_expression(row), data.bit_pos if data is not None and uses_bit_map else ())
     if reads_others(row, config):
-        expression, failure = _retry_predicates(expressions_by_topic(group, in_force))
+        expression, failure = _retry_predicates(expressions_by_topic(row.consumer_group, in_force))
         return replace(own, expression=expression, failure=failure)
     return own
 
@@ -114,6 +113,11 @@ def expressions_by_topic(group: str, in_force: Iterable[SubscriptionRow]) -> dic
     }
 
 
+def tag_check(tags: Iterable[str] | None) -> Predicate:
+    """A client's check of its tags (PullAPIWrapper.processPullResult). Without tags, it lets every message pass."""
+    return TextIn(TAGS_PROPERTY, frozenset(tags)) if tags else TRUE
+
+
 def delivers(row: SubscriptionRow) -> Predicate | None:
     """The predicate over a message's properties that is true if a subscription delivers it. None: it does not compile.
 
@@ -125,7 +129,7 @@ def delivers(row: SubscriptionRow) -> Predicate | None:
         return TRUE
     if not is_tag_type(row.expression_type):
         return row.compiled.expression.predicate if row.compiled.expression is not None else None
-    return TextIn(TAGS_PROPERTY, frozenset(row.tags_set)) if row.tags_set else FALSE
+    return tag_check(row.tags_set) if row.tags_set else FALSE
 
 
 def _compiled(data: ConsumerFilterData) -> CompiledExpression | None:
@@ -137,8 +141,7 @@ def _sql92_filter(row: SubscriptionRow, compiled: CompiledExpression | None, bit
     if compiled is None:
         return MessageFilter(*row.key)
     return MessageFilter(
-        row.consumer_group,
-        row.topic,
+        *row.key,
         bit_pos=bit_pos,
         born_time=row.born_time or 0,
         expression=compiled.predicate,
@@ -147,13 +150,7 @@ def _sql92_filter(row: SubscriptionRow, compiled: CompiledExpression | None, bit
 
 
 def _tag_filter(row: SubscriptionRow) -> MessageFilter:
-    tags = frozenset(row.tags_set or ())
-    return MessageFilter(
-        row.consumer_group,
-        row.topic,
-        tags=TagsCodeIn(frozenset(row.code_set or ())),
-        client_tags=TextIn(TAGS_PROPERTY, tags) if tags else TRUE,
-    )
+    return MessageFilter(*row.key, tags=TagsCodeIn(frozenset(row.code_set or ())), client_tags=tag_check(row.tags_set))
 
 
 def _retry_predicates(compiled: Mapping[str, CompiledExpression]) -> tuple[Predicate, Predicate]:

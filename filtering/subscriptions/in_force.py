@@ -18,6 +18,11 @@ def in_force_at(history: Iterable[State], instant: int) -> list[State]:
     return [row for row in history if row.valid_from <= instant and (row.valid_to is None or instant < row.valid_to)]
 
 
+def state_at(states: Iterable[State], instant: int) -> State | None:
+    """The state of one group and topic that is valid at ``instant`` (ms); None if there is none."""
+    return next(iter(in_force_at(states, instant)), None)
+
+
 def in_force_after(
     events: Sequence[SubscriptionEvent], broker: BrokerConfig, expressions: Expressions | None = None, since: int = 0
 ) -> list[SubscriptionRow]:
@@ -39,7 +44,7 @@ def present_filter(history: Iterable[SubscriptionRow], instant: int) -> Subscrip
     ``history`` has the states of one group and topic, in order.
     """
     before = [row for row in history if row.valid_from <= instant]
-    if not in_force_at(before, instant):
+    if state_at(before, instant) is None:
         return None
     same = takewhile(lambda row: row.filter == before[-1].filter, reversed(before))
     return list(same)[-1]
