@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_data import ConsumerFilterData
 from filtering.predicate import FALSE, TRUE, And, Not, Or, Predicate, TagsCodeIn, TextIn
 from filtering.pulls.pull import refusal
 from filtering.sql92 import CompiledExpression
@@ -79,9 +78,7 @@ def message_filter(
         return MessageFilter(*row.key)
     if is_tag_type(row.expression_type):
         return _tag_filter(row)
-    data = None if row.sent_with_pull else row.filter_data
-    uses_bit_map = data is not None and config.enable_consume_queue_ext and data.bit_num == config.bloom_filter.m
-    own = _sql92_filter(row, own_expression(row), data.bit_pos if data is not None and uses_bit_map else ())
+    own = _sql92_filter(row, own_expression(row), _checked_bits(row, config))
     if reads_others(row, config):
         expression, failure = _retry_predicates(expressions_by_topic(row.consumer_group, in_force))
         return replace(own, expression=expression, failure=failure)
@@ -98,7 +95,7 @@ def own_expression(row: SubscriptionRow) -> CompiledExpression | None:
     """The expression of an SQL92 subscription that the broker evaluates; None if it does not compile."""
     if row.sent_with_pull or row.filter_data is None:
         return row.compiled.expression
-    return _compiled(row.filter_data)
+    return row.filter_data.compiled
 
 
 def expressions_by_topic(group: str, in_force: Iterable[SubscriptionRow]) -> dict[str, CompiledExpression]:
@@ -109,7 +106,7 @@ def expressions_by_topic(group: str, in_force: Iterable[SubscriptionRow]) -> dic
     return {
         row.topic: expression
         for row in in_force
-        if row.consumer_group == group and row.filter_data is not None and (expression := _compiled(row.filter_data))
+        if row.consumer_group == group and row.filter_data is not None and (expression := row.filter_data.compiled)
     }
 
 
@@ -132,8 +129,12 @@ def delivers(row: SubscriptionRow) -> Predicate | None:
     return tag_check(row.tags_set) if row.tags_set else FALSE
 
 
-def _compiled(data: ConsumerFilterData) -> CompiledExpression | None:
-    return data.compiled if isinstance(data.compiled, CompiledExpression) else None
+def _checked_bits(row: SubscriptionRow, config: BrokerConfig) -> tuple[int, ...]:
+    """The positions in the bit map that stage 1 of an SQL92 subscription checks; empty if it uses no bit map."""
+    data = None if row.sent_with_pull else row.filter_data
+    if data is None or not config.enable_consume_queue_ext or data.bit_num != config.bloom_filter.m:
+        return ()
+    return data.bit_pos
 
 
 def _sql92_filter(row: SubscriptionRow, compiled: CompiledExpression | None, bit_pos: tuple[int, ...]) -> MessageFilter:
