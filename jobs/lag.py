@@ -14,7 +14,7 @@ from jobs.cli.text import age, count, print_table, short, time
 from schemas.printable import printable
 
 if TYPE_CHECKING:
-    from schemas.answers.lag import Lag
+    from schemas.answers.lag.lag import Lag
 
 EXAMPLES = (
     "--warehouse /data/mqsieve",
@@ -56,9 +56,9 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from jobs.cli.json_lines import print_data
-    from schemas.answers.lag import lag
-    from schemas.answers.no_lag import why_without_rows
-    from schemas.answers.standings import CommittedOffsets
+    from schemas.answers.lag.lag import lag
+    from schemas.answers.lag.no_lag import why_without_rows
+    from schemas.answers.lag.standings import CommittedOffsets
     from schemas.rocketmq_store.config_files import parse_consumer_offsets
 
     newer = None

@@ -16,7 +16,7 @@ from filtering.subscriptions.history import SubscriptionRow
 from filtering.time_spans import DAY
 from jobs.cli.markup import Markup
 from jobs.cli.text import expression_line, time
-from schemas.answers.what_if import AgainstInForce, ChangedMessages, WhatIf
+from schemas.answers.what_if.what_if import AgainstInForce, ChangedMessages, WhatIf
 
 QUEUES_SHOWN = 40
 LONGEST_PROPERTIES = 160

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from filtering.subscriptions.events import GroupTopic
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.lag import lag
+from schemas.answers.lag.lag import lag
 
 
 @dataclass(frozen=True)

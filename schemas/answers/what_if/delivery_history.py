@@ -14,7 +14,7 @@ from filtering.delivery.filter_changes import FilterChange
 from filtering.delivery.message_filter import message_filter
 from filtering.subscriptions.history import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.pulled_offsets import PulledOffsets
+from schemas.answers.what_if.pulled_offsets import PulledOffsets
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_pairs import PAIRS, pairs_of
 from schemas.delta.table_rows import one_of, within

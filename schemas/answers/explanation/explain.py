@@ -26,11 +26,11 @@ from filtering.predicate import Predicate
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import SubscriptionRow, subscription_history
 from filtering.subscriptions.in_force import in_force_at, present_filter
+from schemas.answers.explanation.found_messages import Delivery, FoundMessage
+from schemas.answers.explanation.queue_history import nights_by_queue
+from schemas.answers.explanation.uncertainty import after_change_of_tags
 from schemas.answers.facts import BrokerFacts, GroupQueue
-from schemas.answers.found_messages import Delivery, FoundMessage
-from schemas.answers.queue_history import nights_by_queue
-from schemas.answers.standings import standings
-from schemas.answers.uncertainty import after_change_of_tags
+from schemas.answers.lag.standings import standings
 from schemas.time_text import time_text
 
 BY_THE_TABLES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DROPPED_BY_HOOK)

@@ -11,7 +11,7 @@ from schemas.answers.plain_text import one_line
 
 if TYPE_CHECKING:
     from filtering.subscriptions.history import SubscriptionRow
-    from schemas.answers.what_if import ChangedMessages, WhatIf
+    from schemas.answers.what_if.what_if import ChangedMessages, WhatIf
 
 
 def what_if_html(found: WhatIf) -> str:

@@ -15,7 +15,7 @@ from filtering.sql92 import on_one_line
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.not_replayed import not_replayed
+from schemas.answers.report.not_replayed import not_replayed
 from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS, client_drops
 from schemas.delta.aggregates import Key

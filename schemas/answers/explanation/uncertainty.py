@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from filtering.explanation.pulls_of_message import Pulled, earlier_tags
 from filtering.subscriptions.history import SubscriptionRow
+from schemas.answers.explanation.found_messages import FoundMessage
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.found_messages import FoundMessage
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.table_rows import one_of, within
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from filtering.subscriptions.events import GroupTopic
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.report_lag import GroupLag, group_lags
+from schemas.answers.report.group_lags import GroupLag, group_lags
 from schemas.delivery_stats import COUNTS
 from schemas.delta.aggregates import sums
 from schemas.delta.table_rows import filtered, one_of

@@ -17,8 +17,8 @@ from filtering.pulls.pull import refusal
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.no_lag import check_subscribed
-from schemas.answers.standings import CommittedOffsets, Standing, standings
+from schemas.answers.lag.no_lag import check_subscribed
+from schemas.answers.lag.standings import CommittedOffsets, Standing, standings
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.aggregates import group_numbers, least

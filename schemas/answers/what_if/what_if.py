@@ -17,11 +17,11 @@ from filtering.findings import Finding
 from filtering.relation import Relation, Trait, common_traits, relation
 from filtering.subscriptions.history import SubscriptionRow
 from filtering.time_spans import DAY
-from schemas.answers.delivery_history import DeliveryHistory, Period
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.findings import findings_of_rows
 from schemas.answers.plain_text import Shown
-from schemas.answers.what_if_html import what_if_html, what_if_text
+from schemas.answers.what_if.delivery_history import DeliveryHistory, Period
+from schemas.answers.what_if.page import what_if_html, what_if_text
 from schemas.delta.table_rows import sorted_by
 from schemas.errors import UsageError, did_you_mean
 from schemas.messages.messages_at import Rows, messages_at
