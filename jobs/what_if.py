@@ -15,7 +15,7 @@ from schemas.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from filtering.findings.expectations import Expectation
-    from filtering.subscriptions.history import SubscriptionRow
+    from filtering.subscriptions.subscription_row import SubscriptionRow
     from schemas.answers.facts import BrokerFacts
     from schemas.answers.what_if.what_if import WhatIf
 

@@ -17,7 +17,7 @@ from filtering.consumption.position import Position, first_position, known_offse
 from filtering.consumption.timeline import Moment, Step, Timeline
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic, SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 COMMIT_DELAY = 30_000
 """ms: a consumer that keeps up has committed all older messages. A held pull ends after 15 to 20 s; then its client

@@ -10,7 +10,7 @@ from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import UncertainChange
 from filtering.predicate import TRUE, And
 from filtering.subscription_data import is_tag_type
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 HELD_MESSAGES = 5_000
 """ms: how long messages that did not match may wait in a held pull. A changed subscription may then filter them."""

@@ -21,7 +21,7 @@ from filtering.consumption.timeline import Moment, Step, Timeline, timeline
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.pulls.pull import is_pulling
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic, Operation, SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.pull_window import FOREVER
 from filtering.predicate import Predicate
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import MessageFilter, message_filter
 from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
-from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.in_force import in_force_at, registered_alone
 from filtering.subscriptions.inconsistency import ClientSubscription, SubscriptionInForce
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 LOST = pa.schema(
     [

@@ -15,8 +15,8 @@ from filtering.pulls.pull import refusal
 from filtering.sql92 import CompiledExpression
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_code
 
 RETRY_TOPIC_PROPERTY = "RETRY_TOPIC"

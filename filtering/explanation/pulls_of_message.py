@@ -12,8 +12,8 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.held_pulls import HELD_MESSAGES, HELD_PULL
 from filtering.pulls.pull import is_pulling, refusal
 from filtering.subscription_data import is_tag_type
-from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.in_force import state_at
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 _DELETED = "the broker deleted it before the group pulled it"
 

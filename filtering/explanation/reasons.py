@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from filtering.counted import listed, shortened
 from filtering.explanation.trace import Part, Result, trace
 from filtering.sql92 import CompiledExpression, on_one_line
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_code
 
 NAMED = 3

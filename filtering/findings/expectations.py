@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from filtering.delivery.message_filter import delivers
 from filtering.explanation.trace import evaluated
 from filtering.predicate_value import holds
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.yaml_input import load
 
 _KEYS = frozenset({"pass", "stop", "group"})

@@ -11,7 +11,7 @@ from filtering.findings.finding import ERROR, INFO, WARN, Finding
 from filtering.predicate import FALSE, TRUE, Predicate
 from filtering.sql92 import on_one_line
 from filtering.subscription_data import SUB_ALL, is_tag_type
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 NAMED = 3
 """The number of groups that a line names; other groups are counted."""

@@ -20,9 +20,9 @@ from filtering.predicate import (
     TextEndsWith,
     TextIn,
     TextStartsWith,
-    positive_and_negative,
 )
 from filtering.predicate_value import all_hold, order
+from filtering.terms import positive_and_negative
 
 _LIMITS = {
     NumberType.INT: (-(2**31), 2**31 - 1),

@@ -25,13 +25,12 @@ from filtering.predicate import (
     Predicate,
     PropertyLeaf,
     TagsCodeIn,
-    opposite,
     postorder,
-    without_not,
 )
 from filtering.predicate_value import holds
 from filtering.relation.property_rules import can_hold
 from filtering.relation.texts import MISSING, likely_texts
+from filtering.terms import opposite, without_not
 
 MOST_STEPS = 4_000
 """The number of branches that are checked before the answer is UNKNOWN."""

@@ -16,9 +16,9 @@ from filtering.predicate import (
     TextEndsWith,
     TextIn,
     TextStartsWith,
-    positive_and_negative,
 )
 from filtering.predicate_value import all_hold
+from filtering.terms import positive_and_negative
 
 MISSING = None
 MOST = 12

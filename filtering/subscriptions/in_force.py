@@ -9,8 +9,9 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import Subscription
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import Operation, SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.states import State
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
 def in_force_at(history: Iterable[State], instant: int) -> list[State]:

@@ -9,7 +9,7 @@ from filtering.consumer_filter_manager import filter_of
 from filtering.java.numbers import LONG_MAX
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent, SubscriptionEvents, in_order
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
 def differences(

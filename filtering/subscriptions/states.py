@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from filtering.subscriptions.history import SubscriptionRow
     from filtering.subscriptions.inconsistency import SubscriptionInForce
+    from filtering.subscriptions.subscription_row import SubscriptionRow
 
 State = TypeVar("State", "SubscriptionRow", "SubscriptionInForce")
 """What holds in [``valid_from``, ``valid_to``) (ms); None: it still does."""

@@ -12,7 +12,7 @@ from filtering.delivery.message_filter import delivers
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.predicate import postorder
 from filtering.relation import Kind, Message, Relation
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import DAY
 from jobs.cli.markup import Markup
 from jobs.cli.text import expression_line, time

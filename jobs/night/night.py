@@ -14,7 +14,8 @@ from filtering.delivery.filter_data_in_force import filter_data_in_force
 from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.history import subscription_history
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.changes import Changes
 from jobs.night.hooks import FilterHook, check_groups
 from jobs.night.late_windows import late_windows

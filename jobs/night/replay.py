@@ -16,8 +16,8 @@ from filtering.consumption.offsets import BrokerOffsets
 from filtering.delivery.message_filter import message_filters
 from filtering.delivery.pull_window import PullWindow
 from filtering.subscriptions.events import Operation, SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.in_force import in_force_after
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.changes import Changes
 from jobs.night.ledger import commit, next_run
 from jobs.night.progress_rows import Part, progress_rows

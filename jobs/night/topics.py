@@ -15,7 +15,7 @@ from filtering.consumption.group_night import GroupNight
 from filtering.consumption.plan import NightPlan
 from filtering.delivery.filter_data_in_force import FilterDataInForce, filter_data_in_force
 from filtering.delivery.pull_window import BEGINNING, PullWindow, UncertainChange
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import DAY
 from jobs.night.state import BrokerState
 from schemas.messages.stored_messages import WHOLE_LOG

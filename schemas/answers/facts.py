@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 from filtering.broker_config import BrokerConfig
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import Operation, SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.in_force import in_force_at
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, is_lmq
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.aggregates import Key, sums_of_parts

@@ -15,8 +15,8 @@ from filtering.predicate import TRUE, postorder
 from filtering.sql92.syntax.nodes import named_properties
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.inconsistency import inconsistent_groups, knows_clients
 from schemas.commitlog import COMMITLOG

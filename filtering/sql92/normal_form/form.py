@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from filtering.predicate import FALSE, TRUE, And, Or, Predicate, opposite
+from filtering.predicate import FALSE, TRUE, And, Or, Predicate
+from filtering.terms import opposite
 
 
 class Form:

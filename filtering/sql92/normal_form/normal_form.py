@@ -25,11 +25,10 @@ from filtering.predicate import (
     PropertyLeaf,
     PropertyPairLeaf,
     TextIn,
-    opposite,
-    without_not,
 )
 from filtering.sql92.normal_form import property_terms
 from filtering.sql92.normal_form.form import Form
+from filtering.terms import opposite, without_not
 
 _READABLE = 160
 _FEW = 8

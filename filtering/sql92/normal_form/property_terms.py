@@ -19,9 +19,9 @@ from filtering.predicate import (
     Predicate,
     PropertyLeaf,
     TextIn,
-    positive_and_negative,
 )
 from filtering.predicate_value import COMPARE, all_hold, order
+from filtering.terms import positive_and_negative
 
 _UPPER = (Comparison.LESS, Comparison.LESS_OR_EQUAL)
 _LOWER = (Comparison.GREATER, Comparison.GREATER_OR_EQUAL)

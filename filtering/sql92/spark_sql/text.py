@@ -25,10 +25,10 @@ from filtering.predicate import (
     TextEndsWith,
     TextIn,
     TextStartsWith,
-    without_not,
 )
 from filtering.sql92.spark_sql import leaves
 from filtering.sql92.spark_sql.leaves import Column
+from filtering.terms import without_not
 
 _Number = tuple[str, NumberType]
 

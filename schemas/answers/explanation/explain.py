@@ -24,8 +24,9 @@ from filtering.explanation.reasons import dropped_by_other_client
 from filtering.explanation.trace import Part, trace
 from filtering.predicate import Predicate
 from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.in_force import in_force_at, present_filter
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.explanation.found_messages import Delivery, FoundMessage
 from schemas.answers.explanation.queue_history import nights_by_queue
 from schemas.answers.explanation.uncertainty import after_change_of_tags

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from filtering.explanation.pulls_of_message import Pulled, earlier_tags
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.explanation.found_messages import FoundMessage
 from schemas.answers.facts import BrokerFacts
 from schemas.consumequeue import CONSUMEQUEUE

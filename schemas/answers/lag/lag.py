@@ -15,7 +15,7 @@ from filtering.delivery.pull_window import FOREVER, OffsetRange, PullWindow
 from filtering.predicate import TRUE
 from filtering.pulls.pull import refusal
 from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.lag.no_lag import check_subscribed
 from schemas.answers.lag.standings import CommittedOffsets, Standing, standings

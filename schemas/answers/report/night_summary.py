@@ -13,7 +13,7 @@ from filtering.findings.finding import FAILING_SHARE
 from filtering.pulls.pull import ResponseCode, refusal
 from filtering.sql92 import on_one_line
 from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.report.not_replayed import not_replayed
 from schemas.commitlog import COMMITLOG

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_HOOK
 from filtering.delivery.filter_changes import FilterChange
 from filtering.delivery.message_filter import message_filter
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.what_if.pulled_offsets import PulledOffsets
 from schemas.deliveries import DELIVERY_BLOCKS

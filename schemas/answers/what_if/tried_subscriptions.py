@@ -9,9 +9,9 @@ from filtering.consumer_filter_manager import Subscription
 from filtering.pulls.pull import refusal
 from filtering.sql92 import on_one_line
 from filtering.subscriptions.events import SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.in_force import in_force_after, registered_alone
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.errors import UsageError
 

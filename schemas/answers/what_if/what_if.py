@@ -15,7 +15,7 @@ from filtering.delivery.filter_changes import GAINED, LOST, ChangeResult, Filter
 from filtering.delivery.message_filter import delivers
 from filtering.findings import Finding
 from filtering.relation import Relation, Trait, common_traits, relation
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import DAY
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.findings import findings_of_rows

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import ConsumerFilterManager, FilterState, Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.history import subscription_history
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from tests.depth import examples
 
 CLEAN_TIME_SPAN = 40

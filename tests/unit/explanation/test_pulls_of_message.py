@@ -16,7 +16,8 @@ from filtering.explanation.pulls_of_message import (
 )
 from filtering.subscriptions.event_lines import parse_event
 from filtering.subscriptions.events import in_order
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.history import subscription_history
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 CONFIG = BrokerConfig(enable_property_filter=True)
 STORED_AT = 100
