@@ -9,43 +9,16 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, NotRequired, TypedDict
+from typing import Any, TypedDict
 
 from filtering.bloom_filter import BloomFilter
 from filtering.consumer_filter_data import ConsumerFilterData, compile_filter
 from filtering.java.numbers import LONG_MAX
 from filtering.sql92 import Expressions
-from filtering.subscription_data import TAG, is_tag_type
+from filtering.subscription_data import Subscription, expression_type, is_tag_type
 from filtering.time_spans import DAY
 
 _LOADED_DEAD_SINCE = 30_000
-
-
-class Subscription(TypedDict):
-    """One entry of the subscription list in a consumer group's heartbeat.
-
-    In class filter mode neither the broker nor the client filters: a class on a filter server does.
-    """
-
-    topic: str
-    expression: str | None
-    type: str | None
-    version: int
-    class_filter_mode: NotRequired[bool]
-
-
-def expression_type(subscription: Subscription) -> str:
-    """The type of a subscription, TAG if it has none. An empty text is a type of its own (see compile_subscription)."""
-    given = subscription["type"]
-    return TAG if given is None else given
-
-
-Filter = tuple[str, str, bool]
-"""An expression, its type, and whether it names a class: equal if two subscriptions have the same filter."""
-
-
-def filter_of(subscription: Subscription) -> Filter:
-    return subscription["expression"] or "", expression_type(subscription), subscription.get("class_filter_mode", False)
 
 
 class FilterState(TypedDict):

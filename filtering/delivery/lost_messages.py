@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_manager import Subscription
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import MessageFilter, message_filter
 from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
+from filtering.subscription_data import Subscription
 from filtering.subscriptions.in_force import in_force_at, registered_alone
 from filtering.subscriptions.inconsistency import ClientSubscription, SubscriptionInForce
 from filtering.subscriptions.subscription_row import SubscriptionRow

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
-from filtering.consumer_filter_manager import Subscription
 from filtering.java.numbers import LONG_MAX
+from filtering.subscription_data import Subscription
 
 GroupTopic = tuple[str, str]
 """A consumer group and a topic."""

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_manager import ConsumerFilterManager, Subscription, expression_type
+from filtering.consumer_filter_manager import ConsumerFilterManager
 from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.sql92 import Expressions
-from filtering.subscription_data import SUB_ALL, is_tag_type
+from filtering.subscription_data import SUB_ALL, Subscription, expression_type, is_tag_type
 from filtering.subscriptions.compiled_subscription import compile_subscription
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.states import append_state

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_manager import Subscription
 from filtering.sql92 import Expressions
+from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.states import State

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from filtering.consumer_filter_manager import Filter, filter_of
 from filtering.consumer_group_info import ConsumerGroupInfo
+from filtering.subscription_data import Filter, filter_of
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.states import append_state
 

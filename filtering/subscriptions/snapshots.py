@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from filtering.consumer_filter_manager import filter_of
 from filtering.java.numbers import LONG_MAX
-from filtering.subscription_data import is_tag_type
+from filtering.subscription_data import filter_of, is_tag_type
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent, SubscriptionEvents, in_order
 from filtering.subscriptions.subscription_row import SubscriptionRow
 

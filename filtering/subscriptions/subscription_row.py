@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from filtering.consumer_filter_data import ConsumerFilterData
-from filtering.consumer_filter_manager import Filter
-from filtering.subscription_data import SUB_ALL, TAG, is_tag_type
+from filtering.subscription_data import SUB_ALL, TAG, Filter, is_tag_type
 from filtering.subscriptions.compiled_subscription import CompiledSubscription
 from filtering.subscriptions.events import GroupTopic
 

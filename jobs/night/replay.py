@@ -10,11 +10,11 @@ from functools import partial
 import numpy as np
 import pyarrow.compute as pc
 
-from filtering.consumer_filter_manager import Subscription
 from filtering.consumption.group_night import GroupNight
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.delivery.message_filter import message_filters
 from filtering.delivery.pull_window import PullWindow
+from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.in_force import in_force_after
 from filtering.subscriptions.subscription_row import SubscriptionRow

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_manager import Subscription
 from filtering.pulls.pull import refusal
 from filtering.sql92 import on_one_line
+from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.in_force import in_force_after, registered_alone
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX

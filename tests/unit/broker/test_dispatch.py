@@ -1,6 +1,7 @@
 from filtering import sql92
 from filtering.bloom_filter import is_hit
-from filtering.consumer_filter_manager import ConsumerFilterManager, Subscription
+from filtering.consumer_filter_manager import ConsumerFilterManager
+from filtering.subscription_data import Subscription
 from tests.unit.broker import cases
 
 

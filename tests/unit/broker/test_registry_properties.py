@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_manager import ConsumerFilterManager, FilterState, Subscription
+from filtering.consumer_filter_manager import ConsumerFilterManager, FilterState
+from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_manager import Subscription
+from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent, SubscriptionEvents
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.in_force import in_force_at

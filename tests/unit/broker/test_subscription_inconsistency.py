@@ -1,4 +1,4 @@
-from filtering.consumer_filter_manager import Subscription
+from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.inconsistency import (
     ClientSubscription,

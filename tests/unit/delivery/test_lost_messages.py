@@ -3,9 +3,9 @@
 from typing import Any
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_manager import Subscription
 from filtering.delivery.entries import Entries
 from filtering.delivery.lost_messages import Loss, LostMessages, losses
+from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.inconsistency import subscriptions_in_force
