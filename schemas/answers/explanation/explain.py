@@ -27,7 +27,8 @@ from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.in_force import in_force_at, present_filter
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from schemas.answers.explanation.found_messages import Delivery, FoundMessage
+from schemas.answers.explanation.found_messages import FoundMessage
+from schemas.answers.explanation.message_deliveries import Delivery
 from schemas.answers.explanation.queue_history import nights_by_queue
 from schemas.answers.explanation.uncertainty import after_change_of_tags
 from schemas.answers.facts import BrokerFacts, GroupQueue
