@@ -16,7 +16,7 @@ from schemas.errors import UsageError
 from schemas.printable import printable
 
 if TYPE_CHECKING:
-    from filtering.subscriptions.inconsistency import SubscriptionInForce
+    from filtering.subscriptions.inconsistency import GroupClients
     from schemas.answers.inconsistency import Disagreements
 
 EXAMPLES = ("--warehouse /data/mqsieve", "--warehouse /data/mqsieve --output lost.jsonl")
@@ -79,7 +79,7 @@ def _print(found: Disagreements) -> None:
             print(f"    {counted(messages, 'message')} {lost} {printable(', '.join(loss.clients))}")
 
 
-def _as_json(found: Disagreements, state: SubscriptionInForce) -> str:
+def _as_json(found: Disagreements, state: GroupClients) -> str:
     losses = [
         {"clients": loss.clients, "messages": messages, "lost": loss.in_force is not None}
         for loss, messages in found.losses_in(state)

@@ -12,7 +12,7 @@ from filtering.sql92 import Expressions
 from filtering.subscriptions.event_lines import event_line
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
-from filtering.subscriptions.inconsistency import SubscriptionInForce, subscriptions_in_force
+from filtering.subscriptions.inconsistency import GroupClients, group_clients
 
 States = set[tuple[GroupTopic, int, str]]
 """Each state of a group and topic: when it began (ms), and its content."""
@@ -54,8 +54,8 @@ def _subscription_states(
 
 def _client_states(events: Iterable[SubscriptionEvent]) -> States:
     """What each client checks, while clients of a group disagree. Clients that agree read the same messages."""
-    by_topic: defaultdict[GroupTopic, list[SubscriptionInForce]] = defaultdict(list)
-    for state in subscriptions_in_force(events):
+    by_topic: defaultdict[GroupTopic, list[GroupClients]] = defaultdict(list)
+    for state in group_clients(events):
         by_topic[state.key].append(state)
     states: States = set()
     for key, in_order in by_topic.items():

@@ -21,7 +21,7 @@ from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.subscription_data import Subscription
 from filtering.subscriptions.in_force import in_force_at, registered_alone
-from filtering.subscriptions.inconsistency import ClientSubscription, SubscriptionInForce
+from filtering.subscriptions.inconsistency import ClientSubscription, GroupClients
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
 LOST = pa.schema(
@@ -45,15 +45,13 @@ class Loss:
     the group's pulls: then the messages that ``own`` lets pass are not lost but wait for a pull that is answered.
     """
 
-    interval: SubscriptionInForce
+    interval: GroupClients
     clients: tuple[str, ...]
     own: MessageFilter
     in_force: MessageFilter | None
 
 
-def losses(
-    intervals: Iterable[SubscriptionInForce], history: Sequence[SubscriptionRow], broker: BrokerConfig
-) -> list[Loss]:
+def losses(intervals: Iterable[GroupClients], history: Sequence[SubscriptionRow], broker: BrokerConfig) -> list[Loss]:
     """A loss for each distinct overruled subscription. ``history`` must be of the same events as ``intervals``.
 
     A subscription whose pulls the broker would refuse loses nothing.
@@ -71,9 +69,7 @@ def losses(
     return result
 
 
-def _own_filter(
-    interval: SubscriptionInForce, client: ClientSubscription, broker: BrokerConfig
-) -> MessageFilter | None:
+def _own_filter(interval: GroupClients, client: ClientSubscription, broker: BrokerConfig) -> MessageFilter | None:
     """The filter that a client's own subscription would have in force; None if its pulls would be refused.
 
     It uses no bit map, because the stored bit maps were made for another expression.
@@ -91,7 +87,7 @@ def _own_filter(
 
 
 def _filter_in_force(
-    interval: SubscriptionInForce, history: Sequence[SubscriptionRow], broker: BrokerConfig
+    interval: GroupClients, history: Sequence[SubscriptionRow], broker: BrokerConfig
 ) -> MessageFilter | None:
     if interval.expression is None:
         return None

@@ -13,15 +13,15 @@ from filtering.predicate import Predicate, TextIn
 from filtering.predicate_value import holds
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.in_force import state_at
-from filtering.subscriptions.inconsistency import SubscriptionInForce, subscriptions_in_force
+from filtering.subscriptions.inconsistency import GroupClients, group_clients
 
 
 class ClientChecks:
     """The checks of tags of each client. Events without client ids do not count."""
 
     def __init__(self, events: Iterable[SubscriptionEvent]) -> None:
-        self._states: defaultdict[GroupTopic, list[SubscriptionInForce]] = defaultdict(list)
-        for state in subscriptions_in_force(events):
+        self._states: defaultdict[GroupTopic, list[GroupClients]] = defaultdict(list)
+        for state in group_clients(events):
             if not state.is_consistent and state.expression_type is not None:
                 self._states[state.key].append(state)
 

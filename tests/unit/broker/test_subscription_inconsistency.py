@@ -2,8 +2,8 @@ from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.inconsistency import (
     ClientSubscription,
-    SubscriptionInForce,
-    subscriptions_in_force,
+    GroupClients,
+    group_clients,
 )
 
 
@@ -19,7 +19,7 @@ def leaves(at: int, client: str) -> SubscriptionEvent:
 
 
 def summary(*events: SubscriptionEvent, topic: str = "OrderEvents") -> list[tuple[object, ...]]:
-    rows = [row for row in subscriptions_in_force(events) if row.topic == topic]
+    rows = [row for row in group_clients(events) if row.topic == topic]
     return [
         (
             row.valid_from,
@@ -40,10 +40,10 @@ def test_the_higher_version_wins_and_stays() -> None:
         heartbeat(300, "a", 10, OrderEvents="paid"),
         heartbeat(400, "b", 20, OrderEvents="shipped"),
     ]
-    alone, overruled = subscriptions_in_force(events)
-    assert alone == SubscriptionInForce("cg", "OrderEvents", 100, 200, "paid", "TAG", False, ("a",), (), ())
+    alone, overruled = group_clients(events)
+    assert alone == GroupClients("cg", "OrderEvents", 100, 200, "paid", "TAG", False, ("a",), (), ())
     assert alone.is_consistent
-    assert overruled == SubscriptionInForce(
+    assert overruled == GroupClients(
         "cg", "OrderEvents", 200, None, "shipped", "TAG", False, ("b",), (ClientSubscription("a", "paid", "TAG"),), ()
     )
     assert not overruled.is_consistent
