@@ -80,8 +80,8 @@ class BrokerFacts:
         return self.last.as_of or 0
 
     @property
-    def present(self) -> int:
-        """The instant after the last night and the last event, ms."""
+    def end(self) -> int:
+        """The end of the last night, or the time of the last event if that is later, ms."""
         return max(self.as_of, self.events[-1].at if self.events else 0)
 
     @property
@@ -140,8 +140,8 @@ class BrokerFacts:
 
     @cached_property
     def in_force(self) -> list[SubscriptionRow]:
-        """The subscriptions in force after the last night and the last event."""
-        return in_force_at(self.history, self.present)
+        """The subscriptions in force at :attr:`end`."""
+        return in_force_at(self.history, self.end)
 
     def subscriptions_of(self, consumer_group: str) -> list[SubscriptionRow]:
         """The history of one group. Raises UsageError if the group never subscribed."""

@@ -181,7 +181,7 @@ class Explainer:
         others = in_force_at(self._rows_by_group[row.consumer_group], pull.at)
         decision = decide(row, others, pull.config, message.entry, message.properties)
         checks = self._clients.at(row.consumer_group, row.topic, pull.at)
-        present = present_filter(self._rows[row.key], self._facts.present)
+        present = present_filter(self._rows[row.key], self._facts.end)
         if present is not None and present.filter == row.filter:
             present = None
         return Explanation(
@@ -191,7 +191,7 @@ class Explainer:
 
     def _previewed(self, explanation: Explanation, rows: Sequence[SubscriptionRow]) -> Explanation:
         """Adds what the last subscription would decide on a pending message."""
-        (row,) = in_force_at(rows, self._facts.present)
+        (row,) = in_force_at(rows, self._facts.end)
         pull = Pulled(row, max(self._facts.as_of, row.valid_from), self._facts.broker)
         forecast = self._filtered(explanation.message, pull)
         return replace(explanation, subscription=row, others=forecast.others, preview=forecast.decision)
