@@ -75,7 +75,11 @@ class GroupNightPlan:
         """By queue id, the number of windows in ``_stint_windows`` before its last reset."""
 
     def run(self, line: Timeline, unread: Timeline | None = None) -> None:
-        """Plans ``line``. ``unread``: the end of the last night, of which that night did not have the messages yet."""
+        """Plans ``line``.
+
+        ``unread``: the end of the last night, whose messages it could not read, because the copy of the log was older
+        than the rest of the snapshot; None if nothing happened to the group then.
+        """
         if line.first is None and not line.steps:
             return
         last_night = None if unread is None else self._go_back(unread)
@@ -112,7 +116,10 @@ class GroupNightPlan:
             self._wait()
 
     def _go_back(self, unread: Timeline) -> GroupNight:
-        """The group pulled new messages that were stored before the last night ended, as it did then."""
+        """Plans the new messages that were stored before the last night ended, as that night would have done.
+
+        Returns the group's progress in that time.
+        """
         committed = {self.group.key: self._offsets_so_far.committed(self.group.key)}
         broker_offsets = replace(self._broker_offsets, committed=committed, committed_at=None)
         offsets = OffsetsSoFar(self._offsets_so_far.read_to)

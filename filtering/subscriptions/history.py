@@ -36,6 +36,8 @@ def subscription_history(
 
 
 class _Replay:
+    """The broker's registries while it handles one event after the other, and the rows so far."""
+
     def __init__(self, config: BrokerConfig, expressions: Expressions) -> None:
         self._expressions = expressions
         self._filters = ConsumerFilterManager(
@@ -45,13 +47,21 @@ class _Replay:
             expressions,
         )
         self._groups: dict[str, ConsumerGroupInfo] = {}
+        """The groups that are registered."""
         self._clients: defaultdict[str, set[str]] = defaultdict(set)
-        self._heartbeats: defaultdict[str, dict[str | None, set[str]]] = defaultdict(dict)  # topics by client
+        """The ids of each group's clients, as far as events have them."""
+        self._heartbeats: defaultdict[str, dict[str | None, set[str]]] = defaultdict(dict)
+        """By group and client, the topics in the client's last heartbeat."""
         self._last_known: dict[GroupTopic, Subscription] = {}
+        """The last subscription that was registered, also of groups that left."""
         self._pulled: dict[GroupTopic, Subscription] = {}
+        """The subscriptions that groups send with their pulls."""
         self._pulling: set[GroupTopic] = set()
+        """Those of ``_pulled`` whose groups are online."""
         self._topics: defaultdict[str, set[str]] = defaultdict(set)
+        """All topics of each group so far."""
         self._due: list[tuple[int, str, str]] = []
+        """A heap of the times (ms) at which dead filters are cleaned, with the topic and the group."""
         self._rows: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
 
     def apply(self, event: SubscriptionEvent) -> None:

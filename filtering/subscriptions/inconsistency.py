@@ -79,6 +79,8 @@ def group_clients(events: Iterable[SubscriptionEvent]) -> list[GroupClients]:
 
 
 class _Group:
+    """One group while the broker handles its events: the subscriptions in force, and those of each client."""
+
     def __init__(self) -> None:
         self.topics: set[str] = set()
         self._info = ConsumerGroupInfo()

@@ -84,9 +84,9 @@ def lag(
     firsts = _first_offsets(facts, by_topic)
     counts = {topic: _topic_lag(queues, in_force, filters, firsts, facts) for topic, queues in by_topic.items()}
     _scan(facts, counts)
-    counts_commits = newer is not None or facts.offsets["committed"].null_count < len(facts.offsets)
+    has_commits = newer is not None or facts.offsets["committed"].null_count < len(facts.offsets)
     rows = [
-        _row(standing, in_force.get(standing.key), counts[topic], counts_commits, facts)
+        _row(standing, in_force.get(standing.key), counts[topic], has_commits, facts)
         for topic, queues in by_topic.items()
         for standing in queues
     ]
@@ -128,7 +128,7 @@ def _topic_lag(
         begin, row = standing.counted_from, in_force.get(key)
         if row is not None and begin < end and is_measured(row) and checks_entries(row, facts.broker):
             first = firsts.get((standing.topic, queue_id), 0)
-            # The count of all entries needs no check.
+            # Without tags and a bit map, all entries pass: the broker's sample would be their number.
             if begin < first or (key in filters and (filters[key].tags is not TRUE or filters[key].bit_pos)):
                 estimated[key][queue_id] = checked_range(begin, end, first, facts.broker)
 
@@ -178,15 +178,15 @@ def _first_needed(facts: BrokerFacts, counts: Mapping[str, TopicLag]) -> int | N
 
 
 def _row(
-    standing: Standing, row: SubscriptionRow | None, counts: TopicLag, counts_commits: bool, facts: BrokerFacts
+    standing: Standing, row: SubscriptionRow | None, counts: TopicLag, has_commits: bool, facts: BrokerFacts
 ) -> Lag:
-    """``counts_commits``: whether a snapshot had committed offsets."""
+    """``has_commits``: whether a snapshot had committed offsets."""
     waiting = counts.waiting_of(standing.consumer_group, standing.queue_id)
     behind = max(0, standing.end - standing.counted_from)
     sample = counts.sample_of(standing.consumer_group, standing.queue_id)
     code = refusal(row, facts.broker) if row is not None else None
     estimate = sample.estimate(behind) if sample is not None else behind
-    if standing.committed is None and counts_commits:
+    if standing.committed is None and has_commits:
         estimate = 0  # The broker takes the end of the queue for an offset that it does not have.
     return Lag(
         **vars(standing),
