@@ -106,7 +106,7 @@ class _Group:
             self._clients.pop(event.client_id, None)
             if self._clients:
                 return
-        elif event.topic is not None:
+        if event.topic is not None:
             self._info.subscriptions.pop(event.topic, None)
             for own in self._clients.values():
                 own.pop(event.topic, None)

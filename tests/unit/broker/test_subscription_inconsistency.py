@@ -1,5 +1,7 @@
+from filtering.broker_config import BrokerConfig
 from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
+from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.inconsistency import (
     ClientSubscription,
     GroupClients,
@@ -113,3 +115,16 @@ def test_registrations_of_unknown_clients_count() -> None:
         (100, 200, "paid", ("a",), (), ()),
         (200, 300, "qty > 1", (), ("a",), ()),
     ]
+
+
+def test_a_client_that_leaves_one_topic_ends_no_other_subscription() -> None:
+    """As in the subscription history, which decides the deliveries."""
+    leaves_one = SubscriptionEvent(200, Operation.UNREGISTER, "cg", topic="TagLab", client_id="a")
+    events = [
+        heartbeat(100, "a", 10, OrderEvents="paid", TagLab="*"),
+        leaves_one,
+        heartbeat(300, "b", 5, OrderEvents="shipped"),
+    ]
+    (row,) = (row for row in subscription_history(events, BrokerConfig()) if row.topic == "OrderEvents")
+    assert (row.expression, row.is_consuming, row.valid_to) == ("paid", True, None)
+    assert summary(*events)[-1] == (300, None, "paid", (), ("b",), ())
