@@ -43,6 +43,7 @@ Filter = tuple[str, str, bool]
 
 
 def filter_of(subscription: Subscription) -> Filter:
+    """The filter, to compare it with that of another subscription."""
     return subscription["expression"] or "", expression_type(subscription), subscription.get("class_filter_mode", False)
 
 

@@ -119,6 +119,11 @@ class LostMessages:
 
 
 class _LossesOfTopic:
+    """The losses of one topic, each with its number among all losses.
+
+    They run as pull windows of one TopicFilters: the clients' own filter of each loss, then the filters in force.
+    """
+
     def __init__(self, numbered: Sequence[tuple[int, Loss]], bit_num: int) -> None:
         self._numbered = numbered
         windows = [_window(loss, loss.own) for _, loss in numbered]
@@ -126,6 +131,7 @@ class _LossesOfTopic:
         self.filters = TopicFilters(bit_num, windows=windows)
 
     def lost(self, entries: Entries) -> pa.RecordBatch:
+        """The lost messages among a block of entries, as LOST."""
         block = self.filters.run(entries)
         delivered = block.delivered.flags(self.filters.window_count)
         returned = delivered | block.dropped_by_client.flags(self.filters.window_count)

@@ -19,6 +19,8 @@ GroupTopic = tuple[str, str]
 
 
 class Operation(Enum):
+    """What happens to a group, with the name that an event line has for it."""
+
     REGISTER = "register"
     """The group subscribes to one topic; its other topics do not change."""
     HEARTBEAT = "heartbeat"

@@ -50,6 +50,7 @@ class StageFlags:
 
     @classmethod
     def of(cls, window: PullWindow, bit_num: int, log_start: int) -> StageFlags:
+        """The flags of a subscription's window. ``bit_num``: the bits of a filter bit map."""
         without_bit_map = replace(window, message_filter=replace(window.message_filter, bit_pos=()))
         unfiltered = replace(window, message_filter=replace(window.message_filter, bit_pos=(), tags=TRUE))
         return cls(TopicFilters(bit_num, windows=[window, without_bit_map, unfiltered]), log_start)

@@ -15,12 +15,15 @@ class Form:
     """
 
     def all_of(self, terms: Iterable[Predicate]) -> Predicate:
+        """The conjunction of some terms; TRUE without any."""
         return _combined(And, TRUE, FALSE, terms)
 
     def any_of(self, terms: Iterable[Predicate]) -> Predicate:
+        """The disjunction of some terms; FALSE without any."""
         return _combined(Or, FALSE, TRUE, terms)
 
     def negation(self, predicate: Predicate) -> Predicate:
+        """The predicate that is true for exactly the other messages."""
         if predicate is TRUE or predicate is FALSE:
             return FALSE if predicate is TRUE else TRUE
         return opposite(predicate)

@@ -34,12 +34,15 @@ _Number = tuple[str, NumberType]
 
 
 class Text(NamedTuple):
+    """Spark SQL text. It is NULL instead of false for some messages if it is ``nullable``."""
+
     sql: str
     nullable: bool = False
     kind: type[Predicate] | None = None
     """The outermost operator, And or Or: inside the other one, the text needs parentheses."""
 
     def two_valued(self) -> Text:
+        """The text that is never NULL."""
         return Text(f"coalesce({self.sql}, false)") if self.nullable else self
 
 
