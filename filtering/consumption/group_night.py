@@ -82,9 +82,23 @@ class GroupNightPlan:
         """
         if line.first is None and not line.steps:
             return
-        last_night = None if unread is None else self._go_back(unread)
+        self._resume(line, unread)
         is_pulling = line.pulls_at_first
+        for i, step in enumerate(line.steps):
+            self._take(step, is_pulling, line.resets)
+            is_pulling = step.moment in (Moment.START, Moment.CHANGE) or (is_pulling and step.moment is Moment.RESET)
+            if is_pulling:
+                self._go_on(step.row, step.at, line.steps[i + 1 :])
+        self.group.is_consuming = is_pulling
         if is_pulling:
+            self._check_committed()
+        else:
+            self._wait()
+
+    def _resume(self, line: Timeline, unread: Timeline | None) -> None:
+        """The group goes on as it was when the last night ended."""
+        last_night = None if unread is None else self._go_back(unread)
+        if line.pulls_at_first:
             assert line.first is not None
             self._stint = self._offsets_so_far.as_of or 0
             self._catch_up(line.first)
@@ -95,25 +109,21 @@ class GroupNightPlan:
             self._position = Position(told_to | last_night.told_to, last_night.stopped_at)
         else:
             self._position = Position(self._offsets_so_far.of(self.group.key))
-        for i, step in enumerate(line.steps):
-            if step.moment is Moment.BEGIN:
-                self._begin(step.at, line.resets)
-            elif step.moment is Moment.START:
+
+    def _take(self, step: Step, is_pulling: bool, resets: Iterable[SubscriptionEvent]) -> None:
+        """What a step changes. ``is_pulling``: whether the group pulled before it."""
+        match step.moment:
+            case Moment.BEGIN:
+                self._begin(step.at, resets)
+            case Moment.START:
                 self._start(step)
-            elif step.moment is Moment.STOP:
-                self._position = Position(stored_from=step.at)
-            elif step.moment is Moment.RESET:
-                self._reset(step, is_pulling)
-            elif step.before is not None:
+            case Moment.CHANGE:
+                assert step.before is not None
                 self._note_uncertain(step.before, step.row, step.at)
-            is_pulling = step.moment in (Moment.START, Moment.CHANGE) or (is_pulling and step.moment is Moment.RESET)
-            if is_pulling:
-                self._go_on(step.row, step.at, line.steps[i + 1 :])
-        self.group.is_consuming = is_pulling
-        if is_pulling:
-            self._check_committed()
-        else:
-            self._wait()
+            case Moment.STOP:
+                self._position = Position(stored_from=step.at)
+            case Moment.RESET:
+                self._reset(step, is_pulling)
 
     def _go_back(self, unread: Timeline) -> GroupNight:
         """Plans the new messages that were stored before the last night ended, as that night would have done.

@@ -63,7 +63,7 @@ def night_summary(facts: BrokerFacts) -> NightSummary:
     run, before = (runs[-1] if runs else facts.last.run), (runs[-2] if len(runs) > 1 else None)
     counted_runs = [run] if before is None else [run, before]
     counted = facts.sums(DELIVERY_STATS, ["run", "consumer_group", "topic"], COUNTS, counted_runs)
-    groups = _group_counts(counted, facts.in_force, run, before)
+    groups = _group_counts(counted, facts.in_force, before)
     attention, notes = list(_attention(facts, groups)), list(_notes(facts, groups))
     return NightSummary(run, groups, attention, notes, list(not_replayed(facts, facts.last.run)))
 
@@ -75,9 +75,9 @@ def messages_without_entry(facts: BrokerFacts, run: str) -> int:
 
 
 def _group_counts(
-    counted: Mapping[Key, Mapping[str, int]], in_force: Iterable[SubscriptionRow], run: str, before: str | None
+    counted: Mapping[Key, Mapping[str, int]], in_force: Iterable[SubscriptionRow], before: str | None
 ) -> list[GroupCounts]:
-    """The counts of the groups in ``run``. ``counted``: by run, group and topic, of ``run`` and of ``before``."""
+    """The counts of the groups in a run. ``counted``: by run, group and topic, of this run and of ``before``."""
     expressions = {row.key: row.expression or "*" for row in in_force}
     now: dict[GroupTopic, Mapping[str, int]] = {}
     earlier: dict[GroupTopic, int] = {}
