@@ -102,13 +102,16 @@ def _unread(
 def resets_and_first_starts(
     events: Iterable[SubscriptionEvent],
 ) -> tuple[Mapping[GroupTopic, Sequence[SubscriptionEvent]], Mapping[GroupTopic, SubscriptionEvent]]:
-    """By group and topic, the offset resets, and the event of the group's first start, which says where it begins."""
-    resets: defaultdict[GroupTopic, list[SubscriptionEvent]] = defaultdict(list)
+    """By group and topic, the offset resets, and the event of the group's first start, which says where it begins.
+
+    Of several resets of a queue in one millisecond, only the last is listed.
+    """
+    resets: defaultdict[GroupTopic, dict[tuple[int, int | None], SubscriptionEvent]] = defaultdict(dict)
     first_starts: dict[GroupTopic, SubscriptionEvent] = {}
     for event in events:
         if event.operation is Operation.RESET_OFFSET:
-            resets[event.group, event.topic or ""].append(event)
+            resets[event.group, event.topic or ""][event.at, event.queue_id] = event
         elif event.operation is not Operation.PULL_SUBSCRIPTION:
             for subscription in event.subscriptions:
                 first_starts.setdefault((event.group, subscription["topic"]), event)
-    return resets, first_starts
+    return {key: list(of_topic.values()) for key, of_topic in resets.items()}, first_starts
