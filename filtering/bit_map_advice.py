@@ -109,6 +109,8 @@ def false_positive_rate(bloom_filter: BloomFilter, matching: float) -> float:
 
 @dataclass(frozen=True)
 class _Balance:
+    """What pulls read with a bit map, the bytes that it takes, and the bytes of the reads that it saves."""
+
     reads: int
     extension_bytes: int
     saved_bytes: int

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from filtering.predicate import Predicate
 from filtering.sql92 import CompiledExpression, Expressions
 from filtering.subscription_data import SQL92
 
@@ -15,9 +14,8 @@ from filtering.subscription_data import SQL92
 class ConsumerFilterData:
     """A filter in the broker's registry. Times are in milliseconds.
 
-    ``dead_time`` is None if the group has not left since it registered. ``compiled`` is the compiled expression, or
-    the reason why the broker refuses it. Only data loaded from a file can have a reason: the broker registers no
-    expression that it refuses.
+    ``dead_time`` is None if the group has not left since it registered. ``compiled`` is None if the broker refuses the
+    expression. Only data loaded from a file can have such an expression: the broker does not register it.
     """
 
     consumer_group: str
@@ -29,16 +27,11 @@ class ConsumerFilterData:
     dead_time: int | None
     bit_pos: tuple[int, ...]
     bit_num: int
-    compiled: CompiledExpression | str
+    compiled: CompiledExpression | None
 
     @property
     def is_dead(self) -> bool:
         return self.dead_time is not None and self.dead_time >= self.born_time
-
-    @property
-    def predicate(self) -> Predicate | None:
-        """True if the expression is TRUE. None if the expression does not compile."""
-        return self.compiled.predicate if isinstance(self.compiled, CompiledExpression) else None
 
     def to_json(self) -> dict[str, Any]:
         """An entry of consumerFilter.json, its keys in RocketMQ's order."""
@@ -58,6 +51,7 @@ class ConsumerFilterData:
     def from_json(cls, entry: Mapping[str, Any], expressions: Expressions) -> ConsumerFilterData:
         """The reverse of :meth:`to_json`. Raises KeyError or TypeError if a field is missing."""
         expression, expression_type = entry["expression"], entry["expressionType"]
+        compiled = compile_filter(expression_type, expression, expressions)
         return cls(
             consumer_group=entry["consumerGroup"],
             topic=entry["topic"],
@@ -68,7 +62,7 @@ class ConsumerFilterData:
             dead_time=int(entry["deadTime"]) or None,
             bit_pos=tuple(entry["bloomFilterData"]["bitPos"]),
             bit_num=int(entry["bloomFilterData"]["bitNum"]),
-            compiled=compile_filter(expression_type, expression, expressions),
+            compiled=compiled if isinstance(compiled, CompiledExpression) else None,
         )
 
 

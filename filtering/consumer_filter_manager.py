@@ -9,43 +9,16 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, NotRequired, TypedDict
+from typing import Any, TypedDict
 
 from filtering.bloom_filter import BloomFilter
 from filtering.consumer_filter_data import ConsumerFilterData, compile_filter
 from filtering.java.numbers import LONG_MAX
 from filtering.sql92 import Expressions
-from filtering.subscription_data import TAG, is_tag_type
+from filtering.subscription_data import Subscription, expression_type, is_tag_type
 from filtering.time_spans import DAY
 
 _LOADED_DEAD_SINCE = 30_000
-
-
-class Subscription(TypedDict):
-    """One entry of the subscription list in a consumer group's heartbeat.
-
-    In class filter mode neither the broker nor the client filters: a class on a filter server does.
-    """
-
-    topic: str
-    expression: str | None
-    type: str | None
-    version: int
-    class_filter_mode: NotRequired[bool]
-
-
-def expression_type(subscription: Subscription) -> str:
-    """The type of a subscription, TAG if it has none. An empty text is a type of its own (see compile_subscription)."""
-    given = subscription["type"]
-    return TAG if given is None else given
-
-
-Filter = tuple[str, str, bool]
-"""An expression, its type, and whether it names a class: equal if two subscriptions have the same filter."""
-
-
-def filter_of(subscription: Subscription) -> Filter:
-    return subscription["expression"] or "", expression_type(subscription), subscription.get("class_filter_mode", False)
 
 
 class FilterState(TypedDict):
@@ -85,56 +58,38 @@ class ConsumerFilterManager:
         topics = set()
         for subscription in subscriptions:
             topics.add(subscription["topic"])
-            self.register_topic(
-                subscription["topic"],
-                group,
-                subscription["expression"],
-                subscription["type"],
-                subscription["version"],
-                now,
-            )
+            self.register_topic(group, subscription, now)
         for topic in self._topics_of[group] - topics:
             self.unregister_topic(topic, group, now)
 
-    def register_topic(
-        self,
-        topic: str,
-        group: str,
-        expression: str | None,
-        expression_type: str | None,
-        version: int,
-        now: int,
-    ) -> bool:
+    def register_topic(self, group: str, subscription: Subscription, now: int) -> None:
         """Register one subscription of ``group``; its other topics do not change.
 
-        False if the broker ignores or refuses the subscription.
+        The broker ignores tags, an empty expression, and an old version. An expression that it refuses removes the
+        group's filter on the topic.
         """
-        if is_tag_type(expression_type) or not expression:
-            return False
+        topic, expression, version = subscription["topic"], subscription["expression"], subscription["version"]
+        kind = expression_type(subscription)
+        if is_tag_type(kind) or not expression:
+            return
         groups = self._by_topic.setdefault(topic, {})
         old = groups.get(group)
         if old is not None and version <= old.client_version:
             if version == old.client_version and old.is_dead:
                 groups[group] = replace(old, dead_time=None)
-                return True
-            return False
+            return
         bit_pos = self.bloom_filter.bit_positions(f"{group}#{topic}")
-        if old is not None and (old.expression, old.expression_type, old.bit_pos) == (
-            expression,
-            expression_type,
-            bit_pos,
-        ):
+        if old is not None and (old.expression, old.expression_type, old.bit_pos) == (expression, kind, bit_pos):
             groups[group] = replace(old, client_version=version, dead_time=None if old.is_dead else old.dead_time)
-            return True
-        compiled = compile_filter(expression_type, expression, self._expressions)
+            return
+        compiled = compile_filter(kind, expression, self._expressions)
         if isinstance(compiled, str):
             groups.pop(group, None)
-            return False
+            return
         self._topics_of[group].add(topic)
         groups[group] = ConsumerFilterData(
-            group, topic, expression, expression_type or "", version, now, None, bit_pos, self.bloom_filter.m, compiled
+            group, topic, expression, kind, version, now, None, bit_pos, self.bloom_filter.m, compiled
         )
-        return True
 
     def unregister(self, group: str, now: int) -> None:
         """The last consumer of ``group`` left: all its filters die."""

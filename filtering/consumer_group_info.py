@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from filtering.consumer_filter_manager import Subscription
+from filtering.subscription_data import Subscription
 
 
 class ConsumerGroupInfo:

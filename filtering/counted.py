@@ -1,4 +1,4 @@
-"""Counted nouns and lists of names in messages."""
+"""Counted nouns, lists of names and long texts in messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ def counted(number: int, one: str, several: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else several or f'{one}s'}"
 
 
-def listed(names: Sequence[str], most: int) -> str:
-    """``a, b and 12,345 more``: the first names, at most ``most``, and how many more there are."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def listed(names: Sequence[str], most: int, one: str | None = None) -> str:
+    """``a, b and 12,345 more``: the first names, at most ``most``, and how many more there are.
+
+    ``one``: the word for what has such a name, as in ``a, b and 12,345 more topics``.
+    """
+    rest = len(names) - most
+    more = f"{rest:,} more" if one is None else counted(rest, f"more {one}")
+    return ", ".join(names[:most]) + (f" and {more}" if rest > 0 else "")
+
+
+def shortened(text: str, longest: int) -> str:
+    """The text, cut to ``longest`` characters."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

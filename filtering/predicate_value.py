@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from filtering.java.numbers import double_order, parse_double, parse_int, parse_long
 from filtering.predicate import (
@@ -95,6 +95,16 @@ def text_holds(leaf: PropertyLeaf, text: str) -> bool:
             )
         case _:
             raise TypeError(f"{type(leaf).__name__} is not a leaf about one property")
+
+
+def all_hold(text: str | None, positive: Sequence[PropertyLeaf], negative: Iterable[PropertyLeaf]) -> bool:
+    """Whether all leaves of ``positive`` are true for a property with this text, and all of ``negative`` are false.
+
+    ``text`` None: the property is missing.
+    """
+    if text is None:
+        return not positive
+    return all(text_holds(leaf, text) for leaf in positive) and not any(text_holds(leaf, text) for leaf in negative)
 
 
 def parse(type_: NumberType, text: str) -> int | float | None:

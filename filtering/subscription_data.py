@@ -1,8 +1,12 @@
-"""A tag subscription as the broker keeps it. Source: FilterAPI.buildSubscriptionData, SubscriptionData."""
+"""A subscription as a client sends it, and its tags as the broker reads them.
+
+Source: SubscriptionData, FilterAPI.buildSubscriptionData.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NotRequired, TypedDict
 
 from filtering.tags_code import java_hash
 
@@ -11,6 +15,36 @@ TAG = "TAG"
 SQL92 = "SQL92"
 # java.lang.String.trim drops every character up to U+0020 at both ends
 _TRIMMED = "".join(map(chr, range(0x21)))
+
+
+class Subscription(TypedDict):
+    """One entry of the subscription list in a consumer group's heartbeat.
+
+    ``expression`` is a list of tags or an SQL92 expression, by its ``type``. Of two subscriptions of a group to a
+    topic, the broker uses the one with the higher ``version``. In class filter mode neither the broker nor the client
+    filters: a class on a filter server does.
+    """
+
+    topic: str
+    expression: str | None
+    type: str | None
+    version: int
+    class_filter_mode: NotRequired[bool]
+
+
+def expression_type(subscription: Subscription) -> str:
+    """The type of a subscription, TAG if it has none. An empty text is a type of its own (see compile_subscription)."""
+    given = subscription["type"]
+    return TAG if given is None else given
+
+
+Filter = tuple[str, str, bool]
+"""An expression, its type, and whether it names a class: equal if two subscriptions have the same filter."""
+
+
+def filter_of(subscription: Subscription) -> Filter:
+    """The filter, to compare it with that of another subscription."""
+    return subscription["expression"] or "", expression_type(subscription), subscription.get("class_filter_mode", False)
 
 
 @dataclass(frozen=True, slots=True)

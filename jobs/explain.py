@@ -37,8 +37,8 @@ def main(arguments: list[str]) -> None:
         given.error("choose a message: give either --message, or --topic, --queue and --offset")
     from jobs.cli.explanation import print_choices, print_every_group, print_explanation
     from jobs.cli.json_lines import print_json
-    from schemas.answers.explanation_json import explanation_json, message_json
-    from schemas.answers.why import why, why_at
+    from schemas.answers.explanation.as_json import explanation_json, message_json
+    from schemas.answers.explanation.why import why, why_at
 
     facts = options.facts_of(chosen)
     message, group = chosen.message, chosen.group

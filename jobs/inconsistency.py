@@ -15,7 +15,7 @@ from schemas.errors import UsageError
 from schemas.printable import printable
 
 if TYPE_CHECKING:
-    from filtering.subscriptions.inconsistency import SubscriptionInForce
+    from filtering.subscriptions.inconsistency import GroupClients
     from schemas.answers.inconsistency import Disagreements
 
 EXAMPLES = ("--warehouse /data/mqsieve", "--warehouse /data/mqsieve --output lost.jsonl")
@@ -77,7 +77,7 @@ def _print(found: Disagreements) -> None:
             print(f"    {counted(messages, 'message')} {lost} {printable(', '.join(loss.clients))}")
 
 
-def _json_object(found: Disagreements, state: SubscriptionInForce) -> dict[str, Any]:
+def _json_object(found: Disagreements, state: GroupClients) -> dict[str, Any]:
     losses = [
         {"clients": loss.clients, "messages": messages, "lost": loss.in_force is not None}
         for loss, messages in found.losses_in(state)

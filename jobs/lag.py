@@ -13,7 +13,7 @@ from jobs.cli.text import age, count, print_table, short, time
 from schemas.printable import printable
 
 if TYPE_CHECKING:
-    from schemas.answers.lag import Lag
+    from schemas.answers.lag.lag import Lag
 
 EXAMPLES = (
     "--warehouse /data/mqsieve",
@@ -55,9 +55,9 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from jobs.cli.json_lines import print_data, print_json
-    from schemas.answers.lag import lag
-    from schemas.answers.no_lag import why_without_rows
-    from schemas.answers.standings import CommittedOffsets
+    from schemas.answers.lag.lag import lag
+    from schemas.answers.lag.no_lag import why_without_rows
+    from schemas.answers.lag.standings import CommittedOffsets
     from schemas.rocketmq_store.config_files import parse_consumer_offsets
 
     newer = None
@@ -88,7 +88,7 @@ def main(arguments: list[str]) -> None:
 
 def _print_groups(rows: Sequence[Lag]) -> None:
     """A line for each group and topic that is behind."""
-    by_key = groupby(rows, key=lambda row: (row.consumer_group, row.topic))
+    by_key = groupby(rows, key=lambda row: row.key)
     subscriptions = [(key, list(queue_rows)) for key, queue_rows in by_key]
     behind = [(key, queues) for key, queues in subscriptions if any(row.lag or row.exact_lag for row in queues)]
     behind.sort(key=lambda subscription: -sum(row.exact_lag for row in subscription[1]))

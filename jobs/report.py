@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from jobs.cli.json_lines import output_file, place_of
     from jobs.report_page.page import render_page
-    from schemas.answers.report_data import report
+    from schemas.answers.report.report import report
 
     found = report(options.facts_of(chosen), options.session, chosen.since, chosen.compare)
     page = render_page(found)

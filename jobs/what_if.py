@@ -15,9 +15,9 @@ from schemas.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from filtering.findings.expectations import Expectation
-    from filtering.subscriptions.history import SubscriptionRow
+    from filtering.subscriptions.subscription_row import SubscriptionRow
     from schemas.answers.facts import BrokerFacts
-    from schemas.answers.what_if import WhatIf
+    from schemas.answers.what_if.what_if import WhatIf
 
 EXAMPLES = (
     "--warehouse /data/mqsieve --group cg_expensive_orders --sql 'price > 40.0'",
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> None:
     from filtering.findings.expectations import unmet
     from jobs.cli.json_lines import print_json
     from jobs.cli.what_if_text import json_object, print_changes
-    from schemas.answers.what_if import what_if
+    from schemas.answers.what_if.what_if import what_if
 
     expectations = _expectations(chosen)
     facts = options.facts_of(chosen)
@@ -115,7 +115,7 @@ def _check_groups(expectations: Sequence[Expectation], known: Sequence[str], fil
 def _wanted(chosen: argparse.Namespace, facts: BrokerFacts) -> list[SubscriptionRow]:
     """The subscriptions to try. Raises UsageError."""
     from filtering.subscription_data import SQL92, TAG
-    from schemas.answers.tried_subscriptions import changed_subscriptions, only_topic, subscription_of
+    from schemas.answers.what_if.tried_subscriptions import changed_subscriptions, only_topic, subscription_of
 
     if not chosen.changes:
         topic = chosen.topic or only_topic(facts, chosen.group)

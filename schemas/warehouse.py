@@ -18,18 +18,18 @@ from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.findings import Finding
 from filtering.subscription_data import SQL92, TAG
 from schemas.answers.advice import TopicAdvice, advice
-from schemas.answers.explain import Explanation
+from schemas.answers.explanation.explain import Explanation
+from schemas.answers.explanation.why import Why, why, why_at
 from schemas.answers.export import Selection
 from schemas.answers.facts import BrokerFacts, open_facts
 from schemas.answers.findings import findings
-from schemas.answers.lag import lag
-from schemas.answers.night_summary import GroupCounts, night_summary
+from schemas.answers.lag.lag import lag
+from schemas.answers.lag.standings import CommittedOffsets
 from schemas.answers.plain_text import Shown
+from schemas.answers.report.night_summary import GroupCounts, night_summary
 from schemas.answers.results import Explanations, Lags, Results, Rows, Summary
-from schemas.answers.standings import CommittedOffsets
-from schemas.answers.tried_subscriptions import only_topic, subscription_of
-from schemas.answers.what_if import WhatIf, what_if
-from schemas.answers.why import Why, why, why_at
+from schemas.answers.what_if.tried_subscriptions import only_topic, subscription_of
+from schemas.answers.what_if.what_if import WhatIf, what_if
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 

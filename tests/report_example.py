@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from filtering.findings import Finding
-from schemas.answers.report_data import Quarantined, Report
-from schemas.answers.report_groups import GroupReport, TopicReport
-from schemas.answers.report_lag import GroupLag
-from schemas.answers.report_nights import Night, StageCounts
+from schemas.answers.report.group_lags import GroupLag
+from schemas.answers.report.groups import GroupReport, TopicReport
+from schemas.answers.report.nights import Night, StageCounts
+from schemas.answers.report.report import Quarantined, Report
 from schemas.delivery_stats import COUNTS
 
 DAY = 86_400_000

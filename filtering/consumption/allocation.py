@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from filtering.delivery.message_filter import TAGS_PROPERTY
+from filtering.delivery.message_filter import tag_check
 from filtering.delivery.pull_window import FOREVER
-from filtering.predicate import TRUE, Predicate, TextIn
+from filtering.predicate import TRUE, Predicate
 from filtering.subscription_data import TAG, build_subscription_data
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
-from filtering.subscriptions.inconsistency import ClientSubscription, SubscriptionInForce, subscriptions_in_force
+from filtering.subscriptions.inconsistency import ClientSubscription, GroupClients, group_clients
 
 
 @dataclass(frozen=True)
@@ -54,33 +54,32 @@ def tag_disagreements(
     ``queue_ids``: the queue ids of each topic.
     """
     disagreements: defaultdict[GroupTopic, list[ClientTags]] = defaultdict(list)
-    for state in subscriptions_in_force(events):
+    for state in group_clients(events):
         queues = queue_ids.get(state.topic)
         if not state.is_consistent and state.expression_type is not None and queues:
             valid_to = FOREVER if state.valid_to is None else state.valid_to
             by_queue = _by_queue(state, queues)
             if any(check is not TRUE for check in by_queue.values()):
-                of_topic = disagreements[state.consumer_group, state.topic]
+                of_topic = disagreements[state.key]
                 of_topic.append(ClientTags(state.valid_from, valid_to, by_queue))
     return dict(disagreements)
 
 
-def client_checks(state: SubscriptionInForce) -> dict[str, Predicate]:
+def client_checks(state: GroupClients) -> dict[str, Predicate]:
     """The check of tags of each client that subscribes to the topic, by client id."""
     checks = dict.fromkeys(state.agreeing, _check(state.topic, state))
     return checks | {client.client_id: _check(state.topic, client) for client in state.overruled}
 
 
-def _by_queue(state: SubscriptionInForce, queue_ids: Iterable[int]) -> dict[int, Predicate | None]:
+def _by_queue(state: GroupClients, queue_ids: Iterable[int]) -> dict[int, Predicate | None]:
     checks: dict[str, Predicate | None] = {**dict.fromkeys(state.absent), **client_checks(state)}
     return {queue_id: checks[client] for queue_id, client in allocate_averagely(list(queue_ids), list(checks)).items()}
 
 
-def _check(topic: str, subscription: ClientSubscription | SubscriptionInForce) -> Predicate:
+def _check(topic: str, subscription: ClientSubscription | GroupClients) -> Predicate:
     if subscription.expression_type != TAG or subscription.class_filter_mode:
         return TRUE
     try:
-        tags = build_subscription_data(topic, subscription.expression).tags_set
+        return tag_check(build_subscription_data(topic, subscription.expression).tags_set)
     except ValueError:
         return TRUE
-    return TextIn(TAGS_PROPERTY, tags) if tags else TRUE

@@ -8,8 +8,8 @@ from itertools import pairwise
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.message_filter import MessageFilter, message_filter, reads_others
 from filtering.pulls.pull import is_pulling
-from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.in_force import in_force_at
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
 class FiltersInForce:

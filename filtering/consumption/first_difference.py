@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -12,7 +11,7 @@ from filtering.sql92 import Expressions
 from filtering.subscriptions.event_lines import event_line
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
-from filtering.subscriptions.inconsistency import SubscriptionInForce, subscriptions_in_force
+from filtering.subscriptions.inconsistency import group_clients
 
 States = set[tuple[GroupTopic, int, str]]
 """Each state of a group and topic: when it began (ms), and its content."""
@@ -48,23 +47,18 @@ def _subscription_states(
                 row.is_consuming, row.class_filter_mode, row.filter_expression, row.filter_version, row.born_time,
                 row.dead_time,
             )  # fmt: skip
-            states.add(((row.consumer_group, row.topic), row.valid_from, repr(state)))
+            states.add((row.key, row.valid_from, repr(state)))
     return states
 
 
 def _client_states(events: Iterable[SubscriptionEvent]) -> States:
     """What each client checks, while clients of a group disagree. Clients that agree read the same messages."""
-    by_topic: defaultdict[GroupTopic, list[SubscriptionInForce]] = defaultdict(list)
-    for state in subscriptions_in_force(events):
-        by_topic[state.consumer_group, state.topic].append(state)
     states: States = set()
-    for key, in_order in by_topic.items():
-        before = ""
-        for state in in_order:
-            content = "" if state.is_consistent else repr(replace(state, valid_from=0, valid_to=None))
-            if content != before:
-                states.add((key, state.valid_from, content))
-            before = content
+    for state in group_clients(events):
+        if not state.is_consistent:
+            states.add((state.key, state.valid_from, repr(replace(state, valid_from=0, valid_to=None))))
+            if state.valid_to is not None:
+                states.add((state.key, state.valid_to, "the end of the state before"))
     return states
 
 

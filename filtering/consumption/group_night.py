@@ -17,7 +17,7 @@ from filtering.consumption.position import Position, first_position, known_offse
 from filtering.consumption.timeline import Moment, Step, Timeline
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic, SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 COMMIT_DELAY = 30_000
 """ms: a consumer that keeps up has committed all older messages. A held pull ends after 15 to 20 s; then its client
@@ -31,7 +31,6 @@ class GroupNight:
     ``told_to``: by queue id, the offset up to which deliveries are decided. Other queues are decided to their end, or
     if the group stopped at ``stopped_at`` (ms), up to what was stored before. ``lost``: by queue id, the number of
     entries that the broker deleted before the group could pull them. ``behind``: the group pulls but does not keep up.
-    ``repeated``: the ids of the queues in which an operator moved the group's offset.
     """
 
     key: GroupTopic
@@ -39,7 +38,6 @@ class GroupNight:
     stopped_at: int | None = None
     told_to: dict[int, int] = field(default_factory=dict)
     lost: dict[int, int] = field(default_factory=dict)
-    repeated: set[int] = field(default_factory=set)
     behind: bool = False
 
 
@@ -58,7 +56,7 @@ class GroupNightPlan:
         self.group = GroupNight(key)
         self.online: list[PullWindow] = []
         self.backlog: list[PullWindow] = []
-        self.filter_changes: list[UncertainChange] = []
+        self.uncertain_changes: list[UncertainChange] = []
         self._offsets_so_far = offsets_so_far
         self._broker_offsets = broker_offsets
         self._filters = filters
@@ -67,6 +65,8 @@ class GroupNightPlan:
         self._position = Position()
         self._stint = 0
         """The time (ms) since which the group pulls without a break or a reset."""
+        self._reset_queues: set[int] = set()
+        """The queues in which an operator moved the group's offset, and it pulled from there."""
         self._behind: set[int] = set()
         """The queues in which the group was behind when the night began, and has not begun again."""
         self._stint_windows: list[tuple[list[PullWindow], int]] = []
@@ -75,12 +75,30 @@ class GroupNightPlan:
         """By queue id, the number of windows in ``_stint_windows`` before its last reset."""
 
     def run(self, line: Timeline, unread: Timeline | None = None) -> None:
-        """Plans ``line``. ``unread``: the end of the last night, of which that night did not have the messages yet."""
+        """Plans ``line``.
+
+        ``unread``: the end of the last night, whose messages it could not read, because the copy of the log was older
+        than the rest of the snapshot; None if nothing happened to the group then.
+        """
         if line.first is None and not line.steps:
             return
-        last_night = None if unread is None else self._go_back(unread)
+        self._resume(line, unread)
         is_pulling = line.pulls_at_first
+        for i, step in enumerate(line.steps):
+            self._take(step, is_pulling, line.resets)
+            is_pulling = step.moment in (Moment.START, Moment.CHANGE) or (is_pulling and step.moment is Moment.RESET)
+            if is_pulling:
+                self._go_on(step.row, step.at, line.steps[i + 1 :])
+        self.group.is_consuming = is_pulling
         if is_pulling:
+            self._check_committed()
+        else:
+            self._wait()
+
+    def _resume(self, line: Timeline, unread: Timeline | None) -> None:
+        """The group goes on as it was when the last night ended."""
+        last_night = None if unread is None else self._go_back(unread)
+        if line.pulls_at_first:
             assert line.first is not None
             self._stint = self._offsets_so_far.as_of or 0
             self._catch_up(line.first)
@@ -91,28 +109,27 @@ class GroupNightPlan:
             self._position = Position(told_to | last_night.told_to, last_night.stopped_at)
         else:
             self._position = Position(self._offsets_so_far.of(self.group.key))
-        for i, step in enumerate(line.steps):
-            if step.moment is Moment.BEGIN:
-                self._begin(step.at, line.resets)
-            elif step.moment is Moment.START:
+
+    def _take(self, step: Step, is_pulling: bool, resets: Iterable[SubscriptionEvent]) -> None:
+        """What a step changes. ``is_pulling``: whether the group pulled before it."""
+        match step.moment:
+            case Moment.BEGIN:
+                self._begin(step.at, resets)
+            case Moment.START:
                 self._start(step)
-            elif step.moment is Moment.STOP:
-                self._position = Position(stored_from=step.at)
-            elif step.moment is Moment.RESET:
-                self._reset(step, is_pulling)
-            elif step.before is not None:
+            case Moment.CHANGE:
+                assert step.before is not None
                 self._note_uncertain(step.before, step.row, step.at)
-            is_pulling = step.moment in (Moment.START, Moment.CHANGE) or (is_pulling and step.moment is Moment.RESET)
-            if is_pulling:
-                self._go_on(step.row, step.at, line.steps[i + 1 :])
-        self.group.is_consuming = is_pulling
-        if is_pulling:
-            self._check_committed()
-        else:
-            self._wait()
+            case Moment.STOP:
+                self._position = Position(stored_from=step.at)
+            case Moment.RESET:
+                self._reset(step, is_pulling)
 
     def _go_back(self, unread: Timeline) -> GroupNight:
-        """The group pulled new messages that were stored before the last night ended, as it did then."""
+        """Plans the new messages that were stored before the last night ended, as that night would have done.
+
+        Returns the group's progress in that time.
+        """
         committed = {self.group.key: self._offsets_so_far.committed(self.group.key)}
         broker_offsets = replace(self._broker_offsets, committed=committed, committed_at=None)
         offsets = OffsetsSoFar(self._offsets_so_far.read_to)
@@ -144,7 +161,7 @@ class GroupNightPlan:
             first = max(offset, self._broker_offsets.min_offset(topic, queue_id))
             ranges[queue_id] = first, FOREVER
             if queue_id in position.reset:
-                self.group.repeated.add(queue_id)
+                self._reset_queues.add(queue_id)
             elif first > offset:
                 self.group.lost[queue_id] = self.group.lost.get(queue_id, 0) + first - offset
         window = PullWindow(
@@ -170,7 +187,7 @@ class GroupNightPlan:
         self._stint = step.at
         self._behind.discard(queue_id)
         self._reset_windows[queue_id] = len(self._stint_windows)
-        self.group.repeated.add(queue_id)
+        self._reset_queues.add(queue_id)
         message_filter = self._filters.at(step.row, step.at)
         ranges = {queue_id: (offset, FOREVER)}
         window = PullWindow(message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges, only_listed=True)
@@ -209,7 +226,7 @@ class GroupNightPlan:
             since = 0 if queue_id in self._behind else self._stint
             if stored_at is not None and max(stored_at, since) < broker_offsets.committed_at - COMMIT_DELAY:
                 decided = before.get(queue_id, 0)
-                limits[queue_id] = max(offset, decided) if queue_id not in self.group.repeated else offset
+                limits[queue_id] = max(offset, decided) if queue_id not in self._reset_queues else offset
         if limits:
             self.group.behind = True
             self.group.told_to.update(limits)
@@ -230,4 +247,4 @@ class GroupNightPlan:
     def _note_uncertain(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
         change = uncertain_change(before, self._filters.at(before, at - 1), self._filters.at(after, at), at)
         if change is not None:
-            self.filter_changes.append(change)
+            self.uncertain_changes.append(change)

@@ -10,7 +10,7 @@ from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import UncertainChange
 from filtering.predicate import TRUE, And
 from filtering.subscription_data import is_tag_type
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 HELD_MESSAGES = 5_000
 """ms: how long messages that did not match may wait in a held pull. A changed subscription may then filter them."""
@@ -25,10 +25,9 @@ def uncertain_change(
 
     ``old`` is the filter of the subscription ``before``, ``new`` that of the changed one.
     """
-    key = before.consumer_group, before.topic
     matches = new.expression if new.tags is TRUE else And((new.tags, new.expression, new.client_tags))
     if old.client_tags is not TRUE and old.client_tags != new.client_tags:
-        return UncertainChange(*key, And((matches, old.client_tags)), matches, at, at + HELD_PULL, old.tags)
+        return UncertainChange(*before.key, And((matches, old.client_tags)), matches, at, at + HELD_PULL, old.tags)
     if not is_tag_type(before.expression_type) and old.expression != matches:
-        return UncertainChange(*key, old.expression, matches, at - HELD_MESSAGES, at)
+        return UncertainChange(*before.key, old.expression, matches, at - HELD_MESSAGES, at)
     return None

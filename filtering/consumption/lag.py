@@ -20,8 +20,8 @@ from filtering.delivery.topic_filters import TopicFilters
 from filtering.delivery.window_loops import DELIVERED
 from filtering.matcher import packed_bits
 from filtering.subscription_data import SQL92, SUB_ALL, TAG
-from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
 def is_measured(row: SubscriptionRow) -> bool:

@@ -36,6 +36,7 @@ class BrokerOffsets:
     is_whole: bool = True
 
     def min_offset(self, topic: str, queue_id: int) -> int:
+        """The first entry of a queue that the broker still has; 0 if the queue is not known."""
         return self.min_offsets.get(topic, {}).get(queue_id, 0)
 
 

@@ -21,7 +21,7 @@ from filtering.consumption.timeline import Moment, Step, Timeline, timeline
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.pulls.pull import is_pulling
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic, Operation, SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class NightPlan:
 
     online: Sequence[PullWindow]
     backlog: Sequence[PullWindow]
-    filter_changes: Sequence[UncertainChange]
+    uncertain_changes: Sequence[UncertainChange]
     groups: Sequence[GroupNight]
 
 
@@ -50,14 +50,14 @@ def plan_night(
     rows_of: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
     rows_of_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
     for row in history:
-        rows_of[row.consumer_group, row.topic].append(row)
+        rows_of[row.key].append(row)
         rows_of_group[row.consumer_group].append(row)
     events = list(events)
     resets, first_starts = resets_and_first_starts(events)
     tags_of_clients = tag_disagreements(events, broker_offsets.queue_ids)
     online: list[PullWindow] = []
     backlog: list[PullWindow] = []
-    filter_changes: list[UncertainChange] = []
+    uncertain_changes: list[UncertainChange] = []
     groups: list[GroupNight] = []
     with garbage_collection.paused():
         for key, rows in rows_of.items():
@@ -71,9 +71,9 @@ def plan_night(
             night.run(line, _unread(rows, resets.get(key, ()), offsets_so_far, filters))
             online += night.online
             backlog += night.backlog
-            filter_changes += night.filter_changes
+            uncertain_changes += night.uncertain_changes
             groups.append(night.group)
-    return NightPlan(online, backlog, filter_changes, groups)
+    return NightPlan(online, backlog, uncertain_changes, groups)
 
 
 def _with_new_switches(line: Timeline, as_of: int | None, config_before: BrokerConfig) -> Timeline:
@@ -102,13 +102,16 @@ def _unread(
 def resets_and_first_starts(
     events: Iterable[SubscriptionEvent],
 ) -> tuple[Mapping[GroupTopic, Sequence[SubscriptionEvent]], Mapping[GroupTopic, SubscriptionEvent]]:
-    """By group and topic, the offset resets, and the event of the group's first start, which says where it begins."""
-    resets: defaultdict[GroupTopic, list[SubscriptionEvent]] = defaultdict(list)
+    """By group and topic, the offset resets, and the event of the group's first start, which says where it begins.
+
+    Of several resets of a queue in one millisecond, only the last is listed.
+    """
+    resets: defaultdict[GroupTopic, dict[tuple[int, int | None], SubscriptionEvent]] = defaultdict(dict)
     first_starts: dict[GroupTopic, SubscriptionEvent] = {}
     for event in events:
         if event.operation is Operation.RESET_OFFSET:
-            resets[event.group, event.topic or ""].append(event)
+            resets[event.group, event.topic or ""][event.at, event.queue_id] = event
         elif event.operation is not Operation.PULL_SUBSCRIPTION:
             for subscription in event.subscriptions:
                 first_starts.setdefault((event.group, subscription["topic"]), event)
-    return resets, first_starts
+    return {key: list(of_topic.values()) for key, of_topic in resets.items()}, first_starts

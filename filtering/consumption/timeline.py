@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from filtering.subscriptions.events import SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
 class Moment(Enum):

@@ -76,6 +76,7 @@ class ChangeResult:
     same_losses: Counter[int] = field(default_factory=Counter)
 
     def add(self, other: ChangeResult) -> None:
+        """Add the rows and the counts of other messages."""
         self.rows = pa.concat_tables([self.rows, other.rows])
         for name in _COUNTERS:
             getattr(self, name).update(getattr(other, name))
@@ -111,6 +112,13 @@ class FilterChanges:
 
 
 class _ChangesOfTopic:
+    """The changes of one topic, each with its number among all changes. They run as pull windows of one TopicFilters.
+
+    The windows are, in this order and each for all changes: the new filter on what the group has pulled, on what it
+    has yet to pull, and on all messages; then, for changes with a filter in force, this one on what the group has
+    pulled, and on all messages.
+    """
+
     def __init__(self, numbered: Sequence[tuple[int, FilterChange]], stored: tuple[int, int]) -> None:
         self._numbered = numbered
         self._stored = stored

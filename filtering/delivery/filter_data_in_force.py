@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.pull_window import FOREVER
 from filtering.predicate import Predicate
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,10 @@ def filter_data_in_force(
         return {}
     by_topic: dict[str, list[FilterDataInForce]] = defaultdict(list)
     for row in history:
-        predicate = row.filter_data.predicate if row.filter_data is not None else None
-        if row.filter_data is not None and predicate is not None:
+        data = row.filter_data
+        if data is not None and data.compiled is not None:
             valid_to = FOREVER if row.valid_to is None else row.valid_to
-            by_topic[row.topic].append(FilterDataInForce(predicate, row.filter_data.bit_pos, row.valid_from, valid_to))
+            by_topic[row.topic].append(
+                FilterDataInForce(data.compiled.predicate, data.bit_pos, row.valid_from, valid_to)
+            )
     return dict(by_topic)

@@ -15,15 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_manager import Subscription
 from filtering.delivery.entries import Entries
-from filtering.delivery.message_filter import MessageFilter, message_filters
+from filtering.delivery.message_filter import MessageFilter, message_filter
 from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
-from filtering.subscriptions.events import Operation, SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
-from filtering.subscriptions.in_force import in_force_at
-from filtering.subscriptions.inconsistency import ClientSubscription, SubscriptionInForce
+from filtering.subscription_data import Subscription
+from filtering.subscriptions.in_force import in_force_at, registered_alone
+from filtering.subscriptions.inconsistency import ClientSubscription, GroupClients
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 LOST = pa.schema(
     [
@@ -46,15 +45,13 @@ class Loss:
     the group's pulls: then the messages that ``own`` lets pass are not lost but wait for a pull that is answered.
     """
 
-    interval: SubscriptionInForce
+    interval: GroupClients
     clients: tuple[str, ...]
     own: MessageFilter
     in_force: MessageFilter | None
 
 
-def losses(
-    intervals: Iterable[SubscriptionInForce], history: Sequence[SubscriptionRow], broker: BrokerConfig
-) -> list[Loss]:
+def losses(intervals: Iterable[GroupClients], history: Sequence[SubscriptionRow], broker: BrokerConfig) -> list[Loss]:
     """A loss for each distinct overruled subscription. ``history`` must be of the same events as ``intervals``.
 
     A subscription whose pulls the broker would refuse loses nothing.
@@ -63,7 +60,8 @@ def losses(
     for interval in intervals:
         by_filter: dict[MessageFilter, list[str]] = {}
         for client in interval.overruled:
-            for own in _own_filter(interval, client, broker):
+            own = _own_filter(interval, client, broker)
+            if own is not None:
                 by_filter.setdefault(own, []).append(client.client_id)
         if by_filter:
             in_force = _filter_in_force(interval, history, broker)
@@ -71,8 +69,8 @@ def losses(
     return result
 
 
-def _own_filter(interval: SubscriptionInForce, client: ClientSubscription, broker: BrokerConfig) -> list[MessageFilter]:
-    """The filter that a client's own subscription would have in force; empty if its pulls would be refused.
+def _own_filter(interval: GroupClients, client: ClientSubscription, broker: BrokerConfig) -> MessageFilter | None:
+    """The filter that a client's own subscription would have in force; None if its pulls would be refused.
 
     It uses no bit map, because the stored bit maps were made for another expression.
     """
@@ -83,22 +81,20 @@ def _own_filter(interval: SubscriptionInForce, client: ClientSubscription, broke
         version=1,
         class_filter_mode=client.class_filter_mode,
     )
-    event = SubscriptionEvent(interval.valid_from, Operation.REGISTER, interval.consumer_group, (subscription,))
-    filters = message_filters(subscription_history([event], broker)[-1:], broker)
-    return [replace(message_filter, bit_pos=(), born_time=0) for message_filter in filters]
+    row = registered_alone(interval.consumer_group, subscription, broker)
+    own = message_filter(row, [row], broker)
+    return None if own is None else replace(own, bit_pos=(), born_time=0)
 
 
 def _filter_in_force(
-    interval: SubscriptionInForce, history: Sequence[SubscriptionRow], broker: BrokerConfig
+    interval: GroupClients, history: Sequence[SubscriptionRow], broker: BrokerConfig
 ) -> MessageFilter | None:
     if interval.expression is None:
         return None
-    key = (interval.consumer_group, interval.topic)
     group_rows = [row for row in history if row.consumer_group == interval.consumer_group]
-    for message_filter in message_filters(in_force_at(group_rows, interval.valid_from), broker):
-        if (message_filter.consumer_group, message_filter.topic) == key:
-            return message_filter
-    return None
+    in_force = in_force_at(group_rows, interval.valid_from)
+    row = next((row for row in in_force if row.key == interval.key), None)
+    return None if row is None else message_filter(row, in_force, broker)
 
 
 class LostMessages:
@@ -123,6 +119,11 @@ class LostMessages:
 
 
 class _LossesOfTopic:
+    """The losses of one topic, each with its number among all losses.
+
+    They run as pull windows of one TopicFilters: the clients' own filter of each loss, then the filters in force.
+    """
+
     def __init__(self, numbered: Sequence[tuple[int, Loss]], bit_num: int) -> None:
         self._numbered = numbered
         windows = [_window(loss, loss.own) for _, loss in numbered]
@@ -130,6 +131,7 @@ class _LossesOfTopic:
         self.filters = TopicFilters(bit_num, windows=windows)
 
     def lost(self, entries: Entries) -> pa.RecordBatch:
+        """The lost messages among a block of entries, as LOST."""
         block = self.filters.run(entries)
         delivered = block.delivered.flags(self.filters.window_count)
         returned = delivered | block.dropped_by_client.flags(self.filters.window_count)
@@ -148,8 +150,8 @@ class _LossesOfTopic:
         return pa.RecordBatch.from_arrays(columns, schema=LOST)
 
 
-def _window(loss: Loss, message_filter: MessageFilter) -> PullWindow:
+def _window(loss: Loss, decides: MessageFilter) -> PullWindow:
     """The window of the messages that were stored in the interval of a loss."""
     interval = loss.interval
     end = FOREVER if interval.valid_to is None else interval.valid_to
-    return PullWindow(message_filter, interval.valid_from, interval.valid_from, end)
+    return PullWindow(decides, interval.valid_from, interval.valid_from, end)

@@ -45,6 +45,7 @@ class MatchSets:
 
     @classmethod
     def of(cls, sets: Sequence[MatchSet], rows: int) -> MatchSets:
+        """The columns of some sets of a block of ``rows`` entries."""
         return cls(
             np.array([window for match_set in sets for window in match_set.windows], np.int64),
             np.cumsum([0, *(len(match_set.windows) for match_set in sets)]),

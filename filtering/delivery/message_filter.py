@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_data import ConsumerFilterData
 from filtering.predicate import FALSE, TRUE, And, Not, Or, Predicate, TagsCodeIn, TextIn
 from filtering.pulls.pull import refusal
 from filtering.sql92 import CompiledExpression
 from filtering.subscription_data import is_tag_type
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_code
 
 RETRY_TOPIC_PROPERTY = "RETRY_TOPIC"
@@ -43,6 +43,10 @@ class MessageFilter:
     """The client's exact comparison of tags."""
 
     @property
+    def key(self) -> GroupTopic:
+        return self.consumer_group, self.topic
+
+    @property
     def client_checks_same_tags(self) -> bool:
         """Whether the broker and the client check the same tags. The client then drops only hash collisions."""
         return isinstance(self.client_tags, TextIn) and self.tags == TagsCodeIn(
@@ -56,7 +60,7 @@ def message_filters(rows: Iterable[SubscriptionRow], config: BrokerConfig) -> li
     A group that has left has the filter that it would have if it came back. A subscription whose pulls the broker
     refuses has no filter.
     """
-    in_force = {(row.consumer_group, row.topic): row for row in rows}
+    in_force = {row.key: row for row in rows}
     filters = [message_filter(row, in_force.values(), config) for row in in_force.values()]
     return [subscription_filter for subscription_filter in filters if subscription_filter is not None]
 
@@ -70,16 +74,13 @@ def message_filter(
     """
     if refusal(row, config) is not None:
         return None
-    group, topic = row.consumer_group, row.topic
     if row.takes_every_message:
-        return MessageFilter(group, topic)
+        return MessageFilter(*row.key)
     if is_tag_type(row.expression_type):
         return _tag_filter(row)
-    data = None if row.sent_with_pull else row.filter_data
-    uses_bit_map = data is not None and config.enable_consume_queue_ext and data.bit_num == config.bloom_filter.m
-    own = _sql92_filter(row, own_expression(row), data.bit_pos if data is not None and uses_bit_map else ())
+    own = _sql92_filter(row, own_expression(row), _checked_bits(row, config))
     if reads_others(row, config):
-        expression, failure = _retry_predicates(expressions_by_topic(group, in_force))
+        expression, failure = _retry_predicates(expressions_by_topic(row.consumer_group, in_force))
         return replace(own, expression=expression, failure=failure)
     return own
 
@@ -94,7 +95,7 @@ def own_expression(row: SubscriptionRow) -> CompiledExpression | None:
     """The expression of an SQL92 subscription that the broker evaluates; None if it does not compile."""
     if row.sent_with_pull or row.filter_data is None:
         return row.compiled.expression
-    return _compiled(row.filter_data)
+    return row.filter_data.compiled
 
 
 def expressions_by_topic(group: str, in_force: Iterable[SubscriptionRow]) -> dict[str, CompiledExpression]:
@@ -105,8 +106,13 @@ def expressions_by_topic(group: str, in_force: Iterable[SubscriptionRow]) -> dic
     return {
         row.topic: expression
         for row in in_force
-        if row.consumer_group == group and row.filter_data is not None and (expression := _compiled(row.filter_data))
+        if row.consumer_group == group and row.filter_data is not None and (expression := row.filter_data.compiled)
     }
+
+
+def tag_check(tags: Iterable[str] | None) -> Predicate:
+    """A client's check of its tags (PullAPIWrapper.processPullResult). Without tags, it lets every message pass."""
+    return TextIn(TAGS_PROPERTY, frozenset(tags)) if tags else TRUE
 
 
 def delivers(row: SubscriptionRow) -> Predicate | None:
@@ -120,20 +126,23 @@ def delivers(row: SubscriptionRow) -> Predicate | None:
         return TRUE
     if not is_tag_type(row.expression_type):
         return row.compiled.expression.predicate if row.compiled.expression is not None else None
-    return TextIn(TAGS_PROPERTY, frozenset(row.tags_set)) if row.tags_set else FALSE
+    return tag_check(row.tags_set) if row.tags_set else FALSE
 
 
-def _compiled(data: ConsumerFilterData) -> CompiledExpression | None:
-    return data.compiled if isinstance(data.compiled, CompiledExpression) else None
+def _checked_bits(row: SubscriptionRow, config: BrokerConfig) -> tuple[int, ...]:
+    """The positions in the bit map that stage 1 of an SQL92 subscription checks; empty if it uses no bit map."""
+    data = None if row.sent_with_pull else row.filter_data
+    if data is None or not config.enable_consume_queue_ext or data.bit_num != config.bloom_filter.m:
+        return ()
+    return data.bit_pos
 
 
 def _sql92_filter(row: SubscriptionRow, compiled: CompiledExpression | None, bit_pos: tuple[int, ...]) -> MessageFilter:
     """If the expression does not compile (possible only if it is sent with pulls), every message passes."""
     if compiled is None:
-        return MessageFilter(row.consumer_group, row.topic)
+        return MessageFilter(*row.key)
     return MessageFilter(
-        row.consumer_group,
-        row.topic,
+        *row.key,
         bit_pos=bit_pos,
         born_time=row.born_time or 0,
         expression=compiled.predicate,
@@ -142,13 +151,7 @@ def _sql92_filter(row: SubscriptionRow, compiled: CompiledExpression | None, bit
 
 
 def _tag_filter(row: SubscriptionRow) -> MessageFilter:
-    tags = frozenset(row.tags_set or ())
-    return MessageFilter(
-        row.consumer_group,
-        row.topic,
-        tags=TagsCodeIn(frozenset(row.code_set or ())),
-        client_tags=TextIn(TAGS_PROPERTY, tags) if tags else TRUE,
-    )
+    return MessageFilter(*row.key, tags=TagsCodeIn(frozenset(row.code_set or ())), client_tags=tag_check(row.tags_set))
 
 
 def _retry_predicates(compiled: Mapping[str, CompiledExpression]) -> tuple[Predicate, Predicate]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from filtering.delivery.message_filter import MessageFilter
 from filtering.predicate import FALSE, Predicate
+from filtering.subscriptions.events import GroupTopic
 
 BEGINNING = -(2**63)
 FOREVER = 2**63 - 1
@@ -31,6 +32,10 @@ class PullWindow:
     available_at: int | None = None
     offsets: Mapping[int, OffsetRange] = field(default_factory=dict)
     only_listed: bool = False
+
+    @property
+    def key(self) -> GroupTopic:
+        return self.message_filter.key
 
     @property
     def consumer_group(self) -> str:

@@ -41,14 +41,14 @@ class TopicFilters:
         bit_num: int,
         filter_data: Sequence[FilterDataInForce] = (),
         windows: Sequence[PullWindow] = (),
-        filter_changes: Sequence[UncertainChange] = (),
+        uncertain_changes: Sequence[UncertainChange] = (),
     ) -> None:
         """``bit_num``: the bits of a filter bit map in the broker's configuration. Other bit maps are ignored."""
         self.window_count = len(windows)
         self._bit_num = bit_num
         used = [predicate for window in windows for predicate in _predicates(window.message_filter)]
         used += [data.predicate for data in filter_data]
-        used += [predicate for change in filter_changes for predicate in (change.before, change.after, change.until)]
+        used += [predicate for change in uncertain_changes for predicate in (change.before, change.after, change.until)]
         predicates = list(dict.fromkeys([TRUE, *used]))
         number = {predicate: i for i, predicate in enumerate(predicates)}
         self._matcher = Matcher(predicates)
@@ -62,14 +62,14 @@ class TopicFilters:
             [self._mask((data.valid_from, data.valid_to, (), False)) for data in filter_data], np.int32
         )
         self._filter_bit_pos = _positions([data.bit_pos for data in filter_data])
-        self._filter_changes = [
+        self._uncertain_changes = [
             NumberedChange(
                 number[change.before],
                 number[change.after],
                 number[change.until],
                 self._mask((change.stored_from, change.stored_to, (), False)),
             )
-            for change in filter_changes
+            for change in uncertain_changes
         ]
 
     @property
@@ -101,7 +101,7 @@ class TopicFilters:
                 masks.row_of
             ],
             counts,
-            uncertain_entries(self._filter_changes, matches.bits, masks, entries, bounds),
+            uncertain_entries(self._uncertain_changes, matches.bits, masks, entries, bounds),
         )
 
     def stage1(self, entries: Entries) -> Words:

@@ -12,23 +12,23 @@ from filtering.consumption.allocation import client_checks
 from filtering.predicate import Predicate, TextIn
 from filtering.predicate_value import holds
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
-from filtering.subscriptions.in_force import in_force_at
-from filtering.subscriptions.inconsistency import SubscriptionInForce, subscriptions_in_force
+from filtering.subscriptions.in_force import state_at
+from filtering.subscriptions.inconsistency import GroupClients, group_clients
 
 
 class ClientChecks:
     """The checks of tags of each client. Events without client ids do not count."""
 
     def __init__(self, events: Iterable[SubscriptionEvent]) -> None:
-        self._states: defaultdict[GroupTopic, list[SubscriptionInForce]] = defaultdict(list)
-        for state in subscriptions_in_force(events):
+        self._states: defaultdict[GroupTopic, list[GroupClients]] = defaultdict(list)
+        for state in group_clients(events):
             if not state.is_consistent and state.expression_type is not None:
-                self._states[state.consumer_group, state.topic].append(state)
+                self._states[state.key].append(state)
 
     def at(self, consumer_group: str, topic: str, instant: int) -> dict[str, Predicate]:
         """The check of each client at an instant (ms), by client id; none if the clients subscribe alike."""
-        states = in_force_at(self._states.get((consumer_group, topic), ()), instant)
-        return client_checks(states[0]) if states else {}
+        state = state_at(self._states.get((consumer_group, topic), ()), instant)
+        return {} if state is None else client_checks(state)
 
 
 def dropping_clients(checks: Mapping[str, Predicate], properties: Mapping[str, str]) -> dict[str, frozenset[str]]:

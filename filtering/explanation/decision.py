@@ -23,7 +23,7 @@ from filtering.predicate_value import holds
 from filtering.pulls.pull import refusal
 from filtering.sql92 import CompiledExpression
 from filtering.subscription_data import is_tag_type
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
 class Outcome(StrEnum):

@@ -17,7 +17,7 @@ from filtering.predicate_value import holds
 from filtering.sql92 import CompiledExpression, compile
 from filtering.sql92.syntax.nodes import Minus, Node, NumberLiteral, Parentheses, walk
 from filtering.sql92.syntax.tokens import string_literal
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import SCHEDULE_TOPIC, tags_code
 
 

@@ -12,8 +12,8 @@ from filtering.broker_config import BrokerConfig
 from filtering.consumption.held_pulls import HELD_MESSAGES, HELD_PULL
 from filtering.pulls.pull import is_pulling, refusal
 from filtering.subscription_data import is_tag_type
-from filtering.subscriptions.history import SubscriptionRow
-from filtering.subscriptions.in_force import in_force_at
+from filtering.subscriptions.in_force import state_at
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 _DELETED = "the broker deleted it before the group pulled it"
 
@@ -97,7 +97,7 @@ def pulls_of_message(
 
 
 def _why_pending(rows: Sequence[SubscriptionRow], config: BrokerConfig, as_of: int) -> str:
-    row = _in_force(rows, as_of)
+    row = state_at(rows, as_of)
     if row is None or not row.is_consuming:
         return "the group comes after the end of the last night" if rows[-1].is_consuming else "the group is away"
     code = refusal(row, config)
@@ -113,7 +113,7 @@ def _pulls_after_resets(
     """
     pulls: dict[int, tuple[Pulled, int]] = {}
     for at, offset in resets:
-        row = _in_force(rows, at)
+        row = state_at(rows, at)
         if row is None:
             row = next((row for row in rows if at < row.valid_from <= last.as_of), None)
             at = row.valid_from if row is not None else at
@@ -127,13 +127,13 @@ def _first_pull(states: Sequence[SubscriptionRow], night: NightInQueue, place: P
     rows = [row for row in states if is_pulling(row, night.config)]
     at = place.store_timestamp
     is_new = place.run == night.run
-    row = _in_force(rows, at)
+    row = state_at(rows, at)
     if is_new and row is not None:
         return Pulled(row, at, night.config)
     if place.queue_offset < night.told_before + night.lost:
         return NotPulled(_DELETED)
     if not is_new:
-        row = _in_force(rows, night.begin)
+        row = state_at(rows, night.begin)
         if row is not None:
             return Pulled(row, night.begin, night.config)
         at = night.begin
@@ -146,16 +146,12 @@ def _first_pull(states: Sequence[SubscriptionRow], night: NightInQueue, place: P
 
 
 def _why_not_pulling(states: Sequence[SubscriptionRow], at: int, config: BrokerConfig) -> str:
-    row = _in_force(states, at)
+    row = state_at(states, at)
     code = refusal(row, config) if row is not None and row.is_consuming else None
     return "the group was away" if code is None else f"the broker refused the group's pulls ({code.text})"
 
 
-def _in_force(rows: Sequence[SubscriptionRow], at: int) -> SubscriptionRow | None:
-    return next(iter(in_force_at(rows, at)), None)
-
-
-def uncertain_change(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
+def later_filter(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
     """The later subscription that may have filtered the message: a pull held at the broker keeps it up to 5 s."""
     if is_tag_type(pull.row.expression_type):
         return None
@@ -163,7 +159,7 @@ def uncertain_change(rows: Sequence[SubscriptionRow], pull: Pulled) -> Subscript
     return next((row for row in later if row.filter != pull.row.filter and is_pulling(row, pull.config)), None)
 
 
-def changed_tags(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
+def earlier_tags(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
     """The earlier subscription to tags by which a client may have dropped the message, pulled just after the change."""
     earlier = [row for row in rows if row.valid_from < pull.row.valid_from and is_pulling(row, pull.config)]
     before = next((row for row in reversed(earlier) if row.filter != pull.row.filter), None)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from filtering.counted import listed, shortened
 from filtering.explanation.trace import Part, Result, trace
 from filtering.sql92 import CompiledExpression, on_one_line
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_code
 
 NAMED = 3
@@ -24,9 +25,7 @@ def refused(code: str, compile_error: str | None) -> str:
 
 def other_tag(tag: str | None, tags: Sequence[str]) -> str:
     """The entry's tags code is not one of the subscribed tags."""
-    subscribed = ", ".join(map(quoted, tags[:NAMED])) + (
-        f" and {len(tags) - NAMED:,} more" if len(tags) > NAMED else ""
-    )
+    subscribed = listed([quoted(tag) for tag in tags], NAMED)
     has = "the message has no tag" if tag is None else f"the tag is {quoted(tag)}"
     return (
         f"{has}; the group subscribes to {subscribed}"
@@ -63,7 +62,7 @@ def not_in_bit_map(expression: CompiledExpression | None, properties: Mapping[st
 def failed(expression: CompiledExpression | None, properties: Mapping[str, str], error: str | None) -> Reason:
     """The evaluation of the expression fails at the broker."""
     leaf = next((part.text for part in _decisive(expression, properties) if part.error), "")
-    return f"{short(leaf)} fails", f"{error}; the broker fails the whole expression, which is no match"
+    return f"{shortened(leaf, LONGEST)} fails", f"{error}; the broker fails the whole expression, which is no match"
 
 
 def not_true(expression: CompiledExpression | None, properties: Mapping[str, str], result: Result) -> Reason:
@@ -91,7 +90,10 @@ def leaf_values(part: Part) -> str:
 
 def _leaves(expression: CompiledExpression | None, properties: Mapping[str, str]) -> str:
     decisive = _decisive(expression, properties)
-    shown = [f"{short(part.text)} is {part.result.value}, {leaf_values(part) or 'always'}" for part in decisive[:NAMED]]
+    shown = [
+        f"{shortened(part.text, LONGEST)} is {part.result.value}, {leaf_values(part) or 'always'}"
+        for part in decisive[:NAMED]
+    ]
     return "; ".join(shown) + (f"; and {len(decisive) - NAMED:,} more" if len(decisive) > NAMED else "")
 
 
@@ -103,8 +105,4 @@ def _decisive(expression: CompiledExpression | None, properties: Mapping[str, st
 
 def quoted(text: str) -> str:
     """A text in quotes, shortened if it is long."""
-    return repr(short(text))
-
-
-def short(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return repr(shortened(text, LONGEST))

@@ -13,13 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from filtering.delivery.message_filter import delivers
+from filtering.explanation.trace import evaluated
 from filtering.predicate_value import holds
-from filtering.sql92 import EvaluationError
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.yaml_input import load
 
 _KEYS = frozenset({"pass", "stop", "group"})
-_WORDS = {True: "TRUE", False: "FALSE", None: "NULL"}
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,5 @@ def _outcome(row: SubscriptionRow, properties: Mapping[str, str]) -> str:
     if row.compiled.expression is None:
         tag = properties.get("TAGS")
         return f"{row.expression!r}, and {'it has no tag' if tag is None else f'its tag is {tag!r}'}"
-    try:
-        return _WORDS[row.compiled.expression.evaluate(properties)]
-    except EvaluationError as error:
-        return f"in error: {error}"
+    result, error = evaluated(row.compiled.expression, properties)
+    return result.value if error is None else f"in error: {error}"

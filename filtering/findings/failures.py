@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from filtering.counted import shortened
 from filtering.predicate import And, IsNumber, IsPresent, Not, NumberType, Predicate, postorder
 from filtering.predicate_value import parse
 from filtering.sql92 import CompiledExpression
@@ -93,5 +94,4 @@ def _integer(node: Node) -> str | None:
 
 
 def _quoted(text: str) -> str:
-    shown = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-    return string_literal(shown)
+    return string_literal(shortened(text, _LONGEST))

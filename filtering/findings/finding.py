@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from filtering.subscriptions.events import GroupTopic
+
 ERROR, WARN, INFO = SEVERITIES = ("error", "warn", "info")
 FAILING_SHARE = 0.1
 """A share of messages. An expression that fails on more of them is an error."""
@@ -24,6 +26,10 @@ class Finding:
     text: str
     messages: int = 0
     of: int = 0
+
+    @property
+    def key(self) -> GroupTopic:
+        return self.consumer_group, self.topic
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:

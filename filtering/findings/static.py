@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from filtering.counted import counted
+from filtering.counted import listed
 from filtering.delivery.message_filter import delivers
 from filtering.findings.finding import ERROR, INFO, WARN, Finding
 from filtering.predicate import FALSE, TRUE, Predicate
 from filtering.sql92 import on_one_line
 from filtering.subscription_data import SUB_ALL, is_tag_type
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 NAMED = 3
 """The number of groups that a line names; other groups are counted."""
@@ -27,7 +27,7 @@ def static_findings(in_force: Iterable[SubscriptionRow]) -> list[Finding]:
 
 def _findings(row: SubscriptionRow) -> Iterator[Finding]:
     def finding(severity: str, code: str, text: str) -> Finding:
-        return Finding(severity, row.consumer_group, row.topic, code, text)
+        return Finding(severity, *row.key, code, text)
 
     if row.compile_error is not None:
         yield finding(ERROR, "does-not-compile", on_one_line(row.compile_error))
@@ -54,14 +54,12 @@ def _equivalent(rows: Iterable[SubscriptionRow]) -> Iterator[Finding]:
     for equivalent in by_predicate.values():
         first, *others = equivalent
         if others:
-            named = ", ".join(row.consumer_group for row in others[:NAMED])
-            more = f" and {counted(len(others) - NAMED, 'more group')}" if len(others) > NAMED else ""
+            named = listed([row.consumer_group for row in others], NAMED, "group")
             texts = {" ".join((row.expression or "").split()) for row in equivalent}
             written = "" if len(texts) == 1 else ", though their filters are written differently"
             yield Finding(
                 INFO,
-                first.consumer_group,
-                first.topic,
+                *first.key,
                 "equivalent-groups",
-                f"gets the same messages as {named}{more}{written}",
+                f"gets the same messages as {named}{written}",
             )

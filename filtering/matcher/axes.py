@@ -30,6 +30,7 @@ from filtering.predicate import (
 )
 
 Signal = Callable[[Predicate], int]
+"""Returns the signal of a leaf (see :mod:`filtering.matcher.gates`)."""
 
 _LEAST = -(2**63)
 _BEYOND = 2**63
@@ -65,6 +66,7 @@ class TextAxis:
         return cls(name, tuple(leaves_of), text_classes, start)
 
     def signal(self, gates: Gates) -> Signal:
+        """Signals of leaves on this axis: true in the classes of a leaf, or false in the others if these are fewer."""
         class_of = dict(zip(self.texts, self.text_classes.tolist(), strict=False))
         everything = range(self.registers)
 
@@ -99,10 +101,12 @@ class NumberAxis:
 
     @classmethod
     def of(cls, name: str | None, type: NumberType, leaves: Iterable[Predicate], start: int) -> NumberAxis:
+        """The axis whose cuts are the bounds of all leaves. ``start``: its first register."""
         cuts = {cut for leaf in leaves for bounds in _ranges(leaf) for cut in bounds}
         return cls(name, type, np.array(sorted(cuts - {_LEAST, _BEYOND}), np.int64), start)
 
     def signal(self, gates: Gates) -> Signal:
+        """Signals of leaves on this axis: true in the ranges of a leaf."""
         below = {cut: 2 * (self.start + i) for i, cut in enumerate([*self.cuts.tolist(), _BEYOND])}
         below[_LEAST] = NEVER
 
@@ -129,6 +133,7 @@ def axis_key(leaf: Predicate) -> AxisKey | None:
 
 
 def axis_of(key: AxisKey, leaves: Sequence[Predicate], start: int) -> Axis:
+    """The axis of all leaves with this :func:`axis_key`. ``start``: its first register."""
     name, type = key
     if type is not None:
         return NumberAxis.of(name, type, leaves, start)

@@ -17,6 +17,7 @@ ALWAYS = 1
 
 
 def invert(signal: int) -> int:
+    """The signal that is true where ``signal`` is false."""
     return signal ^ 1
 
 
@@ -29,12 +30,14 @@ class Gates:
         self._known: dict[tuple[int, int], int] = {}
 
     def all_of(self, signals: Iterable[int]) -> int:
+        """The AND of some signals; ALWAYS without any."""
         result = ALWAYS
         for signal in sorted(set(signals)):
             result = self._gate(result, signal)
         return result
 
     def any_of(self, signals: Iterable[int]) -> int:
+        """The OR of some signals; NEVER without any."""
         return invert(self.all_of(invert(signal) for signal in signals))
 
     def _gate(self, left: int, right: int) -> int:

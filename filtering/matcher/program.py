@@ -30,6 +30,7 @@ class Program:
 
     @property
     def first_single(self) -> int:
+        """The register of the first of ``singles``."""
         return 1 + sum(axis.registers for axis in self.axes)
 
     @property
@@ -40,6 +41,7 @@ class Program:
 
 
 def compile_program(predicates: Sequence[Predicate]) -> Program:
+    """The program whose outputs are the predicates, in their order. Equal parts of them are computed once."""
     nodes = list(postorder(predicates))
     by_axis = defaultdict(list)
     singles = []

@@ -6,7 +6,7 @@ from enum import Enum
 
 from filtering.broker_config import BrokerConfig
 from filtering.subscription_data import TAG, is_tag_type
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
 class ResponseCode(Enum):

@@ -12,7 +12,6 @@ from filtering.predicate import (
     IsNumber,
     IsPresent,
     IsTrueText,
-    Not,
     NumberIs,
     NumberType,
     Predicate,
@@ -22,7 +21,8 @@ from filtering.predicate import (
     TextIn,
     TextStartsWith,
 )
-from filtering.predicate_value import order, text_holds
+from filtering.predicate_value import all_hold, order
+from filtering.terms import positive_and_negative
 
 _LIMITS = {
     NumberType.INT: (-(2**31), 2**31 - 1),
@@ -33,31 +33,13 @@ _FEW = 64
 """In a smaller range, each number is compared with the excluded ones."""
 
 
-def yes_and_no(terms: Iterable[Predicate]) -> tuple[list[PropertyLeaf], list[PropertyLeaf]]:
-    """The leaves that must be true, and those that must be false."""
-    yes: list[PropertyLeaf] = []
-    no: list[PropertyLeaf] = []
-    for term in dict.fromkeys(terms):
-        leaf = term.operand if isinstance(term, Not) else term
-        assert isinstance(leaf, PropertyLeaf)
-        (yes if leaf is term else no).append(leaf)
-    return yes, no
-
-
-def answers(text: str | None, yes: Iterable[PropertyLeaf], no: Iterable[PropertyLeaf]) -> bool:
-    """Whether a text (None: the property is missing) makes all leaves of ``yes`` true and all of ``no`` false."""
-    if text is None:
-        return not list(yes)
-    return all(text_holds(leaf, text) for leaf in yes) and not any(text_holds(leaf, text) for leaf in no)
-
-
 def can_hold(terms: Sequence[Predicate], plain: bool) -> bool:
     """False only if it is certain that no text makes all terms true, nor a missing property.
 
     ``terms``: leaves and negated leaves about one property. ``plain``: only texts whose digits are 0 to 9 count; then
     every integer is a decimal, too.
     """
-    yes, no = yes_and_no(terms)
+    yes, no = positive_and_negative(terms)
     if not yes:
         return True
     if any(isinstance(leaf, IsPresent) for leaf in no) or not set(yes).isdisjoint(no):
@@ -65,7 +47,7 @@ def can_hold(terms: Sequence[Predicate], plain: bool) -> bool:
     listed = [leaf.texts for leaf in yes if isinstance(leaf, TextIn)]
     listed += [TRUE_TEXTS for leaf in yes if isinstance(leaf, IsTrueText)]
     if listed:
-        return any(answers(text, yes, no) for text in frozenset.intersection(*listed))
+        return any(all_hold(text, yes, no) for text in frozenset.intersection(*listed))
     return _numbers_can_be(yes, no, plain) and _texts_can_be(yes, no)
 
 

@@ -30,6 +30,7 @@ from filtering.predicate import (
 from filtering.predicate_value import holds
 from filtering.relation.property_rules import can_hold
 from filtering.relation.texts import MISSING, likely_texts
+from filtering.terms import opposite, without_not
 
 MOST_STEPS = 4_000
 """The number of branches that are checked before the answer is UNKNOWN."""
@@ -105,7 +106,7 @@ def _grown(branch: _Branch, todo: list[Predicate], plain: bool) -> _Branch | Non
     todo = list(todo)
     while todo:
         node = todo.pop()
-        inner = node.operand if isinstance(node, Not) else node
+        inner = without_not(node)
         negated = inner is not node
         match inner:
             case Constant(value=value):
@@ -116,16 +117,16 @@ def _grown(branch: _Branch, todo: list[Predicate], plain: bool) -> _Branch | Non
             case And() if not negated:
                 todo += inner.terms
             case Or() if negated:
-                todo += [_opposite(term) for term in inner.terms]
+                todo += [opposite(term) for term in inner.terms]
             case And():
-                choices.append(tuple(_opposite(term) for term in inner.terms))
+                choices.append(tuple(opposite(term) for term in inner.terms))
             case Or():
                 choices.append(inner.terms)
             case PropertyLeaf(name=name):
                 terms[name] = (*terms.get(name, ()), node)
                 changed.add(name)
             case _:
-                if _opposite(node) in pairs:
+                if opposite(node) in pairs:
                     return None
                 pairs.append(node)
                 if not negated:
@@ -151,13 +152,9 @@ def _shortened(predicate: Predicate, message: Message) -> Message:
     return message
 
 
-def _opposite(term: Predicate) -> Predicate:
-    return term.operand if isinstance(term, Not) else Not(term)
-
-
 def _messages(branch: _Branch, plain: bool) -> Iterator[Message]:
     """Messages that satisfy the terms of each property, likely ones first."""
-    together = {name for pair in branch.pairs for name in (pair.operand if isinstance(pair, Not) else pair).properties}
+    together = {name for pair in branch.pairs for name in without_not(pair).properties}
     names = [*(name for name in branch.terms if name not in together), *sorted(together)]
     shared = likely_texts([term for name in together for term in branch.terms.get(name, ())], plain)
     texts = []

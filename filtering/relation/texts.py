@@ -17,7 +17,8 @@ from filtering.predicate import (
     TextIn,
     TextStartsWith,
 )
-from filtering.relation.property_rules import answers, yes_and_no
+from filtering.predicate_value import all_hold
+from filtering.terms import positive_and_negative
 
 MISSING = None
 MOST = 12
@@ -31,12 +32,12 @@ def likely_texts(terms: Iterable[Predicate], plain: bool, more: Sequence[str | N
 
     ``plain``: no digits but 0 to 9. ``more``: additional texts to try.
     """
-    yes, no = yes_and_no(terms)
+    yes, no = positive_and_negative(terms)
     found: dict[str | None, None] = {}
     for text in _tried(yes, no, more):
         if plain and text is not None and not text.isascii() and any(map(str.isdigit, text)):
             continue
-        if text not in found and answers(text, yes, no):
+        if text not in found and all_hold(text, yes, no):
             found[text] = None
             if len(found) == MOST:
                 break

@@ -2,14 +2,14 @@
 
 from filtering.sql92.compiled import CompiledExpression, Expressions, compile
 from filtering.sql92.errors import EvaluationError, InvalidExpression, on_one_line
-from filtering.sql92.linter import Finding
+from filtering.sql92.linter import SuspiciousPart
 
 __all__ = [
     "CompiledExpression",
     "EvaluationError",
     "Expressions",
-    "Finding",
     "InvalidExpression",
+    "SuspiciousPart",
     "compile",
     "on_one_line",
 ]

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from filtering.predicate import Predicate
 from filtering.sql92.errors import InvalidExpression
-from filtering.sql92.linter import Finding, lint
+from filtering.sql92.linter import SuspiciousPart, lint
 from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome
 from filtering.sql92.lowering.lowering import Lowering
 from filtering.sql92.normal_form.form import Form
@@ -40,7 +40,7 @@ class CompiledExpression:
         return Lowering(self.syntax_tree, Form()).predicate(EvaluationOutcome.ERROR)
 
     @cached_property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[SuspiciousPart]:
         """Parts that the broker accepts but that cannot mean what was written, ordered by position."""
         return lint(self.expression, self.syntax_tree, self._ignored, self._lowering.predicate)
 

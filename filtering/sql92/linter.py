@@ -27,7 +27,7 @@ _SHOWN = 40
 _ZERO = "A decimal zero can't be written: compare with the smallest possible amount, for example 0.01."
 
 
-class Finding(NamedTuple):
+class SuspiciousPart(NamedTuple):
     """A suspicious part of an expression: its code, its character offset, what is wrong, and what to write instead."""
 
     code: str
@@ -38,7 +38,7 @@ class Finding(NamedTuple):
 
 def lint(
     expression: str, root: Node, ignored: int | None, predicate_of: Callable[[EvaluationOutcome], Predicate]
-) -> list[Finding]:
+) -> list[SuspiciousPart]:
     """All findings, ordered by position.
 
     ``ignored``: the offset of the input that the broker ignores, or None. ``predicate_of`` returns the predicate
@@ -53,7 +53,7 @@ def lint(
     return sorted(findings, key=lambda finding: finding.position)
 
 
-def _node_findings(node: Node) -> Iterator[Finding]:
+def _node_findings(node: Node) -> Iterator[SuspiciousPart]:
     match node:
         case nodes.And() | nodes.Or():
             yield from _bare(node.left)
@@ -62,7 +62,7 @@ def _node_findings(node: Node) -> Iterator[Finding]:
             yield from _reversed(node)
             yield from _bare(node.operand)
         case nodes.Minus(operand=negated) if isinstance(inner := inside(negated), Property):
-            yield Finding(
+            yield SuspiciousPart(
                 "negated-property",
                 node.position,
                 f"A minus before a property is always NULL, whatever {inner.name} is.",
@@ -81,11 +81,11 @@ def _node_findings(node: Node) -> Iterator[Finding]:
             yield from _tight_not(node.operand)
 
 
-def _ignored(expression: str, position: int | None) -> Iterator[Finding]:
+def _ignored(expression: str, position: int | None) -> Iterator[SuspiciousPart]:
     if position is not None:
         rest = expression[position:]
         shown = rest if len(rest) <= _SHOWN else rest[:_SHOWN] + "…"
-        yield Finding(
+        yield SuspiciousPart(
             "ignored-input",
             position,
             f"The expression is complete before character {position + 1}; the broker ignores {shown!r}.",
@@ -93,11 +93,11 @@ def _ignored(expression: str, position: int | None) -> Iterator[Finding]:
         )
 
 
-def _constant(root: Node, predicate_of: Callable[[EvaluationOutcome], Predicate]) -> Iterator[Finding]:
+def _constant(root: Node, predicate_of: Callable[[EvaluationOutcome], Predicate]) -> Iterator[SuspiciousPart]:
     position = root.position
     true = predicate_of(EvaluationOutcome.TRUE)
     if true is TRUE:
-        yield Finding(
+        yield SuspiciousPart(
             "always-true", position, "The expression is TRUE for every message.", "Subscribe to * as TAG instead."
         )
     elif true is FALSE:
@@ -107,16 +107,16 @@ def _constant(root: Node, predicate_of: Callable[[EvaluationOutcome], Predicate]
             code, outcome = "always-false", "FALSE for every message"
         elif false is FALSE and predicate_of(EvaluationOutcome.ERROR) is FALSE:
             code, outcome = "always-null", "NULL for every message"
-        yield Finding(
+        yield SuspiciousPart(
             code, position, f"The expression is {outcome}: nothing is delivered.", "Check each comparison by itself."
         )
 
 
-def _bare(node: Node) -> Iterator[Finding]:
+def _bare(node: Node) -> Iterator[SuspiciousPart]:
     inner = inside(node)
     if isinstance(inner, Property):
         name = inner.name
-        yield Finding(
+        yield SuspiciousPart(
             "bare-property",
             inner.position,
             f"A property alone is never TRUE, even if it is 'true': {name} gives FALSE, or NULL where it is missing.",
@@ -124,9 +124,9 @@ def _bare(node: Node) -> Iterator[Finding]:
         )
 
 
-def _tight_not(left: Node) -> Iterator[Finding]:
+def _tight_not(left: Node) -> Iterator[SuspiciousPart]:
     if isinstance(left, nodes.Not) and not _is_negative_form(left):
-        yield Finding(
+        yield SuspiciousPart(
             "not-binds-tightly",
             left.position,
             "NOT takes only the next operand, not the comparison after it.",
@@ -139,7 +139,7 @@ def _is_negative_form(node: nodes.Not) -> bool:
     return isinstance(node.operand, (nodes.Between, nodes.In, nodes.IsNull))
 
 
-def _integers(node: Node, compared: Iterable[tuple[Node, Node]]) -> Iterator[Finding]:
+def _integers(node: Node, compared: Iterable[tuple[Node, Node]]) -> Iterator[SuspiciousPart]:
     """``compared``: the pairs of parts that the node compares."""
     for pair in compared:
         for part, other in (pair, pair[::-1]):
@@ -151,7 +151,7 @@ def _integers(node: Node, compared: Iterable[tuple[Node, Node]]) -> Iterator[Fin
                 failing = next((text for text in ("55.10", f"{number}.5") if _fails(node, side.name, text)), None)
                 if failing is None:  # BETWEEN ends before it compares the property
                     continue
-                yield Finding(
+                yield SuspiciousPart(
                     "integer-literal",
                     node.position,
                     f"Compared with the integer {number}, a {side.name} like '{failing}' is an error, not a number.",
@@ -173,12 +173,12 @@ def _is_integer(number: Number) -> bool:
     return number.type is not NumberType.DOUBLE
 
 
-def _reversed(node: nodes.Not) -> Iterator[Finding]:
+def _reversed(node: nodes.Not) -> Iterator[SuspiciousPart]:
     if not isinstance(node.operand, nodes.Between):
         return
     match operand(node.operand.low), operand(node.operand.high):
         case Value(value=Number() as low), Value(value=Number() as high) if compare(low, high) > 0:
-            yield Finding(
+            yield SuspiciousPart(
                 "reversed-not-between",
                 node.position,
                 "The lower bound is above the upper one, so every number is outside.",
@@ -194,10 +194,10 @@ def _texts(node: Node) -> list[str]:
     return [side.value for side in sides if isinstance(side, nodes.TextLiteral)]
 
 
-def _tags(node: Node, texts: Iterable[str]) -> Iterator[Finding]:
+def _tags(node: Node, texts: Iterable[str]) -> Iterator[SuspiciousPart]:
     for text in texts:
         if text not in tags_in(text):
-            yield Finding(
+            yield SuspiciousPart(
                 "impossible-tag",
                 node.position,
                 f"Tags are listed with || and trimmed: no tag subscription can name {text!r}.",

@@ -24,8 +24,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from filtering.consumer_filter_manager import Subscription
-from filtering.subscription_data import TAG
+from filtering.subscription_data import TAG, Subscription
 from filtering.subscriptions.events import (
     UNVERSIONED,
     ConsumeFrom,

@@ -11,14 +11,16 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
-from filtering.consumer_filter_manager import Subscription
 from filtering.java.numbers import LONG_MAX
+from filtering.subscription_data import Subscription
 
 GroupTopic = tuple[str, str]
 """A consumer group and a topic."""
 
 
 class Operation(Enum):
+    """What happens to a group, with the name that an event line has for it."""
+
     REGISTER = "register"
     """The group subscribes to one topic; its other topics do not change."""
     HEARTBEAT = "heartbeat"

@@ -5,106 +5,17 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_data import ConsumerFilterData
-from filtering.consumer_filter_manager import ConsumerFilterManager, Filter, Subscription, expression_type
+from filtering.consumer_filter_manager import ConsumerFilterManager
 from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.sql92 import Expressions
-from filtering.subscription_data import SUB_ALL, TAG, is_tag_type
-from filtering.subscriptions.compiled_subscription import CompiledSubscription, compile_subscription
+from filtering.subscription_data import SUB_ALL, Subscription, expression_type, is_tag_type
+from filtering.subscriptions.compiled_subscription import compile_subscription
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.states import append_state
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionRow:
-    """The state of a group's subscription to a topic, for messages stored in [valid_from, valid_to).
-
-    Times are in milliseconds; ``valid_to`` None means still in force. ``expression`` is the one that the broker uses
-    for pulls: the one sent with the pull (``sent_with_pull``; it uses no bit map), the registered one, or the last
-    one if the group has left (not ``registered``). A TAG subscription in ``class_filter_mode`` has the name of a
-    class as its expression, and no tags. ``is_consuming``: the group is online, whether the broker accepts its pulls
-    or not.
-
-    ``filter_data`` is the ConsumerFilterData in the broker's registry, or None. It sets bits in the bit maps. It
-    remains if the subscription changes to TAG, and after its death until it is cleaned.
-    """
-
-    consumer_group: str
-    topic: str
-    valid_from: int
-    valid_to: int | None
-    expression: str | None
-    expression_type: str
-    sub_version: int
-    registered: bool
-    sent_with_pull: bool
-    is_consuming: bool
-    class_filter_mode: bool
-    compiled: CompiledSubscription
-    filter_data: ConsumerFilterData | None
-
-    @property
-    def filter(self) -> Filter:
-        """The filter, to compare it with that of another state or subscription."""
-        return self.expression or "", self.expression_type, self.class_filter_mode
-
-    @property
-    def filter_text(self) -> str:
-        """The type and the expression on one line, as in ``SQL92 price > 5``."""
-        return f"{self.expression_type or TAG} {' '.join((self.expression or SUB_ALL).split())}"
-
-    @property
-    def takes_every_message(self) -> bool:
-        """Whether the broker and the client filter nothing (ExpressionMessageFilter, FilterAPI)."""
-        is_any_tag = is_tag_type(self.expression_type) and self.expression in (None, "", SUB_ALL)
-        return self.class_filter_mode or is_any_tag
-
-    @property
-    def tags_set(self) -> tuple[str, ...] | None:
-        """The tags, sorted, of a TAG subscription."""
-        return self.compiled.tags_set
-
-    @property
-    def code_set(self) -> tuple[int, ...] | None:
-        """The tags' hash codes, sorted, of a TAG subscription."""
-        return self.compiled.code_set
-
-    @property
-    def compile_error(self) -> str | None:
-        """Why the broker refuses the expression."""
-        return self.compiled.compile_error
-
-    @property
-    def filter_expression(self) -> str | None:
-        return self.filter_data.expression if self.filter_data else None
-
-    @property
-    def filter_version(self) -> int | None:
-        return self.filter_data.client_version if self.filter_data else None
-
-    @property
-    def born_time(self) -> int | None:
-        """The born time of the ConsumerFilterData in ms."""
-        return self.filter_data.born_time if self.filter_data else None
-
-    @property
-    def dead_time(self) -> int | None:
-        """The dead time of the ConsumerFilterData in ms; None while it is alive."""
-        return self.filter_data.dead_time if self.filter_data else None
-
-    @property
-    def bit_pos(self) -> tuple[int, ...] | None:
-        """The positions of the group and topic in the filter bit map."""
-        return self.filter_data.bit_pos if self.filter_data else None
-
-    @property
-    def bit_num(self) -> int | None:
-        """The number of bits of the filter bit map."""
-        return self.filter_data.bit_num if self.filter_data else None
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
 def subscription_history(
@@ -125,6 +36,8 @@ def subscription_history(
 
 
 class _Replay:
+    """The broker's registries while it handles one event after the other, and the rows so far."""
+
     def __init__(self, config: BrokerConfig, expressions: Expressions) -> None:
         self._expressions = expressions
         self._filters = ConsumerFilterManager(
@@ -134,13 +47,21 @@ class _Replay:
             expressions,
         )
         self._groups: dict[str, ConsumerGroupInfo] = {}
+        """The groups that are registered."""
         self._clients: defaultdict[str, set[str]] = defaultdict(set)
-        self._heartbeats: defaultdict[str, dict[str | None, set[str]]] = defaultdict(dict)  # topics by client
+        """The ids of each group's clients, as far as events have them."""
+        self._heartbeats: defaultdict[str, dict[str | None, set[str]]] = defaultdict(dict)
+        """By group and client, the topics in the client's last heartbeat."""
         self._last_known: dict[GroupTopic, Subscription] = {}
+        """The last subscription that was registered, also of groups that left."""
         self._pulled: dict[GroupTopic, Subscription] = {}
+        """The subscriptions that groups send with their pulls."""
         self._pulling: set[GroupTopic] = set()
+        """Those of ``_pulled`` whose groups are online."""
         self._topics: defaultdict[str, set[str]] = defaultdict(set)
+        """All topics of each group so far."""
         self._due: list[tuple[int, str, str]] = []
+        """A heap of the times (ms) at which dead filters are cleaned, with the topic and the group."""
         self._rows: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
 
     def apply(self, event: SubscriptionEvent) -> None:
@@ -178,7 +99,7 @@ class _Replay:
         else:
             (new,) = event.subscriptions
             info.update_topic(new)
-            self._filters.register_topic(new["topic"], group, new["expression"], new["type"], new["version"], event.at)
+            self._filters.register_topic(group, new, event.at)
         for subscription in event.subscriptions:
             topic = subscription["topic"]
             if topic in info.subscriptions:

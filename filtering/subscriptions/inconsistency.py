@@ -1,4 +1,4 @@
-"""Clients of one group with different subscriptions: which subscription was in force, and when.
+"""Which clients of a group had the subscription in force on a topic, and which had another one.
 
 Source: ConsumerManager.registerConsumer, ConsumerGroupInfo.updateSubscription. The broker keeps one subscription for
 a group and topic, the one with the highest version. The list of every heartbeat replaces the group's topics.
@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from filtering.consumer_filter_manager import Filter, filter_of
 from filtering.consumer_group_info import ConsumerGroupInfo
+from filtering.subscription_data import Filter, filter_of
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.states import append_state
 
@@ -27,14 +27,15 @@ class ClientSubscription:
 
 
 @dataclass(frozen=True, slots=True)
-class SubscriptionInForce:
-    """The subscription that the broker used for a group's pulls of a topic in [valid_from, valid_to).
+class GroupClients:
+    """The clients of a group on a topic in [valid_from, valid_to), and the subscription in force then.
 
-    Times are in milliseconds; ``valid_to`` None means still in force. ``expression`` and ``expression_type`` are None
-    if the group had no subscription to the topic, because a client's heartbeat did not list it: the broker refuses
-    pulls until another heartbeat lists it. ``agreeing`` clients have the subscription in force. ``overruled`` clients
-    have another one: the group loses messages that match theirs but not the one in force. ``absent`` clients do not
-    subscribe to the topic, but are still assigned some of its queues, which no client then reads.
+    Times are in milliseconds; ``valid_to`` None means still so. ``expression`` and ``expression_type`` are those that
+    the broker used for the pulls of all clients. They are None if the group had no subscription to the topic, because
+    a client's heartbeat did not list it: the broker refuses pulls until another heartbeat lists it. ``agreeing``
+    clients have the subscription in force. ``overruled`` clients have another one: the group loses messages that match
+    theirs but not the one in force. ``absent`` clients do not subscribe to the topic, but are still assigned some of
+    its queues, which no client then reads.
     """
 
     consumer_group: str
@@ -49,11 +50,15 @@ class SubscriptionInForce:
     absent: tuple[str, ...]
 
     @property
+    def key(self) -> GroupTopic:
+        return self.consumer_group, self.topic
+
+    @property
     def is_consistent(self) -> bool:
         return not self.overruled and not self.absent
 
 
-def subscriptions_in_force(events: Iterable[SubscriptionEvent]) -> list[SubscriptionInForce]:
+def group_clients(events: Iterable[SubscriptionEvent]) -> list[GroupClients]:
     """Every state of a group and topic with clients, ordered by group, topic and time.
 
     ``events`` must be in order of time. An event without a client id changes the subscription in force, but not the
@@ -62,7 +67,7 @@ def subscriptions_in_force(events: Iterable[SubscriptionEvent]) -> list[Subscrip
     events = list(events)
     with_clients = {event.group for event in events if event.client_id is not None}
     groups: dict[str, _Group] = defaultdict(_Group)
-    rows: dict[GroupTopic, list[SubscriptionInForce]] = defaultdict(list)
+    rows: dict[GroupTopic, list[GroupClients]] = defaultdict(list)
     for event in events:
         if event.group not in with_clients:
             continue
@@ -74,6 +79,8 @@ def subscriptions_in_force(events: Iterable[SubscriptionEvent]) -> list[Subscrip
 
 
 class _Group:
+    """One group while the broker handles its events: the subscriptions in force, and those of each client."""
+
     def __init__(self) -> None:
         self.topics: set[str] = set()
         self._info = ConsumerGroupInfo()
@@ -99,7 +106,7 @@ class _Group:
             self._clients.pop(event.client_id, None)
             if self._clients:
                 return
-        elif event.topic is not None:
+        if event.topic is not None:
             self._info.subscriptions.pop(event.topic, None)
             for own in self._clients.values():
                 own.pop(event.topic, None)
@@ -107,13 +114,13 @@ class _Group:
         self._clients.clear()
         self._info.subscriptions.clear()
 
-    def row(self, consumer_group: str, topic: str, now: int) -> SubscriptionInForce:
+    def row(self, consumer_group: str, topic: str, now: int) -> GroupClients:
         held = self._info.subscriptions.get(topic)
         in_force = filter_of(held) if held else None
         own_filters: Mapping[str, Filter | None] = {
             client: topics.get(topic) for client, topics in sorted(self._clients.items())
         }
-        return SubscriptionInForce(
+        return GroupClients(
             consumer_group=consumer_group,
             topic=topic,
             valid_from=now,

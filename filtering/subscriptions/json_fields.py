@@ -13,7 +13,7 @@ LONGEST_LINE = 1 << 20
 """The greatest length of a line in characters."""
 
 
-def parse_json(text: str, longest: int = LONGEST_LINE) -> Any:
+def parse_json(text: str, longest: int) -> Any:
     """The value of a JSON text. Raises ValueError if it is not JSON, longer than ``longest`` or nested too deep."""
     if len(text) > longest:
         raise ValueError(f"longer than {longest:,} characters")

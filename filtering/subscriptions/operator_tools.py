@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from filtering.consumer_filter_manager import Subscription
 from filtering.java.strings import has_half_a_pair
 from filtering.sql92 import Expressions, InvalidExpression
 from filtering.sql92.syntax.nodes import BooleanLiteral, NullLiteral, Property, inside
-from filtering.subscription_data import SQL92, SUB_ALL, TAG
+from filtering.subscription_data import SQL92, SUB_ALL, TAG, Subscription
 from filtering.subscriptions.event_lines import parse_event
 from filtering.subscriptions.events import UNVERSIONED, ConsumeFrom, Operation, SubscriptionEvent
 from filtering.subscriptions.json_fields import parse_json

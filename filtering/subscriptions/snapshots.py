@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from filtering.consumer_filter_manager import filter_of
 from filtering.java.numbers import LONG_MAX
-from filtering.subscription_data import is_tag_type
+from filtering.subscription_data import filter_of, is_tag_type
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent, SubscriptionEvents, in_order
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
 def differences(
@@ -21,7 +20,7 @@ def differences(
     snapshot has left the topic, unless a part of the snapshot could not be read. Events of the snapshot after
     ``since`` keep their time.
     """
-    known = {(row.consumer_group, row.topic): row for row in in_force}
+    known = {row.key: row for row in in_force}
     registered: dict[GroupTopic, SubscriptionEvent] = {}
     left: dict[GroupTopic, SubscriptionEvent] = {}
     for event in snapshot.events:

@@ -8,8 +8,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
-from filtering.consumer_filter_manager import Subscription
 from filtering.java.strings import has_half_a_pair
+from filtering.subscription_data import Subscription
 from filtering.subscriptions.event_lines import parse_event_lines
 from filtering.subscriptions.events import (
     InvalidSubscriptionEvent,

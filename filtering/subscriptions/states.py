@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from filtering.subscriptions.history import SubscriptionRow
-    from filtering.subscriptions.inconsistency import SubscriptionInForce
+    from filtering.subscriptions.inconsistency import GroupClients
+    from filtering.subscriptions.subscription_row import SubscriptionRow
 
-State = TypeVar("State", "SubscriptionRow", "SubscriptionInForce")
+State = TypeVar("State", "SubscriptionRow", "GroupClients")
 """What holds in [``valid_from``, ``valid_to``) (ms); None: it still does."""
 
 

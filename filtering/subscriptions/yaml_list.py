@@ -23,9 +23,8 @@ from typing import TypeAlias
 
 import yaml
 
-from filtering.consumer_filter_manager import Subscription
 from filtering.java.strings import has_half_a_pair, without_half_pairs
-from filtering.subscription_data import SQL92, TAG
+from filtering.subscription_data import SQL92, TAG, Subscription
 from filtering.subscriptions.events import (
     UNVERSIONED,
     ConsumeFrom,

@@ -11,7 +11,7 @@ from jobs.cli.text import count, expression_line, print_table, short
 from jobs.night.run import NightReport, Run
 from schemas.answers.facts import BrokerFacts, open_facts
 from schemas.answers.inconsistency import inconsistent_groups
-from schemas.answers.night_summary import GroupCounts, messages_without_entry, night_summary
+from schemas.answers.report.night_summary import GroupCounts, messages_without_entry, night_summary
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.printable import printable

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+from filtering.counted import shortened
 from schemas.answers.plain_text import one_line
 from schemas.printable import printable
 from schemas.time_text import time_text
@@ -64,7 +65,7 @@ def print_table(
         for i, (cell, width) in enumerate(zip(row, widths, strict=True)):
             if last_is_text and i == columns - 1:
                 longest = max(NARROWEST, room - used)
-                cells.append(cell if not room or len(cell) <= longest else f"{cell[: longest - 1]}…")
+                cells.append(shortened(cell, longest) if room else cell)
             else:
                 cells.append(f"{cell:<{width}}" if i < left else f"{cell:>{width}}")
         print((indent + "  ".join(cells)).rstrip())

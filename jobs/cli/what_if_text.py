@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from filtering.counted import counted
+from filtering.counted import counted, shortened
 from filtering.delivery.message_filter import delivers
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.predicate import postorder
 from filtering.relation import Kind, Message, Relation
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import DAY
 from jobs.cli.markup import Markup
 from jobs.cli.text import expression_line, time
-from schemas.answers.what_if import AgainstInForce, ChangedMessages, WhatIf
+from schemas.answers.what_if.what_if import AgainstInForce, ChangedMessages, WhatIf
 
 QUEUES_SHOWN = 40
 LONGEST_PROPERTIES = 160
@@ -165,8 +165,9 @@ def _filter(row: SubscriptionRow | None, markup: Markup) -> str:
 
 def _message(message: Message, markup: Markup) -> str:
     text = ", ".join(f"{name}={text!r}" for name, text in message.items())
-    shown = text if len(text) <= LONGEST_PROPERTIES else f"{text[: LONGEST_PROPERTIES - 1]}…"
-    return markup.code(shown) if message else "none of the properties that the filters read"
+    return (
+        markup.code(shortened(text, LONGEST_PROPERTIES)) if message else "none of the properties that the filters read"
+    )
 
 
 def _object(found: WhatIf) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def late_windows(
         history = subscription_history(known, night.broker, expressions)
         plan = plan_night(history, known, before.offsets, queues, night.broker, before.config)
         for window in _windows(plan, before.as_of, night.as_of):
-            told = after.offsets.behind((window.consumer_group, window.topic))
+            told = after.offsets.behind(window.key)
             yield window.up_to({queue_id: told_to for queue_id, (told_to, _) in told.items()})
     yield from _windows(tonight, state.as_of, None)
 

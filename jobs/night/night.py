@@ -13,7 +13,8 @@ from filtering.delivery.filter_data_in_force import filter_data_in_force
 from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.history import subscription_history
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.changes import Changes
 from jobs.night.hooks import FilterHook, check_groups
 from jobs.night.late_windows import late_windows
@@ -129,9 +130,9 @@ class Night:
 
     def _new(self, plan: NightPlan, instants: Mapping[str, Int64s]) -> Part:
         """Filters the new messages."""
-        windows, filter_changes = by_topic([*plan.online, *plan.backlog]), by_topic(plan.filter_changes)
+        windows, uncertain_changes = by_topic([*plan.online, *plan.backlog]), by_topic(plan.uncertain_changes)
         filter_data = filter_data_of_night(self.history, self.broker, self.state.as_of)
-        return self._tasks.make_entries(self._read_new, windows, filter_changes, filter_data, instants)
+        return self._tasks.make_entries(self._read_new, windows, uncertain_changes, filter_data, instants)
 
     def _read_new(self, topics: Mapping[str, TopicWork]) -> Result:
         total = self._read_stored(topics, begin=self.state.filtered_to)
@@ -188,15 +189,15 @@ class Night:
             return None
         windows = by_topic(plan.backlog)
         as_of = self.state.as_of
-        filter_changes = {
+        uncertain_changes = {
             topic: [change for change in items if as_of is not None and change.stored_from <= as_of]
-            for topic, items in by_topic(plan.filter_changes).items()
+            for topic, items in by_topic(plan.uncertain_changes).items()
         }
         if self.hooks:
             files = files_since(self.changes.files(CONSUMEQUEUE), first_run)
-            return Part(windows, filter_changes, self._tasks.filter_hooked(files, windows, filter_changes))
-        topics = works_by_topic(self.broker, windows, filter_changes)
+            return Part(windows, uncertain_changes, self._tasks.filter_hooked(files, windows, uncertain_changes))
+        topics = works_by_topic(self.broker, windows, uncertain_changes)
         ranges = stored_ranges(self.changes.files, first_run=first_run)
         result = self._tasks.filter_stored(ranges, (DELIVERY_BLOCKS,), topics)
         self._tasks.add_files(result)
-        return Part(windows, filter_changes, result)
+        return Part(windows, uncertain_changes, result)

@@ -44,31 +44,33 @@ class NightTasks:
         self,
         read: Callable[[Mapping[str, TopicWork]], Result],
         windows: Windows,
-        filter_changes: UncertainChanges,
+        uncertain_changes: UncertainChanges,
         filter_data: Mapping[str, Sequence[FilterDataInForce]],
         instants: Mapping[str, Int64s],
     ) -> Part:
         """Makes the entries of the messages that ``read`` reads, and filters them. Hooks are asked after that."""
-        windows_now, filter_changes_now = ({}, {}) if self.hooks else (windows, filter_changes)
-        topics = works_by_topic(self.broker, windows_now, filter_changes_now, filter_data, instants)
+        windows_now, uncertain_changes_now = ({}, {}) if self.hooks else (windows, uncertain_changes)
+        topics = works_by_topic(self.broker, windows_now, uncertain_changes_now, filter_data, instants)
         result = read(topics)
         self.add_files(result)
         if self.hooks:
             paths = {file.path for file in result.files[CONSUMEQUEUE.name]}
             new = [file for file in self.changes.files(CONSUMEQUEUE) if file.path in paths]
-            delivered = self.filter_hooked(new, windows, filter_changes)
+            delivered = self.filter_hooked(new, windows, uncertain_changes)
             delivered.queues = result.queues
             delivered.damaged_bodies = result.damaged_bodies
             result = delivered
-        return Part(windows, filter_changes, result)
+        return Part(windows, uncertain_changes, result)
 
-    def filter_hooked(self, files: Sequence[StoredFile], windows: Windows, filter_changes: UncertainChanges) -> Result:
+    def filter_hooked(
+        self, files: Sequence[StoredFile], windows: Windows, uncertain_changes: UncertainChanges
+    ) -> Result:
         """Filters the entries of some files of consumequeue with hooks."""
         from jobs.night.hooked_task import filter_hooked, hooked_entries
 
         if not files:
             return Result()
-        topics = works_by_topic(self.broker, windows, filter_changes, hooks=hooks_by_group(self.hooks))
+        topics = works_by_topic(self.broker, windows, uncertain_changes, hooks=hooks_by_group(self.hooks))
         entries = hooked_entries(self.session(), self.changes, files, self.hooks)
         result = filter_hooked(entries, self.work((DELIVERY_BLOCKS,), topics))
         self.add_files(result)

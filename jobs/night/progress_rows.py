@@ -27,7 +27,7 @@ class Part:
     """The counts of workers, with the pull windows and uncertain changes that they are for, by topic."""
 
     windows: Mapping[str, Sequence[PullWindow]]
-    filter_changes: Mapping[str, Sequence[UncertainChange]]
+    uncertain_changes: Mapping[str, Sequence[UncertainChange]]
     result: Result
 
 
@@ -142,7 +142,7 @@ def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[st
         window_numbers = np.array([offsets.groups[window.consumer_group] for window in windows], np.int64)
         has_same_tags = np.array([window.message_filter.client_checks_same_tags for window in windows], np.int64)
         change_numbers = np.array(
-            [offsets.groups[change.consumer_group] for change in part.filter_changes.get(topic, ())], np.int64
+            [offsets.groups[change.consumer_group] for change in part.uncertain_changes.get(topic, ())], np.int64
         )
         for queue_id, blocks in counted.uncertain.items():
             np.add.at(counts["uncertain"][:, offsets.columns[queue_id]], change_numbers, count_uncertain(blocks))

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.counted import counted, listed
-from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.namespace import is_system_group
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.broker import Broker
 from jobs.night.log_plan import LogPlan
 from jobs.night.night import NightOutcome

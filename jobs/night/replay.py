@@ -10,14 +10,14 @@ from functools import partial
 import numpy as np
 import pyarrow.compute as pc
 
-from filtering.consumer_filter_manager import Subscription
 from filtering.consumption.group_night import GroupNight
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.delivery.message_filter import message_filters
 from filtering.delivery.pull_window import PullWindow
+from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.in_force import in_force_after
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.changes import Changes
 from jobs.night.ledger import commit, next_run
 from jobs.night.offset_rows import current_offset_rows
@@ -82,9 +82,9 @@ def replay(
     for table in WRITTEN:
         changes.replace_rows(table, [])
     windows: defaultdict[str, list[PullWindow]] = defaultdict(list)
-    valid_from = {(row.consumer_group, row.topic): row.valid_from for row in in_force}
+    valid_from = {row.key: row.valid_from for row in in_force}
     for filter_in_force in message_filters(in_force, facts.broker):
-        since = valid_from[filter_in_force.consumer_group, filter_in_force.topic]
+        since = valid_from[filter_in_force.key]
         windows[filter_in_force.topic].append(PullWindow(filter_in_force, since, *period, available_at=facts.as_of))
     topics = works_by_topic(facts.broker, windows)
     folder = into.log(DELIVERY_BLOCKS).storage
@@ -92,7 +92,7 @@ def replay(
     ranges = stored_ranges(partial(facts.warehouse.files, broker_name=facts.name), period=period)
     result = filter_stored(ranges, facts.warehouse, work, session)
     changes.add_files(DELIVERY_BLOCKS, result.files[DELIVERY_BLOCKS.name])
-    groups = [GroupNight((row.consumer_group, row.topic), is_consuming=True) for row in in_force]
+    groups = [GroupNight(row.key, is_consuming=True) for row in in_force]
     rows = progress_rows({}, groups, BrokerOffsets(), [Part(windows, {}, result)], _queues(facts), {}, facts.as_of, run)
     changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
     changes.add_rows(CURRENT_OFFSETS, current_offset_rows(rows.topics, run))
@@ -120,14 +120,14 @@ def _subscriptions(
     in_force = facts.in_force
     if file is None:
         return facts.events, in_force
-    known = {(row.consumer_group, row.topic): row for row in in_force}
+    known = {row.key: row for row in in_force}
     wanted = in_force_after(file.events.events, facts.broker, facts.expressions, facts.as_of)
-    keys = {(row.consumer_group, row.topic) for row in wanted}
+    keys = {row.key for row in wanted}
     # Changed subscriptions are registered now, so no stored bit map has their bits.
-    changed = [row for row in wanted if _filter_key(row) != _filter_key(known.get((row.consumer_group, row.topic)))]
+    changed = [row for row in wanted if _filter_key(row) != _filter_key(known.get(row.key))]
     events = (*facts.events, *(_registration(row, facts.as_of + 1) for row in changed))
     after = in_force_after(events, facts.broker, facts.expressions, facts.as_of)
-    return events, [row for row in after if (row.consumer_group, row.topic) in keys]
+    return events, [row for row in after if row.key in keys]
 
 
 def _filter_key(row: SubscriptionRow | None) -> tuple[object, ...]:

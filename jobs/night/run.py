@@ -12,7 +12,8 @@ from filtering.broker_config import BrokerConfig, changed_switches
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.history import subscription_history
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.broker import Broker
 from jobs.night.changes import Changes
 from jobs.night.compaction import compact

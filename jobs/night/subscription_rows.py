@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.changes import Changes
 from jobs.night.events import NightEvents
 from jobs.night.night_inputs import NightInputs

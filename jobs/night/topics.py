@@ -15,7 +15,7 @@ from filtering.consumption.group_night import GroupNight
 from filtering.consumption.plan import NightPlan
 from filtering.delivery.filter_data_in_force import FilterDataInForce, filter_data_in_force
 from filtering.delivery.pull_window import BEGINNING, PullWindow, UncertainChange
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import DAY
 from jobs.night.state import BrokerState
 from schemas.messages.stored_messages import WHOLE_LOG
@@ -71,6 +71,6 @@ def first_run_of_backlog(plan: NightPlan, state: BrokerState) -> str | None:
             low, high = window.offsets.get(queue_id, nothing)
             if low < min(end, high) and (run := state.first_run_with(window.topic, queue_id, low)):
                 runs.append(run)
-    if state.last is not None and any(change.stored_from <= (state.as_of or 0) for change in plan.filter_changes):
+    if state.last is not None and any(change.stored_from <= (state.as_of or 0) for change in plan.uncertain_changes):
         runs.append(state.last.run)
     return min(runs, default=None)

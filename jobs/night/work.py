@@ -45,7 +45,7 @@ class TopicWork:
 def works_by_topic(
     broker: BrokerConfig,
     windows: Mapping[str, Sequence[PullWindow]],
-    filter_changes: Mapping[str, Sequence[UncertainChange]] = NOTHING,
+    uncertain_changes: Mapping[str, Sequence[UncertainChange]] = NOTHING,
     filter_data: Mapping[str, Sequence[FilterDataInForce]] = NOTHING,
     instants: Mapping[str, Int64s] = NOTHING,
     hooks: Mapping[GroupTopic, Sequence[Hook]] = NOTHING,
@@ -53,15 +53,15 @@ def works_by_topic(
     """The work for each topic that has any of these, which are by topic; only ``hooks`` are by group and topic."""
     m = broker.bloom_filter.m
     found = {}
-    for topic in windows.keys() | filter_changes.keys() | filter_data.keys() | instants.keys():
+    for topic in windows.keys() | uncertain_changes.keys() | filter_data.keys() | instants.keys():
         of_topic = windows.get(topic, ())
-        filters = TopicFilters(m, filter_data.get(topic, ()), of_topic, filter_changes.get(topic, ()))
+        filters = TopicFilters(m, filter_data.get(topic, ()), of_topic, uncertain_changes.get(topic, ()))
         of_windows = recipients(
             [window.consumer_group for window in of_topic],
             [window.subscription_from for window in of_topic],
             [window.available_at for window in of_topic],
         )
-        keys = [(window.consumer_group, topic) for window in of_topic]
+        keys = [window.key for window in of_topic]
         of_clients = {number: hooks[key] for number, key in enumerate(keys) if key in hooks}
         found[topic] = TopicWork(filters, of_windows, instants.get(topic, NO_INSTANTS), of_clients)
     return found

@@ -1,1 +1,1 @@
-"""Renders the HTML page of jobs/report.py. Its data come from schemas/answers/report_data.py."""
+"""Renders the HTML page of jobs/report.py. Its data come from schemas/answers/report/report.py."""

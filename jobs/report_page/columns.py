@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from jobs.report_page.numbers import age, difference, whole
-from schemas.answers.report_groups import GroupReport
+from schemas.answers.report.groups import GroupReport
 from schemas.delivery_stats import client_drops
 
 Value = Callable[[GroupReport], int | None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from schemas.answers.report_data import Report
+from schemas.answers.report.report import Report
 from schemas.shell_command import PROGRAM, option
 
 LONGEST = 600

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from filtering.counted import shortened
 from jobs.cli.text import age as duration
 from jobs.cli.text import short
 from schemas.printable import printable
@@ -64,8 +65,7 @@ def sentence(text: str) -> str:
 
 def cut(text: str, longest: int) -> str:
     """One printable line, cut at ``longest`` characters."""
-    line = printable(" ".join(text[: 4 * longest].split()))
-    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+    return shortened(printable(" ".join(text[: 4 * longest].split())), longest)
 
 
 def night_names(instants: Sequence[int]) -> list[str]:

@@ -13,9 +13,9 @@ from filtering.counted import counted
 from jobs.report_page import numbers, plots
 from jobs.report_page.columns import columns
 from jobs.report_page.commands import Commands, is_plain
-from schemas.answers.report_data import Report
-from schemas.answers.report_groups import GroupReport
-from schemas.answers.report_nights import Night
+from schemas.answers.report.groups import GroupReport
+from schemas.answers.report.nights import Night
+from schemas.answers.report.report import Report
 
 MOST_BYTES = 300_000
 MARGIN = 200

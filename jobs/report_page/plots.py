@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from jobs.report_page.numbers import difference, share, size, whole
-from schemas.answers.report_data import Report
-from schemas.answers.report_groups import GroupReport
-from schemas.answers.report_nights import Night, StageCounts
+from schemas.answers.report.groups import GroupReport
+from schemas.answers.report.nights import Night, StageCounts
+from schemas.answers.report.report import Report
 
 WIDTH, HEIGHT = 300, 60
 MOST_CHANGES = 10

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from filtering.bit_map_advice import BitMapAdvice, TopicLoad, bit_map_advice
 from filtering.subscription_data import is_tag_type
-from filtering.subscriptions.history import SubscriptionRow
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import DELIVERY_STATS
@@ -66,7 +66,7 @@ def _load(
         kind = _kind(row)
         kinds[kind] += 1
         if kind == "groups":
-            totals.update(counts.get((row.consumer_group, row.topic), {}))
+            totals.update(counts.get(row.key, {}))
     messages, octets = size
     brokers = (facts.broker, *(night.broker for night in facts.nights))
     had_bit_maps = all(broker.calculates_bit_maps for broker in brokers)

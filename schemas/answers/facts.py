@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 from filtering.broker_config import BrokerConfig
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import Operation, SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.in_force import in_force_at
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, is_lmq
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.aggregates import Key, sums_of_parts
@@ -80,8 +81,8 @@ class BrokerFacts:
         return self.last.as_of or 0
 
     @property
-    def present(self) -> int:
-        """The instant after the last night and the last event, ms."""
+    def end(self) -> int:
+        """The end of the last night, or the time of the last event if that is later, ms."""
         return max(self.as_of, self.events[-1].at if self.events else 0)
 
     @property
@@ -140,8 +141,8 @@ class BrokerFacts:
 
     @cached_property
     def in_force(self) -> list[SubscriptionRow]:
-        """The subscriptions in force after the last night and the last event."""
-        return in_force_at(self.history, self.present)
+        """The subscriptions in force at :attr:`end`."""
+        return in_force_at(self.history, self.end)
 
     def subscriptions_of(self, consumer_group: str) -> list[SubscriptionRow]:
         """The history of one group. Raises UsageError if the group never subscribed."""

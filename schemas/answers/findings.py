@@ -14,8 +14,9 @@ from filtering.findings.finding import ERROR, FAILING_SHARE, INFO, WARN
 from filtering.predicate import TRUE, postorder
 from filtering.sql92.syntax.nodes import named_properties
 from filtering.subscription_data import is_tag_type
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.inconsistency import inconsistent_groups, knows_clients
 from schemas.commitlog import COMMITLOG
@@ -27,8 +28,7 @@ from schemas.messages.property_names import property_names
 from schemas.spark_tasks import Session
 
 NAMED = 3
-_Key = tuple[str, str]
-Measured = dict[_Key, tuple[FilterOnMessages, int]]
+Measured = dict[GroupTopic, tuple[FilterOnMessages, int]]
 """By group and topic, the result of a filter on messages, and their number."""
 
 
@@ -52,18 +52,17 @@ def findings_of_rows(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> lis
     """
     found, measured = _findings(facts, rows)
     for row in _without_error(rows, found):
-        key = row.consumer_group, row.topic
-        result, total = measured.get(key, (None, 0))
+        result, total = measured.get(row.key, (None, 0))
         if result is not None and total and not result.matched:
             text = f"none of the newest {counted(total, 'message')} matches"
-            found.append(Finding(WARN, *key, "matches-none", text, 0, total))
+            found.append(Finding(WARN, *row.key, "matches-none", text, 0, total))
     return worst_first(found)
 
 
 def _without_error(rows: Sequence[SubscriptionRow], found: Sequence[Finding]) -> list[SubscriptionRow]:
     """The subscriptions that no finding is an error of, which would explain more."""
-    explained = {(finding.consumer_group, finding.topic) for finding in found if finding.severity == ERROR}
-    return [row for row in rows if (row.consumer_group, row.topic) not in explained]
+    explained = {finding.key for finding in found if finding.severity == ERROR}
+    return [row for row in rows if row.key not in explained]
 
 
 def _findings(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> tuple[list[Finding], Measured]:
@@ -75,11 +74,11 @@ def _findings(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> tuple[list
     measured = _on_messages(facts, on_topics)
     for finding in static_findings(rows):
         # An integer literal is fine if every message has an integer. If not, the finding "fails" says more.
-        if finding.code != "integer-literal" or (finding.consumer_group, finding.topic) not in measured:
+        if finding.code != "integer-literal" or finding.key not in measured:
             found.append(finding)
     for row in on_topics:
-        measurement = measured.get((row.consumer_group, row.topic))
-        found += unknown.get((row.consumer_group, row.topic), ())
+        measurement = measured.get(row.key)
+        found += unknown.get(row.key, ())
         if measurement is not None:
             found += _message_findings(row, *measurement)
     return found, measured
@@ -89,11 +88,11 @@ def _without_topic(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> list[
     found = []
     for row in facts.without_messages(rows):
         text = f"no message of the log has this topic{did_you_mean(row.topic, facts.topics)}"
-        found.append(Finding(ERROR, row.consumer_group, row.topic, "topic-without-messages", text))
+        found.append(Finding(ERROR, *row.key, "topic-without-messages", text))
     return found
 
 
-def _unknown_properties(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> dict[_Key, list[Finding]]:
+def _unknown_properties(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> dict[GroupTopic, list[Finding]]:
     """Properties that an expression names but no message of the topic has."""
     asked: defaultdict[str, set[str]] = defaultdict(set)
     names = [
@@ -104,14 +103,13 @@ def _unknown_properties(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> 
     for row, properties in names:
         asked[row.topic].update(properties)
     known = property_names(facts.warehouse, facts.name, asked)
-    found: defaultdict[_Key, list[Finding]] = defaultdict(list)
+    found: defaultdict[GroupTopic, list[Finding]] = defaultdict(list)
     for row, properties in names:
         topic_names = known.get(row.topic)
         for name in properties:
             if topic_names is not None and name not in topic_names:
                 text = f"no message has {name}{did_you_mean(name, sorted(topic_names))}"
-                key = row.consumer_group, row.topic
-                found[key].append(Finding(ERROR, *key, "unknown-property", text))
+                found[row.key].append(Finding(ERROR, *row.key, "unknown-property", text))
     return found
 
 
@@ -132,7 +130,7 @@ def _on_messages(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Measure
         expressions = [row.compiled.expression for row, _ in filters]
         results = filters_on_messages([row_filter for _, row_filter in filters], expressions, messages)
         for (row, _), result in zip(filters, results, strict=True):
-            measured[row.consumer_group, topic] = (result, messages.count)
+            measured[row.key] = (result, messages.count)
     return measured
 
 
@@ -143,7 +141,7 @@ def _read_by(row_filter: MessageFilter) -> Iterator[str]:
 
 def _message_findings(row: SubscriptionRow, result: FilterOnMessages, total: int) -> Iterator[Finding]:
     def finding(severity: str, code: str, text: str, messages: int) -> Finding:
-        return Finding(severity, row.consumer_group, row.topic, code, text, messages, total)
+        return Finding(severity, *row.key, code, text, messages, total)
 
     if result.failed:
         severity = ERROR if result.failed > total * FAILING_SHARE else WARN
@@ -169,12 +167,11 @@ def _never_matched(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Itera
     """Groups that scanned messages in the nights so far and received none."""
     counts = facts.sums(DELIVERY_STATS, ["consumer_group", "topic"], ["scanned", "passed_stage2", "delivered"])
     for row in rows:
-        key = row.consumer_group, row.topic
-        total = counts.get(key)
+        total = counts.get(row.key)
         if total is None or not total["scanned"] or total["delivered"] or total["passed_stage2"]:
             continue
         text = f"none of {counted(total['scanned'], 'message')} matched so far"
-        yield Finding(WARN, *key, "never-matched", text, 0, total["scanned"])
+        yield Finding(WARN, *row.key, "never-matched", text, 0, total["scanned"])
 
 
 def _dead_filters(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Iterator[Finding]:
@@ -194,7 +191,7 @@ def _dead_filters(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Iterat
         text = (
             f"the group has left; the broker evaluated its expression on {counted(later, 'message')} since, for nobody"
         )
-        yield Finding(INFO, row.consumer_group, row.topic, "dead-filter", text, later, later)
+        yield Finding(INFO, *row.key, "dead-filter", text, later, later)
 
 
 def _inconsistent(facts: BrokerFacts, session: Session | None) -> Iterator[Finding]:

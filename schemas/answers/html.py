@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from filtering.counted import shortened
+
 SHOWN = 50
 """Rows that are shown; all are there."""
 LONGEST_CELL = 200
@@ -28,7 +30,7 @@ def cell_text(value: Any) -> str:
             text = f"{value:.4g}"
         case _:
             text = f"{value:,}" if type(value) is int else str(value)
-    return text if len(text) <= LONGEST_CELL else f"{text[: LONGEST_CELL - 1]}…"
+    return shortened(text, LONGEST_CELL)
 
 
 def html_list(title: str, lines: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from filtering.delivery.lost_messages import LOST, Loss, LostMessages, losses
-from filtering.subscriptions.inconsistency import SubscriptionInForce, subscriptions_in_force
+from filtering.subscriptions.inconsistency import GroupClients, group_clients
 from schemas.answers.facts import BrokerFacts
 from schemas.delta.table_rows import sorted_by
 from schemas.messages.stored_entries import scan_entries
@@ -20,7 +20,7 @@ from schemas.spark_tasks import Session
 class Disagreements:
     """``states`` in which clients disagree, the possible ``losses``, and the lost ``messages`` (rows of LOST)."""
 
-    states: Sequence[SubscriptionInForce]
+    states: Sequence[GroupClients]
     losses: Sequence[Loss]
     messages: pa.Table
 
@@ -28,7 +28,7 @@ class Disagreements:
         """The number of messages of the loss with this index."""
         return int(pa.compute.equal(self.messages["loss"], index).combine_chunks().true_count)
 
-    def losses_in(self, state: SubscriptionInForce) -> Iterator[tuple[Loss, int]]:
+    def losses_in(self, state: GroupClients) -> Iterator[tuple[Loss, int]]:
         """The losses in a state, each with its number of messages."""
         for index, loss in enumerate(self.losses):
             if loss.interval == state:
@@ -55,7 +55,7 @@ def knows_clients(facts: BrokerFacts) -> bool:
 
 def disagreements(facts: BrokerFacts, session: Session | None) -> Disagreements:
     """All disagreements of clients of one group, by group, topic and time."""
-    states = [state for state in subscriptions_in_force(facts.events) if not state.is_consistent]
+    states = [state for state in group_clients(facts.events) if not state.is_consistent]
     found = losses(states, facts.history, facts.broker) if states else []
     if not found:
         return Disagreements(states, (), LOST.empty_table())
@@ -68,7 +68,7 @@ def inconsistent_groups(facts: BrokerFacts, session: Session | None) -> list[Inc
     """The groups and topics with disagreements."""
     found = disagreements(facts, session)
     groups = []
-    for (group, topic), states in groupby(found.states, lambda state: (state.consumer_group, state.topic)):
+    for (group, topic), states in groupby(found.states, lambda state: state.key):
         of_topic = list(states)
         lost = sum(
             messages for state in of_topic for loss, messages in found.losses_in(state) if loss.in_force is not None
@@ -77,7 +77,7 @@ def inconsistent_groups(facts: BrokerFacts, session: Session | None) -> list[Inc
     return groups
 
 
-def describe(state: SubscriptionInForce) -> str:
+def describe(state: GroupClients) -> str:
     """Which subscription wins, which clients are overruled, and which do not subscribe to the topic at all."""
     own = "; ".join(f"{client.client_id} ({_expression(client.expression)})" for client in state.overruled)
     if state.expression is None:

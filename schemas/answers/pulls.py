@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.entries import Entries
-from filtering.delivery.message_filter import message_filters
+from filtering.delivery.message_filter import message_filter
 from filtering.delivery.pull_window import PullWindow
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.matcher import packed_bits
@@ -50,6 +50,7 @@ class StageFlags:
 
     @classmethod
     def of(cls, window: PullWindow, bit_num: int, log_start: int) -> StageFlags:
+        """The flags of a subscription's window. ``bit_num``: the bits of a filter bit map."""
         without_bit_map = replace(window, message_filter=replace(window.message_filter, bit_pos=()))
         unfiltered = replace(window, message_filter=replace(window.message_filter, bit_pos=(), tags=TRUE))
         return cls(TopicFilters(bit_num, windows=[window, without_bit_map, unfiltered]), log_start)
@@ -117,7 +118,7 @@ def pulls_of(
     """
     facts.check_has_messages()
     in_force = facts.in_force
-    wanted = [row for row in in_force if (row.consumer_group, row.topic) == (group, topic)]
+    wanted = [row for row in in_force if row.key == (group, topic)]
     if not wanted:
         facts.subscriptions_of(group)
         topics = sorted(row.topic for row in in_force if row.consumer_group == group)
@@ -125,10 +126,10 @@ def pulls_of(
     code = refusal(wanted[0], broker)
     if code is not None:
         raise UsageError(f"the broker answers every pull of {group} on {topic} with {code.text}")
-    filters = [f for f in message_filters(in_force, broker) if (f.consumer_group, f.topic) == (group, topic)]
-    flags = StageFlags.of(
-        PullWindow(filters[0], wanted[0].valid_from), broker.bloom_filter.m, facts.last.log_start or 0
-    )
+    decides = message_filter(wanted[0], in_force, broker)
+    assert decides is not None
+    window = PullWindow(decides, wanted[0].valid_from)
+    flags = StageFlags.of(window, broker.bloom_filter.m, facts.last.log_start or 0)
     parts = list(scan_entries(facts.warehouse, facts.name, {topic: flags.filters.properties}, flags, session))
     ids = sorted({queue_id for part in parts for queue_id in pc.unique(part["queue_id"]).to_pylist()})
     queues = ((queue_id, _queues(parts, topic, queue_id)) for queue_id in ids)

@@ -104,6 +104,8 @@ def _runs(rows: pa.Table) -> Iterator[tuple[str, int, QueueEntries]]:
 
 
 class _Queues:
+    """The comparison of each queue that the warehouse knows, and of the queues that only the store has."""
+
     def __init__(self, facts: BrokerFacts, store: Storage, log_start: int, broker: BrokerConfig | None) -> None:
         self._store = store
         self._file_sizes = _file_sizes(store, facts.broker if broker is None else broker, is_given=broker is not None)

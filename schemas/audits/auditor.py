@@ -79,8 +79,8 @@ def run_audits(scope: Scope, listed: AuditList, known: Mapping[str, int], sessio
         results = []
         for audit in listed.audits:
             if audit.name not in counts:
-                not_counted = AuditResult(audit, Severity.ERROR, 0, 0, audit.query, cause=of_files[0].name)
-                results.append(replace(not_counted, is_counted=False))
+                damage = of_files[0].name
+                results.append(AuditResult(audit, Severity.ERROR, 0, 0, audit.query, cause=damage, is_counted=False))
                 continue
             bad_rows, rows = counts[audit.name]
             severity = Severity.SKIPPED if _is_skipped(audit, relations) else audit.severity(bad_rows, rows)
@@ -88,7 +88,7 @@ def run_audits(scope: Scope, listed: AuditList, known: Mapping[str, int], sessio
             failed = severity.is_failure
             sample = relations.rows(f"{audit.query} LIMIT {SAMPLED}").to_pylist() if failed else ()
             is_known = failed and bad_rows <= known.get(audit.name, -1)
-            results.append(AuditResult(audit, severity, bad_rows, rows, query, tuple(sample), None, is_known))
+            results.append(AuditResult(audit, severity, bad_rows, rows, query, tuple(sample), known=is_known))
     return AuditReport(scope, audited_at, _with_causes(results))
 
 
@@ -137,21 +137,20 @@ def _count_one_by_one(relation: str, audits: Sequence[Audit], relations: Relatio
 
 
 def _with_causes(results: Sequence[AuditResult]) -> list[AuditResult]:
-    """A failure names the first of its possible causes that failed itself, at least as badly."""
-    failed = {result.audit.name: result for result in results if result.severity.is_failure}
-    folded = []
-    for result in results:
-        if not result.is_counted:
-            folded.append(result)
-            continue
-        causes = [
-            cause
-            for cause in result.audit.caused_by
-            if cause in failed and (failed[cause].severity is Severity.ERROR or result.severity is Severity.WARN)
-        ]
-        is_folded = result.severity.is_failure and bool(causes)
-        folded.append(replace(result, cause=causes[0]) if is_folded else result)
-    return folded
+    """The results, in which each failure names the one that explains it."""
+    failed = {result.audit.name: result.severity for result in results if result.severity.is_failure}
+    return [
+        replace(result, cause=_cause(result, failed)) if result.is_counted and result.severity.is_failure else result
+        for result in results
+    ]
+
+
+def _cause(failure: AuditResult, failed: Mapping[str, Severity]) -> str | None:
+    """The first of a failure's possible causes that failed itself, at least as badly; None if none did."""
+    for cause in failure.audit.caused_by:
+        if failed.get(cause) is Severity.ERROR or (cause in failed and failure.severity is Severity.WARN):
+            return cause
+    return None
 
 
 def store(report: AuditReport, passed: bool) -> None:

@@ -16,7 +16,7 @@ from filtering.delivery.message_filter import message_filter
 from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.delivery.window_loops import PASSED_STAGE2
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.inconsistency import inconsistent_groups, knows_clients
 from schemas.audits.scope import Scope
 from schemas.consumequeue import CONSUMEQUEUE

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Page, expect
 
-from schemas.answers.report_groups import GroupReport
-from schemas.answers.report_lag import GroupLag
+from schemas.answers.report.group_lags import GroupLag
+from schemas.answers.report.groups import GroupReport
 from tests.report_example import group, report
 
 Show = Callable[..., Page]

@@ -11,8 +11,8 @@ import pytest
 from jobs import lag as lag_job
 from jobs import nightly
 from schemas.answers.facts import BrokerFacts, open_facts
-from schemas.answers.lag import Lag, lag
-from schemas.answers.standings import CommittedOffsets
+from schemas.answers.lag.lag import Lag, lag
+from schemas.answers.lag.standings import CommittedOffsets
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.captures import rows

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from jobs import explain, maintain
 from tests.nights.commands import rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
@@ -29,6 +31,13 @@ def told_to(broker: GrowingBroker) -> int | None:
 
 def test_a_group_that_consumes_pulls_again_at_once(broker: GrowingBroker) -> None:
     broker.night([register(BEFORE), reset(after(6), 2)])
+    assert broker.received("cg") == sorted([*range(10), *range(2, 6)])
+    assert broker.passes_audits()
+
+
+@pytest.mark.parametrize("first", [2, 4])
+def test_of_resets_in_one_millisecond_the_last_counts(broker: GrowingBroker, first: int) -> None:
+    broker.night([register(BEFORE), reset(after(6), first), reset(after(6), 2)])
     assert broker.received("cg") == sorted([*range(10), *range(2, 6)])
     assert broker.passes_audits()
 

@@ -20,9 +20,9 @@ import pytest
 
 from jobs import deliver, dispatch, ingest, nightly, register, report
 from schemas.answers.facts import open_facts
-from schemas.answers.lag import lag
-from schemas.answers.night_summary import night_summary
-from schemas.answers.report_data import report as read_report
+from schemas.answers.lag.lag import lag
+from schemas.answers.report.night_summary import night_summary
+from schemas.answers.report.report import report as read_report
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.nights.commands import Run, night, rows_of

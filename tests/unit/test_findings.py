@@ -8,8 +8,9 @@ from filtering.broker_config import BrokerConfig
 from filtering.delivery.message_filter import MessageFilter, message_filter
 from filtering.findings import FilterOnMessages, TopicMessages, filters_on_messages, static_findings
 from filtering.matcher.column import Column
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.sources import parse_subscriptions
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_codes
 
 

@@ -63,6 +63,7 @@ def property_equals(name: str, value: str | Number, outcome: EvaluationOutcome) 
 
 
 def properties_equal(form: Form, left: str, right: str, outcome: EvaluationOutcome) -> Predicate:
+    """Compare two properties that are present, as texts."""
     both = [IsPresent(left), IsPresent(right)]
     equal = TextsEqual(*sorted((left, right))) if left != right else IsPresent(left)
     match outcome:
@@ -81,6 +82,7 @@ def ordered(
     right: Property | Value,
     outcome: EvaluationOutcome,
 ) -> Predicate:
+    """Compare two values as numbers. A number literal decides the type; two properties are doubles."""
     match left, right:
         case Property(), Value(value=Number() as number):
             return _property_ordered(left.name, comparison, number, outcome)

@@ -12,6 +12,8 @@ from filtering.sql92.syntax.walk import Steps
 
 
 class EvaluationOutcome(Enum):
+    """What the evaluation of an expression gives. NULL is left out: it is the outcome if none of these is."""
+
     __hash__ = object.__hash__
 
     TRUE = "TRUE"

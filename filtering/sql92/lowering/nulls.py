@@ -11,6 +11,7 @@ from filtering.sql92.syntax.walk import Steps
 
 
 def is_null(form: Form, lower: Lower, value: Operand) -> Steps[Predicate]:
+    """True if the operand is evaluated without a failure, and is NULL."""
     match value:
         case Property():
             return Not(IsPresent(value.name))
@@ -24,6 +25,7 @@ def is_null(form: Form, lower: Lower, value: Operand) -> Steps[Predicate]:
 
 
 def is_not_null(form: Form, lower: Lower, value: Operand) -> Steps[Predicate]:
+    """True if the operand is evaluated without a failure, and is not NULL."""
     match value:
         case Property():
             return IsPresent(value.name)
@@ -37,5 +39,6 @@ def is_not_null(form: Form, lower: Lower, value: Operand) -> Steps[Predicate]:
 
 
 def fails(lower: Lower, value: Operand) -> Steps[Predicate]:
+    """True if the evaluation of the operand fails."""
     node = value.evaluated if isinstance(value, Nothing) else value
     return (yield from lower(node, EvaluationOutcome.ERROR)) if isinstance(node, BooleanNode) else FALSE

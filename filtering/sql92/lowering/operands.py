@@ -38,6 +38,7 @@ Operand: TypeAlias = Property | Value | BooleanNode | Nothing
 
 
 def operand(node: Node) -> Operand:
+    """The operand that a node is, without its parentheses and with its minuses applied."""
     minus = negative = False
     while isinstance(node, (Parentheses, Minus)):
         if isinstance(node, Minus):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from filtering.predicate import FALSE, TRUE, And, Not, Or, Predicate
+from filtering.predicate import FALSE, TRUE, And, Or, Predicate
+from filtering.terms import opposite
 
 
 class Form:
@@ -14,15 +15,18 @@ class Form:
     """
 
     def all_of(self, terms: Iterable[Predicate]) -> Predicate:
+        """The conjunction of some terms; TRUE without any."""
         return _combined(And, TRUE, FALSE, terms)
 
     def any_of(self, terms: Iterable[Predicate]) -> Predicate:
+        """The disjunction of some terms; FALSE without any."""
         return _combined(Or, FALSE, TRUE, terms)
 
     def negation(self, predicate: Predicate) -> Predicate:
+        """The predicate that is true for exactly the other messages."""
         if predicate is TRUE or predicate is FALSE:
             return FALSE if predicate is TRUE else TRUE
-        return predicate.operand if isinstance(predicate, Not) else Not(predicate)
+        return opposite(predicate)
 
 
 def _combined(kind: type[And | Or], neutral: Predicate, absorbing: Predicate, terms: Iterable[Predicate]) -> Predicate:

@@ -28,6 +28,7 @@ from filtering.predicate import (
 )
 from filtering.sql92.normal_form import property_terms
 from filtering.sql92.normal_form.form import Form
+from filtering.terms import opposite, without_not
 
 _READABLE = 160
 _FEW = 8
@@ -164,7 +165,7 @@ def _merged(kind: type[And | Or], terms: list[Predicate]) -> list[Predicate] | N
     groups: dict[str, list[Predicate]] = {}
     rest = []
     for term in terms:
-        leaf = term.operand if isinstance(term, Not) else term
+        leaf = without_not(term)
         if isinstance(leaf, PropertyLeaf):
             groups.setdefault(leaf.name, []).append(term)
         else:
@@ -189,10 +190,10 @@ class _Decided:
 
     def __init__(self, kind: type[And | Or], terms: list[Predicate]) -> None:
         leaves = [term for term in terms if not isinstance(term, (And, Or))]
-        self._true = set(leaves if kind is And else map(_opposite, leaves))
+        self._true = set(leaves if kind is And else map(opposite, leaves))
         self._facts: dict[str, list[Predicate]] = {}
         for fact in self._true:
-            leaf = fact.operand if isinstance(fact, Not) else fact
+            leaf = without_not(fact)
             if isinstance(leaf, PropertyLeaf):
                 self._facts.setdefault(leaf.name, []).append(fact)
 
@@ -202,15 +203,15 @@ class _Decided:
             return self._compound(term) if len(term.terms) <= _FEW else None
         if term in self._true:
             return True
-        if _opposite(term) in self._true:
+        if opposite(term) in self._true:
             return False
-        leaf = term.operand if isinstance(term, Not) else term
+        leaf = without_not(term)
         facts = self._facts.get(leaf.name, []) if isinstance(leaf, PropertyLeaf) else []
         if not 0 < len(facts) <= _FEW:
             return None
         if property_terms.all_of([*facts, term]) is None:
             return False
-        return True if property_terms.all_of([*facts, _opposite(term)]) is None else None
+        return True if property_terms.all_of([*facts, opposite(term)]) is None else None
 
     def _compound(self, term: And | Or) -> bool | None:
         """The value of a compound term whose operands are leaves."""
@@ -219,10 +220,6 @@ class _Decided:
         if deciding in values:
             return deciding
         return None if None in values else not deciding
-
-
-def _opposite(term: Predicate) -> Predicate:
-    return term.operand if isinstance(term, Not) else Not(term)
 
 
 def _key(node: Predicate, operands: list[str]) -> str:

@@ -20,7 +20,8 @@ from filtering.predicate import (
     PropertyLeaf,
     TextIn,
 )
-from filtering.predicate_value import COMPARE, order, text_holds
+from filtering.predicate_value import COMPARE, all_hold, order
+from filtering.terms import positive_and_negative
 
 _UPPER = (Comparison.LESS, Comparison.LESS_OR_EQUAL)
 _LOWER = (Comparison.GREATER, Comparison.GREATER_OR_EQUAL)
@@ -32,14 +33,13 @@ def all_of(terms: list[Predicate]) -> list[Predicate] | None:
     if len(ranges) == len(terms):
         narrowest = _narrowed_ranges(ranges)
         return None if narrowest is None else [*narrowest]
-    positive = [term for term in terms if isinstance(term, PropertyLeaf)]
-    negative = _negated_leaves(terms)
-    name = _name(terms[0])
+    positive, negative = positive_and_negative(terms)
+    name = [*positive, *negative][0].name
     if any(isinstance(leaf, IsPresent) for leaf in negative):
         return None if positive else [Not(IsPresent(name))]
     texts = _intersection(leaf.texts for leaf in positive if isinstance(leaf, TextIn))
     if texts is not None:
-        texts = frozenset(text for text in texts if _all_hold(text, positive, negative))
+        texts = frozenset(text for text in texts if all_hold(text, positive, negative))
         return [TextIn(name, texts)] if texts else None
     if not set(negative).isdisjoint(positive):
         return None
@@ -49,7 +49,7 @@ def all_of(terms: list[Predicate]) -> list[Predicate] | None:
     excluded = [leaf.texts for leaf in negative if isinstance(leaf, TextIn)]
     others = [leaf for leaf in negative if not isinstance(leaf, TextIn)]
     if excluded:
-        texts = frozenset(text for text in frozenset().union(*excluded) if _all_hold(text, narrowed, others))
+        texts = frozenset(text for text in frozenset().union(*excluded) if all_hold(text, narrowed, others))
         others += [TextIn(name, texts)] if texts else []
     if any(_is_number(narrowed, leaf.type) for leaf in others if isinstance(leaf, IsNumber)):
         return None
@@ -58,9 +58,8 @@ def all_of(terms: list[Predicate]) -> list[Predicate] | None:
 
 def any_of(terms: list[Predicate]) -> list[Predicate] | None:
     """Merge the terms of a disjunction about one property. None if one of them is always true."""
-    positive = [term for term in terms if isinstance(term, PropertyLeaf)]
-    negative = _negated_leaves(terms)
-    name = _name(terms[0])
+    positive, negative = positive_and_negative(terms)
+    name = [*positive, *negative][0].name
     if not set(negative).isdisjoint(positive):
         return None
     if any(isinstance(leaf, IsPresent) for leaf in positive):
@@ -73,25 +72,15 @@ def any_of(terms: list[Predicate]) -> list[Predicate] | None:
     negative = [leaf for leaf in negative if not isinstance(leaf, TextIn)]
     if excluded is not None:
         united = frozenset().union(*listed)
-        kept = frozenset(text for text in excluded - united if _none_hold(text, positive, negative))
+        kept = frozenset(text for text in excluded - united if all_hold(text, negative, positive))
         if not kept:
             return None
         negative.append(TextIn(name, kept))
     elif listed:
         united = frozenset().union(*listed)
-        texts = frozenset(text for text in united if _none_hold(text, positive, negative))
+        texts = frozenset(text for text in united if all_hold(text, negative, positive))
         positive += [TextIn(name, texts)] if texts else []
     return [*positive, *(Not(leaf) for leaf in negative)]
-
-
-def _name(term: Predicate) -> str:
-    leaf = term.operand if isinstance(term, Not) else term
-    assert isinstance(leaf, PropertyLeaf)
-    return leaf.name
-
-
-def _negated_leaves(terms: list[Predicate]) -> list[PropertyLeaf]:
-    return [term.operand for term in terms if isinstance(term, Not) and isinstance(term.operand, PropertyLeaf)]
 
 
 def _intersection(sets: Iterable[frozenset[str]]) -> frozenset[str] | None:
@@ -99,14 +88,6 @@ def _intersection(sets: Iterable[frozenset[str]]) -> frozenset[str] | None:
     for texts in sets:
         result = texts if result is None else result & texts
     return result
-
-
-def _all_hold(text: str, positive: Iterable[PropertyLeaf], negative: Iterable[PropertyLeaf]) -> bool:
-    return all(text_holds(leaf, text) for leaf in positive) and not any(text_holds(leaf, text) for leaf in negative)
-
-
-def _none_hold(text: str, positive: Iterable[PropertyLeaf], negative: Iterable[PropertyLeaf]) -> bool:
-    return not any(text_holds(leaf, text) for leaf in positive) and all(text_holds(leaf, text) for leaf in negative)
 
 
 def _is_number(leaves: Iterable[PropertyLeaf], type_: NumberType) -> bool:

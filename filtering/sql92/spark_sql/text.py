@@ -28,17 +28,21 @@ from filtering.predicate import (
 )
 from filtering.sql92.spark_sql import leaves
 from filtering.sql92.spark_sql.leaves import Column
+from filtering.terms import without_not
 
 _Number = tuple[str, NumberType]
 
 
 class Text(NamedTuple):
+    """Spark SQL text. It is NULL instead of false for some messages if it is ``nullable``."""
+
     sql: str
     nullable: bool = False
     kind: type[Predicate] | None = None
     """The outermost operator, And or Or: inside the other one, the text needs parentheses."""
 
     def two_valued(self) -> Text:
+        """The text that is never NULL."""
         return Text(f"coalesce({self.sql}, false)") if self.nullable else self
 
 
@@ -104,7 +108,7 @@ class SparkText:
         texts = []
         implied = set()
         for term in terms:
-            leaf = term.operand if isinstance(term, Not) else term
+            leaf = without_not(term)
             presence = _presence(leaf) if isinstance(term, Not) else None
             if isinstance(term, NumberIs):
                 ranges.setdefault((term.name, term.type), []).append(term)

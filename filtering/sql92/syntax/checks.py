@@ -69,6 +69,7 @@ def property_name(node: Node, text: str, operator: Token) -> str:
 
 
 def equality(left: Node, right: Node, text: str, operator: Token) -> None:
+    """No side may be NULL, and TRUE or FALSE on the left may not be compared with a literal."""
     left, right = inside(left), inside(right)
     if isinstance(left, nodes.NullLiteral) or isinstance(right, nodes.NullLiteral):
         _refuse("Nothing can be compared to NULL: write IS NULL or IS NOT NULL", text, operator.start)

@@ -21,13 +21,8 @@ _BINARY = {"OR": _OR, "AND": _AND, "=": _EQUALITY, "<>": _EQUALITY, **dict.fromk
 _SEARCHES = {search.value: search for search in nodes.Search}
 _COMPARISONS = frozenset([*ORDERINGS, *_SEARCHES, "NOT", "BETWEEN", "IN"])
 _ATOMS = (
-    nodes.Parentheses,
-    nodes.Property,
-    nodes.TextLiteral,
-    nodes.NumberLiteral,
-    nodes.BooleanLiteral,
-    nodes.NullLiteral,
-)
+    nodes.Parentheses, nodes.Property, nodes.TextLiteral, nodes.NumberLiteral, nodes.BooleanLiteral, nodes.NullLiteral,
+)  # fmt: skip
 _PREFIXES = frozenset(["NOT", "-", "+", "("])
 LONGEST = 262_144
 """The greatest length of an expression in characters. A broker has no such limit."""
@@ -41,6 +36,8 @@ class SyntaxTree(NamedTuple):
 
 
 class _Operator(NamedTuple):
+    """An operator or an opening parenthesis whose operands are not complete yet."""
+
     precedence: int
     token: Token
     low: Node | None = None
@@ -61,6 +58,8 @@ def parse(text: str) -> SyntaxTree:
 
 
 class _Parser:
+    """A precedence parser with two stacks: operands that are parsed, and operators that wait for one more."""
+
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens = tokenize(text)

@@ -1,7 +1,7 @@
 from typing import Any
 
-from filtering.consumer_filter_manager import Subscription
 from filtering.consumer_group_info import ConsumerGroupInfo
+from filtering.subscription_data import Subscription
 from tests.unit.broker import cases
 
 

@@ -1,5 +1,6 @@
 from filtering.bloom_filter import is_hit
 from filtering.consumer_filter_manager import ConsumerFilterManager
+from filtering.subscription_data import Subscription
 from tests.reference import matches
 from tests.unit.broker import cases
 
@@ -13,7 +14,8 @@ def test_bit_maps_and_hits_are_the_brokers() -> None:
         for subscription in case["subscriptions"]:
             group = subscription["group"]
             groups.append(group)
-            manager.register_topic(topic, group, subscription["expression"], "SQL92", 1, 1_000)
+            sql92 = Subscription(topic=topic, expression=subscription["expression"], type="SQL92", version=1)
+            manager.register_topic(group, sql92, 1_000)
             if subscription.get("dead"):
                 manager.unregister(group, 2_000)
         filters = {group: data for group in groups if (data := manager.get(topic, group))}

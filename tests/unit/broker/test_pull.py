@@ -8,8 +8,9 @@ from filtering.broker_config import BrokerConfig
 from filtering.pulls.pull import ResponseCode, pull_refusal
 from filtering.subscriptions.event_lines import parse_event_lines
 from filtering.subscriptions.events import Operation, SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.in_force import in_force_at
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from tests.unit.broker import cases
 
 FILTERING = BrokerConfig(enable_property_filter=True)

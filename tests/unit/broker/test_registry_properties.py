@@ -6,9 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_manager import ConsumerFilterManager, FilterState, Subscription
+from filtering.consumer_filter_manager import ConsumerFilterManager, FilterState
+from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.history import subscription_history
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from tests.depth import examples
 
 CLEAN_TIME_SPAN = 40
@@ -41,7 +43,7 @@ def apply(manager: ConsumerFilterManager, event: SubscriptionEvent) -> None:
         manager.register(event.group, event.subscriptions, event.at)
     elif event.operation is Operation.REGISTER:
         (each,) = event.subscriptions
-        manager.register_topic(each["topic"], event.group, each["expression"], each["type"], each["version"], event.at)
+        manager.register_topic(event.group, each, event.at)
     else:
         manager.unregister(event.group, event.at)
 

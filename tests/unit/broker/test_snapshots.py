@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_manager import Subscription
+from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent, SubscriptionEvents
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.in_force import in_force_at
 from filtering.subscriptions.snapshots import differences
+from filtering.subscriptions.subscription_row import SubscriptionRow
 
 SINCE = 5_000
 LEFT = SubscriptionEvent(2_000, Operation.UNREGISTER, "cg", topic="T")

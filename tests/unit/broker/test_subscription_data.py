@@ -1,11 +1,10 @@
 import pytest
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_manager import Subscription
 from filtering.delivery.message_filter import MessageFilter, message_filter
 from filtering.predicate_value import holds
 from filtering.sql92 import Expressions
-from filtering.subscription_data import TAG, build_subscription_data
+from filtering.subscription_data import TAG, Subscription, build_subscription_data
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
 from tests.unit.broker import cases

@@ -8,8 +8,9 @@ import pytest
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import DAY
 from filtering.subscriptions.events import Operation, SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.sources import parse_subscriptions
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from tests.captures import UNDAMAGED, capture, rows
 from tests.reference import matches
 

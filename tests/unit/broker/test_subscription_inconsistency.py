@@ -1,9 +1,11 @@
-from filtering.consumer_filter_manager import Subscription
+from filtering.broker_config import BrokerConfig
+from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
+from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.inconsistency import (
     ClientSubscription,
-    SubscriptionInForce,
-    subscriptions_in_force,
+    GroupClients,
+    group_clients,
 )
 
 
@@ -19,7 +21,7 @@ def leaves(at: int, client: str) -> SubscriptionEvent:
 
 
 def summary(*events: SubscriptionEvent, topic: str = "OrderEvents") -> list[tuple[object, ...]]:
-    rows = [row for row in subscriptions_in_force(events) if row.topic == topic]
+    rows = [row for row in group_clients(events) if row.topic == topic]
     return [
         (
             row.valid_from,
@@ -40,10 +42,10 @@ def test_the_higher_version_wins_and_stays() -> None:
         heartbeat(300, "a", 10, OrderEvents="paid"),
         heartbeat(400, "b", 20, OrderEvents="shipped"),
     ]
-    alone, overruled = subscriptions_in_force(events)
-    assert alone == SubscriptionInForce("cg", "OrderEvents", 100, 200, "paid", "TAG", False, ("a",), (), ())
+    alone, overruled = group_clients(events)
+    assert alone == GroupClients("cg", "OrderEvents", 100, 200, "paid", "TAG", False, ("a",), (), ())
     assert alone.is_consistent
-    assert overruled == SubscriptionInForce(
+    assert overruled == GroupClients(
         "cg", "OrderEvents", 200, None, "shipped", "TAG", False, ("b",), (ClientSubscription("a", "paid", "TAG"),), ()
     )
     assert not overruled.is_consistent
@@ -113,3 +115,16 @@ def test_registrations_of_unknown_clients_count() -> None:
         (100, 200, "paid", ("a",), (), ()),
         (200, 300, "qty > 1", (), ("a",), ()),
     ]
+
+
+def test_a_client_that_leaves_one_topic_ends_no_other_subscription() -> None:
+    """As in the subscription history, which decides the deliveries."""
+    leaves_one = SubscriptionEvent(200, Operation.UNREGISTER, "cg", topic="TagLab", client_id="a")
+    events = [
+        heartbeat(100, "a", 10, OrderEvents="paid", TagLab="*"),
+        leaves_one,
+        heartbeat(300, "b", 5, OrderEvents="shipped"),
+    ]
+    (row,) = (row for row in subscription_history(events, BrokerConfig()) if row.topic == "OrderEvents")
+    assert (row.expression, row.is_consuming, row.valid_to) == ("paid", True, None)
+    assert summary(*events)[-1] == (300, None, "paid", (), ("b",), ())

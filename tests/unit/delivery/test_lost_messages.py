@@ -3,12 +3,12 @@
 from typing import Any
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_manager import Subscription
 from filtering.delivery.entries import Entries
 from filtering.delivery.lost_messages import Loss, LostMessages, losses
+from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
-from filtering.subscriptions.inconsistency import subscriptions_in_force
+from filtering.subscriptions.inconsistency import group_clients
 from tests.entries import entries
 
 FILTERING = BrokerConfig(enable_property_filter=True)
@@ -49,7 +49,7 @@ def blocks() -> list[Entries]:
 
 def run(*events: SubscriptionEvent, broker: BrokerConfig = FILTERING) -> list[tuple[Loss, list[dict[str, Any]]]]:
     """Each loss, and the messages that it costs."""
-    all_losses = losses(subscriptions_in_force(events), subscription_history(events, broker), broker)
+    all_losses = losses(group_clients(events), subscription_history(events, broker), broker)
     rows = LostMessages(all_losses, broker.bloom_filter.m)(blocks()).to_pylist()
     return [(loss, [row for row in rows if row["loss"] == i]) for i, loss in enumerate(all_losses)]
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_manager import Subscription
 from filtering.delivery.message_filter import MessageFilter, message_filters
 from filtering.predicate import TRUE, TagsCodeIn
 from filtering.predicate_value import holds
+from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.in_force import in_force_at

@@ -21,9 +21,10 @@ from filtering.matcher import packed_bits
 from filtering.predicate import FALSE, TRUE, TextIn
 from filtering.sql92 import Expressions, compile
 from filtering.subscriptions.compiled_subscription import compile_subscription
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.in_force import in_force_at
 from filtering.subscriptions.sources import parse_subscriptions
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from tests.captures import UNDAMAGED, capture, rows
 from tests.entries import entries
 
@@ -202,7 +203,7 @@ def test_bit_maps_decide_on_what_was_stored_after_the_filter_was_born(born_time:
 def test_counts_are_by_window_and_queue() -> None:
     window = PullWindow(replace(above(14), failure=compile("level = 'x'").predicate), 0, stored_from=500)
     changes = [UncertainChange("above_14", "T", above(4).expression, above(14).expression, 700, 1200)]
-    outcome = TopicFilters(64, windows=[window], filter_changes=changes).run(entries("T", LEVELS))
+    outcome = TopicFilters(64, windows=[window], uncertain_changes=changes).run(entries("T", LEVELS))
     assert outcome.queue_ids.tolist() == [0, 1]
     assert outcome.scanned[outcome.mask_of].tolist() == [[5, 10]]
     assert outcome.counts[0, :, COUNTS.index("delivered")].tolist() == [0, 5]
@@ -213,7 +214,7 @@ def test_uncertain_messages_end_in_each_queue_where_the_held_pull_ends() -> None
     """Level 13 ends it. Level 6 was stored before the change."""
     until = TextIn("level", frozenset(["6", "13"]))
     change = UncertainChange("above_4", "T", FALSE, above(4).expression, 700, 1_600, until=until)
-    filters = TopicFilters(64, filter_changes=[change])
+    filters = TopicFilters(64, uncertain_changes=[change])
     for cuts in ([], [13], [14], [12, 13, 15]):
         parts = [LEVELS[begin:end] for begin, end in pairwise([0, *cuts, len(LEVELS)])]
         blocks = [filters.run(entries("T", part)) for part in reversed(parts)]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_manager import Subscription
 from filtering.explanation.decision import Decision, Entry, decide
 from filtering.explanation.nearest_miss import NearestMiss, nearest_miss
+from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.history import subscription_history
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_code
 
 PLAIN = BrokerConfig(enable_property_filter=True)

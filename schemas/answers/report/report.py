@@ -11,9 +11,9 @@ from filtering.findings import Finding
 from filtering.findings.finding import ERROR
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.findings import findings
-from schemas.answers.night_summary import night_summary
-from schemas.answers.report_groups import GroupReport, TopicReport, group_reports, topic_reports
-from schemas.answers.report_nights import Night, chosen_nights, compared_night, night_rows, nights_with_deliveries
+from schemas.answers.report.groups import GroupReport, TopicReport, group_reports, topic_reports
+from schemas.answers.report.night_summary import night_summary
+from schemas.answers.report.nights import Night, chosen_nights, compared_night, night_rows, nights_with_deliveries
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
@@ -93,7 +93,7 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
 
 
 def _errors(found: Sequence[Finding]) -> list[str]:
-    groups = {(finding.consumer_group, finding.topic) for finding in found if finding.severity == ERROR}
+    groups = {finding.key for finding in found if finding.severity == ERROR}
     return [f"{counted(len(groups), 'subscription has', 'subscriptions have')} errors: see Findings"] if groups else []
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from filtering.subscriptions.events import GroupTopic
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.lag import lag
-from schemas.answers.report_nights import TopicGroup
+from schemas.answers.lag.lag import lag
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,11 @@ class GroupLag:
     oldest_ms: int | None = None
 
 
-def group_lags(facts: BrokerFacts) -> dict[TopicGroup, GroupLag]:
-    """By topic and group, the lag after the last night."""
-    lags: dict[TopicGroup, GroupLag] = {}
+def group_lags(facts: BrokerFacts) -> dict[GroupTopic, GroupLag]:
+    """By group and topic, the lag after the last night."""
+    lags: dict[GroupTopic, GroupLag] = {}
     for row in lag(facts):
-        key = row.topic, row.consumer_group
-        total = lags.get(key, GroupLag())
+        total = lags.get(row.key, GroupLag())
         ages = [age for age in (total.oldest_ms, row.oldest_pending_ms) if age is not None]
-        lags[key] = GroupLag(total.behind + row.lag, total.exact + row.exact_lag, max(ages, default=None))
+        lags[row.key] = GroupLag(total.behind + row.lag, total.exact + row.exact_lag, max(ages, default=None))
     return lags

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from filtering.counted import counted, listed
 from filtering.delivery.entries import has_entry
 from filtering.findings.finding import FAILING_SHARE
 from filtering.pulls.pull import ResponseCode, refusal
 from filtering.sql92 import on_one_line
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.not_replayed import not_replayed
+from schemas.answers.report.not_replayed import not_replayed
 from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS, client_drops
 from schemas.delta.aggregates import Key
@@ -60,8 +62,8 @@ def night_summary(facts: BrokerFacts) -> NightSummary:
     runs = [entry.run for entry in facts.counted_nights]
     run, before = (runs[-1] if runs else facts.last.run), (runs[-2] if len(runs) > 1 else None)
     counted_runs = [run] if before is None else [run, before]
-    counted = facts.sums(DELIVERY_STATS, ["run", "topic", "consumer_group"], COUNTS, counted_runs)
-    groups = _group_counts(counted, facts.in_force, run, before)
+    counted = facts.sums(DELIVERY_STATS, ["run", "consumer_group", "topic"], COUNTS, counted_runs)
+    groups = _group_counts(counted, facts.in_force, before)
     attention, notes = list(_attention(facts, groups)), list(_notes(facts, groups))
     return NightSummary(run, groups, attention, notes, list(not_replayed(facts, facts.last.run)))
 
@@ -73,20 +75,20 @@ def messages_without_entry(facts: BrokerFacts, run: str) -> int:
 
 
 def _group_counts(
-    counted: Mapping[Key, Mapping[str, int]], in_force: Iterable[SubscriptionRow], run: str, before: str | None
+    counted: Mapping[Key, Mapping[str, int]], in_force: Iterable[SubscriptionRow], before: str | None
 ) -> list[GroupCounts]:
-    """The counts of the groups in ``run``. ``counted``: by run, topic and group, of ``run`` and of ``before``."""
-    expressions = {(row.topic, row.consumer_group): row.expression or "*" for row in in_force}
-    earlier: dict[tuple[str, str], int] = {}
-    counts_of_run = []
-    for (counted_run, topic, group), counts in counted.items():
+    """The counts of the groups in a run. ``counted``: by run, group and topic, of this run and of ``before``."""
+    expressions = {row.key: row.expression or "*" for row in in_force}
+    now: dict[GroupTopic, Mapping[str, int]] = {}
+    earlier: dict[GroupTopic, int] = {}
+    for (counted_run, group, topic), counts in counted.items():
         if counted_run == before:
-            earlier[topic, group] = counts["delivered"]
+            earlier[group, topic] = counts["delivered"]
         else:
-            counts_of_run.append(((topic, group), {**counts, "client_drops": client_drops(counts)}))
+            now[group, topic] = {**counts, "client_drops": client_drops(counts)}
     return [
-        GroupCounts(group, topic, expressions.get((topic, group), ""), counts, earlier.get((topic, group)))
-        for (topic, group), counts in sorted(counts_of_run, key=lambda counted: counted[0])
+        GroupCounts(*key, expressions.get(key, ""), now[key], earlier.get(key))
+        for key in sorted(now, key=itemgetter(1, 0))
     ]
 
 

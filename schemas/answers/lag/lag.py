@@ -15,10 +15,10 @@ from filtering.delivery.pull_window import FOREVER, OffsetRange, PullWindow
 from filtering.predicate import TRUE
 from filtering.pulls.pull import refusal
 from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.no_lag import check_subscribed
-from schemas.answers.standings import CommittedOffsets, Standing, standings
+from schemas.answers.lag.no_lag import check_subscribed
+from schemas.answers.lag.standings import CommittedOffsets, Standing, standings
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.aggregates import group_numbers, least
@@ -28,23 +28,16 @@ from schemas.messages.stored_ranges import stored_ranges
 
 
 @dataclass(frozen=True)
-class Lag:
-    """Where a group is in a queue. Offsets are queue offsets, times are ms.
+class Lag(Standing):
+    """How far a group is behind in a queue. Times are ms.
 
-    ``committed`` is the offset that the broker stored, None if no snapshot has one. ``position`` is where the group
-    goes on: a group that keeps up has pulled more than it has committed. ``lag`` is ``end`` minus ``committed`` (or
-    ``position``), as mqadmin shows it. ``exact_lag`` counts the messages from ``position`` on that the group would
-    receive, and ``broker_estimate`` is the broker's metric for the same, None if it has none. ``oldest_pending_at`` is
-    when the oldest of these messages was stored, ``oldest_pending_ms`` its age at the end of the last night.
-    ``refusal`` is the code with which the broker refuses the group's pulls; such a group receives nothing.
+    ``lag`` is ``end`` minus ``committed`` (or ``position``), as mqadmin shows it. ``exact_lag`` counts the messages
+    from ``position`` on that the group would receive, and ``broker_estimate`` is the broker's metric for the same,
+    None if it has none. ``oldest_pending_at`` is when the oldest of these messages was stored, ``oldest_pending_ms``
+    its age at the end of the last night. ``refusal`` is the code with which the broker refuses the group's pulls; such
+    a group receives nothing.
     """
 
-    consumer_group: str
-    topic: str
-    queue_id: int
-    committed: int | None
-    position: int
-    end: int
     lag: int
     exact_lag: int
     broker_estimate: int | None
@@ -80,7 +73,7 @@ def lag(
         facts.check_topic(topic)
     for group in groups or ():
         check_subscribed(facts, group, topics)
-    in_force = {(row.consumer_group, row.topic): row for row in facts.in_force}
+    in_force = {row.key: row for row in facts.in_force}
     by_topic: defaultdict[str, list[Standing]] = defaultdict(list)
     behind = set()
     for standing in standings(facts, newer, groups, topics):
@@ -88,13 +81,13 @@ def lag(
         if standing.is_behind:
             behind.add(standing.consumer_group)
     rows_behind = [row for row in in_force.values() if row.consumer_group in behind]
-    filters = {(found.consumer_group, found.topic): found for found in message_filters(rows_behind, facts.broker)}
+    filters = {found.key: found for found in message_filters(rows_behind, facts.broker)}
     firsts = _first_offsets(facts, by_topic)
     counts = {topic: _topic_lag(queues, in_force, filters, firsts, facts) for topic, queues in by_topic.items()}
     _scan(facts, counts)
-    counts_commits = newer is not None or facts.offsets["committed"].null_count < len(facts.offsets)
+    has_commits = newer is not None or facts.offsets["committed"].null_count < len(facts.offsets)
     rows = [
-        _row(standing, in_force.get(standing.key), counts[topic], counts_commits, facts)
+        _row(standing, in_force.get(standing.key), counts[topic], has_commits, facts)
         for topic, queues in by_topic.items()
         for standing in queues
     ]
@@ -136,7 +129,7 @@ def _topic_lag(
         begin, row = standing.counted_from, in_force.get(key)
         if row is not None and begin < end and is_measured(row) and checks_entries(row, facts.broker):
             first = firsts.get((standing.topic, queue_id), 0)
-            # The count of all entries needs no check.
+            # Without tags and a bit map, all entries pass: the broker's sample would be their number.
             if begin < first or (key in filters and (filters[key].tags is not TRUE or filters[key].bit_pos)):
                 estimated[key][queue_id] = checked_range(begin, end, first, facts.broker)
 
@@ -186,28 +179,23 @@ def _first_needed(facts: BrokerFacts, counts: Mapping[str, TopicLag]) -> int | N
 
 
 def _row(
-    standing: Standing, row: SubscriptionRow | None, counts: TopicLag, counts_commits: bool, facts: BrokerFacts
+    standing: Standing, row: SubscriptionRow | None, counts: TopicLag, has_commits: bool, facts: BrokerFacts
 ) -> Lag:
-    """``counts_commits``: whether a snapshot had committed offsets."""
+    """``has_commits``: whether a snapshot had committed offsets."""
     waiting = counts.waiting_of(standing.consumer_group, standing.queue_id)
     behind = max(0, standing.end - standing.counted_from)
     sample = counts.sample_of(standing.consumer_group, standing.queue_id)
     code = refusal(row, facts.broker) if row is not None else None
     estimate = sample.estimate(behind) if sample is not None else behind
-    if standing.committed is None and counts_commits:
+    if standing.committed is None and has_commits:
         estimate = 0  # The broker takes the end of the queue for an offset that it does not have.
     return Lag(
-        standing.consumer_group,
-        standing.topic,
-        standing.queue_id,
-        standing.committed,
-        standing.position,
-        standing.end,
-        behind,
-        waiting.messages if waiting else 0,
-        estimate if row is not None and is_measured(row) else None,
-        waiting.oldest_at if waiting else None,
-        max(0, facts.as_of - waiting.oldest_at) if waiting else None,
-        row is not None and row.is_consuming,
-        code.name if code is not None else None,
+        **vars(standing),
+        lag=behind,
+        exact_lag=waiting.messages if waiting else 0,
+        broker_estimate=estimate if row is not None and is_measured(row) else None,
+        oldest_pending_at=waiting.oldest_at if waiting else None,
+        oldest_pending_ms=max(0, facts.as_of - waiting.oldest_at) if waiting else None,
+        is_consuming=row is not None and row.is_consuming,
+        refusal=code.name if code is not None else None,
     )

@@ -8,9 +8,9 @@ from typing import Any
 from filtering.explanation.decision import BitMapCheck
 from filtering.explanation.nearest_miss import NearestMiss
 from filtering.explanation.trace import Part
-from filtering.subscriptions.history import SubscriptionRow
-from schemas.answers.explain import Explanation
-from schemas.answers.found_messages import FoundMessage
+from filtering.subscriptions.subscription_row import SubscriptionRow
+from schemas.answers.explanation.explain import Explanation
+from schemas.answers.explanation.found_messages import FoundMessage
 
 
 def explanation_json(explanation: Explanation) -> dict[str, Any]:

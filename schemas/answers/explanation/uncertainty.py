@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from filtering.explanation.pulls_of_message import Pulled, changed_tags
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.explanation.pulls_of_message import Pulled, earlier_tags
+from filtering.subscriptions.subscription_row import SubscriptionRow
+from schemas.answers.explanation.found_messages import FoundMessage
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.found_messages import FoundMessage
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.table_rows import one_of, within
 
@@ -20,7 +20,7 @@ def after_change_of_tags(
     The broker may have answered a pull from before the change with it. The client drops from the answer what the old
     tags do not name. The first message with an old tag ends this pull.
     """
-    before = changed_tags(rows, pull)
+    before = earlier_tags(rows, pull)
     is_online = pull.at == message.store_timestamp
     if not is_online or before is None or before.valid_to is None or message.tags in (before.tags_set or ()):
         return None

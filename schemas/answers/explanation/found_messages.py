@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.explanation.decision import Entry
+from schemas.answers.explanation.message_deliveries import Delivery, deliveries_of
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.aggregates import greatest, least
-from schemas.delta.open_data_file import OpenDataFile, open_data_file
 from schemas.delta.table import Table
-from schemas.delta.table_rows import may_hold, one_of, within
+from schemas.delta.table_rows import one_of
 from schemas.messages.message_view import file_columns, view
 
 _MSG_ID = re.compile(r"[0-9A-F]{32}|[0-9A-F]{56}")
@@ -27,17 +24,6 @@ _COLUMNS = (
     "commitlog_offset", "topic", "queue_id", "queue_offset", "msg_id", "uniq_key", "keys", "tags", "properties",
     "born_timestamp", "store_timestamp", "sys_flag", "run",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Delivery:
-    """The delivery of a message to a group: a row of deliveries. Times are ms."""
-
-    consumer_group: str
-    outcome: str
-    subscription_from: int
-    available_at: int
-    run: str
 
 
 @dataclass(frozen=True)
@@ -116,7 +102,7 @@ def read(facts: BrokerFacts, offsets: Collection[int]) -> list[FoundMessage]:
         for row in _rows_at(facts, CONSUMEQUEUE, wanted, offsets).to_pylist()
     }
     messages = sorted(rows.to_pylist(maps_as_pydicts="strict"), key=lambda row: row["commitlog_offset"])
-    deliveries = _deliveries(facts, messages)
+    deliveries = deliveries_of(facts, messages)
     return [
         FoundMessage(
             **row | {"properties": row["properties"] or {}},
@@ -158,68 +144,3 @@ def _rows_at(facts: BrokerFacts, table: Table, columns: Sequence[str], offsets: 
     files = facts.warehouse.files(table, facts.name)
     files = [file for file in files if any(file.may_have("commitlog_offset", offset, offset) for offset in offsets)]
     return facts.warehouse.rows(table, columns, [one_of("commitlog_offset", offsets)], files)
-
-
-def _deliveries(facts: BrokerFacts, messages: Sequence[Mapping[str, int | str]]) -> dict[int, list[Delivery]]:
-    """The deliveries of the messages, by physical offset, in the order of time."""
-    if not messages:
-        return {}
-    found: defaultdict[int, list[Delivery]] = defaultdict(list)
-    times = [int(row["store_timestamp"]) for row in messages]
-    conditions = [
-        one_of("topic", sorted({str(row["topic"]) for row in messages})),
-        within("first_store_timestamp", below=max(times) + 1),
-        within("last_store_timestamp", min(times)),
-    ]
-    wanted = np.array(sorted(int(row["commitlog_offset"]) for row in messages), np.int64)
-    storage = facts.warehouse.log(DELIVERY_BLOCKS).storage
-    for file in facts.warehouse.files(DELIVERY_BLOCKS, facts.name):
-        with open_data_file(DELIVERY_BLOCKS, storage, file.path) as opened:
-            for number, group in enumerate(opened.row_groups):
-                if may_hold(group, conditions):
-                    for block in _blocks(opened, number, wanted):
-                        for offset, delivery in block:
-                            found[offset].append(delivery)
-    return {offset: sorted(each, key=lambda delivery: delivery.available_at) for offset, each in found.items()}
-
-
-def _blocks(opened: OpenDataFile, group: int, wanted: np.ndarray) -> Iterator[Iterator[tuple[int, Delivery]]]:
-    """The deliveries of the wanted physical offsets, for each block of a row group."""
-    places = opened.read(group, ["commitlog_offset", "store_timestamp", "run"])
-    positions = [np.flatnonzero(np.isin(np.asarray(offsets.values), wanted)) for offsets in places["commitlog_offset"]]
-    if not any(len(block_positions) for block_positions in positions):
-        return
-    matches = opened.read(group, ["matches"])["matches"].combine_chunks()
-    for row, block_positions in enumerate(positions):
-        if len(block_positions):
-            block = {name: places[name][row] for name in places.column_names}
-            yield _block_deliveries(block, matches.slice(row, 1).flatten(), block_positions.tolist())
-
-
-def _block_deliveries(
-    block: Mapping[str, pa.Scalar], matches: pa.StructArray, positions: Sequence[int]
-) -> Iterator[tuple[int, Delivery]]:
-    outcomes, recipients = matches.field("outcome"), matches.field("recipients")
-    listed, bits = matches.field("positions"), matches.field("bits")
-    lists, words = np.asarray(listed.offsets), np.asarray(bits.offsets)
-    has_list, has_bits = (array.is_valid().to_numpy(zero_copy_only=False) for array in (listed, bits))
-    listed_positions, bit_words = np.asarray(listed.values), np.asarray(bits.values)
-    for position in positions:
-        at = np.flatnonzero(listed_positions[lists[0] : lists[-1]] == position) + lists[0]
-        hits = ~has_list & ~has_bits
-        hits[np.searchsorted(lists, at, "right") - 1] = True
-        word = bit_words[words[:-1][has_bits] + position // 64]
-        hits[has_bits] = word >> (position % 64) & 1 == 1
-        offset, stored = (block[name].values[position].as_py() for name in ("commitlog_offset", "store_timestamp"))
-        for match in np.flatnonzero(hits).tolist():
-            for recipient in recipients[match].as_py():
-                yield (
-                    offset,
-                    Delivery(
-                        recipient["consumer_group"],
-                        outcomes[match].as_py(),
-                        recipient["subscription_from"],
-                        stored if recipient["available_at"] is None else recipient["available_at"],
-                        block["run"].as_py(),
-                    ),
-                )

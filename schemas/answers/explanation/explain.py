@@ -17,20 +17,22 @@ from filtering.explanation.pulls_of_message import (
     NotPulled,
     Place,
     Pulled,
+    later_filter,
     pulls_of_message,
-    uncertain_change,
 )
 from filtering.explanation.reasons import dropped_by_other_client
 from filtering.explanation.trace import Part, trace
 from filtering.predicate import Predicate
 from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
+from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.in_force import in_force_at, present_filter
+from filtering.subscriptions.subscription_row import SubscriptionRow
+from schemas.answers.explanation.found_messages import FoundMessage
+from schemas.answers.explanation.message_deliveries import Delivery
+from schemas.answers.explanation.queue_history import nights_by_queue
+from schemas.answers.explanation.uncertainty import after_change_of_tags
 from schemas.answers.facts import BrokerFacts, GroupQueue
-from schemas.answers.found_messages import Delivery, FoundMessage
-from schemas.answers.queue_history import nights_by_queue
-from schemas.answers.standings import standings
-from schemas.answers.uncertainty import after_change_of_tags
+from schemas.answers.lag.standings import standings
 from schemas.time_text import time_text
 
 BY_THE_TABLES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DROPPED_BY_HOOK)
@@ -110,7 +112,7 @@ class Explainer:
         self._rows: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
         self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
         for row in history:
-            self._rows[row.consumer_group, row.topic].append(row)
+            self._rows[row.key].append(row)
             self._rows_by_group[row.consumer_group].append(row)
 
     def groups_of(self, topic: str) -> list[str]:
@@ -179,7 +181,7 @@ class Explainer:
         others = in_force_at(self._rows_by_group[row.consumer_group], pull.at)
         decision = decide(row, others, pull.config, message.entry, message.properties)
         checks = self._clients.at(row.consumer_group, row.topic, pull.at)
-        present = present_filter(self._rows[row.consumer_group, row.topic], self._facts.present)
+        present = present_filter(self._rows[row.key], self._facts.end)
         if present is not None and present.filter == row.filter:
             present = None
         return Explanation(
@@ -189,13 +191,13 @@ class Explainer:
 
     def _previewed(self, explanation: Explanation, rows: Sequence[SubscriptionRow]) -> Explanation:
         """Adds what the last subscription would decide on a pending message."""
-        (row,) = in_force_at(rows, self._facts.present)
+        (row,) = in_force_at(rows, self._facts.end)
         pull = Pulled(row, max(self._facts.as_of, row.valid_from), self._facts.broker)
         forecast = self._filtered(explanation.message, pull)
         return replace(explanation, subscription=row, others=forecast.others, preview=forecast.decision)
 
     def _with_uncertainty(self, explanation: Explanation, rows: Sequence[SubscriptionRow], pull: Pulled) -> Explanation:
-        other = uncertain_change(rows, pull)
+        other = later_filter(rows, pull)
         if other is None:
             return explanation
         pull_after = replace(pull, row=other, at=other.valid_from)

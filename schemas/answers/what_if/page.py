@@ -10,8 +10,8 @@ from schemas.answers.html import html_list, html_table
 from schemas.answers.plain_text import one_line
 
 if TYPE_CHECKING:
-    from filtering.subscriptions.history import SubscriptionRow
-    from schemas.answers.what_if import ChangedMessages, WhatIf
+    from filtering.subscriptions.subscription_row import SubscriptionRow
+    from schemas.answers.what_if.what_if import ChangedMessages, WhatIf
 
 
 def what_if_html(found: WhatIf) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_manager import Subscription
 from filtering.pulls.pull import refusal
 from filtering.sql92 import on_one_line
-from filtering.subscriptions.events import Operation, SubscriptionEvent
-from filtering.subscriptions.history import SubscriptionRow, subscription_history
-from filtering.subscriptions.in_force import in_force_after
+from filtering.subscription_data import Subscription
+from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.in_force import in_force_after, registered_alone
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.errors import UsageError
 
@@ -19,16 +19,16 @@ from schemas.errors import UsageError
 def subscription_of(group: str, topic: str, expression: str, type_: str, broker: BrokerConfig) -> SubscriptionRow:
     """The subscription as it would be in force. Raises UsageError if the broker refuses it, or every pull of it."""
     subscription = Subscription(topic=topic, expression=expression, type=type_, version=1)
-    (row,) = subscription_history([SubscriptionEvent(0, Operation.REGISTER, group, (subscription,))], broker)
+    row = registered_alone(group, subscription, broker)
     _check(row, broker)
     return row
 
 
 def changed_subscriptions(facts: BrokerFacts, events: Sequence[SubscriptionEvent]) -> list[SubscriptionRow]:
     """The subscriptions in force after some events, but not now. Raises UsageError if the broker refuses one."""
-    now = {(row.consumer_group, row.topic): row.filter for row in facts.in_force}
+    now = {row.key: row.filter for row in facts.in_force}
     after = in_force_after(events, facts.broker)
-    changed = [row for row in after if now.get((row.consumer_group, row.topic)) != row.filter]
+    changed = [row for row in after if now.get(row.key) != row.filter]
     for row in changed:
         _check(row, facts.broker)
     return changed

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import pyarrow as pa
 
+from filtering.subscriptions.events import GroupTopic
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.report_lag import GroupLag, group_lags
-from schemas.answers.report_nights import TopicGroup
+from schemas.answers.report.group_lags import GroupLag, group_lags
 from schemas.delivery_stats import COUNTS
 from schemas.delta.aggregates import sums
 from schemas.delta.table_rows import filtered, one_of
@@ -58,22 +59,21 @@ def group_reports(facts: BrokerFacts, stats: pa.Table, shown: Sequence[str], com
 
     ``stats``: rows of delivery_stats of the runs ``shown``, of which the last is reported, and of ``compared``.
     """
-    expressions = {(row.topic, row.consumer_group): row.expression or "*" for row in facts.in_force}
+    expressions = {row.key: row.expression or "*" for row in facts.in_force}
     counts, before = _counts_of(stats, shown[-1:]), _counts_of(stats, [compared] if compared else [])
     in_all = _counts_of(stats, shown)
     lags, pulled = group_lags(facts), _last_pulled(facts)
     reports = [
         GroupReport(
-            group,
-            topic,
-            expressions.get((topic, group), ""),
-            counts.get((topic, group), _NOTHING),
-            before.get((topic, group)),
-            in_all.get((topic, group), _NOTHING)["delivered"],
-            lags.get((topic, group), GroupLag()),
-            pulled.get((topic, group)),
+            *key,
+            expressions.get(key, ""),
+            counts.get(key, _NOTHING),
+            before.get(key),
+            in_all.get(key, _NOTHING)["delivered"],
+            lags.get(key, GroupLag()),
+            pulled.get(key),
         )
-        for topic, group in sorted(counts.keys() | before.keys())
+        for key in sorted(counts.keys() | before.keys(), key=itemgetter(1, 0))
     ]
     return sorted(reports, key=lambda row: (-abs(row.change), -row.counts["pending"]))
 
@@ -84,7 +84,7 @@ def topic_reports(stats: pa.Table, progress: pa.Table, run: str, compared: str |
     by_run = sums(stats, ["run", "topic"], COUNTS)
     now = {topic: counts for (row_run, topic), counts in by_run.items() if row_run == run}
     before = {topic: counts for (row_run, topic), counts in by_run.items() if row_run == compared}
-    groups = Counter(topic for topic, _ in _counts_of(stats, [run]))
+    groups = Counter(topic for _, topic in _counts_of(stats, [run]))
     topics = now.keys() | before.keys() | {topic for row_run, topic in stored if row_run == run}
     return [
         TopicReport(
@@ -98,18 +98,18 @@ def topic_reports(stats: pa.Table, progress: pa.Table, run: str, compared: str |
     ]
 
 
-def _counts_of(stats: pa.Table, runs: Sequence[str]) -> dict[TopicGroup, dict[str, int]]:
+def _counts_of(stats: pa.Table, runs: Sequence[str]) -> dict[GroupTopic, dict[str, int]]:
     rows = filtered(stats, [one_of("run", runs)])
     return {
-        (topic, group): counts for (topic, group), counts in sums(rows, ["topic", "consumer_group"], COUNTS).items()
+        (group, topic): counts for (group, topic), counts in sums(rows, ["consumer_group", "topic"], COUNTS).items()
     }
 
 
-def _last_pulled(facts: BrokerFacts) -> dict[TopicGroup, tuple[int, int]]:
+def _last_pulled(facts: BrokerFacts) -> dict[GroupTopic, tuple[int, int]]:
     """The queue in which each group is farthest, and the offset of the last entry that it pulled there."""
-    found: dict[TopicGroup, tuple[int, int]] = {}
-    columns = ("topic", "consumer_group", "queue_id", "told_to")
-    for topic, group, queue_id, pulled_to in zip(*(facts.offsets[name].to_pylist() for name in columns), strict=True):
-        if pulled_to and pulled_to > found.get((topic, group), (0, -1))[1] + 1:
-            found[topic, group] = queue_id, pulled_to - 1
+    found: dict[GroupTopic, tuple[int, int]] = {}
+    columns = ("consumer_group", "topic", "queue_id", "told_to")
+    for group, topic, queue_id, pulled_to in zip(*(facts.offsets[name].to_pylist() for name in columns), strict=True):
+        if pulled_to and pulled_to > found.get((group, topic), (0, -1))[1] + 1:
+            found[group, topic] = queue_id, pulled_to - 1
     return found

@@ -15,13 +15,13 @@ from filtering.delivery.filter_changes import GAINED, LOST, ChangeResult, Filter
 from filtering.delivery.message_filter import delivers
 from filtering.findings import Finding
 from filtering.relation import Relation, Trait, common_traits, relation
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import DAY
-from schemas.answers.delivery_history import DeliveryHistory, Period
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.findings import findings_of_rows
 from schemas.answers.plain_text import Shown
-from schemas.answers.what_if_html import what_if_html, what_if_text
+from schemas.answers.what_if.delivery_history import DeliveryHistory, Period
+from schemas.answers.what_if.page import what_if_html, what_if_text
 from schemas.delta.table_rows import sorted_by
 from schemas.errors import UsageError, did_you_mean
 from schemas.messages.messages_at import Rows, messages_at
@@ -140,8 +140,8 @@ def what_if(
         if row.topic not in facts.topics:
             hint = did_you_mean(row.topic, facts.topics) or f"; it has {listed(facts.topics, NAMED)}"
             raise UsageError(f"no message of the log has the topic {row.topic}{hint}")
-    in_force = {(row.consumer_group, row.topic): row for row in facts.in_force}
-    pairs = [(in_force.get((row.consumer_group, row.topic)), row) for row in wanted]
+    in_force = {row.key: row for row in facts.in_force}
+    pairs = [(in_force.get(row.key), row) for row in wanted]
     history = DeliveryHistory(facts, wanted, period)
     compared = [history.change(old, new) for old, new in pairs]
     changes = FilterChanges(compared, period)
@@ -201,9 +201,7 @@ def _what_if(
         passed_stage1=total.passed_stage1[number],
         failed=total.failed[number],
         pending=total.pending[number],
-        findings=[
-            finding for finding in found if (finding.consumer_group, finding.topic) == (new.consumer_group, new.topic)
-        ],
+        findings=[finding for finding in found if finding.key == new.key],
     )
 
 

@@ -25,9 +25,6 @@ NIGHTS = 30
 MOST_NIGHTS = 90
 NAMED = 5
 
-TopicGroup = tuple[str, str]
-"""Topic and consumer group."""
-
 
 @dataclass(frozen=True)
 class StageCounts:

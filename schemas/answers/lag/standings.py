@@ -24,7 +24,11 @@ class CommittedOffsets:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a group is in a queue."""
+    """Where a group is in a queue, as queue offsets.
+
+    ``committed`` is the offset that the broker stored, None if no snapshot has one. ``position`` is where the group
+    goes on: a group that keeps up has pulled more than it has committed. ``end``: the offset after the last entry.
+    """
 
     consumer_group: str
     topic: str

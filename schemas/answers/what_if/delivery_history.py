@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_HOOK
 from filtering.delivery.filter_changes import FilterChange
 from filtering.delivery.message_filter import message_filter
-from filtering.subscriptions.history import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.pulled_offsets import PulledOffsets
+from schemas.answers.what_if.pulled_offsets import PulledOffsets
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_pairs import PAIRS, pairs_of
 from schemas.delta.table_rows import one_of, within
@@ -34,7 +34,7 @@ class DeliveryHistory:
 
     def change(self, old: SubscriptionRow | None, new: SubscriptionRow) -> FilterChange:
         """The change from the subscription in force to another one."""
-        group, topic = new.consumer_group, new.topic
+        group, topic = new.key
         new_filter = message_filter(new, [new], self._facts.broker)
         assert new_filter is not None
         received = self._received.filter(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from filtering.counted import counted
+from filtering.counted import listed
 from schemas.answers.facts import BrokerFacts
 from schemas.errors import UsageError, did_you_mean
 from schemas.time_text import time_text
@@ -40,5 +40,4 @@ def why_without_rows(facts: BrokerFacts, groups: Collection[str] | None, topics:
 
 
 def _named(topics: Sequence[str]) -> str:
-    more = f" and {counted(len(topics) - NAMED, 'more topic')}" if len(topics) > NAMED else ""
-    return (", ".join(topics[:NAMED]) or "nothing") + more
+    return listed(topics, NAMED, "topic") or "nothing"

@@ -1,0 +1,1 @@
+"""Why a message reached a consumer group or did not."""

@@ -1,0 +1,1 @@
+"""What another filter would have delivered."""
