@@ -15,8 +15,7 @@ from filtering.subscriptions.history import SubscriptionRow
 
 NAMED = 3
 """The number of groups that a line names; other groups are counted."""
-_NEVER = frozenset({"never-true", "always-false", "always-null"})
-_MISREAD = frozenset({"ignored-input", "not-binds-tightly", "negated-property", "impossible-tag"})
+_INFO = frozenset({"integer-literal", "reversed-not-between"})
 
 
 def static_findings(in_force: Iterable[SubscriptionRow]) -> list[Finding]:
@@ -37,11 +36,9 @@ def _findings(row: SubscriptionRow) -> Iterator[Finding]:
         elif row.expression != SUB_ALL and SUB_ALL in (row.tags_set or ()):
             yield finding(WARN, "literal-star", "* among tags is the tag named *, not every tag; write * alone for all")
     elif row.compiled.expression is not None:
-        for code, _, sentence, suggestion in row.compiled.expression.findings:
-            severity = ERROR if code in _NEVER else WARN if code in _MISREAD else INFO
-            if code in ("always-true", "bare-property"):
-                severity = WARN
-            yield finding(severity, code, f"{sentence} {suggestion}")
+        for found in row.compiled.expression.findings:
+            severity = ERROR if found.delivers_nothing else INFO if found.code in _INFO else WARN
+            yield finding(severity, found.code, f"{found.sentence} {found.suggestion}")
 
 
 def _equivalent(rows: Iterable[SubscriptionRow]) -> Iterator[Finding]:
