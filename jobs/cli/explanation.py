@@ -11,6 +11,7 @@ from jobs.cli.text import print_table, short, time
 from schemas.answers.explain import Explanation
 from schemas.answers.found_messages import FoundMessage
 from schemas.printable import printable
+from schemas.shell_command import option
 
 MARKS = {
     Result.TRUE: "✓", Result.FALSE: "✗", Result.NULL: "∅", Result.ERROR: "!", Result.NOT_EVALUATED: "·",
@@ -31,11 +32,13 @@ SHOWN_LEAVES = 8
 LONGEST_LEAF = 44
 
 
-def print_explanation(explanation: Explanation, copies: Sequence[FoundMessage], full: bool) -> None:
-    """Prints why one group received a message or not; ``full`` adds all details."""
+def print_explanation(
+    explanation: Explanation, copies: Sequence[FoundMessage], full: bool, broker: str | None = None
+) -> None:
+    """Prints why one group received a message or not; ``full`` adds all details, ``broker`` names its broker."""
     message, decision = explanation.message, explanation.decision
     verdict = VERDICTS.get(explanation.outcome, "not delivered")
-    print(f"{short(message.name)}  {printable(message.place)} → {printable(explanation.consumer_group)}: {verdict}")
+    print(f"{short(message.name)}  {_place(message, broker)} → {printable(explanation.consumer_group)}: {verdict}")
     if full:
         _print_full(explanation)
     stage = STAGES.get(decision.stage, str(decision.stage))
@@ -63,10 +66,13 @@ def print_explanation(explanation: Explanation, copies: Sequence[FoundMessage], 
 
 
 def print_every_group(
-    explanations: Sequence[Explanation], message: FoundMessage, copies: Sequence[FoundMessage]
+    explanations: Sequence[Explanation],
+    message: FoundMessage,
+    copies: Sequence[FoundMessage],
+    broker: str | None = None,
 ) -> None:
     """Prints the outcome of a message, one line for each group that ever subscribed to its topic."""
-    print(f"{short(message.name)}  {printable(message.place)}, stored {time(message.store_timestamp)}")
+    print(f"{short(message.name)}  {_place(message, broker)}, stored {time(message.store_timestamp)}")
     if not explanations:
         print("  no group ever subscribed to the topic")
     rows = [
@@ -78,12 +84,17 @@ def print_every_group(
     _print_copies(copies)
 
 
-def print_choices(messages: Sequence[FoundMessage], group: str | None) -> None:
-    """Lists the messages that share a key, with the option that chooses each."""
+def print_choices(messages: Sequence[tuple[str | None, FoundMessage]], group: str | None) -> None:
+    """Lists the messages that share a key, with the options that choose each: its broker is one unless it is None."""
     print(f"{len(messages):,} messages have this key; choose one:")
-    for message in messages:
-        option = f" --group {printable(group)}" if group is not None else ""
-        print(f"  --message {message.msg_id}{option}  {printable(message.place)}, {time(message.store_timestamp)}")
+    for broker, message in messages:
+        chosen = {"group": group, "broker": broker}
+        options = "".join(f" {option(name, value)}" for name, value in chosen.items() if value is not None)
+        print(f"  --message {message.msg_id}{options}  {printable(message.place)}, {time(message.store_timestamp)}")
+
+
+def _place(message: FoundMessage, broker: str | None) -> str:
+    return printable(message.place if broker is None else f"{message.place} on {broker}")
 
 
 def _print_full(explanation: Explanation) -> None:
