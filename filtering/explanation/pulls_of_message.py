@@ -88,7 +88,7 @@ def pulls_of_message(
     if night is None and place.is_deleted:
         return NotPulled(_DELETED)
     if night is None:
-        return NotPulled(f"{_why_pending(rows, config, as_of)}, and has not pulled it yet", is_pending=True)
+        return NotPulled(_why_pending(rows, config, as_of), is_pending=True)
     resets = list(resets)
     first = _first_pull(rows, night, place, resets)
     if isinstance(first, NotPulled):
@@ -103,10 +103,13 @@ def pulls_of_message(
 
 def _why_pending(rows: Sequence[SubscriptionRow], config: BrokerConfig, as_of: int) -> str:
     row = _in_force(rows, as_of)
+    code = refusal(row, config) if row is not None and row.is_consuming else None
+    if code is not None:
+        return f"the broker refuses the group's pulls ({code.text}), so the group has not pulled it yet"
+    why = "the group does not keep up"
     if row is None or not row.is_consuming:
-        return "the group comes after the end of the last night" if rows[-1].is_consuming else "the group is away"
-    code = refusal(row, config)
-    return "the group does not keep up" if code is None else f"the broker refuses the group's pulls ({code.text})"
+        why = "the group comes after the end of the last night" if rows[-1].is_consuming else "the group is away"
+    return f"{why}, and has not pulled it yet"
 
 
 def _pulls_after_resets(

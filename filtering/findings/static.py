@@ -9,7 +9,7 @@ from filtering.counted import counted
 from filtering.delivery.message_filter import delivers
 from filtering.findings.finding import ERROR, INFO, WARN, Finding
 from filtering.predicate import FALSE, TRUE, Predicate
-from filtering.sql92 import on_one_line
+from filtering.sql92 import CompiledExpression, on_one_line
 from filtering.subscription_data import SUB_ALL, is_tag_type
 from filtering.subscriptions.history import SubscriptionRow
 
@@ -36,9 +36,15 @@ def _findings(row: SubscriptionRow) -> Iterator[Finding]:
         elif row.expression != SUB_ALL and SUB_ALL in (row.tags_set or ()):
             yield finding(WARN, "literal-star", "* among tags is the tag named *, not every tag; write * alone for all")
     elif row.compiled.expression is not None:
-        for found in row.compiled.expression.findings:
-            severity = ERROR if found.delivers_nothing else INFO if found.code in _INFO else WARN
-            yield finding(severity, found.code, f"{found.sentence} {found.suggestion}")
+        for severity, code, text in expression_findings(row.compiled.expression):
+            yield finding(severity, code, text)
+
+
+def expression_findings(expression: CompiledExpression) -> Iterator[tuple[str, str, str]]:
+    """The severity, the code and the text of each finding of an expression."""
+    for found in expression.findings:
+        severity = ERROR if found.delivers_nothing else INFO if found.code in _INFO else WARN
+        yield severity, found.code, f"{found.sentence} {found.suggestion}"
 
 
 def _equivalent(rows: Iterable[SubscriptionRow]) -> Iterator[Finding]:

@@ -58,6 +58,8 @@ def print_explanation(
         lines = list(_tree(explanation.trace)) if full else _decisive(explanation.trace)
         for number, line in enumerate(lines):
             _line("expression" if full and not number else "because" if not number else "", line)
+    for finding in explanation.findings:
+        _line("lint", finding)
     if explanation.uncertain is not None:
         _line("uncertain", explanation.uncertain)
     if explanation.nearest_miss is not None:
@@ -69,12 +71,16 @@ def print_every_group(
     explanations: Sequence[Explanation],
     message: FoundMessage,
     copies: Sequence[FoundMessage],
+    nobody: str,
     broker: str | None = None,
 ) -> None:
-    """Prints the outcome of a message, one line for each group that ever subscribed to its topic."""
+    """Prints the outcome of a message, one line for each group that ever subscribed to its topic.
+
+    ``nobody``: the line without such a group.
+    """
     print(f"{short(message.name)}  {_place(message, broker)}, stored {time(message.store_timestamp)}")
     if not explanations:
-        print("  no group ever subscribed to the topic")
+        print(f"  {nobody}")
     rows = [
         (short(row.consumer_group), str(row.outcome), printable(row.decision.reason))
         for row in sorted(explanations, key=lambda row: (list(Outcome).index(row.outcome), row.consumer_group))

@@ -29,6 +29,7 @@ from schemas.rocketmq_store.not_replayed import NotReplayed
 from schemas.run_ledger import FIRST_SNAPSHOT, NOT_REPLAYED, REPLAY, LedgerEntry, nights_of, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
 
+NO_SUBSCRIPTIONS = "no night had --subscriptions"
 GroupQueue = tuple[str, str, int]
 """Consumer group, topic and queue id."""
 
@@ -146,7 +147,7 @@ class BrokerFacts:
         """The history of one group. Raises UsageError if the group never subscribed."""
         rows = [row for row in self.history if row.consumer_group == consumer_group]
         if not rows:
-            hint = did_you_mean(consumer_group, self.groups)
+            hint = did_you_mean(consumer_group, self.groups) if self.groups else f": {NO_SUBSCRIPTIONS}"
             raise UsageError(f"{consumer_group} has no subscription in {self.warehouse.location}{hint}")
         return rows
 

@@ -9,9 +9,10 @@ from functools import cached_property
 from filtering.counted import counted
 from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, SYSTEM_PREFIXES, SYSTEM_TOPICS
 from schemas.answers.explain import Explainer, Explanation
-from schemas.answers.facts import BrokerFacts
+from schemas.answers.facts import NO_SUBSCRIPTIONS, BrokerFacts
 from schemas.answers.found_messages import FoundMessage, copies_of, find, find_at, kept_offsets
 from schemas.errors import UsageError, did_you_mean
+from schemas.time_text import time_text
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,11 @@ class Why:
             groups = [self.group] if self.group is not None else self._explainer.groups_of(message.topic)
             for group in groups:
                 yield self._explainer.explain(message, group)
+
+    @property
+    def nobody(self) -> str:
+        """Why there is no explanation for any group."""
+        return "no group ever subscribed to the topic" + ("" if self.facts.groups else f": {NO_SUBSCRIPTIONS}")
 
     def copies(self, message: FoundMessage) -> list[FoundMessage]:
         """The message's copies in the schedule topic, retry topics and the dead-letter queue."""
@@ -90,7 +96,8 @@ def _find(facts: BrokerFacts, text: str) -> list[FoundMessage]:
 
 
 def _no_message(facts: BrokerFacts, text: str) -> UsageError:
-    return UsageError(f"{facts.warehouse.location} has no message with the id or key {text}")
+    ended = f"; the last night ended at {time_text(facts.as_of)}" if facts.as_of else ""
+    return UsageError(f"{facts.warehouse.location} has no message with the id or key {text}{ended}")
 
 
 def why_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int, group: str | None = None) -> Why:
