@@ -138,7 +138,8 @@ case $master in
     [ -z "$py_files" ] || spark_options+=(--py-files "$py_files")
     [ -z "$archives" ] || spark_options+=(--archives "$archives")
     [ -z "$properties_file" ] || spark_options+=(--properties-file "$properties_file")
-    MQSIEVE_SPARK_OPTIONS=$(printf '%s\n' "${spark_options[@]}") exec "$python" "$application" "${job_options[@]}"
+    MQSIEVE_SPARK_OPTIONS=$(printf '%s\n' "${spark_options[@]}") exec "$python" -P "$root/jobs/cli/start.py" \
+      "$application" "${job_options[@]}"
     ;;
 esac
 

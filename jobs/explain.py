@@ -13,7 +13,7 @@ EXAMPLES = (
 
 def parser() -> Parser:
     parser = Parser("explain", __doc__, EXAMPLES)
-    options.add_answer(parser)
+    options.add_answer(parser, of_every_broker=True)
     parser.add_argument(
         "--group", type=given_name, metavar="NAME", help="the consumer group; default: every group, one line for each"
     )
@@ -38,24 +38,37 @@ def main(arguments: list[str]) -> None:
     from jobs.cli.explanation import print_choices, print_every_group, print_explanation
     from jobs.cli.json_lines import print_json
     from schemas.answers.explanation.as_json import explanation_json, message_json
-    from schemas.answers.explanation.why import why, why_at
+    from schemas.answers.explanation.why import why_at, why_on_brokers
 
-    facts = options.facts_of(chosen)
-    message, group = chosen.message, chosen.group
-    found = why_at(facts, *place, group) if message is None else why(facts, message, group)
-    if chosen.json:
-        copies = {
-            message.commitlog_offset: [message_json(copy) for copy in found.copies(message)]
-            for message in found.messages
-        }
-        print_json(*(explanation_json(each) | {"copies": copies[each.message.commitlog_offset]} for each in found))
-    elif len(found.messages) > 1:
-        print_choices(found.messages, chosen.group)
-    elif chosen.group is None:
-        print_every_group(list(found), found.messages[0], found.copies(found.messages[0]))
+    group = chosen.group
+    if chosen.message is None:
+        found = [why_at(options.facts_of(chosen), *place, group)]
+        brokers = 1
     else:
-        (explanation,) = found
-        print_explanation(explanation, found.copies(explanation.message), chosen.full)
+        facts = options.brokers_of(chosen)
+        brokers = len(facts)
+        found = why_on_brokers(facts, chosen.message, group)
+    messages = [(each, message) for each in found for message in each.messages]
+    if chosen.json:
+        for each in found:
+            name = {"broker_name": each.facts.name} if brokers > 1 else {}
+            copies = {
+                message.commitlog_offset: [message_json(copy) for copy in each.copies(message)]
+                for message in each.messages
+            }
+            for explanation in each:
+                row = explanation_json(explanation) | {"copies": copies[explanation.message.commitlog_offset]}
+                print_json(name | row)
+    elif len(messages) > 1:
+        print_choices([(each.facts.name if brokers > 1 else None, message) for each, message in messages], group)
+    else:
+        ((each, message),) = messages
+        broker = each.facts.name if brokers > 1 else None
+        if group is None:
+            print_every_group(list(each), message, each.copies(message), each.nobody, broker)
+        else:
+            (explanation,) = each
+            print_explanation(explanation, each.copies(message), chosen.full, broker)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,11 @@ from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser, given_name, input_file
 from jobs.cli.text import age, count, print_table, short, time
+from schemas.errors import UsageError
 from schemas.printable import printable
 
 if TYPE_CHECKING:
+    from schemas.answers.facts import BrokerFacts
     from schemas.answers.lag.lag import Lag
 
 EXAMPLES = (
@@ -33,7 +35,7 @@ METRICS = {
 
 def parser() -> Parser:
     parser = Parser("lag", __doc__, EXAMPLES)
-    options.add_answer(parser)
+    options.add_answer(parser, of_every_broker=True)
     parser.add_argument(
         "--group",
         type=given_name,
@@ -55,7 +57,7 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from jobs.cli.json_lines import print_data, print_json
-    from schemas.answers.lag.lag import lag
+    from schemas.answers.lag.lag import lag_of_brokers
     from schemas.answers.lag.no_lag import why_without_rows
     from schemas.answers.lag.standings import CommittedOffsets
     from schemas.rocketmq_store.config_files import parse_consumer_offsets
@@ -63,49 +65,71 @@ def main(arguments: list[str]) -> None:
     newer = None
     if chosen.offsets is not None:
         newer = CommittedOffsets(*parse_consumer_offsets(chosen.offsets.read_bytes(), str(chosen.offsets)))
-    facts = options.facts_of(chosen)
-    rows = lag(facts, newer, chosen.group, chosen.topic)
+    brokers = options.brokers_of(chosen)
+    several = len(brokers) > 1
+    if several and newer is not None:
+        raise UsageError("--offsets has the offsets of one broker: say which (--broker NAME)")
+    answers = lag_of_brokers(brokers, newer, chosen.group, chosen.topic)
+    rows = [(facts.name, row) for facts, of_broker in answers for row in of_broker]
     if chosen.json:
-        print_json(*(row.fields for row in rows))
+        names = [{"broker_name": broker} if several else {} for broker, _ in rows]
+        print_json(*(name | row.fields for name, (_, row) in zip(names, rows, strict=True)))
     elif chosen.prometheus:
-        print_data(*_metrics(rows, facts.name))
-    elif not facts.topics:
+        print_data(*_metrics(rows))
+    elif not any(facts.topics for facts in brokers):
         print("no message has been filtered yet: no group is behind")
     else:
         if not rows and (chosen.group or chosen.topic):
-            print(why_without_rows(facts, chosen.group, chosen.topic))
+            print(why_without_rows(brokers, chosen.group, chosen.topic))
         elif chosen.group is not None:
-            _print_queues(rows)
+            _print_queues(rows, several)
         else:
-            _print_groups(rows)
+            _print_groups(rows, several)
         more = "--offsets counts from newer offsets"
         if newer is not None:
             known = {group for group, _ in newer.offsets}
             without = [group for group in chosen.group or () if group not in known]
             more = f"committed offsets of {chosen.offsets}" + (f", without {', '.join(without)}" if without else "")
-        print(f"as of {time(facts.as_of)}, the end of the last night; {more}")
+        print(f"as of {time(brokers[0].as_of)}, the end of the last night; {more}" if not several else _ends(brokers))
 
 
-def _print_groups(rows: Sequence[Lag]) -> None:
-    """A line for each group and topic that is behind."""
-    by_key = groupby(rows, key=lambda row: row.key)
-    subscriptions = [(key, list(queue_rows)) for key, queue_rows in by_key]
+def _ends(brokers: Sequence[BrokerFacts]) -> str:
+    """The end of the last night of several brokers."""
+    oldest, newest = (choose(brokers, key=lambda facts: facts.as_of) for choose in (min, max))
+    nights = f"the ends of the last nights of {len(brokers):,} brokers"
+    return f"as of {time(newest.as_of)}, {nights}; the oldest is that of {oldest.name}, {time(oldest.as_of)}"
+
+
+def _print_groups(rows: Sequence[tuple[str, Lag]], several: bool) -> None:
+    """A line for each broker, group and topic that is behind. ``several``: whether there are several brokers."""
+    by_key = groupby(rows, key=lambda row: (row[0], *row[1].key))
+    subscriptions = [(key, [row for _, row in queue_rows]) for key, queue_rows in by_key]
     behind = [(key, queues) for key, queues in subscriptions if any(row.lag or row.exact_lag for row in queues)]
     behind.sort(key=lambda subscription: -sum(row.exact_lag for row in subscription[1]))
     if behind:
-        lines = [[short(group), short(topic), *_cells(queues)] for (group, topic), queues in behind]
-        print_table(("group", "topic", *TITLES, "pulls"), lines, left=2)
+        titles = ("broker", "group", "topic", *TITLES, "pulls")
+        lines = [[*map(short, key), *_cells(queues)] for key, queues in behind]
+        _print_rows(titles, lines, several)
     up_to_date = len(subscriptions) - len(behind)
     print(f"{up_to_date:,} of {counted(len(subscriptions), 'subscription')} are up to date")
 
 
-def _print_queues(rows: Sequence[Lag]) -> None:
+def _print_queues(rows: Sequence[tuple[str, Lag]], several: bool) -> None:
+    titles = ("broker", "group", "topic", "queue", "committed", "end", *TITLES, "pulls")
     lines = [
-        [short(row.consumer_group), short(row.topic), str(row.queue_id),
+        [short(broker), short(row.consumer_group), short(row.topic), str(row.queue_id),
          "-" if row.committed is None else f"{row.committed:,}", f"{row.end:,}", *_cells([row])]
-        for row in rows
+        for broker, row in rows
     ]  # fmt: skip
-    print_table(("group", "topic", "queue", "committed", "end", *TITLES, "pulls"), lines, left=2)
+    _print_rows(titles, lines, several)
+
+
+def _print_rows(titles: Sequence[str], lines: Sequence[Sequence[str]], several: bool) -> None:
+    """Prints a table whose first columns are broker, group and topic; without the broker if there is only one."""
+    if several:
+        print_table(titles, lines, left=3)
+    else:
+        print_table(titles[1:], [line[1:] for line in lines], left=2)
 
 
 def _cells(rows: Sequence[Lag]) -> list[str]:
@@ -124,15 +148,15 @@ def _cells(rows: Sequence[Lag]) -> list[str]:
     ]
 
 
-def _metrics(rows: Sequence[Lag], broker_name: str) -> Iterator[str]:
+def _metrics(rows: Sequence[tuple[str, Lag]]) -> Iterator[str]:
     """Lines of Prometheus's text format: gauges labelled with broker, group, topic and queue."""
     for name, (field, meaning) in METRICS.items():
         yield f"# HELP {name} {meaning}"
         yield f"# TYPE {name} gauge"
-        for row in rows:
+        for broker, row in rows:
             value = getattr(row, field)
             if value is not None:
-                labels = {"broker": broker_name, "group": row.consumer_group, "topic": row.topic}
+                labels = {"broker": broker, "group": row.consumer_group, "topic": row.topic}
                 shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
                 yield f'{name}{{{shown},queue="{row.queue_id}"}} {value}'
 

@@ -38,3 +38,8 @@ def dropping_clients(checks: Mapping[str, Predicate], properties: Mapping[str, s
         for client, check in checks.items()
         if isinstance(check, TextIn) and not holds(check, properties)
     }
+
+
+def keeping_clients(checks: Mapping[str, Predicate], properties: Mapping[str, str]) -> list[str]:
+    """The ids of the clients that subscribe to the tag of a message."""
+    return [client for client, check in checks.items() if isinstance(check, TextIn) and holds(check, properties)]

@@ -16,6 +16,7 @@ from filtering.subscriptions.in_force import state_at
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
 _DELETED = "the broker deleted it before the group pulled it"
+_MOVED = "the group's offset was moved past it while"
 
 
 @dataclass(frozen=True)
@@ -87,21 +88,28 @@ def pulls_of_message(
     if night is None and place.is_deleted:
         return NotPulled(_DELETED)
     if night is None:
-        return NotPulled(f"{_why_pending(rows, config, as_of)}, and has not pulled it yet", is_pending=True)
-    first = _first_pull(rows, night, place)
+        return NotPulled(_why_pending(rows, config, as_of), is_pending=True)
+    resets = list(resets)
+    first = _first_pull(rows, night, place, resets)
     if isinstance(first, NotPulled):
         return first
     last = nights[-1]
     again = _pulls_after_resets([row for row in rows if is_pulling(row, last.config)], resets, last)
-    return [first, *(pull for pull, offset in again if pull.at > first.at and offset <= place.queue_offset)]
+    pulls = [pull for pull, offset in again if pull.at > first.at and offset <= place.queue_offset]
+    if not _is_jumped_over(rows, first, place, resets):
+        return [first, *pulls]
+    return pulls or NotPulled(f"{_MOVED} the group was away")
 
 
 def _why_pending(rows: Sequence[SubscriptionRow], config: BrokerConfig, as_of: int) -> str:
     row = state_at(rows, as_of)
+    code = refusal(row, config) if row is not None and row.is_consuming else None
+    if code is not None:
+        return f"the broker refuses the group's pulls ({code.text}), so the group has not pulled it yet"
+    why = "the group does not keep up"
     if row is None or not row.is_consuming:
-        return "the group comes after the end of the last night" if rows[-1].is_consuming else "the group is away"
-    code = refusal(row, config)
-    return "the group does not keep up" if code is None else f"the broker refuses the group's pulls ({code.text})"
+        why = "the group comes after the end of the last night" if rows[-1].is_consuming else "the group is away"
+    return f"{why}, and has not pulled it yet"
 
 
 def _pulls_after_resets(
@@ -122,8 +130,22 @@ def _pulls_after_resets(
     return list(pulls.values())
 
 
-def _first_pull(states: Sequence[SubscriptionRow], night: NightInQueue, place: Place) -> Pulled | NotPulled:
-    """The first pull of the message by a group with these ``states``."""
+def _is_jumped_over(
+    states: Sequence[SubscriptionRow], first: Pulled, place: Place, resets: Sequence[tuple[int, int]]
+) -> bool:
+    """Whether the offset of a group that returned for its first pull of the message was moved past it meanwhile."""
+    rows = [row for row in states if is_pulling(row, first.config)]
+    if first.at != first.row.valid_from or first.row is rows[0] or place.store_timestamp >= first.at:
+        return False
+    left = rows[rows.index(first.row) - 1].valid_to
+    away = [offset for at, offset in resets if left is not None and left <= at <= first.at]
+    return bool(away) and place.queue_offset < away[-1]
+
+
+def _first_pull(
+    states: Sequence[SubscriptionRow], night: NightInQueue, place: Place, resets: Sequence[tuple[int, int]]
+) -> Pulled | NotPulled:
+    """The first pull of the message by a group with these ``states``, if no reset jumped over the message."""
     rows = [row for row in states if is_pulling(row, night.config)]
     at = place.store_timestamp
     is_new = place.run == night.run
@@ -139,10 +161,18 @@ def _first_pull(states: Sequence[SubscriptionRow], night: NightInQueue, place: P
         at = night.begin
     start = next((row for row in rows if at < row.valid_from <= night.as_of), None)
     if start is None:
-        return NotPulled(f"the group's offset was moved past it while {_why_not_pulling(states, at, night.config)}")
-    if start is rows[0] and place.queue_offset < night.told_before + night.lost + night.skipped:
+        return NotPulled(f"{_MOVED} {_why_not_pulling(states, at, night.config)}")
+    if start is rows[0] and place.queue_offset < night.told_before + night.lost + _skipped(start, night, resets):
         return NotPulled("the group first came later, and began at a later message")
     return Pulled(start, start.valid_from, night.config)
+
+
+def _skipped(start: SubscriptionRow, night: NightInQueue, resets: Sequence[tuple[int, int]]) -> int:
+    """The entries before the first one of a group that first came in the night, at ``start``."""
+    if not any(start.valid_from < at <= night.as_of for at, _ in resets):
+        return night.skipped
+    # A reset may have jumped over the others.
+    return next((offset for at, offset in reversed(resets) if at <= start.valid_from), 0)
 
 
 def _why_not_pulling(states: Sequence[SubscriptionRow], at: int, config: BrokerConfig) -> str:

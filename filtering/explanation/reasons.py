@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from filtering.counted import listed, shortened
 from filtering.explanation.trace import Part, Result, trace
 from filtering.sql92 import CompiledExpression, on_one_line
+from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import tags_code
 
@@ -50,6 +51,20 @@ def dropped_by_other_client(tags_of: Mapping[str, Iterable[str]]) -> str:
     clients = [f"{client} subscribes to {', '.join(map(quoted, sorted(tags)))}" for client, tags in tags_of.items()]
     reads = f" drops it: {' or '.join(clients[:NAMED])}" if clients else " subscribes to other tags"
     return f"the client that reads the queue{reads}; the subscription in force is that of another client"
+
+
+def overruled(clients: Sequence[str]) -> str:
+    """The broker stopped the message, although some clients of the group subscribe to its tag."""
+    return f"{listed(clients, NAMED)} subscribes to it, but the broker has the subscription of another client"
+
+
+def never_subscribed(topic: str, group: str) -> str:
+    """The group never subscribed to the topic."""
+    if topic == f"{RETRY_TOPIC_PREFIX}{group}":
+        return "no event subscribes the group to its retry topic, as its clients do: add one with the tag *"
+    if topic == f"{DLQ_TOPIC_PREFIX}{group}":
+        return "its consumers failed on it too often: nothing is delivered from a dead-letter queue"
+    return "the group never subscribed to the topic"
 
 
 def not_in_bit_map(expression: CompiledExpression | None, properties: Mapping[str, str], result: Result) -> Reason:

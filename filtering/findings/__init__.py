@@ -2,13 +2,14 @@
 
 from filtering.findings.finding import SEVERITIES, Finding, worst_first
 from filtering.findings.on_messages import FilterOnMessages, TopicMessages, filters_on_messages
-from filtering.findings.static import static_findings
+from filtering.findings.static import expression_findings, static_findings
 
 __all__ = [
     "SEVERITIES",
     "FilterOnMessages",
     "Finding",
     "TopicMessages",
+    "expression_findings",
     "filters_on_messages",
     "static_findings",
     "worst_first",

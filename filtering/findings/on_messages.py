@@ -15,7 +15,7 @@ from filtering.matcher import Matcher, packed_bits
 from filtering.matcher.column import Column
 from filtering.matcher.packed_bits import Words
 from filtering.predicate import And, Not, Predicate
-from filtering.sql92 import CompiledExpression
+from filtering.sql92 import CompiledExpression, EvaluationError
 
 VALUES = 1_000
 """The number of messages whose values are used to explain why an expression fails on them."""
@@ -73,7 +73,7 @@ def filters_on_messages(
         remedies: list[str] = []
         tags: list[str] = []
         if counts[failed] and expression is not None:
-            remedies = _remedies(expression, messages)
+            remedies = _remedies(expression, messages) or _first_error(expression, messages, bits[failed])
         if counts[collided]:
             tags = [tag for tag, _ in Counter(messages.texts(TAGS_PROPERTY, bits[collided])).most_common()]
         results.append(FilterOnMessages(counts[matched], counts[failed], counts[collided], remedies, tags))
@@ -84,6 +84,17 @@ def _predicates(message_filter: MessageFilter) -> tuple[Predicate, Predicate, Pr
     """Predicates for messages that match, that fail, and that collide."""
     tags, client_tags = message_filter.tags, message_filter.client_tags
     return And((tags, message_filter.expression, client_tags)), message_filter.failure, And((tags, Not(client_tags)))
+
+
+def _first_error(expression: CompiledExpression, messages: TopicMessages, failed: Words) -> list[str]:
+    """Why the expression fails on the first of the ``failed`` messages."""
+    texts = {name: column.text_of_each() for name, column in messages.properties.items()}
+    row = int(np.flatnonzero(packed_bits.unpack(failed, messages.count))[0])
+    try:
+        expression.evaluate({name: text for name in texts if (text := texts[name][row].as_py()) is not None})
+    except EvaluationError as error:
+        return [str(error)]
+    return []
 
 
 def _remedies(expression: CompiledExpression, messages: TopicMessages) -> list[str]:

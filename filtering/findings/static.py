@@ -9,14 +9,13 @@ from filtering.counted import listed
 from filtering.delivery.message_filter import delivers
 from filtering.findings.finding import ERROR, INFO, WARN, Finding
 from filtering.predicate import FALSE, TRUE, Predicate
-from filtering.sql92 import on_one_line
+from filtering.sql92 import CompiledExpression, on_one_line
 from filtering.subscription_data import SUB_ALL, is_tag_type
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
 NAMED = 3
 """The number of groups that a line names; other groups are counted."""
-_NEVER = frozenset({"never-true", "always-false", "always-null"})
-_MISREAD = frozenset({"ignored-input", "not-binds-tightly", "negated-property", "impossible-tag"})
+_INFO = frozenset({"integer-literal", "reversed-not-between"})
 
 
 def static_findings(in_force: Iterable[SubscriptionRow]) -> list[Finding]:
@@ -37,11 +36,15 @@ def _findings(row: SubscriptionRow) -> Iterator[Finding]:
         elif row.expression != SUB_ALL and SUB_ALL in (row.tags_set or ()):
             yield finding(WARN, "literal-star", "* among tags is the tag named *, not every tag; write * alone for all")
     elif row.compiled.expression is not None:
-        for code, _, sentence, suggestion in row.compiled.expression.findings:
-            severity = ERROR if code in _NEVER else WARN if code in _MISREAD else INFO
-            if code in ("always-true", "bare-property"):
-                severity = WARN
-            yield finding(severity, code, f"{sentence} {suggestion}")
+        for severity, code, text in expression_findings(row.compiled.expression):
+            yield finding(severity, code, text)
+
+
+def expression_findings(expression: CompiledExpression) -> Iterator[tuple[str, str, str]]:
+    """The severity, the code and the text of each finding of an expression."""
+    for found in expression.findings:
+        severity = ERROR if found.delivers_nothing else INFO if found.code in _INFO else WARN
+        yield severity, found.code, f"{found.sentence} {found.suggestion}"
 
 
 def _equivalent(rows: Iterable[SubscriptionRow]) -> Iterator[Finding]:

@@ -22,38 +22,81 @@ _DECIMAL = re.compile(
     r"|volume|distance|length|height|width",
     re.IGNORECASE,
 )
+_MISREAD = frozenset({"bare-property", "negated-property", "not-binds-tightly"})
+"""Findings from which it may follow that the expression has the same outcome for every message."""
 _TAGS = "TAGS"
 _SHOWN = 40
 _ZERO = "A decimal zero can't be written: compare with the smallest possible amount, for example 0.01."
 
 
 class SuspiciousPart(NamedTuple):
-    """A suspicious part of an expression: its code, its character offset, what is wrong, and what to write instead."""
+    """A suspicious part of an expression: its code, its character offset, what is wrong, and what to write instead.
+
+    ``delivers_nothing``: the expression is never TRUE.
+    """
 
     code: str
     position: int
     sentence: str
     suggestion: str
+    delivers_nothing: bool = False
 
 
 def lint(
     expression: str, root: Node, ignored: int | None, predicate_of: Callable[[EvaluationOutcome], Predicate]
 ) -> list[SuspiciousPart]:
-    """All findings, ordered by position.
+    """All findings, ordered by position: one for each cause, not for what follows from it.
 
     ``ignored``: the offset of the input that the broker ignores, or None. ``predicate_of`` returns the predicate
     that is true if the expression has an outcome.
     """
-    findings = [*_ignored(expression, ignored), *_constant(root, predicate_of), *_bare(root)]
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        findings += _node_findings(node)
-        stack += node.children
-    return sorted(findings, key=lambda finding: finding.position)
+    found = [*_bare(root), *(finding for node in _nodes(root) for finding in _node_findings(node))]
+    misread = [finding for finding in found if finding.code in _MISREAD]
+    others = [finding for finding in found if finding.code not in _MISREAD]
+    for cut in _ignored(expression, ignored):
+        complete = [finding for finding in misread if finding.position != _last_operand(root).position]
+        if len(complete) < len(misread):  # What is ignored was to compare the last property.
+            misread = [*complete, cut]
+        else:
+            others.append(cut)
+    for constant in _constant(root, predicate_of):
+        if misread:
+            misread = [_with_outcome(finding, constant) for finding in misread]
+        else:
+            others.append(constant)
+    return sorted(misread + others, key=lambda finding: finding.position)
+
+
+def _with_outcome(cause: SuspiciousPart, constant: SuspiciousPart) -> SuspiciousPart:
+    """A cause with the outcome that follows from it."""
+    sentence = f"{cause.sentence} {constant.sentence}"
+    return cause._replace(sentence=sentence, delivers_nothing=constant.delivers_nothing)
+
+
+def _nodes(root: Node) -> Iterator[Node]:
+    """All nodes but each NOT before a comparison, whose operand was not meant to stand alone."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        tight = _tight_not(node)
+        waiting += node.children if tight is None else [tight.operand, *node.children[1:]]
+
+
+def _last_operand(root: Node) -> Node:
+    while root.children:
+        root = root.children[-1]
+    return root
 
 
 def _node_findings(node: Node) -> Iterator[SuspiciousPart]:
+    if (tight := _tight_not(node)) is not None:
+        yield SuspiciousPart(
+            "not-binds-tightly",
+            tight.position,
+            "NOT takes only the next operand, not the comparison after it.",
+            "Put parentheses around the comparison: NOT (… = …).",
+        )
     match node:
         case nodes.And() | nodes.Or():
             yield from _bare(node.left)
@@ -69,16 +112,12 @@ def _node_findings(node: Node) -> Iterator[SuspiciousPart]:
                 "Compare the property itself with the negative number.",
             )
         case nodes.Equal() | nodes.NotEqual() | nodes.Ordering():
-            yield from _tight_not(node.left)
             yield from _integers(node, [(node.left, node.right)])
             yield from _tags(node, _texts(node))
         case nodes.Between():
-            yield from _tight_not(node.operand)
             yield from _integers(node, [(node.operand, node.low), (node.operand, node.high)])
         case nodes.In(name=name, texts=texts) if name == _TAGS:
             yield from _tags(node, texts)
-        case nodes.IsNull() | nodes.TextSearch():
-            yield from _tight_not(node.operand)
 
 
 def _ignored(expression: str, position: int | None) -> Iterator[SuspiciousPart]:
@@ -108,8 +147,9 @@ def _constant(root: Node, predicate_of: Callable[[EvaluationOutcome], Predicate]
         elif false is FALSE and predicate_of(EvaluationOutcome.ERROR) is FALSE:
             code, outcome = "always-null", "NULL for every message"
         yield SuspiciousPart(
-            code, position, f"The expression is {outcome}: nothing is delivered.", "Check each comparison by itself."
-        )
+            code, position, f"The expression is {outcome}: nothing is delivered.", "Check each comparison by itself.",
+            delivers_nothing=True,
+        )  # fmt: skip
 
 
 def _bare(node: Node) -> Iterator[SuspiciousPart]:
@@ -124,14 +164,16 @@ def _bare(node: Node) -> Iterator[SuspiciousPart]:
         )
 
 
-def _tight_not(left: Node) -> Iterator[SuspiciousPart]:
-    if isinstance(left, nodes.Not) and not _is_negative_form(left):
-        yield SuspiciousPart(
-            "not-binds-tightly",
-            left.position,
-            "NOT takes only the next operand, not the comparison after it.",
-            "Put parentheses around the comparison: NOT (… = …).",
-        )
+def _tight_not(node: Node) -> nodes.Not | None:
+    """The NOT that a comparison has as its left operand."""
+    match node:
+        case nodes.Equal() | nodes.NotEqual() | nodes.Ordering():
+            left = node.left
+        case nodes.Between() | nodes.IsNull() | nodes.TextSearch():
+            left = node.operand
+        case _:
+            return None
+    return left if isinstance(left, nodes.Not) and not _is_negative_form(left) else None
 
 
 def _is_negative_form(node: nodes.Not) -> bool:

@@ -6,6 +6,7 @@ import argparse
 import io
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -95,6 +96,8 @@ def run(main: Callable[[list[str]], None]) -> NoReturn:
     garbage_collection.collect_rarely()
     os.umask(os.umask(0) | 0o002)  # Files of a warehouse are not writable for all users.
     try:
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # start.py has ended with what it is for
         with without_pandas():
             main(_arguments())
         code = ExitCode.DONE

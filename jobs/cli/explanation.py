@@ -11,6 +11,7 @@ from jobs.cli.text import print_table, short, time
 from schemas.answers.explanation.explain import Explanation
 from schemas.answers.explanation.found_messages import FoundMessage
 from schemas.printable import printable
+from schemas.shell_command import option
 
 MARKS = {
     Result.TRUE: "✓", Result.FALSE: "✗", Result.NULL: "∅", Result.ERROR: "!", Result.NOT_EVALUATED: "·",
@@ -31,11 +32,13 @@ SHOWN_LEAVES = 8
 LONGEST_LEAF = 44
 
 
-def print_explanation(explanation: Explanation, copies: Sequence[FoundMessage], full: bool) -> None:
-    """Prints why one group received a message or not; ``full`` adds all details."""
+def print_explanation(
+    explanation: Explanation, copies: Sequence[FoundMessage], full: bool, broker: str | None = None
+) -> None:
+    """Prints why one group received a message or not; ``full`` adds all details, ``broker`` names its broker."""
     message, decision = explanation.message, explanation.decision
     verdict = VERDICTS.get(explanation.outcome, "not delivered")
-    print(f"{short(message.name)}  {printable(message.place)} → {printable(explanation.consumer_group)}: {verdict}")
+    print(f"{short(message.name)}  {_place(message, broker)} → {printable(explanation.consumer_group)}: {verdict}")
     if full:
         _print_full(explanation)
     stage = STAGES.get(decision.stage, str(decision.stage))
@@ -55,6 +58,8 @@ def print_explanation(explanation: Explanation, copies: Sequence[FoundMessage], 
         lines = list(_tree(explanation.trace)) if full else _decisive(explanation.trace)
         for number, line in enumerate(lines):
             _line("expression" if full and not number else "because" if not number else "", line)
+    for finding in explanation.findings:
+        _line("lint", finding)
     if explanation.uncertain is not None:
         _line("uncertain", explanation.uncertain)
     if explanation.nearest_miss is not None:
@@ -63,12 +68,19 @@ def print_explanation(explanation: Explanation, copies: Sequence[FoundMessage], 
 
 
 def print_every_group(
-    explanations: Sequence[Explanation], message: FoundMessage, copies: Sequence[FoundMessage]
+    explanations: Sequence[Explanation],
+    message: FoundMessage,
+    copies: Sequence[FoundMessage],
+    nobody: str,
+    broker: str | None = None,
 ) -> None:
-    """Prints the outcome of a message, one line for each group that ever subscribed to its topic."""
-    print(f"{short(message.name)}  {printable(message.place)}, stored {time(message.store_timestamp)}")
+    """Prints the outcome of a message, one line for each group that ever subscribed to its topic.
+
+    ``nobody``: the line without such a group.
+    """
+    print(f"{short(message.name)}  {_place(message, broker)}, stored {time(message.store_timestamp)}")
     if not explanations:
-        print("  no group ever subscribed to the topic")
+        print(f"  {nobody}")
     rows = [
         (short(row.consumer_group), str(row.outcome), printable(row.decision.reason))
         for row in sorted(explanations, key=lambda row: (list(Outcome).index(row.outcome), row.consumer_group))
@@ -78,12 +90,17 @@ def print_every_group(
     _print_copies(copies)
 
 
-def print_choices(messages: Sequence[FoundMessage], group: str | None) -> None:
-    """Lists the messages that share a key, with the option that chooses each."""
+def print_choices(messages: Sequence[tuple[str | None, FoundMessage]], group: str | None) -> None:
+    """Lists the messages that share a key, with the options that choose each: its broker is one unless it is None."""
     print(f"{len(messages):,} messages have this key; choose one:")
-    for message in messages:
-        option = f" --group {printable(group)}" if group is not None else ""
-        print(f"  --message {message.msg_id}{option}  {printable(message.place)}, {time(message.store_timestamp)}")
+    for broker, message in messages:
+        chosen = {"group": group, "broker": broker}
+        options = "".join(f" {option(name, value)}" for name, value in chosen.items() if value is not None)
+        print(f"  --message {message.msg_id}{options}  {printable(message.place)}, {time(message.store_timestamp)}")
+
+
+def _place(message: FoundMessage, broker: str | None) -> str:
+    return printable(message.place if broker is None else f"{message.place} on {broker}")
 
 
 def _print_full(explanation: Explanation) -> None:

@@ -31,12 +31,11 @@ def add_warehouse(parser: Parser, required: bool = True) -> None:
     parser.add_argument("--warehouse", required=required, metavar="DIR", help="folder of the tables, or catalog.schema")
 
 
-def add_answer(parser: Parser, required: bool = True) -> None:
-    """The options of a job that answers from the tables of one broker."""
+def add_answer(parser: Parser, required: bool = True, of_every_broker: bool = False) -> None:
+    """The options of a job that answers from the tables of one broker, or of every one if none is named."""
     add_warehouse(parser, required)
-    parser.add_argument(
-        "--broker", type=given_name, metavar="NAME", help="the brokerName, if the warehouse holds several brokers"
-    )
+    several = "default: every one in the warehouse" if of_every_broker else "if the warehouse holds several brokers"
+    parser.add_argument("--broker", type=given_name, metavar="NAME", help=f"the brokerName, {several}")
 
 
 def add_json(parser: argparse._ActionsContainer) -> None:
@@ -133,6 +132,14 @@ def facts_of(options: argparse.Namespace) -> BrokerFacts:
         if name == BrokerConfig().broker_name and name not in known and len(known) == 1:
             (name,) = known
     return open_facts(warehouse, name)
+
+
+def brokers_of(options: argparse.Namespace) -> list[BrokerFacts]:
+    """The tables of the broker that --broker names, or else of each broker of the warehouse, by name."""
+    from schemas.answers.facts import open_brokers, open_facts
+
+    warehouse = warehouse_of(options.warehouse)
+    return open_brokers(warehouse) if options.broker is None else [open_facts(warehouse, options.broker)]
 
 
 def broker_config_of(options: argparse.Namespace, facts: BrokerFacts) -> BrokerConfig:

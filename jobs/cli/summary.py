@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
+from filtering.broker_config import BrokerConfig
 from filtering.counted import counted
 from filtering.subscriptions.events import Operation
 from jobs.cli.text import count, expression_line, print_table, short
 from jobs.night.run import NightReport, Run
 from schemas.answers.facts import BrokerFacts, open_facts
 from schemas.answers.inconsistency import inconsistent_groups
-from schemas.answers.report.night_summary import GroupCounts, messages_without_entry, night_summary
+from schemas.answers.report.night_summary import GroupCounts, NightSummary, messages_without_entry, night_summary
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.printable import printable
@@ -58,36 +60,55 @@ WRITTEN_BY_JOB = {"ingest": COMMITLOG.name, "register": SUBSCRIPTIONS.name, "dis
 READS_SUBSCRIPTIONS = ("nightly", "register")
 
 
-def print_summary(run: Run, report: NightReport, one_of_several: bool) -> list[str]:
-    """Prints the counts of each group, what needs attention, and where the tables are.
+@dataclass(frozen=True)
+class ToldNight:
+    """A night that has ended: its lines about what needs attention, and a remark on the number of its rows."""
 
-    ``one_of_several``: whether the warehouse holds other brokers, or will after this run. Returns the lines about what
-    needs attention.
-    """
+    report: NightReport
+    summary: NightSummary
+    attention: Sequence[str]
+    remark: str
+
+    @property
+    def broker(self) -> str:
+        return self.report.broker.name
+
+
+def tell(run: Run, report: NightReport) -> ToldNight:
+    """What is to be said about a night."""
     facts = open_facts(run.warehouse, report.broker.name, run.expressions)
     summary = night_summary(facts)
-    _print_groups(summary.groups)
     attention = [*summary.attention, *_inconsistent(facts, run)]
     if report.outcome is not None:
         attention += _damage(facts, report)
-    for line in [*attention, *summary.not_replayed, *summary.notes]:
+    return ToldNight(report, summary, attention, _without_entry(facts, report))
+
+
+def print_summary(run: Run, night: ToldNight) -> None:
+    """Prints the counts of each group, what needs attention, and where the tables are."""
+    report, summary = night.report, night.summary
+    _print_groups(summary.groups)
+    for line in [*night.attention, *summary.not_replayed, *summary.notes]:
         print(printable(line))
     if summary.notes:
-        print("lint says why, and what real messages show:")
-        which = f" {option('broker', report.broker.name)}" if one_of_several else ""
-        print(f"  {run.warehouse.command('lint')}{which}")
-    if attention or summary.not_replayed or summary.notes:
+        print_lint(run, [report.broker.name], len(run.last) > 1)
+    if night.attention or summary.not_replayed or summary.notes:
         print()
-    print_steps(run, report, _without_entry(facts, report))
-    return attention
+    print_steps(run, report, night.remark)
+
+
+def print_lint(run: Run, brokers: Iterable[str], one_of_several: bool) -> None:
+    """Prints the command that says more about the subscriptions of each broker."""
+    print("lint says why, and what real messages show:")
+    for broker in brokers:
+        which = f" {option('broker', broker)}" if one_of_several else ""
+        print(f"  {run.warehouse.command('lint')}{which}")
 
 
 def print_steps(run: Run, report: NightReport, remark: str = "") -> None:
     """Prints the broker's switches, the number of rows written with a remark on it, and where the tables are."""
     config = report.broker.config
-    bit_map = "on" if config.calculates_bit_maps else "off"
-    sql92 = "on" if config.enable_property_filter else "off"
-    print(f"broker {short(report.broker.name)}: property filter {sql92}, filter bit map {bit_map}")
+    print(f"broker {short(report.broker.name)}: {switches(config)}")
     print(f"  ({printable(report.broker.source)})")
     if run.job in READS_SUBSCRIPTIONS:
         print(f"  subscriptions: {printable(_subscriptions(report))}")
@@ -99,6 +120,13 @@ def print_steps(run: Run, report: NightReport, remark: str = "") -> None:
     location, table = printable(run.warehouse.location), WRITTEN_BY_JOB.get(run.job, DELIVERIES)
     print(f"The tables are in {location}; to write one as JSON lines:")
     print(f"  {run.warehouse.command(f'export {table}')} --output {table}.jsonl")
+
+
+def switches(config: BrokerConfig) -> str:
+    """The switches that decide how a broker filters."""
+    bit_map = "on" if config.calculates_bit_maps else "off"
+    sql92 = "on" if config.enable_property_filter else "off"
+    return f"property filter {sql92}, filter bit map {bit_map}"
 
 
 def _subscriptions(report: NightReport) -> str:
@@ -131,36 +159,39 @@ def _without_entry(facts: BrokerFacts, report: NightReport) -> str:
 def _print_groups(groups: Sequence[GroupCounts]) -> None:
     if not groups:
         return
-    columns = [
-        (name, title) for name, title in COLUMNS if name in ALWAYS_SHOWN or any(group.counts[name] for group in groups)
-    ]
-    _print_legend([LEGEND[name] for name, _ in columns if name in LEGEND])
+    columns = shown_columns([group.counts for group in groups])
+    print_legend(columns)
     for topic, topic_groups in groupby(groups, key=lambda group: group.topic):
         print(f"\n{short(topic)}")
         rows = [
             [
                 short(group.consumer_group),
-                *(_cell(group, name) for name, _ in columns),
+                *(count_cell(name, group.counts[name], group.delivered_before) for name in columns),
                 short(expression_line(group.expression), LONGEST_FILTER),
             ]
             for group in topic_groups
         ]
-        titles = ["group", *(title for _, title in columns), "filter"]
+        titles = ["group", *columns.values(), "filter"]
         print_table(titles, rows, indent="  ", last_is_text=True)
     print()
 
 
-def _cell(group: GroupCounts, name: str) -> str:
-    now = group.counts[name]
-    before = group.delivered_before
-    if name == "delivered" and before is not None and before != now:
-        return f"{before:,} → {now:,}"
+def shown_columns(counts: Sequence[Mapping[str, int]]) -> dict[str, str]:
+    """The columns to show, and their titles: some of them only if a row of counts has more than 0."""
+    return {name: title for name, title in COLUMNS if name in ALWAYS_SHOWN or any(each.get(name) for each in counts)}
+
+
+def count_cell(name: str, now: int, delivered_before: int | None) -> str:
+    """A cell of the column ``name``. ``delivered_before``: the deliveries of the night before; None: there was none."""
+    if name == "delivered" and delivered_before is not None and delivered_before != now:
+        return f"{delivered_before:,} → {now:,}"
     return count(now)
 
 
-def _print_legend(parts: list[str]) -> None:
+def print_legend(columns: Iterable[str]) -> None:
+    """Prints what the columns mean."""
     line = ""
-    for part in parts:
+    for part in (LEGEND[name] for name in columns if name in LEGEND):
         if line and len(line) + len(part) + 3 > WIDTH:
             print(line)
             line = ""

@@ -31,6 +31,7 @@ from schemas.rocketmq_store.not_replayed import NotReplayed
 from schemas.run_ledger import REPLAY, LedgerEntry, nights_of, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
 
+NO_SUBSCRIPTIONS = "no night had --subscriptions"
 GroupQueue = tuple[str, str, int]
 """Consumer group, topic and queue id."""
 
@@ -148,7 +149,7 @@ class BrokerFacts:
         """The history of one group. Raises UsageError if the group never subscribed."""
         rows = [row for row in self.history if row.consumer_group == consumer_group]
         if not rows:
-            hint = did_you_mean(consumer_group, self.groups)
+            hint = did_you_mean(consumer_group, self.groups) if self.groups else f": {NO_SUBSCRIPTIONS}"
             raise UsageError(f"{consumer_group} has no subscription in {self.warehouse.location}{hint}")
         return rows
 
@@ -194,15 +195,26 @@ def open_facts(
 
     ``expressions`` are already compiled filters. Raises UsageError if there is no such broker, or if there are several.
     """
-    by_broker: dict[str, list[LedgerEntry]] = {}
-    for entry in open_runs(warehouse):
-        by_broker.setdefault(entry.broker_name, []).append(entry)
+    by_broker = _runs_by_broker(warehouse)
     if broker_name is None and len(by_broker) > 1:
         names = ", ".join(by_broker)
         raise UsageError(f"the warehouse holds the brokers {names}: say which (--broker NAME, in Python broker=NAME)")
     chosen = broker_name if broker_name is not None else next(iter(by_broker))
     check_broker(chosen, list(by_broker))
     return BrokerFacts(warehouse, by_broker[chosen], expressions or Expressions())
+
+
+def open_brokers(warehouse: Warehouse) -> list[BrokerFacts]:
+    """The stored data of each broker of a warehouse, in the order of their names."""
+    expressions = Expressions()
+    return [BrokerFacts(warehouse, runs, expressions) for _, runs in sorted(_runs_by_broker(warehouse).items())]
+
+
+def _runs_by_broker(warehouse: Warehouse) -> dict[str, list[LedgerEntry]]:
+    by_broker: dict[str, list[LedgerEntry]] = {}
+    for entry in open_runs(warehouse):
+        by_broker.setdefault(entry.broker_name, []).append(entry)
+    return by_broker
 
 
 def check_known_topic(topic: str, known: Sequence[str], warehouse: Warehouse) -> None:

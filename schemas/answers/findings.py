@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 import pyarrow.compute as pc
 
 from filtering.counted import counted
-from filtering.delivery.message_filter import MessageFilter, message_filter
+from filtering.delivery.message_filter import MessageFilter, delivers, message_filter
 from filtering.findings import FilterOnMessages, Finding, filters_on_messages, static_findings, worst_first
 from filtering.findings.finding import ERROR, FAILING_SHARE, INFO, WARN
-from filtering.predicate import TRUE, postorder
+from filtering.predicate import FALSE, TRUE, postorder
 from filtering.sql92.syntax.nodes import named_properties
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import GroupTopic
@@ -39,7 +39,7 @@ def findings(facts: BrokerFacts, session: Session | None = None) -> list[Finding
     """
     rows = facts.in_force
     found, _ = _findings(facts, rows)
-    found += _never_matched(facts, _without_error(rows, found))
+    found += _never_matched(facts, _unexplained(rows, found))
     found += _dead_filters(facts, rows)
     found += _inconsistent(facts, session)
     return worst_first(found)
@@ -51,7 +51,7 @@ def findings_of_rows(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> lis
     Raises UsageError for a replay.
     """
     found, measured = _findings(facts, rows)
-    for row in _without_error(rows, found):
+    for row in _unexplained(rows, found):
         result, total = measured.get(row.key, (None, 0))
         if result is not None and total and not result.matched:
             text = f"none of the newest {counted(total, 'message')} matches"
@@ -59,28 +59,44 @@ def findings_of_rows(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> lis
     return worst_first(found)
 
 
-def _without_error(rows: Sequence[SubscriptionRow], found: Sequence[Finding]) -> list[SubscriptionRow]:
-    """The subscriptions that no finding is an error of, which would explain more."""
-    explained = {finding.key for finding in found if finding.severity == ERROR}
+def _unexplained(rows: Sequence[SubscriptionRow], found: Sequence[Finding]) -> list[SubscriptionRow]:
+    """The subscriptions without a finding that explains why all messages match, or none.
+
+    An error does, and what the subscription alone shows, without any message.
+    """
+    explained = {
+        finding.key for finding in found if finding.severity == ERROR or (finding.severity == WARN and not finding.of)
+    }
     return [row for row in rows if row.key not in explained]
 
 
 def _findings(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> tuple[list[Finding], Measured]:
-    """The findings of subscriptions on their own and on messages, and their results on messages."""
+    """The findings of subscriptions on their own and on messages, and their results on messages.
+
+    A subscription that can match no message has no finding on messages.
+    """
     facts.check_has_messages()
     found = _without_topic(facts, rows)
     on_topics = [row for row in rows if row.topic in facts.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX)]
-    unknown = _unknown_properties(facts, on_topics)
     measured = _on_messages(facts, on_topics)
+    codes: defaultdict[GroupTopic, set[str]] = defaultdict(set)
     for finding in static_findings(rows):
         # An integer literal is fine if every message has an integer. If not, the finding "fails" says more.
         if finding.code != "integer-literal" or finding.key not in measured:
             found.append(finding)
-    for row in on_topics:
-        measurement = measured.get(row.key)
-        found += unknown.get(row.key, ())
-        if measurement is not None:
-            found += _message_findings(row, *measurement)
+        codes[finding.key].add(finding.code)
+    matching = [row for row in on_topics if delivers(row) is not FALSE]
+    found += _unknown_properties(facts, matching)
+    for row in matching:
+        result, total = measured.get(row.key, (None, 0))
+        if result is not None:
+            # What NOT does not apply to is mostly an error.
+            fails = () if "not-binds-tightly" in codes[row.key] else _fails(row, result, total)
+            found += [*fails, *_collides(row, result, total)]
+    for row in _unexplained(matching, found):
+        result, total = measured.get(row.key, (None, 0))
+        if result is not None:
+            found += _matches_all(row, result, total)
     return found, measured
 
 
@@ -92,7 +108,7 @@ def _without_topic(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> list[
     return found
 
 
-def _unknown_properties(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> dict[GroupTopic, list[Finding]]:
+def _unknown_properties(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Iterator[Finding]:
     """Properties that an expression names but no message of the topic has."""
     asked: defaultdict[str, set[str]] = defaultdict(set)
     names = [
@@ -103,14 +119,12 @@ def _unknown_properties(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> 
     for row, properties in names:
         asked[row.topic].update(properties)
     known = property_names(facts.warehouse, facts.name, asked)
-    found: defaultdict[GroupTopic, list[Finding]] = defaultdict(list)
     for row, properties in names:
         topic_names = known.get(row.topic)
         for name in properties:
             if topic_names is not None and name not in topic_names:
                 text = f"no message has {name}{did_you_mean(name, sorted(topic_names))}"
-                found[row.key].append(Finding(ERROR, *row.key, "unknown-property", text))
-    return found
+                yield Finding(ERROR, *row.key, "unknown-property", text)
 
 
 def _on_messages(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Measured:
@@ -139,23 +153,31 @@ def _read_by(row_filter: MessageFilter) -> Iterator[str]:
         yield from node.properties
 
 
-def _message_findings(row: SubscriptionRow, result: FilterOnMessages, total: int) -> Iterator[Finding]:
-    def finding(severity: str, code: str, text: str, messages: int) -> Finding:
-        return Finding(severity, *row.key, code, text, messages, total)
-
+def _fails(row: SubscriptionRow, result: FilterOnMessages, total: int) -> Iterator[Finding]:
     if result.failed:
         severity = ERROR if result.failed > total * FAILING_SHARE else WARN
         text = f"{_share(result.failed, total)} {'fails' if result.failed == 1 else 'fail'}"
-        yield finding(severity, "fails", ": ".join([text, *result.remedies[:1]]), result.failed)
+        text = ": ".join([text, *result.remedies[:1]])
+        yield Finding(severity, *row.key, "fails", text, result.failed, total)
+
+
+def _collides(row: SubscriptionRow, result: FilterOnMessages, total: int) -> Iterator[Finding]:
     if result.collided:
         tags = ", ".join(tag or "(no tag)" for tag in dict.fromkeys(result.colliding_tags[:NAMED]))
-        text = f"shares a hash with {tags}: {_share(result.collided, total)} are returned by the broker for nothing"
-        yield finding(WARN, "hash-collision", f"{text}, and dropped by the clients", result.collided)
-    is_sql92 = not is_tag_type(row.expression_type)
+        text = (
+            f"shares a hash with {tags}: {_share(result.collided, total)} are returned by the broker for nothing, and "
+            "dropped by the clients"
+        )
+        yield Finding(WARN, *row.key, "hash-collision", text, result.collided, total)
+
+
+def _matches_all(row: SubscriptionRow, result: FilterOnMessages, total: int) -> Iterator[Finding]:
     expression = row.compiled.expression
+    is_sql92 = not is_tag_type(row.expression_type)
     if is_sql92 and result.matched == total and expression and expression.predicate is not TRUE:
         every = "the only message matches" if total == 1 else f"all of the newest {total:,} messages match"
-        yield finding(INFO, "matches-all", f"{every}: is a filter needed?", total)
+        text = f"{every}: is a filter needed?"
+        yield Finding(INFO, *row.key, "matches-all", text, total, total)
 
 
 def _share(messages: int, total: int) -> str:

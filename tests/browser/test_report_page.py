@@ -161,6 +161,24 @@ def test_it_fits_the_screen(show: Show, width: int) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_a_table_wider_than_the_screen_is_scrolled_on_it(show: Show) -> None:
+    """Its titles stay in sight, and its scroll bar is not below a thousand rows."""
+    rows = [group(f"cg_{at}", expression="price > 5 AND region = 'hangzhou'" * 3) for at in range(200)]
+    page = show(replace(report(4), groups=rows), viewport={"width": 900, "height": 700})
+    region = page.locator("#groups .scroll")
+    region.scroll_into_view_if_needed()
+    assert region.evaluate("(node) => node.scrollWidth > node.clientWidth && node.clientHeight <= innerHeight")
+    to_the_end = "(node) => node.scrollTo(node.scrollWidth, node.scrollHeight)"
+    region.evaluate(to_the_end)
+    for shown in (title(page, "Filter"), page.get_by_role("button", name="cg_199", exact=True)):
+        expect(shown).to_be_in_viewport()
+    page.get_by_role("button", name="cg_199", exact=True).click()
+    region.evaluate(to_the_end)
+    expect(page.locator("tr.detail pre").last).to_be_in_viewport(ratio=1)
+    page.emulate_media(media="print")
+    assert region.evaluate("(node) => node.scrollHeight <= node.clientHeight + 1")
+
+
 def test_without_script_everything_is_there(show: Show) -> None:
     page = show(report(5), java_script_enabled=False)
     expect(page.locator("#groups-table tbody tr")).to_have_count(5)

@@ -10,6 +10,9 @@ import pytest
 
 from jobs import lint, nightly
 from schemas import warehouse as door
+from schemas.answers.facts import open_facts
+from schemas.answers.report.night_summary import night_summary
+from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from tests.captures import capture
 from tests.nights.commands import Run, arguments, contents, differing, living, rows_of, without_runs
@@ -110,6 +113,34 @@ def test_what_needs_attention_names_the_broker(run: Run, tmp_path: Path) -> None
     assert [command[-1] for command in commands] == ["a b", "c"]
     for command in commands:
         assert run(lint, *command).code == 0
+
+
+def test_the_summary_of_brokers_has_a_line_for_each(run: Run, tmp_path: Path) -> None:
+    """Not the groups of each broker: what is the same on several brokers is told once."""
+    bad = str(capture("small_corrupt") / "store")
+    file = brokers_file(tmp_path, ("a", "small", ""), ("b", "small", ""), ("c", "otherbloom", ""), ("d", "small", bad))
+    entries = file.read_text()
+    file.write_text(entries + f"\n- {{name: e, store: {tmp_path / 'nowhere'}}}\n")
+    code, out, error = run(nightly, "--brokers", file, "--warehouse", tmp_path / "w")
+    assert (code, error.splitlines()[-1].startswith("mqsieve: 1 of 5 brokers failed: e: ")) == (2, True)
+    legend, table, remarks, end = out.split("\n\n")
+    assert (legend.startswith("scanned: entries that"), "lost" in legend) == (True, False)
+    titles, *lines = table.splitlines()
+    assert titles.split()[:3] == ["broker", "messages", "scanned"]
+    assert [line.split()[0] for line in lines] == ["a", "b", "c", "d"]
+    groups = open_facts(Warehouse.at(str(tmp_path / "w")), "c")
+    delivered = sum(group.counts["delivered"] for group in night_summary(groups).groups)
+    assert f"{delivered:,}" in lines[2].split()
+    assert lines[0].split()[1] == "743"
+    assert "\nd: damaged, but kept: 1 message" in f"\n{remarks}"
+    assert sum(
+        line.startswith("a, b, d: errors: subscriptions whose expression fails") for line in remarks.splitlines()
+    )
+    assert out.count("The tables are in ") == 1
+    assert shlex.split(end.splitlines()[-1])[1:2] == ["report"]
+    file.write_text(entries)
+    again = run(nightly, "--brokers", file, "--warehouse", tmp_path / "w").out
+    assert ["a", *"-----"] in [line.split()[:6] for line in again.splitlines()]
 
 
 def test_each_snapshot_of_a_run_has_its_summary(run: Run, tmp_path: Path) -> None:

@@ -31,8 +31,7 @@ TAG = {"collides": "Aa", "collides_not": "BB", "same_2": "C", "elsewhere": "*"}
 EXPECTED = {
     ("fails", "fails"): ("error", 60, 60),
     ("typo", "unknown-property"): ("error", 0, 0),
-    ("bare", "never-true"): ("error", 0, 0),
-    ("bare", "bare-property"): ("warn", 0, 0),
+    ("bare", "bare-property"): ("error", 0, 0),
     ("elsewhere", "topic-without-messages"): ("error", 0, 0),
     ("all", "matches-all"): ("info", 60, 60),
     ("never", "never-matched"): ("warn", 0, 60),
@@ -200,3 +199,34 @@ def test_a_new_filter_that_matches_nothing(replayed: Callable[[str], Warehouse],
     warned = [(each["consumer_group"], each["text"]) for each in found if each["code"] == "matches-none"]
     text = "none of the newest 308 messages matches"
     assert warned == [("cg_sql", text), ("cg_tag", text)]
+
+
+@pytest.mark.parametrize(
+    ("expression", "severity", "code"),
+    [
+        ("NOT color = 'red'", "error", "not-binds-tightly"),
+        ("NOT color = 5 OR region = 'nosuch'", "warn", "not-binds-tightly"),
+        ("NOT region = TRUE", "warn", "not-binds-tightly"),
+        ("price > 50 AND price < 40", "error", "never-true"),
+        ("TRUE = flag", "error", "never-true"),
+        ("abs(price) > 3", "error", "ignored-input"),
+        ("TAGS = 'paid || shipped'", "warn", "impossible-tag"),
+        ("colour IS NULL", "error", "unknown-property"),
+        ("TRUE = flag OR color = 'red'", "error", "fails"),
+    ],
+)
+def test_one_cause_gives_one_finding(
+    replayed: Replayed, run: Run, tmp_path: Path, expression: str, severity: str, code: str
+) -> None:
+    (tmp_path / "s.yaml").write_text(f'- {{group: cg, topic: OrderEvents, sql: "{expression}"}}\n')
+    given = ("--subscriptions", tmp_path / "s.yaml", "--warehouse", replayed("small").location, "--json")
+    found = json.loads(run(lint, *given).out)["findings"]
+    assert [(each["severity"], each["code"]) for each in found] == [(severity, code)]
+
+
+def test_a_failure_that_no_number_causes_is_told_with_the_broker_s_reason(
+    replayed: Replayed, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "s.yaml").write_text("- {group: cg, topic: OrderEvents, sql: \"TRUE = flag OR color = 'red'\"}\n")
+    given = ("--subscriptions", tmp_path / "s.yaml", "--warehouse", replayed("small").location)
+    assert "messages (37%) fail: " in run(lint, *given).out

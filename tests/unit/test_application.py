@@ -14,6 +14,7 @@ from jobs.cli import application
 from jobs.cli.exit_code import CheckFailed
 from schemas.errors import UsageError, WarehouseBusy
 
+PROJECT = Path(__file__).parents[2]
 SPARK = """An error occurred while calling o1216.save.
 : org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/w/x. SQLSTATE: 58030
 	at org.apache.spark.sql.errors.QueryExecutionErrors$.taskFailedWhileWritingRowsError(QueryExecutionErrors.scala:843)
@@ -171,3 +172,18 @@ def test_a_job_imports_pandas_only_for_user_code(job: str, told: str) -> None:
     root = Path(__file__).parents[2]
     ended = subprocess.run([sys.executable, "-c", frame], cwd=root, capture_output=True, text=True, check=True)
     assert ended.stdout == f"{told}\n"
+
+
+@pytest.mark.parametrize("module", ["argparse", "pyarrow"])
+def test_an_interrupt_while_imports_load_is_one_line(tmp_path: Path, module: str) -> None:
+    """As when Ctrl-C is pressed at once: while a job's first modules load, and its last ones."""
+    (tmp_path / f"{module}.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    command = [PROJECT / "spark-submit.sh", "lag", "--warehouse", tmp_path]
+    ended = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (
+        130,
+        "",
+        "mqsieve: interrupted: no table is half written; run the same command again to continue\n",
+    )

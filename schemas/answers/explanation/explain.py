@@ -9,7 +9,7 @@ from functools import cache, cached_property
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.entries import has_entry
-from filtering.explanation.client_checks import ClientChecks, dropping_clients
+from filtering.explanation.client_checks import ClientChecks, dropping_clients, keeping_clients
 from filtering.explanation.decision import Decision, Outcome, Stage, decide
 from filtering.explanation.nearest_miss import NearestMiss, nearest_miss
 from filtering.explanation.pulls_of_message import (
@@ -20,8 +20,10 @@ from filtering.explanation.pulls_of_message import (
     later_filter,
     pulls_of_message,
 )
-from filtering.explanation.reasons import dropped_by_other_client
+from filtering.explanation.reasons import dropped_by_other_client, never_subscribed, overruled
 from filtering.explanation.trace import Part, trace
+from filtering.findings import expression_findings
+from filtering.findings.finding import INFO
 from filtering.predicate import Predicate
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.history import subscription_history
@@ -86,6 +88,14 @@ class Explanation:
         expression = self.filters.expression
         return trace(expression, self.message.properties) if expression is not None else None
 
+    @property
+    def findings(self) -> Sequence[str]:
+        """Why the expression that stopped the message means something other than it seems to; mostly none."""
+        expression = self.filters.expression
+        if expression is None or self.filters.outcome in BY_THE_TABLES:
+            return ()
+        return [text for severity, _, text in expression_findings(expression) if severity != INFO]
+
     @cached_property
     def nearest_miss(self) -> NearestMiss | None:
         """A small change that would have delivered the message; None if it was delivered or no change helps."""
@@ -130,10 +140,13 @@ class Explainer:
         if message.entry is None:
             return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, _no_entry(message))
         rows = self._rows[consumer_group, message.topic]
+        if not rows:
+            why = never_subscribed(message.topic, consumer_group)
+            return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, why)
         received = [delivery for delivery in message.deliveries if delivery.consumer_group == consumer_group]
         if received:
             return self._received(message, rows, received)
-        if rows and message.commitlog_offset >= (self._facts.last.delivered_to or 0):
+        if message.commitlog_offset >= (self._facts.last.delivered_to or 0):
             explanation = self._without_filters(message, consumer_group, Outcome.PENDING, "deliver has not run yet")
             return self._previewed(explanation, rows)
         is_deleted = message.commitlog_offset < (self._facts.last.log_start or 0)
@@ -181,6 +194,8 @@ class Explainer:
         others = in_force_at(self._rows_by_group[row.consumer_group], pull.at)
         decision = decide(row, others, pull.config, message.entry, message.properties)
         checks = self._clients.at(row.consumer_group, row.topic, pull.at)
+        if decision.outcome not in BY_THE_TABLES and (others_would := keeping_clients(checks, message.properties)):
+            decision = replace(decision, headline=f"{decision.headline}; {overruled(others_would)}")
         present = present_filter(self._rows[row.key], self._facts.end)
         if present is not None and present.filter == row.filter:
             present = None

@@ -26,6 +26,7 @@ def explanation_html(explanation: Explanation) -> str:
         parts.append(f"<p>Now: {explanation.preview.outcome}, {escape(explanation.preview.reason)}</p>")
     if explanation.trace is not None and explanation.outcome is not Outcome.DELIVERED:
         parts.append(html_table(*_leaves(explanation.trace)))
+    parts += [f"<p>Lint: {escape(finding)}</p>" for finding in explanation.findings]
     if explanation.uncertain is not None:
         parts.append(f"<p>Uncertain: {escape(explanation.uncertain)}</p>")
     if explanation.nearest_miss is not None:
@@ -46,6 +47,7 @@ def explanation_text(explanation: Explanation) -> str:
         lines.append(one_line(f"now: {preview.outcome}, {preview.reason}"))
     if explanation.trace is not None and explanation.outcome is not Outcome.DELIVERED:
         lines.append(text_table(*_leaves(explanation.trace)))
+    lines += [one_line(f"lint: {finding}") for finding in explanation.findings]
     if explanation.uncertain is not None:
         lines.append(one_line(f"uncertain: {explanation.uncertain}"))
     if explanation.nearest_miss is not None:

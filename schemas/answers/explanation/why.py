@@ -10,8 +10,9 @@ from filtering.counted import counted
 from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, SYSTEM_PREFIXES, SYSTEM_TOPICS
 from schemas.answers.explanation.explain import Explainer, Explanation
 from schemas.answers.explanation.found_messages import FoundMessage, copies_of, find, find_at, kept_offsets
-from schemas.answers.facts import BrokerFacts
+from schemas.answers.facts import NO_SUBSCRIPTIONS, BrokerFacts
 from schemas.errors import UsageError, did_you_mean
+from schemas.time_text import time_text
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,11 @@ class Why:
             for group in groups:
                 yield self._explainer.explain(message, group)
 
+    @property
+    def nobody(self) -> str:
+        """Why there is no explanation for any group."""
+        return "no group ever subscribed to the topic" + ("" if self.facts.groups else f": {NO_SUBSCRIPTIONS}")
+
     def copies(self, message: FoundMessage) -> list[FoundMessage]:
         """The message's copies in the schedule topic, retry topics and the dead-letter queue."""
         if message.uniq_key is not None and message.uniq_key == self.unique_key:
@@ -47,14 +53,51 @@ class Why:
 
 def why(facts: BrokerFacts, text: str, group: str | None = None) -> Why:
     """``text`` is a msgId, a unique key, or one of KEYS. Raises UsageError if no message has it."""
+    found = _find(facts, text)
+    if not found:
+        raise _no_message(facts, text)
+    _check_group(facts, group)
+    return Why(facts, _originals(found), group, found, text)
+
+
+def why_on_brokers(brokers: Sequence[BrokerFacts], text: str, group: str | None = None) -> list[Why]:
+    """As :func:`why`, for each of several brokers that has such a message and knows the group."""
+    if len(brokers) == 1:
+        return [why(brokers[0], text, group)]
+    on_brokers = [(facts, found) for facts in brokers if (found := _find(facts, text))]
+    if not on_brokers:
+        raise _no_message(brokers[0], text)
+    knowing = [(facts, found) for facts, found in on_brokers if group is None or _knows(facts, group)]
+    if not knowing:
+        names, known = (
+            ", ".join(facts.name for facts, _ in on_brokers),
+            {name for facts in brokers for name in facts.groups},
+        )
+        hint = "" if group in known else did_you_mean(group or "", sorted(known))
+        raise UsageError(f"the message is on {names}, where {group} never subscribed{hint}")
+    sent = {message.uniq_key for _, found in on_brokers for message in found if not _is_copy(message.topic)}
+    # A client that cannot send a message back to its broker sends it to another one.
+    originals = [
+        [message for message in _originals(found) if not (_is_copy(message.topic) and message.uniq_key in sent)]
+        for _, found in knowing
+    ]
+    return [
+        Why(facts, messages, group, found, text)
+        for (facts, found), messages in zip(knowing, originals, strict=True)
+        if messages
+    ]
+
+
+def _find(facts: BrokerFacts, text: str) -> list[FoundMessage]:
     if not text:
         raise UsageError("the message is an empty text: give a msgId, a unique key or a key")
     facts.check_has_messages()
-    found = find(facts, text)
-    if not found:
-        raise UsageError(f"{facts.warehouse.location} has no message with the id or key {text}")
-    _check_group(facts, group)
-    return Why(facts, _originals(found), group, found, text)
+    return find(facts, text)
+
+
+def _no_message(facts: BrokerFacts, text: str) -> UsageError:
+    ended = f"; the last night ended at {time_text(facts.as_of)}" if facts.as_of else ""
+    return UsageError(f"{facts.warehouse.location} has no message with the id or key {text}{ended}")
 
 
 def why_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int, group: str | None = None) -> Why:
@@ -82,8 +125,13 @@ def _places(facts: BrokerFacts, topic: str, queue_id: int) -> str:
 
 def _check_group(facts: BrokerFacts, group: str | None) -> None:
     """Raises UsageError if the group never subscribed."""
-    if group is not None and not any(event.group == group for event in facts.events):
+    if group is not None and not _knows(facts, group):
         facts.subscriptions_of(group)
+
+
+def _knows(facts: BrokerFacts, group: str) -> bool:
+    """Whether the group ever subscribed."""
+    return any(event.group == group for event in facts.events)
 
 
 def _originals(found: Sequence[FoundMessage]) -> list[FoundMessage]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from filtering.pulls.pull import refusal
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.lag.no_lag import check_subscribed
+from schemas.answers.lag.no_lag import check_asked
 from schemas.answers.lag.standings import CommittedOffsets, Standing, standings
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
@@ -69,10 +69,27 @@ def lag(
     are not applied. Raises UsageError for a group that never subscribed, or to none of these topics, and for an unknown
     topic.
     """
-    for topic in topics or ():
-        facts.check_topic(topic)
-    for group in groups or ():
-        check_subscribed(facts, group, topics)
+    ((_, rows),) = lag_of_brokers([facts], newer, groups, topics)
+    return rows
+
+
+def lag_of_brokers(
+    brokers: Sequence[BrokerFacts],
+    newer: CommittedOffsets | None = None,
+    groups: Collection[str] | None = None,
+    topics: Collection[str] | None = None,
+) -> list[tuple[BrokerFacts, list[Lag]]]:
+    """As :func:`lag`, for each of several brokers. Raises UsageError for what none of them knows."""
+    check_asked(brokers, groups, topics)
+    return [(facts, _lag(facts, newer, groups, topics)) for facts in brokers]
+
+
+def _lag(
+    facts: BrokerFacts,
+    newer: CommittedOffsets | None,
+    groups: Collection[str] | None,
+    topics: Collection[str] | None,
+) -> list[Lag]:
     in_force = {row.key: row for row in facts.in_force}
     by_topic: defaultdict[str, list[Standing]] = defaultdict(list)
     behind = set()

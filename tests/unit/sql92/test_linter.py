@@ -5,9 +5,18 @@ from filtering.sql92 import EvaluationError, compile
 FINDINGS = [
     ("a = 5", []),
     ("a = 5 b = 6 OR TRUE", [("ignored-input", 6)]),
-    ("a LIKE 'x%'", [("never-true", 0), ("bare-property", 0), ("ignored-input", 2)]),
+    ("a LIKE 'x%'", [("ignored-input", 2)]),
+    ("b = 1 AND a LIKE 'x%'", [("ignored-input", 12)]),
+    ("flag AND b = 1 c = 2", [("bare-property", 0), ("ignored-input", 15)]),
     ("a = 5 + 3", [("ignored-input", 6)]),
-    ("NOT a <> 5", [("not-binds-tightly", 0), ("bare-property", 4)]),
+    ("NOT a <> 5", [("not-binds-tightly", 0)]),
+    ("NOT (a) = 'x'", [("not-binds-tightly", 0)]),
+    ("NOT a IS NULL", [("not-binds-tightly", 0)]),
+    ("NOT a CONTAINS 'x' OR b = 1", [("not-binds-tightly", 0)]),
+    ("NOT a", [("bare-property", 4)]),
+    ("flag", [("bare-property", 0)]),
+    ("-a = 5", [("negated-property", 0)]),
+    ("5 <> -a", [("negated-property", 5)]),
     ("NOT (a = 5)", []),
     ("price > 50", [("integer-literal", 6)]),
     ("price BETWEEN 5 AND 9", [("integer-literal", 6)]),
@@ -62,3 +71,11 @@ def test_an_integer_is_shown_with_an_amount_on_which_the_broker_fails(text, fail
     assert f"a price like '{failing}' is an error" in finding.sentence
     with pytest.raises(EvaluationError):
         expression.evaluate({"price": failing})
+
+
+@pytest.mark.parametrize(
+    "text", ["NOT a = 'x'", "a LIKE 'x%'", "flag AND b = 1", "-a > 5", "a = 'x' AND FALSE", "NULL"]
+)
+def test_whatever_the_cause_says_that_nothing_is_delivered(text):
+    (finding,) = compile(text).findings
+    assert finding.sentence.endswith(": nothing is delivered.")

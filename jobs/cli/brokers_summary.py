@@ -1,0 +1,82 @@
+"""Prints the summary of the nights of several brokers: a line for each, and what needs attention."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from filtering.counted import counted, listed
+from jobs.cli.summary import ToldNight, count_cell, print_legend, print_lint, shown_columns, switches
+from jobs.cli.text import count, print_table, short
+from jobs.night.run import Run
+from schemas.commitlog import COMMITLOG
+from schemas.printable import printable
+from schemas.shell_command import option
+
+NAMED = 5
+"""The number of brokers that a line names; others are counted."""
+
+
+def print_brokers(run: Run, nights: Sequence[ToldNight]) -> None:
+    """Prints the counts of each broker, what needs attention, and where the tables are."""
+    _print_counts(nights)
+    lines = [line for night in nights for line in _lines(night)]
+    _print_by_line(lines)
+    if noted := list(dict.fromkeys(night.broker for night in nights if night.summary.notes)):
+        print_lint(run, noted[:NAMED], one_of_several=True)
+        if len(noted) > NAMED:
+            print(f"  and {counted(len(noted) - NAMED, 'more broker')}")
+    if lines or noted:
+        print()
+    print(f"The tables are in {printable(run.warehouse.location)}; the groups of a broker are in its report:")
+    print(f"  {run.warehouse.command('report')} {option('broker', nights[0].broker)} --output night.html")
+
+
+def _print_counts(nights: Sequence[ToldNight]) -> None:
+    """A line for each night: the messages that it added, and the sums of the counts of its groups."""
+    sums = [_sums(night) for night in nights]
+    columns = shown_columns(sums)
+    rows = [
+        [
+            short(night.broker),
+            count(night.report.rows.get(COMMITLOG.name, 0)),
+            *(count_cell(name, counts[name], _delivered_before(night)) for name in columns),
+        ]
+        for night, counts in zip(nights, sums, strict=True)
+    ]
+    print_legend(columns)
+    print()
+    print_table(("broker", "messages", *columns.values()), rows)
+    print()
+
+
+def _sums(night: ToldNight) -> Counter[str]:
+    """The sums of the counts of all groups; none if nothing was new."""
+    sums: Counter[str] = Counter()
+    for group in night.summary.groups if night.report.entry is not None else ():
+        sums.update(group.counts)
+    return sums
+
+
+def _delivered_before(night: ToldNight) -> int | None:
+    """The deliveries of the night before, None if there was none."""
+    before = [group.delivered_before for group in night.summary.groups if group.delivered_before is not None]
+    return sum(before) if before and night.report.entry is not None else None
+
+
+def _lines(night: ToldNight) -> Iterable[tuple[str, str]]:
+    """The name of the broker, and a line about its night."""
+    broker, summary = night.report.broker, night.summary
+    lines = [*night.attention, *summary.not_replayed, *summary.notes]
+    if not broker.is_given:
+        lines.append(f"{switches(broker.config)} ({broker.source})")
+    return [(broker.name, line) for line in lines]
+
+
+def _print_by_line(lines: Iterable[tuple[str, str]]) -> None:
+    """Prints each line once, after the brokers that it is about."""
+    brokers: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for broker, line in lines:
+        brokers[line][broker] = None
+    for line, names in brokers.items():
+        print(printable(f"{listed(list(names), NAMED)}: {line}"))

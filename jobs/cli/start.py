@@ -1,0 +1,21 @@
+"""Runs a job's module. An interrupt while its imports load ends it with the line that application.run prints later."""
+
+import os
+import signal
+import sys
+
+INTERRUPTED = "mqsieve: interrupted: no table is half written; run the same command again to continue\n"
+
+
+def _end(*_: object) -> None:
+    os.write(2, INTERRUPTED.encode())
+    os._exit(130)
+
+
+if __name__ == "__main__":
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored, as behind nohup
+        signal.signal(signal.SIGINT, _end)
+    import runpy
+
+    del sys.argv[0]
+    runpy.run_path(sys.argv[0], run_name="__main__")

@@ -1,0 +1,78 @@
+"""explain says what to do, not only what happened."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from jobs import explain, lag, nightly
+from tests.nights.commands import Run
+from tests.nights.growing_broker import BEFORE, GrowingBroker, event, sql
+from tests.nights.test_explain_clients import explained, heartbeat, night
+
+
+def told(broker: GrowingBroker, expression: str) -> list[str]:
+    """The lines about the first message, without the first one."""
+    broker.night([sql(BEFORE, "cg", expression)])
+    place = ("--group", "cg", "--topic", "T", "--queue", 0, "--offset", 0)
+    return broker.run(explain, "--warehouse", broker.folder / "w", *place).out.splitlines()[1:]
+
+
+@pytest.mark.parametrize(
+    ("expression", "finding"),
+    [
+        ("n LIKE '0%'", """The expression is complete before character 3; the broker ignores "LIKE '0%'"."""),
+        ("NOT n = '5'", "NOT takes only the next operand, not the comparison after it."),
+        ("n", "A property alone is never TRUE"),
+    ],
+)
+def test_an_expression_that_means_something_else(broker: GrowingBroker, expression: str, finding: str) -> None:
+    (line,) = (line for line in told(broker, expression) if line.startswith("  lint "))
+    assert finding in line
+
+
+@pytest.mark.parametrize("expression", ["n = '5'", "price > 5", "n > 5"])
+def test_an_expression_that_means_what_it_says(broker: GrowingBroker, expression: str) -> None:
+    assert not any(line.startswith("  lint ") for line in told(broker, expression))
+
+
+def test_a_client_that_was_overruled_is_named(broker: GrowingBroker, run: Run) -> None:
+    night(broker.folder, heartbeat("c1", 1, "paid"), heartbeat("c2", 2, "shipped"))
+    stopped = explained(run, broker.folder, 0, 1).out
+    overruled = "c1 subscribes to it, but the broker has the subscription of another client"
+    assert f"the group subscribes to 'shipped'; {overruled}" in stopped
+    reason = json.loads(explained(run, broker.folder, 0, 1, "--json").out)["reason"]
+    assert "c1 subscribes to it" in reason
+
+
+def test_a_warehouse_without_subscriptions(broker: GrowingBroker) -> None:
+    given = ("--store", broker.folder / "store", "--broker-config", broker.folder / "broker.conf")
+    broker.run(nightly, *given, "--warehouse", broker.folder / "w")
+    place = ("--topic", "T", "--queue", 0, "--offset", 0)
+    where = ("--warehouse", broker.folder / "w")
+    told = "no night had --subscriptions"
+    assert broker.run(explain, *where, *place).out.endswith(f": {told}\n")
+    assert broker.run(explain, *where, *place, "--group", "cg").error.endswith(f": {told}\n")
+    assert broker.run(lag, *where, "--group", "cg").error.endswith(f": {told}\n")
+
+
+def test_a_message_that_is_not_there_may_be_newer(broker: GrowingBroker) -> None:
+    broker.night([sql(BEFORE, "cg", "n = '5'")])
+    error = broker.run(explain, "--warehouse", broker.folder / "w", "--message", "nope").error
+    assert error.endswith(" no message with the id or key nope; the last night ended at 2026-11-18 11:06:49.000\n")
+
+
+@pytest.mark.parametrize(
+    ("topic", "why"),
+    [
+        ("%RETRY%cg", "no event subscribes the group to its retry topic, as its clients do: add one with the tag *"),
+        ("%DLQ%cg", "its consumers failed on it too often: nothing is delivered from a dead-letter queue"),
+    ],
+)
+def test_copies_for_consumers_that_failed(broker: GrowingBroker, topic: str, why: str) -> None:
+    broker.log.append(1, topic, KEYS="o-1")
+    broker.log.write(broker.folder / "store")
+    broker.night([event(BEFORE, "register", "cg", type="TAG", expression="*")])
+    out = broker.run(explain, "--warehouse", broker.folder / "w", "--message", "o-1", "--group", "cg").out
+    assert out.splitlines()[1] == f"  because     {why}"
