@@ -26,7 +26,11 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 
 @dataclass(frozen=True)
 class NightPlan:
-    """The pull windows of a night: ``online`` for new messages only, ``backlog`` also for those of earlier nights."""
+    """The pull windows of a night: ``online`` for new messages only, ``backlog`` also for those of earlier nights.
+
+    ``uncertain_changes``: the changes of subscriptions of which the broker may have held pulls. ``groups``: the
+    progress of each group on each topic.
+    """
 
     online: Sequence[PullWindow]
     backlog: Sequence[PullWindow]

@@ -1,4 +1,4 @@
-"""Selects the subscriptions that were in force at an instant."""
+"""The subscriptions in force at an instant, after some events, or if a group had only one."""
 
 from __future__ import annotations
 
