@@ -118,9 +118,12 @@ class _Queues:
         self._known: dict[Queue, QueueVerification] = {}
 
     def add(self, topic: str, queue_id: int, entries: QueueEntries) -> None:
-        """Compares entries of one queue, in parts between the places where the extension was switched on or off."""
+        """Compares entries of one queue, in parts between the places where the extension was switched on or off.
+
+        If the broker deleted the queue and created it again for these entries, only they count.
+        """
         queue = self._known.get((topic, queue_id))
-        if queue is None or queue.is_followed_by_a_new_queue(entries):
+        if queue is None or (entries.first == 0 and entries.commitlog_offset[0] > queue.last_message):
             queue = self._known[topic, queue_id] = QueueVerification(
                 self._store, topic, queue_id, self._log_start, *self._file_sizes, self._has_extension,
                 self._knows_bit_maps,

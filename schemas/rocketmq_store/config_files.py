@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from filtering.java.numbers import LONG_MAX, parse_int
@@ -20,6 +20,8 @@ MOST_QUEUES = 1 << 16
 """The greatest number of queues of a topic; a greater one in topics.json is damaged."""
 BROKER_TOPIC = "rmq_sys_SYNC_BROKER_MEMBER_"
 """Every broker has a topic of this name and its own (TopicConfigManager)."""
+BROADCAST = "@broadcast"
+"""Ends the name by which a broker saves the least offset of a broadcasting group's clients (BroadcastOffsetManager)."""
 _UNQUOTED_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|[0-9]+(?=\s*:)')
 
 
@@ -53,17 +55,15 @@ def parse_consumer_offsets(content: bytes, name: str) -> tuple[dict[GroupTopic, 
     if not isinstance(document.get("offsetTable"), dict):
         raise ConfigFileError(f"{name} has no offsetTable: give the broker's consumerOffset.json")
     offsets, saved_at = _consumer_offsets(document)
-    if any(document["offsetTable"].values()) and not offsets:
+    if any(queues for _, _, queues in _groups(document)) and not offsets:
         raise ConfigFileError(f"{name} has no offset that can be read: give the broker's consumerOffset.json")
     return offsets, saved_at
 
 
 def _consumer_offsets(document: dict[str, Any]) -> tuple[dict[GroupTopic, dict[int, int]], int | None]:
     committed: defaultdict[GroupTopic, dict[int, int]] = defaultdict(dict)
-    table = document.get("offsetTable")
-    for name, queues in table.items() if isinstance(table, dict) else ():
-        topic, _, group = name.partition("@")
-        is_readable = group and isinstance(queues, dict) and not has_half_a_pair(name)
+    for topic, group, queues in _groups(document):
+        is_readable = group and isinstance(queues, dict) and not has_half_a_pair(f"{topic}@{group}")
         for queue_id, offset in queues.items() if is_readable else ():
             number = parse_int(queue_id)
             if number is not None and number >= 0 and _is_long(offset):
@@ -71,6 +71,22 @@ def _consumer_offsets(document: dict[str, Any]) -> tuple[dict[GroupTopic, dict[i
     version = document.get("dataVersion")
     saved = version.get("timestamp") if isinstance(version, dict) else None
     return dict(committed), saved if _is_long(saved) else None
+
+
+def _groups(document: dict[str, Any], suffix: str = "") -> Iterator[tuple[str, str, Any]]:
+    """The topics and groups of an offset table, with their queues: those that do not broadcast, or with BROADCAST."""
+    table = document.get("offsetTable")
+    for name, queues in table.items() if isinstance(table, dict) else ():
+        topic, _, group = name.partition("@")
+        if group.endswith(BROADCAST) == bool(suffix):
+            yield topic, group.removesuffix(suffix), queues
+
+
+def broadcasting_groups(storage: Storage) -> Sequence[GroupTopic]:
+    """The groups and topics of config/consumerOffset.json whose clients broadcast. Raises ConfigFileError."""
+    document = read_json(storage, "config/consumerOffset.json") or {}
+    found = ((group, topic) for topic, group, _ in _groups(document, BROADCAST))
+    return sorted(key for key in found if not has_half_a_pair("@".join(key)))
 
 
 def _is_long(value: Any) -> bool:

@@ -16,8 +16,6 @@ from schemas.storage import Storage
 
 END_BLANK_BYTES = 4
 MAX_UNIT_BYTES = 2**15 - 1
-FULL = b"\xff\xff"
-"""What follows the last unit of a file: a short -1."""
 ADDRESS_BASE = -(2**63)
 MAX_ADDRESS = -(2**31) - 1
 UNIT = np.dtype([("size", ">i2"), ("tags_code", ">i8"), ("store_timestamp", ">i8"), ("bit_map_size", ">i2")])
@@ -37,19 +35,6 @@ def has_extension(store: Storage) -> bool:
 def is_address(tags_codes: ArrayLike) -> NDArray[np.bool_]:
     """Whether each tags code of consume queue entries is the address of a unit instead."""
     return np.asarray(tags_codes) <= MAX_ADDRESS
-
-
-def units_end(data: bytes, latest: int, end: int | None) -> tuple[int, bool]:
-    """Where the units at the beginning of ``data`` end, and whether the end of their file follows.
-
-    They end at ``end`` at the latest, and before a unit that was stored after ``latest`` (ms).
-    """
-    at = 0
-    while at != end and (size := int.from_bytes(data[at : at + 2], "big", signed=True)) >= CONSUME_QUEUE_EXT_UNIT:
-        if int.from_bytes(data[at + STORE_TIMESTAMP : at + STORE_TIMESTAMP + 8], "big") > latest:
-            break
-        at += size
-    return at, at != end and data[at : at + 2] == FULL
 
 
 def encode_units(

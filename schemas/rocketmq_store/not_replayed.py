@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from filtering.counted import listed
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import is_lmq
-from schemas.rocketmq_store.config_files import ConfigFileError, read_json
+from schemas.rocketmq_store.config_files import ConfigFileError, broadcasting_groups, read_json
 from schemas.storage import Storage
 
 REQUEST_MODES = "config/messageRequestMode.json"
@@ -28,6 +28,7 @@ TOPIC_ATTRIBUTES = {
     ("queue.type", "BatchCQ"): "topics whose queues have one entry for a batch of messages",
 }
 """Attributes in config/topics.json (TopicAttributes), and what the broker does otherwise."""
+BROADCASTING = "broadcasting, where each client gets every message and keeps its own offsets"
 NAMED = 3
 
 
@@ -55,6 +56,8 @@ class NotReplayed:
         except ConfigFileError as error:
             pop = []
             others.append(f"groups that consume by POP, if there are any: {error}")
+        if groups := [f"{group} on {topic}" for group, topic in broadcasting_groups(storage)]:
+            others.append(f"{BROADCASTING}, of {listed(groups, NAMED)}")
         return cls(tuple(pop), any(map(is_lmq, topics)), tuple(others))
 
     @classmethod

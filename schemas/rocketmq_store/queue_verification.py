@@ -16,9 +16,9 @@ from schemas.rocketmq_store.consume_queue_ext import (
     TAGS_CODE,
     encode_units,
     is_address,
-    units_end,
 )
 from schemas.rocketmq_store.queue_files import Difference, QueueFiles
+from schemas.rocketmq_store.repeated_units import repeated_units
 from schemas.storage import Storage
 
 MAX_DIFFERENCES = 1000
@@ -50,10 +50,9 @@ class QueueVerification:
     """The queue offset after the entries of the last call."""
     _position: int | None = None
     """Where the unit of the entry at ``_next`` should begin in the extension; None: unknown."""
-    _last_message: int = -1
-    """The physical offset of the last message whose entry was compared."""
+    last_message: int = -1
     _last_stored: int = -1
-    """The store time (ms) of the last message of earlier calls."""
+    """The physical offset and the store time (ms) of the last message of earlier calls."""
     _end: int | None = None
     """The queue offset after the last entry of the queue."""
     _extension_end: int | None = None
@@ -66,13 +65,8 @@ class QueueVerification:
         if self.has_extension:
             self.differences += self._extension.sized_differently()
 
-    def is_followed_by_a_new_queue(self, entries: QueueEntries) -> bool:
-        """Whether the broker deleted the queue, and created it again for these entries, so that they replace it."""
-        return entries.first == 0 and int(entries.commitlog_offset[0]) > self._last_message >= 0
-
     def add(self, entries: QueueEntries) -> None:
         """Compares entries."""
-        self._last_message = max(self._last_message, int(entries.commitlog_offset[-1]))
         if self._next != entries.first:
             self._position = 0 if entries.first == 0 else None
         self._next = entries.first + len(entries)
@@ -83,6 +77,7 @@ class QueueVerification:
             count = max(1, min(len(entries) - done, left_in_file))
             self._compare(entries, done, done + count, self._queue.read(position, count * ENTRY.itemsize))
             done += count
+        self.last_message = max(self.last_message, int(entries.commitlog_offset[-1]))
         self._last_stored = max(self._last_stored, int(entries.store_timestamp[-1]))
         if self._end is None or self._next > self._end:
             self._end, self._extension_end = self._next, self._position
@@ -101,12 +96,13 @@ class QueueVerification:
                 at = position + next(i for i, byte in enumerate(data) if byte)
                 reason = "something other than zeros follows the last entry"
                 self._add(self._queue, at, at // ENTRY.itemsize, reason)
-        if self.has_extension and self._extension_end is not None and not newer:
-            self._extension_end = self._repeated_units(self._extension_end, self._last_stored)
-        self._find_superfluous(after, newer)
-        if self.has_extension and self._extension_end is not None and not newer:
+        if newer:
+            return newer
+        if self.has_extension and self._extension_end is not None:
+            self._extension_end = repeated_units(self._extension, self._extension_end, self._last_stored)
             self._check_end_of_extension(self._extension_end)
-        return newer
+        self._find_superfluous(after)
+        return 0
 
     def _compare(self, entries: QueueEntries, begin: int, end: int, data: bytes | None) -> None:
         """Compares entries of one file; ``data`` are the bytes of the file at their place."""
@@ -145,6 +141,10 @@ class QueueVerification:
         position = self._position
         if position is None:
             position = int(on_disk[0]) - ADDRESS_BASE if is_address(on_disk[:1])[0] else 0
+        elif note:
+            latest = int(entries.store_timestamp[begin - 1]) if begin else self._last_stored
+            address = int(on_disk[0]) - ADDRESS_BASE
+            position = address if position < address == repeated_units(files, position, latest, address) else position
         part = slice(begin, end)
         maps = entries.bit_maps.slice(begin, end - begin)
         codes, octets = encode_units(
@@ -154,31 +154,7 @@ class QueueVerification:
             return codes, position + len(octets)
         if not note:
             return codes, None
-        address = int(on_disk[0]) - ADDRESS_BASE
-        latest = int(entries.store_timestamp[begin - 1]) if begin else self._last_stored
-        if position < address == self._repeated_units(position, latest, address):
-            repeated, octets_there = encode_units(
-                entries.tags_code[part], entries.store_timestamp[part], maps, files.file_size, address
-            )
-            if repeated[0] == on_disk[0] and files.read(address, len(octets_there)) == octets_there.tobytes():
-                return repeated, address + len(octets_there)
         return codes, self._note_unit(entries, begin, int(codes[0]), int(on_disk[0]), octets.tobytes(), position)
-
-    def _repeated_units(self, position: int, latest: int, end: int | None = None) -> int:
-        """Where the units that begin at ``position`` end; not beyond ``end``, nor one stored after ``latest`` (ms).
-
-        A broker that was killed dispatches its last messages again when it starts: their entries stay as they are,
-        but their units follow once more (ConsumeQueue.putMessagePositionInfoWrapper).
-        """
-        files = self._extension
-        while end is None or position < end:
-            data = files.read(position, files.start(position) + files.file_size - position) or b""
-            at, is_full = units_end(data, latest, None if end is None else end - position)
-            position += at
-            if not is_full:
-                break
-            position = files.start(position) + files.file_size
-        return position
 
     def _note_unit(
         self, entries: QueueEntries, index: int, code: int, on_disk: int, octets: bytes, position: int
@@ -261,10 +237,8 @@ class QueueVerification:
             self._missing.add(name)
             self._add(files, position, None, "the file is missing")
 
-    def _find_superfluous(self, after: int, newer: int) -> None:
+    def _find_superfluous(self, after: int) -> None:
         """Notes the files that begin after the last entry."""
-        if newer:
-            return
         ends = ((self._queue, after), (self._extension, self._extension_end))
         for files, end in ends:
             for start in sorted(files.sizes) if end is not None else ():

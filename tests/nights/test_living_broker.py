@@ -88,6 +88,35 @@ def with_clients(events: str) -> str:
     return "\n".join(lines)
 
 
+AWAY_IN_NIGHT_2 = frozenset({"cg_sql_away_same", "cg_sql_away_other", "cg_tag_away_other"})
+
+MOST_APART = 1_000
+"""ms: a group leaves its topics one after the other."""
+
+
+def test_groups_that_no_event_named_before_they_returned(tmp_path: Path) -> None:
+    """They begin at their committed offsets in the snapshot of night 2, when they were away."""
+    for night in NIGHTS:
+        given = capture("nights_dev") / f"night_{night}" / "subscription_events.jsonl"
+        file = tmp_path / f"events_{night}.jsonl"
+        file.write_text(without_past(given.read_text("utf-8")), "utf-8")
+        nightly.main(swapped(night, tmp_path / "w", file))
+    expected = {key: count for key, count in received_live().items() if key[0] in AWAY_IN_NIGHT_2 and key[4] > 2}
+    found = {key: count for key, count in delivered(tmp_path / "w").items() if key[0] in AWAY_IN_NIGHT_2}
+    assert {key[0] for key in expected} == AWAY_IN_NIGHT_2
+    assert found == expected
+
+
+def without_past(events: str) -> str:
+    """The events without those of the groups that were away in night 2, up to their absence."""
+    away_since: dict[str, int] = {}
+    for event in rows("nights_dev", "subscription_events"):
+        if event["group"] in AWAY_IN_NIGHT_2 and event["op"] == "unregister":
+            away_since.setdefault(event["group"], event["at"])
+    lines = ((json.loads(line), line) for line in events.splitlines())
+    return "\n".join(line for event, line in lines if event["at"] > away_since.get(event["group"], 0) + MOST_APART)
+
+
 def test_entries_and_bit_maps_are_the_brokers_each_night(nights: Path, run: Run, tmp_path: Path) -> None:
     for night in NIGHTS:
         store = capture("nights_dev") / f"night_{night}" / "store"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jobs import explain, lint, nightly, verify
-from tests.nights.commands import Run
+from jobs import explain, lag, lint, nightly, verify
+from tests.nights.commands import Run, rows_of
 from tests.records import entry, log_of
 
 SUBSCRIPTIONS = """
@@ -54,6 +54,23 @@ def test_groups_that_consume_by_pop(run: Run, store: Path) -> None:
     assert summary(run, store) == [f"not replayed: consumption by POP, of {named}"]
     asked = ("--warehouse", store.parent / "w", "--message", "ord-1", "--group", "cg_paid")
     assert "uncertain   the group consumes the topic by POP, which is not replayed" in run(explain, *asked).out
+
+
+def test_groups_whose_clients_broadcast(run: Run, store: Path) -> None:
+    """A broker notes the least offset of a broadcasting group's clients under a name of its own."""
+    table = {
+        "OrderEvents@cg_paid@broadcast": {"0": 1},
+        "Other@cg_1@broadcast": {"0": 7},
+        "OrderEvents@cg_paid": {"0": 0},
+    }
+    write(store, "config/consumerOffset.json", json.dumps({"offsetTable": table}).encode())
+    named = "cg_1 on Other, cg_paid on OrderEvents"
+    line = f"broadcasting, where each client gets every message and keeps its own offsets, of {named}"
+    assert summary(run, store) == [f"not replayed: {line}"]
+    offsets = rows_of(store.parent / "w", "current_offsets")
+    assert [(row["consumer_group"], row["committed"]) for row in offsets] == [("cg_paid", 0)]
+    given = ("--warehouse", store.parent / "w", "--offsets", store / "config/consumerOffset.json")
+    assert run(lag, *given).code == 0
 
 
 @pytest.mark.parametrize("content", [b"", b'{"messageRequestModeMap": {"T": {"cg": 1, "cg_2": {}}, "U": 7}}'])
