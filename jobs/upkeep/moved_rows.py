@@ -18,7 +18,7 @@ from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
-from schemas.delta.table_rows import Condition, one_of, within
+from schemas.delta.table_rows import Condition, Where, filtered, one_of, within
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import LedgerEntry, nights_of
 from schemas.withdrawals import Withdrawal
@@ -34,33 +34,51 @@ def moved_rows(entries: Sequence[LedgerEntry], changes: Changes) -> Iterator[Wit
         # The committed offsets that were read for a night that has not been delivered are kept.
         steps = entries[: last_night + 1] if table is CONSUMER_OFFSETS else entries
         yield Withdrawal(table.name, [one_of("run", [entry.run for entry in steps if not entry.delivers])])
-    for runs, queue, offsets in _late_messages(nights_of(entries), changes):
+    for runs, queue, offsets, last in _late_messages(nights_of(entries), changes):
         for table in _OF_MESSAGES:
             yield Withdrawal(table.name, [runs, *queue, offsets])
         for table in _OF_QUEUES:
             yield Withdrawal(table.name, [runs, *queue])
+        if last is None or _has_group_before(last, [runs, *queue], changes):
+            yield Withdrawal(CONSUMER_OFFSETS.name, [runs, *queue])
+
+
+def _has_group_before(queue_offset: int, where: Where, changes: Changes) -> bool:
+    """Whether, in some runs and a queue, some group did not come beyond a message."""
+    at_most = [*where, within("told_to", below=queue_offset + 1)]
+    return bool(len(changes.warehouse.rows(CONSUMER_OFFSETS, ["run"], at_most, changes.files(CONSUMER_OFFSETS))))
 
 
 def _late_messages(
     nights: Sequence[LedgerEntry], changes: Changes
-) -> Iterator[tuple[Condition, Sequence[Condition], Condition]]:
+) -> Iterator[tuple[Condition, Sequence[Condition], Condition, int | None]]:
     """The messages that a later night read than that of their place in the log, by queue and pair of nights.
 
-    The later night may not have been delivered yet. For each: the runs from the one night to the other, the queue, and
-    the range of physical offsets.
+    The later night may not have been delivered yet. For each: the runs from the one night to the other, the queue, the
+    range of physical offsets, and the greatest queue offset; None if the queue ended before it in the first night.
     """
-    names = ["commitlog_offset", "run", "topic", "queue_id"]
+    names = ["commitlog_offset", "queue_offset", "run", "topic", "queue_id"]
     rows = changes.warehouse.rows(COMMITLOG, names, files=changes.files(COMMITLOG))
     ends, runs = [night.delivered_to or 0 for night in nights], [night.run for night in nights]
     own = np.searchsorted(ends, rows["commitlog_offset"].to_numpy(), side="right")
     distinct = rows["run"].combine_chunks().dictionary_encode()
     reading = np.searchsorted(runs, distinct.dictionary.to_pylist())[distinct.indices.to_numpy()]
     late = np.flatnonzero(own < reading)
-    found: dict[tuple[int, int, str, int], list[int]] = {}
-    columns = (rows[name].take(pa.array(late)).to_pylist() for name in ("topic", "queue_id", "commitlog_offset"))
-    for first, last, topic, queue_id, offset in zip(own[late].tolist(), reading[late].tolist(), *columns, strict=True):
-        found.setdefault((first, last, topic, queue_id), []).append(offset)
-    for (first, last, topic, queue_id), offsets in found.items():
+    found: dict[tuple[int, int, str, int], list[tuple[int, int]]] = {}
+    columns = (rows[name].take(pa.array(late)).to_pylist() for name in names if name != "run")
+    for first, last, offset, at, topic, queue_id in zip(
+        own[late].tolist(), reading[late].tolist(), *columns, strict=True
+    ):
+        found.setdefault((first, last, topic, queue_id), []).append((offset, at))
+    for (first, last, topic, queue_id), places in found.items():
         after = runs[last + 1] if last + 1 < len(runs) else None
         queue = [one_of("topic", [topic]), one_of("queue_id", [queue_id])]
-        yield within("run", runs[first], after), queue, within("commitlog_offset", min(offsets), max(offsets) + 1)
+        known = filtered(rows.filter(pa.array(reading <= first)), queue)["queue_offset"].to_numpy()
+        greatest = max(at for _, at in places)
+        offsets = [offset for offset, _ in places]
+        yield (
+            within("run", runs[first], after),
+            queue,
+            within("commitlog_offset", min(offsets), max(offsets) + 1),
+            greatest if known.max(initial=-1) > greatest else None,
+        )

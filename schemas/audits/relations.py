@@ -27,6 +27,7 @@ from schemas.commitlog import COMMITLOG, SLOTS
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.table import Table
+from schemas.delta.table_rows import row_groups
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.segments import is_mapped_file
 from schemas.run_ledger import RUN_LEDGER
@@ -195,9 +196,14 @@ def _brokers(scope: Scope) -> pa.Table:
 
 def _unreadable_bytes(facts: BrokerFacts) -> int:
     """Bytes of the log that are in quarantine, or were deleted before a night read them."""
-    rows = facts.rows(QUARANTINE, ["source_file", "bytes"])
-    is_in_log = pa.array([is_mapped_file(name) for name in rows["source_file"].to_pylist()], pa.bool_())
-    quarantined = pc.sum(pc.binary_length(rows.filter(is_in_log)["bytes"])).as_py() or 0
+    storage, quarantined = facts.warehouse.log(QUARANTINE).storage, 0
+    for file in facts.warehouse.files(QUARANTINE, facts.name):
+        for rows in row_groups(QUARANTINE, storage, file.path, ["source_file", "bytes"]):  # there may be gigabytes
+            lengths = pc.binary_length(rows["bytes"]).to_pylist()
+            names = rows["source_file"].to_pylist()
+            quarantined += sum(
+                length for name, length in zip(names, lengths, strict=True) if length and is_mapped_file(name)
+            )
     deleted = sum(
         max(0, (entry.log_start or 0) - (before.ingested_to or 0)) for before, entry in pairwise(facts.entries)
     )

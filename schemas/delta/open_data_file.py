@@ -44,6 +44,8 @@ class OpenDataFile:
         for name in names:
             if name not in self._stored:
                 rows = rows.append_column(name, pa.nulls(rows.num_rows, self._types[name]))
+            elif pa.types.is_dictionary(self._types[name]) and not pa.types.is_dictionary(rows.schema.field(name).type):
+                rows = rows.set_column(rows.schema.get_field_index(name), name, rows[name].dictionary_encode())
         return rows.select(names)
 
 
@@ -64,7 +66,7 @@ def _open(storage: Storage, path: str, read_dictionary: Sequence[str] = ()) -> I
     try:
         with storage.file_system.open_input_file(path) as source:
             file = pq.ParquetFile(source, page_checksum_verification=True)
-            dictionaries = [name for name in read_dictionary if name in file.schema_arrow.names]
+            dictionaries = [name for name in read_dictionary if _may_be_dictionary(file.metadata, name)]
             if dictionaries:
                 file = pq.ParquetFile(
                     source, metadata=file.metadata, read_dictionary=dictionaries, page_checksum_verification=True
@@ -74,6 +76,15 @@ def _open(storage: Storage, path: str, read_dictionary: Sequence[str] = ()) -> I
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise DataFileDamaged(storage.root, path, str(error).strip().splitlines()[0]) from None
+
+
+def _may_be_dictionary(metadata: pq.FileMetaData, name: str) -> bool:
+    """Whether PyArrow can read a column as a dictionary: it has values, and no row group has them delta-encoded."""
+    paths = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
+    if name not in paths:
+        return False
+    groups = (metadata.row_group(group).column(paths.index(name)) for group in range(metadata.num_row_groups))
+    return not any(encoding.startswith("DELTA_") for group in groups for encoding in group.encodings)
 
 
 def verify_pages(storage: Storage, path: str) -> None:

@@ -19,7 +19,7 @@ from tests.broker_log import BrokerLog
 from tests.nights.commands import rows_of
 from tests.nights.damage import Change, one_row, rewrite
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, sql
-from tests.nights.test_late_messages import damage_magic
+from tests.nights.test_late_messages import damage_magic, write_damaged
 
 EVENTS = [sql(BEFORE, "cg", "n IS NOT NULL")]
 
@@ -148,9 +148,24 @@ def rebuilt_between_a_repair_and_its_night(broker: GrowingBroker) -> None:
     rebuild(broker)
 
 
+def rebuilt_after_a_repair_at_the_end_of_a_queue(broker: GrowingBroker) -> None:
+    """The group came further in the night of the late message: to the end of a queue that had one message more."""
+    broker.log = BrokerLog().append(3, queue_id=1)
+    place = len(broker.log.data)
+    broker.log.append(1, queue_id=1).append(6)
+    write_damaged(broker, place + 4)
+    broker.night(EVENTS)
+    assert broker.failed_audits() == []
+    broker.grow()
+    broker.night(EVENTS)
+    assert broker.failed_audits() == []
+    rebuild(broker)
+
+
 CHANGES = [
     repaired, mended, half_written, corrected_line, cut, corrected_history, repeated_steps, delivered_after_an_audit,
     rebuilt, rebuilt_after_a_repair, rebuilt_between_a_repair_and_its_night,
+    rebuilt_after_a_repair_at_the_end_of_a_queue,
 ]  # fmt: skip
 
 
