@@ -11,6 +11,7 @@ from jobs.cli.text import print_table, short, time
 from schemas.answers.explain import Explanation
 from schemas.answers.found_messages import FoundMessage
 from schemas.printable import printable
+from schemas.shell_command import option
 
 MARKS = {
     Result.TRUE: "✓", Result.FALSE: "✗", Result.NULL: "∅", Result.ERROR: "!", Result.NOT_EVALUATED: "·",
@@ -79,11 +80,11 @@ def print_every_group(
 
 
 def print_choices(messages: Sequence[FoundMessage], group: str | None) -> None:
-    """Lists the messages that share a key, with the option that chooses each."""
+    """Lists the messages that share a key, with the options that choose each."""
     print(f"{len(messages):,} messages have this key; choose one:")
     for message in messages:
-        option = f" --group {printable(group)}" if group is not None else ""
-        print(f"  --message {message.msg_id}{option}  {printable(message.place)}, {time(message.store_timestamp)}")
+        chosen = [option("message", message.msg_id)] + ([] if group is None else [option("group", group)])
+        print(f"  {' '.join(chosen)}  {printable(message.place)}, {time(message.store_timestamp)}")
 
 
 def _print_full(explanation: Explanation) -> None:
