@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from filtering.findings import Finding
+from filtering.time_spans import DAY
 from schemas.answers.report_data import Quarantined, Report
 from schemas.answers.report_groups import GroupReport, TopicReport
 from schemas.answers.report_lag import GroupLag
 from schemas.answers.report_nights import Night, StageCounts
 from schemas.delivery_stats import COUNTS
 
-DAY = 86_400_000
 FIRST = 1_795_000_000_000
 
 
