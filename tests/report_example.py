@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from filtering.findings import Finding
+from filtering.time_spans import DAY
 from schemas.answers.report.group_lags import GroupLag
 from schemas.answers.report.groups import GroupReport, TopicReport
 from schemas.answers.report.nights import Night, StageCounts
 from schemas.answers.report.report import Quarantined, Report
 from schemas.delivery_stats import COUNTS
 
-DAY = 86_400_000
 FIRST = 1_795_000_000_000
 
 

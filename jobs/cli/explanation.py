@@ -94,9 +94,9 @@ def print_choices(messages: Sequence[tuple[str | None, FoundMessage]], group: st
     """Lists the messages that share a key, with the options that choose each: its broker is one unless it is None."""
     print(f"{len(messages):,} messages have this key; choose one:")
     for broker, message in messages:
-        chosen = {"group": group, "broker": broker}
-        options = "".join(f" {option(name, value)}" for name, value in chosen.items() if value is not None)
-        print(f"  --message {message.msg_id}{options}  {printable(message.place)}, {time(message.store_timestamp)}")
+        chosen = {"message": message.msg_id, "group": group, "broker": broker}
+        options = " ".join(option(name, value) for name, value in chosen.items() if value is not None)
+        print(f"  {options}  {printable(message.place)}, {time(message.store_timestamp)}")
 
 
 def _place(message: FoundMessage, broker: str | None) -> str:

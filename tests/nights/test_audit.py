@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.schema import Field
 
+from filtering.time_spans import DAY
 from jobs import audit, nightly
 from schemas.audits.audit import AuditList, parse_audits
 from schemas.audits.auditor import AuditReport, AuditResult, run_audits, store
@@ -38,7 +39,6 @@ from tests.replayed import Replayed
 LISTED = parse_audits(audit.AUDITS.read_text("utf-8"), "audits.yaml")
 NAMES = [each.name for each in LISTED.audits]
 OF_THE_CLOCK = {"late_nights"}
-DAY = 86_400_000
 FOUND_IN_CAPTURES = {"hash_collisions", "groups_that_never_match"}
 """True warnings: the captures have colliding tags, and an expression that matches no message."""
 

@@ -282,6 +282,15 @@ def test_several_messages_with_one_key_are_listed(tmp_path: Path, run: Run) -> N
     assert (code, "no message with the id or key c" in error) == (2, True)
 
 
+def test_the_options_that_choose_a_message_can_be_pasted(tmp_path: Path, run: Run) -> None:
+    """RocketMQ allows bars in the names of groups."""
+    store = BrokerLog().append(2, KEYS="b").write(tmp_path / "store")
+    (tmp_path / "s.yaml").write_text("- {group: cg|x, topic: T, tag: '*'}")
+    run(nightly, "--store", store, "--subscriptions", tmp_path / "s.yaml", "--warehouse", tmp_path / "w")
+    line = run(explain_job, "--warehouse", tmp_path / "w", "--group", "cg|x", "--message", "b").out.splitlines()[1]
+    assert " --group 'cg|x'  T 0/0, " in line
+
+
 def test_a_command_that_names_no_message_is_refused(tmp_path: Path, run: Run) -> None:
     for given in ((), ("--topic", "T", "--queue", 0), ("--message", "x", "--topic", "T")):
         code, _, error = run(explain_job, "--warehouse", tmp_path, *given)

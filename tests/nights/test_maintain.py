@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from filtering.time_spans import DAY
 from jobs import (
     advise,
     audit,
@@ -35,8 +36,6 @@ from schemas.tables import REBUILT_TABLES, TABLES
 from tests.broker_log import SEGMENT, BrokerLog
 from tests.nights.commands import Ended, Run, contents, differing, living, night, rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
-
-DAY = 86_400_000
 
 
 @pytest.fixture

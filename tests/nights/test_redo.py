@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from filtering.time_spans import DAY
 from jobs import audit, deliver, dispatch, ingest, maintain, nightly, register
 from tests.broker_log import BROKER_CONF, SEGMENT, BrokerLog
 from tests.nights.commands import Ended, Run, contents, differing, night, rows_of
@@ -21,7 +22,6 @@ REPEATED = (
 )  # fmt: skip
 """Tables that are the same after a redo, with the names of runs. The last run is in current_offsets."""
 OTHER_EPOCH = 1_795_500_000_000
-DAY = 86_400_000
 
 
 class Nights:
