@@ -89,6 +89,8 @@ def why_on_brokers(brokers: Sequence[BrokerFacts], text: str, group: str | None 
 
 
 def _find(facts: BrokerFacts, text: str) -> list[FoundMessage]:
+    if not isinstance(text, str):
+        raise TypeError(f"a message is named by a text, not by {type(text).__name__}")
     if not text:
         raise UsageError("the message is an empty text: give a msgId, a unique key or a key")
     facts.check_has_messages()
