@@ -33,6 +33,8 @@ from schemas.answers.what_if.what_if import WhatIf, what_if
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 
+__all__ = ["OpenWarehouse", "open"]
+
 _WHY_TITLES = ("message", "place", "group", "outcome", "reason")
 _LAG_TITLES = (
     "consumer_group", "topic", "queue_id", "committed", "end", "lag", "exact_lag", "broker_estimate",
@@ -129,6 +131,10 @@ def open(folder: str | Path, broker: str | None = None) -> OpenWarehouse:
     Raises UsageError if there is no warehouse, or if it is not as its ledger says.
     """
     return OpenWarehouse(open_facts(Warehouse.at(str(folder)), broker))
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def _explanations(found: Why) -> Explanations:

@@ -16,6 +16,11 @@ __all__ = ["Matcher", "Matches", "match"]
 def match(properties: pa.RecordBatch | pa.Array, expressions: Sequence[str]) -> Matches:
     """The messages for which the broker's outcome of each SQL92 expression is TRUE.
 
-    ``properties``: as in Matcher.match. Raises InvalidExpression if an expression does not compile.
+    ``properties``: a RecordBatch or StructArray with one column of text for each property (without a column, all
+    messages lack it), or a MapArray from text to text. Of the result, ``counts()`` are the numbers of messages that
+    match each expression, and ``pairs()`` which ones. Raises InvalidExpression if an expression does not compile, and
+    TypeError for other types.
     """
+    if isinstance(expressions, str):
+        raise TypeError("expressions must be a list of texts, not one text")
     return Matcher([compile(expression).predicate for expression in expressions]).match(properties)

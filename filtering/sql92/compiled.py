@@ -56,10 +56,13 @@ class CompiledExpression:
         )
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
-        """The broker's outcome on a message's properties: TRUE, FALSE or NULL.
+        """The broker's outcome on a message's properties: TRUE, FALSE or NULL (None).
 
-        Raises EvaluationError if the broker's evaluation fails.
+        Raises EvaluationError if the broker's evaluation fails, and TypeError if a property is not a text.
         """
+        for name, text in properties.items():
+            if not isinstance(text, str):
+                raise TypeError(f"properties are texts: {name} is {text!r} ({type(text).__name__})")
         return evaluate(self.syntax_tree, properties)
 
     def __repr__(self) -> str:
@@ -93,6 +96,8 @@ def compile(expression: str) -> CompiledExpression:
 
     Raises InvalidExpression if the broker refuses it.
     """
+    if not isinstance(expression, str):
+        raise TypeError(f"an expression is a text, not {type(expression).__name__}")
     return CompiledExpression(expression)
 
 

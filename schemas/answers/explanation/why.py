@@ -55,7 +55,7 @@ def why(facts: BrokerFacts, text: str, group: str | None = None) -> Why:
     """``text`` is a msgId, a unique key, or one of KEYS. Raises UsageError if no message has it."""
     found = _find(facts, text)
     if not found:
-        raise _no_message(facts, text)
+        raise _no_message([facts], text)
     _check_group(facts, group)
     return Why(facts, _originals(found), group, found, text)
 
@@ -66,7 +66,7 @@ def why_on_brokers(brokers: Sequence[BrokerFacts], text: str, group: str | None 
         return [why(brokers[0], text, group)]
     on_brokers = [(facts, found) for facts in brokers if (found := _find(facts, text))]
     if not on_brokers:
-        raise _no_message(brokers[0], text)
+        raise _no_message(brokers, text)
     knowing = [(facts, found) for facts, found in on_brokers if group is None or _knows(facts, group)]
     if not knowing:
         names, known = (
@@ -89,15 +89,19 @@ def why_on_brokers(brokers: Sequence[BrokerFacts], text: str, group: str | None 
 
 
 def _find(facts: BrokerFacts, text: str) -> list[FoundMessage]:
+    if not isinstance(text, str):
+        raise TypeError(f"a message is named by a text, not by {type(text).__name__}")
     if not text:
         raise UsageError("the message is an empty text: give a msgId, a unique key or a key")
     facts.check_has_messages()
     return find(facts, text)
 
 
-def _no_message(facts: BrokerFacts, text: str) -> UsageError:
-    ended = f"; the last night ended at {time_text(facts.as_of)}" if facts.as_of else ""
-    return UsageError(f"{facts.warehouse.location} has no message with the id or key {text}{ended}")
+def _no_message(brokers: Sequence[BrokerFacts], text: str) -> UsageError:
+    oldest = min(brokers, key=lambda facts: facts.as_of)
+    whose = f" of {oldest.name}" if len(brokers) > 1 else ""
+    ended = f"; the last night{whose} ended at {time_text(oldest.as_of)}" if oldest.as_of else ""
+    return UsageError(f"{oldest.warehouse.location} has no message with the id or key {text}{ended}")
 
 
 def why_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int, group: str | None = None) -> Why:
