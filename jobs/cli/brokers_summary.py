@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from filtering.counted import counted, listed
-from jobs.cli.summary import ToldNight, count_cell, print_legend, print_lint, shown_columns, switches
+from jobs.cli.summary import SummarizedNight, count_cell, print_legend, print_lint, shown_columns, switches
 from jobs.cli.text import count, print_table, short
 from jobs.night.run import Run
 from schemas.commitlog import COMMITLOG
@@ -17,7 +17,7 @@ NAMED = 5
 """The number of brokers that a line names; others are counted."""
 
 
-def print_brokers(run: Run, nights: Sequence[ToldNight]) -> None:
+def print_brokers(run: Run, nights: Sequence[SummarizedNight]) -> None:
     """Prints the counts of each broker, what needs attention, and where the tables are."""
     _print_counts(nights)
     lines = [line for night in nights for line in _lines(night)]
@@ -32,7 +32,7 @@ def print_brokers(run: Run, nights: Sequence[ToldNight]) -> None:
     print(f"  {run.warehouse.command('report')} {option('broker', nights[0].broker)} --output night.html")
 
 
-def _print_counts(nights: Sequence[ToldNight]) -> None:
+def _print_counts(nights: Sequence[SummarizedNight]) -> None:
     """A line for each night: the messages that it added, and the sums of the counts of its groups."""
     sums = [_sums(night) for night in nights]
     columns = shown_columns(sums)
@@ -50,7 +50,7 @@ def _print_counts(nights: Sequence[ToldNight]) -> None:
     print()
 
 
-def _sums(night: ToldNight) -> Counter[str]:
+def _sums(night: SummarizedNight) -> Counter[str]:
     """The sums of the counts of all groups; none if nothing was new."""
     sums: Counter[str] = Counter()
     for group in night.summary.groups if night.report.entry is not None else ():
@@ -58,13 +58,13 @@ def _sums(night: ToldNight) -> Counter[str]:
     return sums
 
 
-def _delivered_before(night: ToldNight) -> int | None:
+def _delivered_before(night: SummarizedNight) -> int | None:
     """The deliveries of the night before, None if there was none."""
     before = [group.delivered_before for group in night.summary.groups if group.delivered_before is not None]
     return sum(before) if before and night.report.entry is not None else None
 
 
-def _lines(night: ToldNight) -> Iterable[tuple[str, str]]:
+def _lines(night: SummarizedNight) -> Iterable[tuple[str, str]]:
     """The name of the broker, and a line about its night."""
     broker, summary = night.report.broker, night.summary
     lines = [*night.attention, *summary.not_replayed, *summary.notes]

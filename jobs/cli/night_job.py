@@ -13,7 +13,7 @@ from jobs.cli.application import describe
 from jobs.cli.brokers_summary import print_brokers
 from jobs.cli.exit_code import CheckFailed
 from jobs.cli.progress import print_end, shown_on_terminal
-from jobs.cli.summary import ToldNight, print_steps, print_summary, tell
+from jobs.cli.summary import SummarizedNight, print_steps, print_summary, summarize
 from jobs.cli.without_pandas import allow_pandas
 from jobs.night.broker import broker_of
 from jobs.night.brokers_file import BrokerEntry, read_brokers
@@ -48,7 +48,7 @@ def run_job(job: str, steps: frozenset[Step], options: argparse.Namespace) -> No
     if not steps & {Step.INGEST, Step.REGISTER} and not read_runs(warehouse):
         raise no_nights(warehouse)
     failed: list[Exception] = []
-    told: list[ToldNight] = []
+    summarized: list[SummarizedNight] = []
     with warehouse.writing():
         run = Run(warehouse, job, shared.session)
         run.open()
@@ -67,16 +67,18 @@ def run_job(job: str, steps: frozenset[Step], options: argparse.Namespace) -> No
                 if steps != ALL_STEPS:
                     print_steps(run, report)
                     continue
-                told.append(tell(run, report))
+                summarized.append(summarize(run, report))
                 if not several:
-                    print_summary(run, told[-1])
-        if told and several:
-            print_brokers(run, told)
+                    print_summary(run, summarized[-1])
+        if summarized and several:
+            print_brokers(run, summarized)
         shared.register_in_catalog(warehouse)
         one_of_several = several or len(run.last) > 1
     if failed:
         raise ExceptionGroup(f"{len(failed)} of {len(entries)} brokers failed", failed)
-    attention = [f"{night.broker}: {line}" if one_of_several else line for night in told for line in night.attention]
+    attention = [
+        f"{night.broker}: {line}" if one_of_several else line for night in summarized for line in night.attention
+    ]
     if attention and options.strict:
         raise CheckFailed(
             f"{counted(len(attention), 'thing needs', 'things need')} attention, the first: {attention[0]}"

@@ -61,7 +61,7 @@ READS_SUBSCRIPTIONS = ("nightly", "register")
 
 
 @dataclass(frozen=True)
-class ToldNight:
+class SummarizedNight:
     """A night that has ended: its lines about what needs attention, and a remark on the number of its rows."""
 
     report: NightReport
@@ -74,17 +74,17 @@ class ToldNight:
         return self.report.broker.name
 
 
-def tell(run: Run, report: NightReport) -> ToldNight:
-    """What is to be said about a night."""
+def summarize(run: Run, report: NightReport) -> SummarizedNight:
+    """The summary of a night that has ended."""
     facts = open_facts(run.warehouse, report.broker.name, run.expressions)
     summary = night_summary(facts)
     attention = [*summary.attention, *_inconsistent(facts, run)]
     if report.outcome is not None:
         attention += _damage(facts, report)
-    return ToldNight(report, summary, attention, _without_entry(facts, report))
+    return SummarizedNight(report, summary, attention, _without_entry(facts, report))
 
 
-def print_summary(run: Run, night: ToldNight) -> None:
+def print_summary(run: Run, night: SummarizedNight) -> None:
     """Prints the counts of each group, what needs attention, and where the tables are."""
     report, summary = night.report, night.summary
     _print_groups(summary.groups)
