@@ -4,7 +4,7 @@
 # ./spark-submit.sh python [arguments]   the project's own Python (notebooks, one-liners)
 # ./spark-submit.sh bench [options]      measure
 # spark-submit's own options (--master, --conf, --jars, …) go through to it; -v shows Spark's log, and stack traces.
-set -euo pipefail
+set -eo pipefail # without -u: for the bash 3.2 of macOS, an empty array is unset
 script=${BASH_SOURCE[0]}
 while [ -L "$script" ]; do # macOS before 12.3 has no readlink -f
   folder=$(cd "$(dirname "$script")" && pwd -P)

@@ -179,7 +179,7 @@ class BrokerConfig:
         for field in fields(self):
             value = getattr(self, field.name)
             if value != field.default:
-                changed[_key(field.name)] = str(value).lower() if isinstance(value, bool) else str(value)
+                changed[_key(field.name)] = _text(value)
         return changed
 
     @classmethod
@@ -197,11 +197,8 @@ class BrokerConfig:
 
 def changed_switches(before: BrokerConfig, now: BrokerConfig) -> Sequence[str]:
     """One text for each changed setting that deliveries depend on, for messages."""
-    return [
-        f"{name} {getattr(before, name)} is now {getattr(now, name)}"
-        for name in DELIVERIES_DEPEND_ON
-        if getattr(before, name) != getattr(now, name)
-    ]
+    values = ((_key(name), getattr(before, name), getattr(now, name)) for name in DELIVERIES_DEPEND_ON)
+    return [f"{key} was {_text(old)} and is {_text(new)}" for key, old, new in values if old != new]
 
 
 def _key(name: str) -> str:
@@ -209,9 +206,14 @@ def _key(name: str) -> str:
     return re.sub(r"_(.)", lambda match: match[1].upper(), name)
 
 
+def _text(value: bool | int | str) -> str:
+    """A value as broker.conf has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _typed(key: str, value: Any, expected: type) -> Any:
     """``value``, a text or a value from YAML or JSON, as a bool, int or str."""
-    text = str(value).lower() if isinstance(value, bool) else str(value)
+    text = _text(value)
     if expected is str:
         return text.strip()
     if expected is bool:
