@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from benchmarks import workload
 from schemas.rocketmq_store import gather
-from schemas.rocketmq_store.crc import body_crcs
+from schemas.rocketmq_store.commitlog.crc import body_crcs
 
 BROKER = "broker-a"
 TOPICS = ("OrderEvents", "DeviceTelemetry")

@@ -20,10 +20,10 @@ import numpy as np
 from benchmarks.java_process import JavaProcess
 from benchmarks.report import parser, write
 from schemas.rocketmq_store import gather
-from schemas.rocketmq_store.commitlog_walk import Records, scan
-from schemas.rocketmq_store.message_decoder import COLUMNS, decode
-from schemas.rocketmq_store.record_layout import PHYSICAL_OFFSET
-from schemas.rocketmq_store.segments import Segment, segments
+from schemas.rocketmq_store.commitlog.commitlog_walk import Records, scan
+from schemas.rocketmq_store.commitlog.message_decoder import COLUMNS, decode
+from schemas.rocketmq_store.commitlog.record_layout import PHYSICAL_OFFSET
+from schemas.rocketmq_store.commitlog.segments import Segment, segments
 from schemas.storage import Storage
 from tests.captures import capture
 

@@ -42,8 +42,9 @@ def night_steps() -> Steps:
     """Watches the steps of a night in this process. Tasks must run one after another in it."""
     from filtering.delivery.topic_filters import TopicFilters
     from jobs.cli import night_job, options, session
-    from jobs.night import night, night_tasks, run, writer
-    from jobs.night.changes import Changes
+    from jobs.night import night, night_tasks, run
+    from jobs.night.commit.changes import Changes
+    from jobs.night.tasks import writer
     from schemas.delta.data_files import DataFileWriter
     from schemas.messages.commitlog_rows import CommitlogRows
 

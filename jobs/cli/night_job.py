@@ -15,14 +15,14 @@ from jobs.cli.exit_code import CheckFailed
 from jobs.cli.progress import print_end, shown_on_terminal
 from jobs.cli.summary import SummarizedNight, print_steps, print_summary, summarize
 from jobs.cli.without_pandas import allow_pandas
-from jobs.night.broker import broker_of
-from jobs.night.brokers_file import BrokerEntry, read_brokers
-from jobs.night.hooks import FilterHook, read_filter_hooks
-from jobs.night.night_inputs import NightInputs, NightOptions
+from jobs.night.inputs.broker import broker_of
+from jobs.night.inputs.brokers_file import BrokerEntry, read_brokers
+from jobs.night.inputs.hooks import FilterHook, read_filter_hooks
+from jobs.night.inputs.night_inputs import NightInputs, NightOptions
+from jobs.night.inputs.snapshot import StoreSnapshot
+from jobs.night.inputs.steps import ALL_STEPS, Step
+from jobs.night.inputs.subscription_file import SubscriptionFile, read_subscriptions
 from jobs.night.run import NightReport, Run
-from jobs.night.snapshot import StoreSnapshot
-from jobs.night.steps import ALL_STEPS, Step
-from jobs.night.subscription_file import SubscriptionFile, read_subscriptions
 from schemas.errors import UsageError
 from schemas.ledger_check import read_runs
 from schemas.ledger_inputs import FIRST_SNAPSHOT, SUBSCRIPTION_FILE, SUBSCRIPTIONS_FROM, USER

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from filtering.broker_config import BrokerConfig
-    from jobs.night.subscription_file import SubscriptionFile
+    from jobs.night.inputs.subscription_file import SubscriptionFile
     from schemas.answers.facts import BrokerFacts
     from schemas.delta.warehouse import Warehouse
 
@@ -124,7 +124,7 @@ def facts_of(options: argparse.Namespace) -> BrokerFacts:
     warehouse = warehouse_of(options.warehouse)
     if name is None and config is not None:
         from filtering.broker_config import BrokerConfig
-        from jobs.night.broker import read_broker_config
+        from jobs.night.inputs.broker import read_broker_config
         from schemas.ledger_check import open_warehouse
 
         name = read_broker_config(config).broker_name
@@ -144,7 +144,7 @@ def brokers_of(options: argparse.Namespace) -> list[BrokerFacts]:
 
 def broker_config_of(options: argparse.Namespace, facts: BrokerFacts) -> BrokerConfig:
     """The broker configuration in --broker-config, or the one of the last run."""
-    from jobs.night.broker import read_broker_config
+    from jobs.night.inputs.broker import read_broker_config
 
     if options.broker_config is None:
         return facts.broker
@@ -153,7 +153,7 @@ def broker_config_of(options: argparse.Namespace, facts: BrokerFacts) -> BrokerC
 
 def subscriptions_of(paths: list[Path] | None) -> SubscriptionFile | None:
     """The subscriptions in some files. Raises UsageError if no line of a file can be used."""
-    from jobs.night.subscription_file import combine, read_file
+    from jobs.night.inputs.subscription_file import combine, read_file
 
     return combine([read_file(path) for path in paths or ()])
 

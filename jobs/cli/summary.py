@@ -18,8 +18,8 @@ from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.printable import printable
 from schemas.quarantine import QUARANTINE
-from schemas.rocketmq_store.recovery import Recovery, recovery
-from schemas.rocketmq_store.segments import is_mapped_file
+from schemas.rocketmq_store.commitlog.recovery import Recovery, recovery
+from schemas.rocketmq_store.commitlog.segments import is_mapped_file
 from schemas.shell_command import option
 from schemas.subscriptions import SUBSCRIPTIONS
 

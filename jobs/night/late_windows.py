@@ -12,7 +12,7 @@ from filtering.delivery.pull_window import BEGINNING, FOREVER, PullWindow
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
-from jobs.night.state import BrokerState, read_state_before
+from jobs.night.past.state import BrokerState, read_state_before
 from schemas.delta.warehouse import Warehouse
 from schemas.run_ledger import unreplaced_runs
 

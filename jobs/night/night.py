@@ -15,19 +15,19 @@ from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from jobs.night.changes import Changes
-from jobs.night.hooks import FilterHook, check_groups
+from jobs.night.commit.changes import Changes
+from jobs.night.inputs.hooks import FilterHook, check_groups
+from jobs.night.inputs.steps import ALL_STEPS, Step
 from jobs.night.late_windows import late_windows
-from jobs.night.log_plan import read_ranges
-from jobs.night.new_messages import NewMessages
+from jobs.night.log.log_plan import read_ranges
 from jobs.night.night_tasks import NightTasks
-from jobs.night.offset_rows import committed_rows, current_offset_rows
-from jobs.night.progress_rows import Part, ProgressRows, progress_rows
-from jobs.night.state import BrokerState
-from jobs.night.steps import ALL_STEPS, Step
+from jobs.night.past.new_messages import NewMessages
+from jobs.night.past.state import BrokerState
+from jobs.night.rows.offset_rows import committed_rows, current_offset_rows
+from jobs.night.rows.progress_rows import Part, ProgressRows, progress_rows
+from jobs.night.tasks.work import Result, TopicWork, works_by_topic
+from jobs.night.tasks.writer import WRITTEN_BY_TASKS
 from jobs.night.topics import by_topic, filter_data_of_night, first_run_of_backlog, times_of_leaving
-from jobs.night.work import Result, TopicWork, works_by_topic
-from jobs.night.writer import WRITTEN_BY_TASKS
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS

@@ -10,15 +10,15 @@ from filtering.broker_config import BrokerConfig
 from filtering.delivery.entries import Int64s
 from filtering.delivery.filter_data_in_force import FilterDataInForce
 from filtering.delivery.pull_window import PullWindow, UncertainChange
-from jobs.night.changes import Changes
-from jobs.night.hooks import FilterHook, hooks_by_group
-from jobs.night.log_plan import LogPlan
-from jobs.night.log_task import LogRange, RangeResult, read_range
-from jobs.night.new_messages import NewMessages
-from jobs.night.progress_rows import Part
-from jobs.night.stored_task import filter_stored
-from jobs.night.work import Result, TopicWork, Work, works_by_topic
-from jobs.night.writer import WRITTEN_BY_TASKS
+from jobs.night.commit.changes import Changes
+from jobs.night.inputs.hooks import FilterHook, hooks_by_group
+from jobs.night.log.log_plan import LogPlan
+from jobs.night.past.new_messages import NewMessages
+from jobs.night.rows.progress_rows import Part
+from jobs.night.tasks.log_task import LogRange, RangeResult, read_range
+from jobs.night.tasks.stored_task import filter_stored
+from jobs.night.tasks.work import Result, TopicWork, Work, works_by_topic
+from jobs.night.tasks.writer import WRITTEN_BY_TASKS
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.stored_files import StoredFile
@@ -66,7 +66,7 @@ class NightTasks:
         self, files: Sequence[StoredFile], windows: Windows, uncertain_changes: UncertainChanges
     ) -> Result:
         """Filters the entries of some files of consumequeue with hooks."""
-        from jobs.night.hooked_task import filter_hooked, hooked_entries
+        from jobs.night.tasks.hooked_task import filter_hooked, hooked_entries
 
         if not files:
             return Result()

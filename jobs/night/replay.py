@@ -18,13 +18,13 @@ from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.in_force import in_force_after
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from jobs.night.changes import Changes
-from jobs.night.ledger import commit, next_run
-from jobs.night.offset_rows import current_offset_rows
-from jobs.night.progress_rows import Part, progress_rows
-from jobs.night.stored_task import filter_stored
-from jobs.night.subscription_file import SubscriptionFile
-from jobs.night.work import QueueProgress, Work, add_progress, works_by_topic
+from jobs.night.commit.changes import Changes
+from jobs.night.commit.ledger import commit, next_run
+from jobs.night.inputs.subscription_file import SubscriptionFile
+from jobs.night.rows.offset_rows import current_offset_rows
+from jobs.night.rows.progress_rows import Part, progress_rows
+from jobs.night.tasks.stored_task import filter_stored
+from jobs.night.tasks.work import QueueProgress, Work, add_progress, works_by_topic
 from schemas.answers.facts import BrokerFacts
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS

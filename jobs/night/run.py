@@ -14,25 +14,25 @@ from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from jobs.night.broker import Broker
-from jobs.night.changes import Changes
-from jobs.night.compaction import compact
-from jobs.night.events import NightEvents, events_until, night_events
-from jobs.night.hooks import FilterHook, text_of
-from jobs.night.ledger import commit, next_run
-from jobs.night.ledger_entry import last_stored, ledger_entry
-from jobs.night.log_plan import plan_log
-from jobs.night.message_log import IngestedLog, ingest_message_log
-from jobs.night.new_messages import NewMessages, forget_prepared_offsets, forget_undelivered, stored_before
+from jobs.night.commit.changes import Changes
+from jobs.night.commit.compaction import compact
+from jobs.night.commit.ledger import commit, next_run
+from jobs.night.commit.ledger_entry import last_stored, ledger_entry
+from jobs.night.commit.remarks import group_remarks, input_remarks, log_remarks
+from jobs.night.inputs.broker import Broker
+from jobs.night.inputs.events import NightEvents, events_until, night_events
+from jobs.night.inputs.hooks import FilterHook, text_of
+from jobs.night.inputs.night_inputs import NightInputs, NightOptions, is_nothing_new, redo_instant
+from jobs.night.inputs.steps import Step
+from jobs.night.log.log_plan import plan_log
 from jobs.night.night import Night, NightOutcome
-from jobs.night.night_inputs import NightInputs, NightOptions, is_nothing_new, redo_instant
-from jobs.night.past_nights import PastNight, PastOffsets
-from jobs.night.read_so_far import read_so_far
-from jobs.night.redo import Redo, forget_unsettled, plan_redo
-from jobs.night.remarks import group_remarks, input_remarks, log_remarks
-from jobs.night.state import BrokerState, read_state
-from jobs.night.steps import Step
-from jobs.night.subscription_rows import write_subscriptions
+from jobs.night.past.new_messages import NewMessages, forget_prepared_offsets, forget_undelivered, stored_before
+from jobs.night.past.past_nights import PastNight, PastOffsets
+from jobs.night.past.read_so_far import read_so_far
+from jobs.night.past.redo import Redo, forget_unsettled, plan_redo
+from jobs.night.past.state import BrokerState, read_state
+from jobs.night.rows.subscription_rows import write_subscriptions
+from jobs.night.tasks.message_log import IngestedLog, ingest_message_log
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
@@ -156,7 +156,7 @@ class Run:
         return NightReport(broker, inputs, events, outcome, entry, time.monotonic() - begun)
 
     def next_run(self) -> str:
-        """The name of a new run: see :func:`jobs.night.ledger.next_run`."""
+        """The name of a new run: see :func:`jobs.night.commit.ledger.next_run`."""
         return next_run(self.entries)
 
     def _redo_nights(

@@ -17,7 +17,7 @@ from filtering.delivery.filter_data_in_force import FilterDataInForce, filter_da
 from filtering.delivery.pull_window import BEGINNING, PullWindow, UncertainChange
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import DAY
-from jobs.night.state import BrokerState
+from jobs.night.past.state import BrokerState
 from schemas.messages.stored_messages import WHOLE_LOG
 
 TopicItem = TypeVar("TopicItem", PullWindow, UncertainChange)

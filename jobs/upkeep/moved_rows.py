@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from jobs.night.changes import Changes
+from jobs.night.commit.changes import Changes
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS

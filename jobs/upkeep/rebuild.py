@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from filtering.subscriptions.history import subscription_history
-from jobs.night.changes import Changes
-from jobs.night.past_nights import past_nights
+from jobs.night.commit.changes import Changes
+from jobs.night.past.past_nights import past_nights
+from jobs.night.past.state import BrokerState, read_events
 from jobs.night.run import Run
-from jobs.night.state import BrokerState, read_events
 from jobs.upkeep.moved_rows import moved_rows
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table import Table

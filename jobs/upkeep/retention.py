@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.time_spans import DAY
-from jobs.night.changes import Changes
-from jobs.night.redo import delete_log_damage
+from jobs.night.commit.changes import Changes
+from jobs.night.past.redo import delete_log_damage
 from schemas.commitlog import COMMITLOG
 from schemas.delta.data_files import DataFileWriter
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import row_groups, within
 from schemas.ledger_inputs import BODIES_FROM, MESSAGES_FROM
-from schemas.rocketmq_store.crc import crc_of
+from schemas.rocketmq_store.commitlog.crc import crc_of
 from schemas.run_ledger import LedgerEntry, first_beyond, unreplaced_runs
 from schemas.tables import TRIMMED_TABLES
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from filtering.counted import counted
-from jobs.night.changes import Changes
-from jobs.night.ledger import record
+from jobs.night.commit.changes import Changes
+from jobs.night.commit.ledger import record
 from jobs.night.run import Run
 from jobs.upkeep.old_files import clean
 from jobs.upkeep.rebuild import find_damage, rebuild

@@ -17,12 +17,12 @@ from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.open_data_file import open_data_file
 from schemas.delta.table_rows import sorted_by
 from schemas.errors import UsageError
-from schemas.rocketmq_store.consume_queue import QueueEntries
-from schemas.rocketmq_store.consume_queue_ext import has_extension
-from schemas.rocketmq_store.queue_files import Difference
-from schemas.rocketmq_store.queue_index import QueueIndex
-from schemas.rocketmq_store.queue_verification import QueueVerification
-from schemas.rocketmq_store.segments import Segment, segments
+from schemas.rocketmq_store.commitlog.segments import Segment, segments
+from schemas.rocketmq_store.consumequeue.consume_queue import QueueEntries
+from schemas.rocketmq_store.consumequeue.consume_queue_ext import has_extension
+from schemas.rocketmq_store.consumequeue.queue_files import Difference
+from schemas.rocketmq_store.consumequeue.queue_index import QueueIndex
+from schemas.rocketmq_store.consumequeue.queue_verification import QueueVerification
 from schemas.storage import Storage
 
 KINDS = ("consumequeue", "consumequeue_ext")

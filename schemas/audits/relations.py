@@ -29,7 +29,7 @@ from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.table import Table
 from schemas.delta.table_rows import row_groups
 from schemas.quarantine import QUARANTINE
-from schemas.rocketmq_store.segments import is_mapped_file
+from schemas.rocketmq_store.commitlog.segments import is_mapped_file
 from schemas.run_ledger import RUN_LEDGER
 from schemas.spark_tasks import Session
 from schemas.tables import TABLES

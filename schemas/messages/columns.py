@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from filtering.delivery.entries import Int64s
 from filtering.matcher.column import Column
 from schemas.arrow_batches import decoded, of_one_type
-from schemas.rocketmq_store.more_properties import values_of
-from schemas.rocketmq_store.property_values import Texts
+from schemas.rocketmq_store.properties.more_properties import values_of
+from schemas.rocketmq_store.properties.property_values import Texts
 
 Int32s = NDArray[np.int32]
 NUMBERS = ("queue_id", "queue_offset", "commitlog_offset", "store_size", "store_timestamp", "sys_flag")

@@ -16,13 +16,10 @@ from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, PROPE
 from schemas.messages.bodies import Bodies
 from schemas.messages.columns import Messages, Shape
 from schemas.rocketmq_store import gather
-from schemas.rocketmq_store.commitlog_walk import Records
-from schemas.rocketmq_store.crc import body_crcs
-from schemas.rocketmq_store.hosts import Hosts, host_string, msg_id_host
-from schemas.rocketmq_store.interning import Interner
-from schemas.rocketmq_store.property_columns import CutProperties, PropertyColumns
-from schemas.rocketmq_store.property_values import Texts
-from schemas.rocketmq_store.record_layout import (
+from schemas.rocketmq_store.commitlog.commitlog_walk import Records
+from schemas.rocketmq_store.commitlog.crc import body_crcs
+from schemas.rocketmq_store.commitlog.hosts import Hosts, host_string, msg_id_host
+from schemas.rocketmq_store.commitlog.record_layout import (
     BODY_CRC,
     BORN_TIMESTAMP,
     FLAG,
@@ -33,6 +30,9 @@ from schemas.rocketmq_store.record_layout import (
     RECONSUME_TIMES,
     SYS_FLAG,
 )
+from schemas.rocketmq_store.properties.interning import Interner
+from schemas.rocketmq_store.properties.property_columns import CutProperties, PropertyColumns
+from schemas.rocketmq_store.properties.property_values import Texts
 
 LAST_DATE = AFTER_YEAR_9999 // DAY - 1
 """9999-12-31 in days since the epoch: the last date that every reader of a table supports."""

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
 from schemas.messages.bodies import Bodies
 from schemas.messages.commitlog_rows import store_dates
-from schemas.rocketmq_store.crc import crc_of
+from schemas.rocketmq_store.commitlog.crc import crc_of
 
 _SAME = (
     "commitlog_offset", "topic", "queue_id", "queue_offset", "store_size", "born_timestamp", "store_timestamp",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from filtering.java.numbers import LONG_MAX
 from filtering.time_spans import AFTER_YEAR_9999
-from schemas.rocketmq_store.record_layout import GREATEST_QUEUE_OFFSET
+from schemas.rocketmq_store.commitlog.record_layout import GREATEST_QUEUE_OFFSET
 
 NEEDED = {
     "topic": "string", "queue_id": "int", "queue_offset": "bigint", "commitlog_offset": "bigint",

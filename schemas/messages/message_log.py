@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from schemas.messages.message_checks import KNOWN, NEEDED, LogRow
 from schemas.messages.message_lines import read_lines
 from schemas.messages.message_row_groups import read_row_groups
-from schemas.rocketmq_store.segments import CommitLogError
+from schemas.rocketmq_store.commitlog.segments import CommitLogError
 
 TIMES = ("born_timestamp", "store_timestamp")
 """Columns of milliseconds, which Parquet files may hold as timestamps, too."""

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from schemas.arrow_batches import decoded
 from schemas.messages.message_checks import ENDS, KNOWN, LogRow, NotAMessage
-from schemas.rocketmq_store.segments import CommitLogError
+from schemas.rocketmq_store.commitlog.segments import CommitLogError
 
 _TICKS_IN_A_MILLISECOND = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 """By the units that Parquet has."""

@@ -52,7 +52,7 @@ def properties(rows: pa.Table) -> pa.MapArray:
     with_others = np.flatnonzero(others.is_valid().to_numpy(zero_copy_only=False)).tolist()
     if with_others:
         # Numba, which reading and checksums of logs need, takes longer to import than most questions to answer.
-        from schemas.rocketmq_store.more_properties import message_properties
+        from schemas.rocketmq_store.properties.more_properties import message_properties
     for row in with_others:
         found = message_properties(others[row].as_py())
         numbers = [pairs.number(name) for name in found]
@@ -113,7 +113,7 @@ def _body_crcs(rows: pa.Table) -> pa.Array:
     claimed = rows["body_crc"].combine_chunks()
     if not claimed.null_count:
         return claimed
-    from schemas.rocketmq_store.crc import crc_of
+    from schemas.rocketmq_store.commitlog.crc import crc_of
 
     computed = [None if body is None else crc_of(body) for body in rows["body"].to_pylist()]
     return pc.coalesce(claimed, pa.array(computed, pa.int32()))

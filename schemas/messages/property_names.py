@@ -17,7 +17,7 @@ from schemas.delta.open_data_file import OpenDataFile, open_data_file
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.columns import Int32s
 from schemas.messages.stored_messages import shapes_of
-from schemas.rocketmq_store.more_properties import names_of
+from schemas.rocketmq_store.properties.more_properties import names_of
 
 
 def property_names(warehouse: Warehouse, broker_name: str, asked: Mapping[str, Collection[str]]) -> dict[str, set[str]]:

@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 
 from filtering.java.strings import string_array
 from filtering.numba_compile import compiled
-from schemas.rocketmq_store.record_layout import int_at
-from schemas.rocketmq_store.segments import SLACK
+from schemas.rocketmq_store.commitlog.record_layout import int_at
+from schemas.rocketmq_store.commitlog.segments import SLACK
 
 Bytes = NDArray[np.uint8]
 Positions = NDArray[np.int64]

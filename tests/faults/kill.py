@@ -24,9 +24,9 @@ from jobs import nightly
 from jobs.cli import application
 from schemas.delta.data_files import DataFileWriter
 from schemas.delta.delta_log import DeltaLog
-from schemas.rocketmq_store.commitlog_walk import Records, scan
-from schemas.rocketmq_store.message_decoder import SCHEMA, decode
-from schemas.rocketmq_store.segments import segments
+from schemas.rocketmq_store.commitlog.commitlog_walk import Records, scan
+from schemas.rocketmq_store.commitlog.message_decoder import SCHEMA, decode
+from schemas.rocketmq_store.commitlog.segments import segments
 from schemas.storage import Storage
 from tests.captures import capture
 

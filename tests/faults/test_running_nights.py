@@ -13,7 +13,8 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs import deliver, dispatch, export, lag, maintain, nightly, pulls, replay, verify
-from jobs.night import changes, night_tasks
+from jobs.night import night_tasks
+from jobs.night.commit import changes
 from schemas.delta.data_files import DataFileWriter
 from schemas.delta.warehouse import Warehouse
 from tests.captures import capture

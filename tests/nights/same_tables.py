@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs import nightly, replay
-from jobs.night import log_plan
+from jobs.night.log import log_plan
 from schemas.messages import stored_ranges
 from tests.nights.commands import NIGHTS, arguments, differing, living, without_runs
 

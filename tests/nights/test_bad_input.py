@@ -34,7 +34,8 @@ from jobs import (
     what_if,
 )
 from jobs.cli import night_job
-from jobs.night import log_task, night_tasks
+from jobs.night import night_tasks
+from jobs.night.tasks import log_task
 from tests.captures import capture
 from tests.nights.commands import Run, arguments, rows_of
 from tests.nights.commands import night as night_of

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs import audit, nightly
-from jobs.night.changes import Changes
-from jobs.night.compaction import FILES_IN_A_TIER, compact
+from jobs.night.commit.changes import Changes
+from jobs.night.commit.compaction import FILES_IN_A_TIER, compact
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delta.data_files import DataFileWriter
 from schemas.delta.warehouse import Warehouse

@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.broker_store import BROKER, TOPICS, StoreWriter
 from jobs import nightly
-from jobs.night.changes import Changes
-from jobs.night.compaction import FILES_IN_A_TIER, compact
+from jobs.night.commit.changes import Changes
+from jobs.night.commit.compaction import FILES_IN_A_TIER, compact
 from schemas.commitlog import COMMITLOG
 from schemas.delta.data_files import ROWS_OF_A_GROUP
 from schemas.delta.warehouse import Warehouse

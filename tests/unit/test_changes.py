@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from jobs.night.changes import Changes
+from jobs.night.commit.changes import Changes
 from schemas.delta.data_files import ROWS_OF_A_GROUP
 from schemas.delta.table_rows import one_of
 from schemas.delta.warehouse import Warehouse

@@ -21,9 +21,9 @@ from schemas.messages.columns import Messages, concat
 from schemas.messages.commitlog_rows import CommitlogRows
 from schemas.messages.message_view import view
 from schemas.messages.stored_messages import WHOLE_LOG, read_messages
-from schemas.rocketmq_store.commitlog_walk import Records, scan
-from schemas.rocketmq_store.message_decoder import decode
-from schemas.rocketmq_store.segments import Segment
+from schemas.rocketmq_store.commitlog.commitlog_walk import Records, scan
+from schemas.rocketmq_store.commitlog.message_decoder import decode
+from schemas.rocketmq_store.commitlog.segments import Segment
 from schemas.storage import Storage
 from tests.records import log_of
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from jobs.night.state import BrokerState
+from jobs.night.past.state import BrokerState
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.messages.stored_entries import StoredEntries

@@ -8,7 +8,7 @@ import numpy as np
 
 from filtering.delivery.uncertain_entries import UncertainEntries
 from filtering.delivery.window_loops import COUNTS, DELIVERED
-from jobs.night.work import Result, TopicCounts
+from jobs.night.tasks.work import Result, TopicCounts
 
 UNCERTAIN = UncertainEntries(3, np.array([2]), np.array([9]))
 

@@ -21,7 +21,7 @@ from schemas.delivery_stats import COUNTS, DELIVERY_STATS, client_drops
 from schemas.delta.aggregates import Key
 from schemas.delta.table_rows import sorted_by
 from schemas.quarantine import QUARANTINE
-from schemas.rocketmq_store.segments import is_mapped_file
+from schemas.rocketmq_store.commitlog.segments import is_mapped_file
 
 SHOWN = 20
 NAMED = 3

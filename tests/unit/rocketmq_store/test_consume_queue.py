@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.rocketmq_store.consume_queue_ext import (
+from schemas.rocketmq_store.consumequeue.consume_queue_ext import (
     ExtensionError,
     encode_units,
     is_address,

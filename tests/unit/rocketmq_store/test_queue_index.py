@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from schemas.rocketmq_store.consume_queue import ENTRY
-from schemas.rocketmq_store.queue_index import ENTRIES_AT_ONCE, Entry, QueueIndex
+from schemas.rocketmq_store.consumequeue.consume_queue import ENTRY
+from schemas.rocketmq_store.consumequeue.queue_index import ENTRIES_AT_ONCE, Entry, QueueIndex
 from schemas.storage import Storage
 from tests.records import entry
 

@@ -1,0 +1,1 @@
+"""The commit of a run: its tables, and last its row of run_ledger."""

@@ -1,0 +1,82 @@
+"""Remarks on a night for the user, one line each. The ledger keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from filtering.consumption.offsets import BrokerOffsets
+from filtering.counted import counted, listed
+from filtering.subscriptions.namespace import is_system_group
+from filtering.subscriptions.subscription_row import SubscriptionRow
+from jobs.night.inputs.broker import Broker
+from jobs.night.inputs.night_inputs import NightInputs, NightOptions
+from jobs.night.inputs.snapshot import StoreSnapshot
+from jobs.night.inputs.steps import Step
+from jobs.night.log.log_plan import LogPlan
+from jobs.night.night import NightOutcome
+
+NAMED = 20
+
+
+def log_remarks(broker: Broker, snapshot: StoreSnapshot | None, plan: LogPlan | None, as_of: int | None) -> list[str]:
+    """Remarks on the log. ``as_of``: the end of the last night, ms."""
+    remarks: list[str] = []
+    if plan is None or snapshot is None:
+        return remarks
+    is_older = snapshot.taken_at < (as_of or 0)
+    if plan.deleted is not None:
+        start, end = plan.deleted
+        remarks.append(
+            f"the broker deleted {counted(end - start, 'byte')} of its log (offsets {start:,} to {end:,}) before any "
+            "night read them: their messages are in no table"
+        )
+    if plan.unread is not None:
+        start, end = plan.unread
+        remarks.append(
+            f"the log begins earlier than in all nights before (at offset {start:,}, not {end:,}): no night reads what "
+            "is before the first night's log. To have those messages, run nightly with a new --warehouse"
+        )
+    if plan.cut:
+        remarks.append(
+            f"the log differs from offset {plan.cut:,} on from what was read: a broker cuts the end of its log when it "
+            "recovers. The messages from there on, and their deliveries, were replaced"
+            + (". If this is an older copy of the store, run nightly on the newest one to have them back" * is_older)
+        )
+    if plan.cut == 0:
+        remarks.append(f"a new epoch of {broker.name}: all earlier rows of it were replaced")
+    if plan.repaired:
+        places = counted(len(plan.repaired), "damaged place of the log was", "damaged places of the log were")
+        remarks.append(f"{places} repaired and read")
+    if plan.mended:
+        messages = counted(len(plan.mended), "message with a damaged body has", "messages with a damaged body have")
+        remarks.append(f"{messages} the right one now")
+    return remarks
+
+
+def input_remarks(inputs: NightInputs, options: NightOptions, had_hooks: bool, has_messages: bool) -> Iterator[str]:
+    """Remarks on missing inputs.
+
+    ``had_hooks``: whether the last night had filter hooks. ``has_messages``: whether the message log has some, or none
+    are expected.
+    """
+    if Step.DELIVER in options.steps and not options.hooks and had_hooks:
+        yield "no --filter-hooks: the last run had them, and this one tells also what they would drop"
+    if inputs.message_log is not None and not has_messages:
+        yield f"no message: nothing in {inputs.message_log.name} could be decoded"
+
+
+def group_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], offsets: BrokerOffsets) -> Iterator[str]:
+    """Remarks on groups that do not keep up, and on groups without a known subscription."""
+    behind = [f"{group.key[0]} on {group.key[1]}" for group in outcome.plan.groups if group.behind]
+    if behind:
+        yield (
+            f"behind: online groups that do not keep up, by their committed offsets: {len(behind)}; the messages "
+            f"beyond these are pending: {listed(behind, NAMED)}"
+        )
+    known = {row.consumer_group for row in history}
+    unknown = sorted({group for group, _ in offsets.committed if group not in known and not is_system_group(group)})
+    if unknown:
+        yield (
+            f"subscription unknown: groups in consumerOffset.json without a known subscription: {len(unknown)}; they "
+            f"were not replayed: {listed(unknown, NAMED)}"
+        )

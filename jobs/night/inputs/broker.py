@@ -1,0 +1,102 @@
+"""Finds out which broker a run replays, and with which configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from filtering.broker_config import BrokerConfig, InvalidBrokerConfig
+from jobs.night.inputs.snapshot import StoreSnapshot
+from schemas.errors import UsageError
+from schemas.rocketmq_store.consumequeue.consume_queue_ext import has_extension
+from schemas.run_ledger import LedgerEntry
+
+DEFAULT_NAME = BrokerConfig().broker_name
+
+
+@dataclass(frozen=True)
+class Broker:
+    """The configuration of a broker. ``source`` says where it comes from; ``is_given``: from a file of the user."""
+
+    config: BrokerConfig
+    source: str
+    is_given: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.config.broker_name
+
+
+def read_broker_config(file: Path) -> BrokerConfig:
+    """Reads a broker.conf, or the same settings in YAML. Raises UsageError."""
+    try:
+        if file.suffix in (".yaml", ".yml"):
+            return BrokerConfig.from_yaml(file.read_text(encoding="utf-8"))
+        return BrokerConfig.from_properties(file.read_text(encoding="latin-1"))  # as Java reads properties
+    except (InvalidBrokerConfig, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: {error}") from None
+
+
+def broker_of(
+    config_file: Path | None,
+    snapshot: StoreSnapshot | None,
+    last: Mapping[str, LedgerEntry],
+    name: str | None = None,
+    reads_messages: bool = True,
+) -> Broker:
+    """The broker of a run.
+
+    ``last``: the last ledger entry of each broker. ``name``: the name that the user gave. ``reads_messages``: whether
+    the run reads messages, which must not be added to the wrong broker.
+
+    Without a file, the configuration is the one of the broker's last run. In the first run, the property filter
+    counts as on, and the bit map counts as on if the store has a consume queue extension. Raises UsageError if the
+    broker is ambiguous.
+    """
+    given = read_broker_config(config_file) if config_file is not None else None
+    if name is None and given is not None and given.broker_name != DEFAULT_NAME:
+        name = given.broker_name
+    name = name or (snapshot.broker_name if snapshot is not None else None) or _name_in_warehouse(last, reads_messages)
+    if given is not None:
+        return Broker(replace(given, broker_name=name), str(config_file), is_given=True)
+    if name in last:
+        return Broker(last[name].broker, "no --broker-config: as in the last run")
+    return _assumed(name, snapshot)
+
+
+def _name_in_warehouse(last: Mapping[str, LedgerEntry], reads_messages: bool) -> str:
+    """The name of a broker that neither the user nor its store names: the only known one, or the default one.
+
+    Raises UsageError if that may be the wrong broker.
+    """
+    if len(last) == 1:
+        (only_broker,) = last
+        if reads_messages and only_broker != DEFAULT_NAME:
+            raise UsageError(
+                f"which broker is this? Neither --broker-config nor the store has its brokerName, and the warehouse "
+                f"holds {only_broker}: give a --broker-config with brokerName={only_broker} to continue it, or with "
+                "another name"
+            )
+        return only_broker
+    if last:
+        raise UsageError(
+            f"the warehouse holds the brokers {', '.join(last)}: choose one with brokerName in --broker-config, "
+            "or with name in --brokers"
+        )
+    return DEFAULT_NAME
+
+
+def _assumed(name: str, snapshot: StoreSnapshot | None) -> Broker:
+    """A broker without a configuration, in its first run."""
+    bit_map = snapshot is not None and has_extension(snapshot.storage)
+    since = f", since {snapshot.storage.root} has {'a' if bit_map else 'no'} consumequeue_ext" if snapshot else ""
+    config = BrokerConfig(
+        broker_name=name,
+        enable_property_filter=True,
+        enable_consume_queue_ext=bit_map,
+        enable_calc_filter_bit_map=bit_map,
+    )
+    switch = "on" if bit_map else "off"
+    counts = f"the property filter counts as on, the bit map as {switch}"
+    return Broker(config, f"no --broker-config: {counts}{since}")

@@ -1,0 +1,161 @@
+"""The inputs and options of a night, and whether nothing is new or earlier nights must be repeated."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from filtering.broker_config import changed_switches
+from filtering.counted import counted
+from filtering.subscriptions.events import InvalidSubscriptionEvent
+from jobs.night.inputs.broker import Broker
+from jobs.night.inputs.events import NightEvents
+from jobs.night.inputs.hooks import FilterHook, text_of
+from jobs.night.inputs.snapshot import StoreSnapshot
+from jobs.night.inputs.steps import Step
+from jobs.night.inputs.subscription_file import SubscriptionFile
+from jobs.night.log.log_plan import LogPlan
+from jobs.night.past.state import BrokerState
+from schemas.errors import UsageError
+from schemas.ledger_inputs import (
+    COMMITTED_AT,
+    FIRST_SNAPSHOT,
+    HOOKS,
+    MESSAGE_LOG,
+    NOT_REPLAYED,
+    OFFSET_FILES,
+    QUEUES,
+    SOFTWARE,
+    STORE,
+    STORE_FOLDER,
+    SUBSCRIPTION_FILE,
+    SUBSCRIPTIONS_FROM,
+    USER,
+)
+from schemas.messages.bodies import Bodies
+from schemas.messages.message_log import files as message_log_files
+from schemas.rocketmq_store.not_replayed import NotReplayed
+from schemas.time_text import time_text
+from schemas.version import VERSION
+
+_OF_EVENTS = (SUBSCRIPTION_FILE, SUBSCRIPTIONS_FROM, FIRST_SNAPSHOT)
+_COMPARED_INPUTS = (OFFSET_FILES, SUBSCRIPTION_FILE, MESSAGE_LOG, SOFTWARE)
+
+
+@dataclass(frozen=True)
+class NightOptions:
+    """The user's options for a night. ``redo_from`` is in ms since the epoch."""
+
+    bodies: Bodies
+    new_epoch: bool
+    redo_from: int | None
+    steps: frozenset[Step]
+    hooks: tuple[FilterHook, ...]
+
+
+@dataclass(frozen=True)
+class NightInputs:
+    """A snapshot of a store, or a message log, and subscriptions.
+
+    Without a snapshot or message log, no messages are read.
+    """
+
+    snapshot: StoreSnapshot | None
+    subscriptions: SubscriptionFile | None
+    message_log: Path | None = None
+
+    @property
+    def rejected_subscriptions(self) -> dict[str, Sequence[InvalidSubscriptionEvent]]:
+        """The rejected entries of the subscription files, by the name that they have in quarantine.
+
+        A file of the message log may have the same name; quarantine must tell their lines apart.
+        """
+        messages = message_log_files(self.message_log) if self.message_log is not None else ()
+        taken = {file.name for file in messages}
+        rejected = self.subscriptions.rejected if self.subscriptions is not None else {}
+        return {f"{name} (subscriptions)" if name in taken else name: lines for name, lines in rejected.items()}
+
+    def fingerprints(self, options: NightOptions, continued: BrokerState, events: NightEvents) -> dict[str, str]:
+        """Fingerprints of the inputs by kind, which the ledger keeps.
+
+        ``continued``: the state to which the night adds; ``events``: its subscription events, and those of the inputs.
+        """
+        found = {SOFTWARE: VERSION, HOOKS: text_of(options.hooks)}
+        # After a cut, the ledger's entry continues an earlier one, but the subscription events stay.
+        before = continued.last.inputs if continued.last is not None else {}
+        found |= {name: before[name] for name in _OF_EVENTS if name in before}
+        if self.message_log is not None:
+            files = message_log_files(self.message_log)
+            listed = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+            found[MESSAGE_LOG] = hashlib.sha256(repr(listed).encode()).hexdigest()
+        if self.snapshot is not None:
+            min_offsets = self.snapshot.offsets.min_offsets
+            queues = sum(map(len, min_offsets.values()))
+            found[STORE_FOLDER] = self.snapshot.storage.root
+            found |= {OFFSET_FILES: self.snapshot.fingerprint, QUEUES: str(queues)}
+            found[NOT_REPLAYED] = NotReplayed.in_store(self.snapshot.storage, min_offsets).text
+            if self.snapshot.offsets.committed_at is not None:
+                found[COMMITTED_AT] = str(self.snapshot.offsets.committed_at)
+        if self.subscriptions is not None:
+            found[SUBSCRIPTION_FILE] = self.subscriptions.digest
+            given = self.subscriptions.events
+            if given.entries:
+                found[SUBSCRIPTIONS_FROM] = STORE if self.subscriptions.is_in_store else USER
+            if not given.is_snapshot and given.events[:1] == events.events[:1]:
+                found[FIRST_SNAPSHOT] = ""
+            elif given.is_snapshot and len(events.new) == len(events.events):
+                found[FIRST_SNAPSHOT] = "begins with a snapshot of subscriptions"
+        return found
+
+
+def is_nothing_new(
+    state: BrokerState,
+    plan: LogPlan | None,
+    events: NightEvents,
+    redo_from: int | None,
+    fingerprints: Mapping[str, str],
+    broker: Broker,
+    steps: frozenset[Step],
+) -> bool:
+    """Whether a night would leave all tables unchanged."""
+    last = state.last
+    if last is None or redo_from is not None or events.new or broker.config != last.broker:
+        return False
+    if plan is not None and (plan.ranges or plan.repaired or plan.mended or plan.cut is not None):
+        return False
+    if Step.DISPATCH in steps and last.dispatched_to != last.ingested_to:
+        return False
+    if Step.DELIVER in steps and last.delivered_to != last.dispatched_to:
+        return False
+    return all(fingerprints[name] == last.inputs.get(name) for name in _COMPARED_INPUTS if name in fingerprints)
+
+
+def redo_instant(
+    state: BrokerState, broker: Broker, events: NightEvents, file: SubscriptionFile | None, options: NightOptions
+) -> int | None:
+    """The time (ms) from which nights are repeated; None if no night is.
+
+    Raises UsageError if earlier nights would have other results now, and the user did not say what to do.
+    """
+    given = options.redo_from
+    last = state.last
+    if last is None or last.as_of is None:
+        return None
+    if events.late_from is not None and (given is None or given > events.late_from):
+        rejected = file.rejected_lines if file is not None else []
+        unread = f" ({counted(len(rejected), 'entry', 'entries')} could not be read: {rejected[0]})" if rejected else ""
+        raise UsageError(
+            f"the subscriptions differ from those of earlier nights from {time_text(events.late_from)} on, which "
+            f"changes earlier deliveries: give the earlier subscriptions{unread}, or add --redo-from "
+            f"{events.late_from} to repeat the nights from then on"
+        )
+    changed = changed_switches(last.broker, broker.config)
+    if changed and given is None:
+        do = "add" if Step.REGISTER in options.steps else "first run register with"
+        raise UsageError(
+            f"the broker's switches are not those of the last run ({'; '.join(changed)}): {do} --redo-from 0 if they "
+            f"always had the new values, or --redo-from {last.as_of + 1} if they changed after the last night"
+        )
+    return given

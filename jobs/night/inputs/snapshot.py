@@ -1,0 +1,121 @@
+"""Reads a copy of a broker's store: its log, queues, consumer offsets and subscriptions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from filtering.consumption.offsets import BrokerOffsets
+from filtering.subscriptions.events import GroupTopic
+from filtering.time_spans import DAY
+from schemas.rocketmq_store.commitlog.commitlog_walk import Records, Walk, first_piece
+from schemas.rocketmq_store.commitlog.log_end import checkpoint
+from schemas.rocketmq_store.commitlog.segments import Segment, segments
+from schemas.rocketmq_store.config_files import broker_name, read_consumer_offsets, read_topics
+from schemas.rocketmq_store.consumequeue.queue_index import QueueIndex
+from schemas.rocketmq_store.gather import longs
+from schemas.storage import Storage
+
+LAST_BYTES = 1 << 20
+REMOTE_READS = 16
+"""Queues of a store in an object store whose entries are looked up at the same time."""
+MOST_IDLE = 366 * DAY
+"""Milliseconds. A time that is this much later than the last message is ignored."""
+
+
+@dataclass(frozen=True)
+class StoreSnapshot:
+    """A copy of a broker's store. ``storage`` is the store folder, or its commitlog folder."""
+
+    storage: Storage
+
+    @cached_property
+    def segments(self) -> list[Segment]:
+        """The segments of the log, in order. Raises CommitLogError if there are none."""
+        return segments(self.storage)
+
+    def check(self) -> None:
+        """Raises CommitLogError if there is no log, OSError if it cannot be read."""
+        for segment in self.segments:
+            with segment.open():
+                pass
+
+    @cached_property
+    def taken_at(self) -> int:
+        """The earliest time (ms) at which the snapshot can have been taken: the latest time in its files.
+
+        0 if the log has no message: there is no other time to hold the rest against.
+        """
+        last = self._last_store_timestamp()
+        others = (self.offsets.committed_at or 0, checkpoint(self.storage)[0])
+        return max([last, *(time for time in others if time < last + MOST_IDLE)])
+
+    def _last_store_timestamp(self) -> int:
+        """The latest store time of the last messages, without outliers from damaged records."""
+        for segment in reversed(self.segments):
+            end = segment.data_end
+            if end > segment.offset:
+                walk = Walk(segment, max(segment.offset, end - LAST_BYTES), segment.end, end, synchronise=True)
+                found = [longs(piece.log, piece.at("store_timestamp")) for piece in walk if isinstance(piece, Records)]
+                if found:
+                    times = np.concatenate(found)
+                    return int(times[times <= np.median(times) + DAY].max())
+        return 0
+
+    @cached_property
+    def broker_name(self) -> str | None:
+        """The brokerName; None if the store does not have it."""
+        return broker_name(read_topics(self.storage))
+
+    @cached_property
+    def _committed(self) -> tuple[dict[GroupTopic, dict[int, int]], int | None]:
+        return read_consumer_offsets(self.storage) or ({}, None)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the committed offsets. It changes when consumers commit."""
+        committed, _ = self._committed
+        text = repr(sorted((key, sorted(queues.items())) for key, queues in committed.items()))
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    @cached_property
+    def offsets(self) -> BrokerOffsets:
+        """The queues and the consumer offsets in the snapshot."""
+        committed, committed_at = self._committed
+        index, log_start = QueueIndex(self.storage), self.segments[0].offset
+        min_offsets: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        queue_ids: defaultdict[str, set[int]] = defaultdict(set)
+
+        def min_offset(queue: tuple[str, int]) -> int:
+            return index.min_offset(*queue, log_start)
+
+        with ThreadPoolExecutor(1 if self.storage.is_local else REMOTE_READS) as threads:
+            for (topic, queue_id), offset in zip(index.queues, threads.map(min_offset, index.queues), strict=True):
+                min_offsets[topic][queue_id] = offset
+                queue_ids[topic].add(queue_id)
+        for topic, queues in read_topics(self.storage).items():
+            if topic in queue_ids:
+                queue_ids[topic] |= set(range(queues))
+
+        def stored_at(topic: str, queue_id: int, offset: int) -> int | None:
+            entry = index.entry(topic, queue_id, offset)
+            return None if entry is None else self._stored_at(entry.commitlog_offset)
+
+        known = {topic: frozenset(ids) for topic, ids in queue_ids.items()}
+        return BrokerOffsets(committed, committed_at, min_offsets, known, stored_at, is_whole=log_start == 0)
+
+    def _stored_at(self, commitlog_offset: int) -> int | None:
+        """The store time (ms) of the message at a physical offset; 0 if it was deleted, None if it is damaged."""
+        if commitlog_offset < self.segments[0].offset:
+            return 0
+        for segment in self.segments:
+            if segment.offset <= commitlog_offset < segment.end:
+                piece = first_piece(segment, commitlog_offset)
+                if isinstance(piece, Records):
+                    return int(longs(piece.log, piece.at("store_timestamp"))[0])
+        return None

@@ -1,0 +1,1 @@
+"""The bytes of a broker's log that a night reads."""

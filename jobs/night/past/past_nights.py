@@ -1,0 +1,140 @@
+"""Earlier nights of a broker, as far as the tables keep them: their messages and the offsets that they knew."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow.compute as pc
+
+from filtering.consumption.offsets import BrokerOffsets
+from filtering.delivery.entries import has_entry
+from filtering.subscriptions.events import GroupTopic
+from jobs.night.commit.changes import Changes
+from schemas.commitlog import COMMITLOG
+from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.delta.table_rows import sorted_by
+from schemas.ledger_inputs import COMMITTED_AT, QUEUES
+from schemas.messages.stored_messages import PhysicalRange
+from schemas.run_ledger import LedgerEntry
+
+
+@dataclass(frozen=True)
+class PastNight:
+    """An earlier night. ``stored``: where its messages are in the log."""
+
+    entry: LedgerEntry
+    stored: PhysicalRange
+    offsets: BrokerOffsets
+
+
+def past_nights(nights: Sequence[LedgerEntry], indices: range, changes: Changes) -> Iterator[PastNight]:
+    """The nights with these indices. Their rows must still be in the tables."""
+    offsets = PastOffsets(changes)
+    for index in indices:
+        entry = nights[index]
+        stored = filtered_to(nights, index), entry.delivered_to or 0
+        yield PastNight(entry, stored, offsets.of(entry))
+
+
+def filtered_to(nights: Sequence[LedgerEntry], index: int) -> int:
+    """The physical offset up to which the nights before an index filtered messages."""
+    return nights[index - 1].delivered_to or 0 if index else 0
+
+
+class PastOffsets:
+    """The offsets that earlier nights knew from the snapshots of their stores."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+
+    def of(self, entry: LedgerEntry) -> BrokerOffsets:
+        """The offsets at the end of a night."""
+        if entry.log_start is None:
+            return BrokerOffsets()  # it read a message log
+        at = entry.inputs.get(COMMITTED_AT)
+        committed = BrokerOffsets(
+            self._committed.up_to(entry.run), int(at) if at else None, is_whole=not entry.log_start
+        )
+        if entry.inputs.get(QUEUES) == "0":
+            return committed
+        end = entry.dispatched_to or 0
+        min_offsets = self._queues.min_offsets(entry.log_start, end)
+        return replace(
+            committed,
+            min_offsets=min_offsets,
+            queue_ids={topic: frozenset(queues) for topic, queues in min_offsets.items()},
+            stored_at=self._queues.stored_at_before(end),
+        )
+
+    @cached_property
+    def _committed(self) -> _Committed:
+        return _Committed(self._changes)
+
+    @cached_property
+    def _queues(self) -> _StoredQueues:
+        return _StoredQueues(self._changes)
+
+
+class _Committed:
+    """The committed offsets of earlier snapshots."""
+
+    def __init__(self, changes: Changes) -> None:
+        rows = changes.warehouse.rows(CONSUMER_OFFSETS, files=changes.files(CONSUMER_OFFSETS))
+        self._rows = sorted_by(rows.filter(pc.is_valid(rows["committed"])), "run")
+
+    def up_to(self, run: str) -> dict[GroupTopic, dict[int, int]]:
+        """The last committed offsets in runs up to ``run``, by group and topic, then by queue id."""
+        found: defaultdict[GroupTopic, dict[int, int]] = defaultdict(dict)
+        rows = self._rows.filter(pc.less_equal(self._rows["run"], run))
+        names = ("consumer_group", "topic", "queue_id", "committed")
+        for group, topic, queue_id, offset in zip(*(rows[name].to_pylist() for name in names), strict=True):
+            found[group, topic][queue_id] = offset
+        return dict(found)
+
+
+class _StoredQueues:
+    """The queues of a broker, computed from its stored messages."""
+
+    def __init__(self, changes: Changes) -> None:
+        names = ["topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp"]
+        rows = changes.warehouse.rows(COMMITLOG, [*names, "sys_flag"], files=changes.files(COMMITLOG))
+        # Prepared and rolled back messages have no entry; their queue offset is always 0.
+        rows = rows.filter(has_entry(rows["sys_flag"].fill_null(0).to_numpy()))
+        self._queues: dict[tuple[str, int], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        grouped = sorted_by(rows, *names[:3])
+        if not len(grouped):
+            return
+        topics, queue_ids = grouped["topic"].to_pylist(), grouped["queue_id"].to_numpy()
+        arrays = [grouped[name].to_numpy() for name in names[2:]]
+        changed = [
+            i for i in range(len(topics)) if not i or (topics[i], queue_ids[i]) != (topics[i - 1], queue_ids[i - 1])
+        ]
+        for begin, end in zip(changed, [*changed[1:], len(topics)], strict=True):
+            offsets, at, times = (array[begin:end] for array in arrays)
+            self._queues[topics[begin], int(queue_ids[begin])] = offsets, at, times
+
+    def min_offsets(self, log_start: int, log_end: int) -> dict[str, dict[int, int]]:
+        """The first queue offset by topic and queue id, while the log had the physical offsets in this range."""
+        found: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        for (topic, queue_id), (offsets, at, _) in self._queues.items():
+            in_log = offsets[(at >= log_start) & (at < log_end)]
+            known = offsets[at < log_end]
+            if len(known):
+                found[topic][queue_id] = int(in_log[0]) if len(in_log) else int(known[-1]) + 1
+        return dict(found)
+
+    def stored_at_before(self, log_end: int) -> Callable[[str, int, int], int | None]:
+        """A function from topic, queue id and queue offset to a store time (ms), for entries before ``log_end``."""
+
+        def stored_at(topic: str, queue_id: int, offset: int) -> int | None:
+            offsets, at, times = self._queues.get((topic, queue_id), (np.empty(0), np.empty(0), np.empty(0)))
+            index = int(np.searchsorted(offsets, offset))
+            if index == len(offsets) or offsets[index] != offset or at[index] >= log_end:
+                return None
+            return int(times[index])
+
+        return stored_at

@@ -1,0 +1,157 @@
+"""Repeats earlier nights, after the history was corrected or the broker cut its log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from filtering.delivery.pull_window import FOREVER
+from jobs.night.commit.changes import Changes
+from jobs.night.log.log_plan import LogPlan
+from jobs.night.past.past_nights import PastNight, filtered_to, past_nights
+from jobs.night.past.state import BrokerState, read_state_before
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.delta.stored_files import files_since
+from schemas.delta.table_rows import Condition, one_of, within
+from schemas.errors import UsageError
+from schemas.messages.stored_messages import PhysicalRange
+from schemas.quarantine import QUARANTINE
+from schemas.rocketmq_store.commitlog.segments import is_mapped_file
+from schemas.run_ledger import LedgerEntry, first_beyond, unreplaced_runs
+from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
+from schemas.tables import DERIVED_TABLES
+
+
+@dataclass(frozen=True)
+class Redo:
+    """The nights to repeat.
+
+    ``state``: the state before the first of them. ``rest``: where the stored messages are that the new night must
+    filter, too. ``prepared``: the last entry of runs that prepare the new night, whose entries were removed.
+    """
+
+    state: BrokerState
+    nights: Sequence[PastNight] = ()
+    rest: PhysicalRange | None = None
+    prepared: LedgerEntry | None = None
+
+
+def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks: str, changes: Changes) -> Redo:
+    """Plans which nights to repeat, and removes their rows.
+
+    ``cut``: the physical offset from which the log differs (0 if it is another log). ``redo_from``: a time in ms.
+    ``hooks``: the filter hooks of the present night, as text. Raises UsageError if messages of these nights were
+    removed, or if the nights had other hooks.
+    """
+    if cut is None and redo_from is None:
+        return Redo(state)
+    if cut == 0:
+        for table in (COMMITLOG, QUARANTINE, SUBSCRIPTIONS, SUBSCRIPTION_EVENTS, *DERIVED_TABLES):
+            changes.replace_rows(table, [])
+        return Redo(BrokerState(()))
+    entries = unreplaced_runs(state.entries)
+    nights = state.nights
+    count = len(nights)
+    cut_at = count if cut is None else first_beyond(nights, cut)
+    redo_at = next(
+        (i for i, night in enumerate(nights) if redo_from is not None and (night.as_of or 0) >= redo_from), count
+    )
+    first = min(cut_at, redo_at)
+    if first == count and cut is None:
+        return Redo(state)
+    if first < cut_at:
+        _check_messages(nights[first:], entries[-1].messages_from)
+    _check_hooks(nights, range(first, cut_at), cut, hooks)
+    first_run = state.first_run(first)
+    before = read_state_before(changes.warehouse, entries, first_run)
+    past = list(past_nights(nights, range(first, cut_at), changes))
+    begin = _first_entry(first_run, changes)
+    rest = prepared = None
+    if cut is not None:
+        _cut_log(cut, changes)
+        rest = filtered_to(nights, cut_at), cut
+    elif state.first_prepared is not None:
+        prepared = replace(entries[-1], dispatched_to=entries[-1].delivered_to)
+    for table in DERIVED_TABLES:
+        # The committed offsets of a snapshot that only ingest has read are still needed.
+        last_run = state.first_prepared if prepared is not None and table is CONSUMER_OFFSETS else None
+        removed = [within("run", first_run, last_run)]
+        changes.withdraw(table, removed)  # Nights without rows of a table may have some now.
+        changes.delete_rows(table, removed, changes.files(table))
+    # Among the removed entries may be those of older messages, which these nights could read again.
+    if past:
+        past[0] = replace(past[0], stored=(min(begin, past[0].stored[0]), past[0].stored[1]))
+    elif rest is not None:
+        rest = min(begin, rest[0]), rest[1]
+    return Redo(before, past, rest, prepared)
+
+
+def _first_entry(first_run: str, changes: Changes) -> int:
+    """The least physical offset of the entries of a run and of later runs."""
+    files = files_since(changes.files(CONSUMEQUEUE), first_run)
+    rows = changes.warehouse.rows(CONSUMEQUEUE, ["commitlog_offset"], [within("run", first_run)], files)
+    return int(rows["commitlog_offset"].to_numpy().min(initial=FOREVER))
+
+
+def _check_messages(nights: Sequence[LedgerEntry], messages_from: int) -> None:
+    """Raises UsageError if messages that one of the nights read were removed."""
+    incomplete = [night for night in nights if (night.log_start or 0) < messages_from]
+    if incomplete:
+        raise UsageError(
+            "maintain --keep-days removed messages of the nights to repeat: give --redo-from "
+            f"{(incomplete[-1].as_of or 0) + 1} or later"
+        )
+
+
+def _check_hooks(nights: Sequence[LedgerEntry], repeated: range, cut: int | None, hooks: str) -> None:
+    """Raises UsageError if messages would be filtered with other hooks than in their night."""
+    for index in repeated:
+        if nights[index].hooks not in ("", hooks):
+            raise UsageError(
+                f"the night {nights[index].run} had {'other ' if hooks else ''}filter hooks and cannot be repeated "
+                f"{'with these' if hooks else 'without'}: give the --filter-hooks that it had, or --redo-from "
+                f"{(nights[index].as_of or 0) + 1} or later"
+            )
+    if cut is None or cut <= filtered_to(nights, repeated.stop) or repeated.stop == len(nights):
+        return
+    had = nights[repeated.stop].hooks
+    if had != hooks:
+        raise UsageError(
+            f"the log was cut, and the night {nights[repeated.stop].run}, of which messages before the cut are "
+            f"filtered again, had {'no ' if not had else 'other ' if hooks else ''}filter hooks: run this night "
+            f"once with {'the --filter-hooks that it had' if had else 'no --filter-hooks'}"
+        )
+
+
+def _cut_log(cut: int, changes: Changes) -> None:
+    """Removes the messages and the quarantined bytes from a physical offset on."""
+    behind = [file for file in changes.files(COMMITLOG) if file.greatest["commitlog_offset"] >= cut]
+    changes.delete_rows(COMMITLOG, [within("commitlog_offset", cut)], behind)
+    delete_log_damage(within("offset", cut), changes)
+
+
+def delete_log_damage(where: Condition, changes: Changes) -> None:
+    """Removes the quarantined bytes of the log for which a condition holds. Lines of text files stay."""
+    files = changes.files(QUARANTINE)
+    names = set(changes.warehouse.rows(QUARANTINE, ["source_file"], files=files)["source_file"].to_pylist())
+    segments = [name for name in names if is_mapped_file(name)]
+    changes.delete_rows(QUARANTINE, [one_of("source_file", segments), where], files)
+
+
+def forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes) -> None:
+    """Removes quarantined bytes and damaged messages that this night reads again."""
+    last = state.last
+    if plan is None or not changes.warehouse.exists(QUARANTINE):
+        return
+    if last is not None and plan.ranges and plan.cut is None:
+        delete_log_damage(within("offset", last.ingested_to or 0), changes)
+    for part in plan.repaired:
+        delete_log_damage(within("offset", part.start, part.stop), changes)
+    if plan.mended:
+        offsets = [part.start for part in plan.mended]
+        files = [
+            file for file in changes.files(COMMITLOG) if file.may_have("commitlog_offset", min(offsets), max(offsets))
+        ]
+        changes.delete_rows(COMMITLOG, [one_of("commitlog_offset", offsets)], files)

@@ -1,0 +1,1 @@
+"""The rows that the driver of a night adds."""

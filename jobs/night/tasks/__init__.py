@@ -1,0 +1,1 @@
+"""The tasks of a night, which run on workers."""

@@ -1,0 +1,84 @@
+"""Filters entries with the filter hooks of clients. Spark reads the entries, since hooks may be Spark SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from filtering.delivery.entries import Entries
+from filtering.matcher.columns import columns
+from jobs.night.commit.changes import Changes
+from jobs.night.inputs.hooks import FilterHook
+from jobs.night.tasks.hook_answers import with_answers
+from jobs.night.tasks.work import Result, Work
+from jobs.night.tasks.writer import NightWriter
+from schemas.arrow_batches import gathered
+from schemas.commitlog import COMMITLOG
+from schemas.consumequeue import CONSUMEQUEUE
+from schemas.delta.stored_files import StoredFile
+from schemas.delta.table import Table
+from schemas.spark_tasks import run_on_rows
+from schemas.spark_views import with_properties
+from schemas.storage import spark_file, spark_path
+
+
+def hooked_entries(
+    spark: SparkSession, changes: Changes, entry_files: Sequence[StoredFile], hooks: Sequence[FilterHook]
+) -> DataFrame:
+    """The entries of some files with the answers of the hooks."""
+    low = min(file.least["commitlog_offset"] for file in entry_files)
+    high = max(file.greatest["commitlog_offset"] for file in entry_files)
+    message_files = [file for file in changes.files(COMMITLOG) if file.may_have("commitlog_offset", low, high)]
+    messages = with_properties(_read(spark, COMMITLOG, changes, message_files)).select("commitlog_offset", "properties")
+    entries = _read(spark, CONSUMEQUEUE, changes, entry_files).drop("run", "store_date")
+    return with_answers(entries.join(messages, "commitlog_offset"), hooks)
+
+
+def filter_hooked(entries: DataFrame, work: Work) -> Result:
+    """Filters the entries on Spark's workers, which write files of the tables in ``work``."""
+    total = Result()
+    for result in run_on_rows(entries, _Worker(work)):
+        total.add(result)
+    return total
+
+
+def _read(spark: SparkSession, table: Table, changes: Changes, files: Sequence[StoredFile]) -> DataFrame:
+    folder = spark_path(changes.warehouse.log(table).storage)
+    paths = [spark_file(f"{folder}/{file.path}") for file in files]
+    return spark.read.schema(from_arrow_schema(table.file_schema)).parquet(*paths)
+
+
+@dataclass(frozen=True)
+class _Worker:
+    work: Work
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Result]:
+        writer = NightWriter(self.work)
+        for batch in gathered(batches):
+            for topic in pc.unique(batch["topic"]).to_pylist():
+                if topic in self.work.topics:
+                    rows_of_topic = batch.filter(pc.equal(batch["topic"], topic))
+                    writer.filter(_entries(topic, rows_of_topic, self.work.topics[topic].filters.properties))
+        yield writer.close()
+
+
+def _entries(topic: str, rows: pa.RecordBatch, names: tuple[str, ...]) -> Entries:
+    order = pc.sort_indices(rows, sort_keys=[("queue_id", "ascending"), ("queue_offset", "ascending")])
+    rows = rows.take(order)
+    arrays = {
+        name: rows[name].to_numpy()
+        for name in ("queue_id", "queue_offset", "commitlog_offset", "size", "tags_code", "store_timestamp")
+    }
+    return Entries(
+        topic=topic,
+        **{name: np.ascontiguousarray(array) for name, array in arrays.items()},
+        properties=columns(rows["properties"], names),
+        bit_maps=rows["filter_bit_map"],
+        rows=rows,
+    )

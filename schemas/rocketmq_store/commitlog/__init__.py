@@ -1,0 +1,1 @@
+"""The segments of a commitlog and their records."""

@@ -1,0 +1,1 @@
+"""The consume queues, and their extension files."""
