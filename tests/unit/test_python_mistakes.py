@@ -10,7 +10,7 @@ import pytest
 
 from filtering import matcher, sql92
 from schemas import warehouse
-from schemas.answers.why import why
+from schemas.answers.explanation.why import why
 
 BATCH = pa.RecordBatch.from_pydict({"price": ["55", "5"]})
 MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
