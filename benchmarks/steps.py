@@ -66,6 +66,7 @@ def night_steps() -> Steps:
         (night, "progress_rows", "progress"),
         (run, "compact", "compact"),
         (Changes, "commit", "commit"),
+        (night_job, "summarize", "summary"),
         (night_job, "print_summary", "summary"),
     ):
         steps.watch(owner, name, step)

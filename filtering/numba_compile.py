@@ -47,7 +47,7 @@ class _StampOfAllSources:
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> Any:
         locator = super().from_function(py_func, py_file)  # type: ignore[misc]
         if locator is not None:
-            file = Path(py_file).resolve()
+            file = Path(py_file).absolute()
             names = py_func.__module__.split(".")
             locator._sources = _with_imports(file, file.parents[len(names) - 1])
         return locator
@@ -84,7 +84,7 @@ def _with_imports(file: Path, root: Path) -> list[Path]:
 
 @cache
 def _imported(file: Path, root: Path) -> list[Path]:
-    return list(_candidates(file.read_text(), root))
+    return list(_candidates(file.read_text("utf-8"), root))
 
 
 def _candidates(source: str, root: Path) -> Iterator[Path]:

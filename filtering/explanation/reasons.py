@@ -55,7 +55,8 @@ def dropped_by_other_client(tags_of: Mapping[str, Iterable[str]]) -> str:
 
 def overruled(clients: Sequence[str]) -> str:
     """The broker stopped the message, although some clients of the group subscribe to its tag."""
-    return f"{listed(clients, NAMED)} subscribes to it, but the broker has the subscription of another client"
+    subscribe = "subscribes" if len(clients) == 1 else "subscribe"
+    return f"{listed(clients, NAMED)} {subscribe} to it, but the broker has the subscription of another client"
 
 
 def never_subscribed(topic: str, group: str) -> str:

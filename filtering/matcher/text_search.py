@@ -101,7 +101,7 @@ class TextSearch:
         bits = np.zeros((len(self.rest_offsets) - 1, words(len(column))), np.uint64)
         automaton = (self.is_backwards, self.classes, self.steps, self.width, self.root, self.dead, self.first_end)
         ends = (self.next_end, self.bounds, self.found, self.rests, self.rest_offsets)
-        search_loops.search(kernels.texts_of(column), *automaton, *ends, bits)
+        search_loops.search(kernels.texts_of(column), len(column), *automaton, *ends, bits)
         return bits
 
 

@@ -46,6 +46,11 @@ def test_a_client_that_was_overruled_is_named(broker: GrowingBroker, run: Run) -
     assert "c1 subscribes to it" in reason
 
 
+def test_clients_that_were_overruled_are_named(broker: GrowingBroker, run: Run) -> None:
+    night(broker.folder, heartbeat("c1", 1, "paid"), heartbeat("c2", 1, "paid"), heartbeat("c3", 2, "shipped"))
+    assert "; c1, c2 subscribe to it, but the broker" in explained(run, broker.folder, 0, 1).out
+
+
 def test_a_warehouse_without_subscriptions(broker: GrowingBroker) -> None:
     given = ("--store", broker.folder / "store", "--broker-config", broker.folder / "broker.conf")
     broker.run(nightly, *given, "--warehouse", broker.folder / "w")

@@ -17,21 +17,14 @@ BROKERS = ("b", "a")
 CG = ("--group", "cg")
 
 
-def _night(folder: Path, broker: str, log: BrokerLog, groups: dict[str, str], *more: object) -> None:
+def _night(folder: Path, broker: str, log: BrokerLog, groups: dict[str, str]) -> None:
     """The night of one broker whose ``groups`` have a topic each, with expressions of their own."""
     store = log.write(folder / broker)
     entries = [f"- {{group: {group}, topic: {topic}, sql: price > 5.0}}\n" for group, topic in groups.items()]
     (folder / f"{broker}.yaml").write_text("".join(entries))
     (folder / f"{broker}.conf").write_text(f"brokerName={broker}\nenablePropertyFilter=true\n")
-    given = (
-        "--store",
-        store,
-        "--subscriptions",
-        folder / f"{broker}.yaml",
-        "--broker-config",
-        folder / f"{broker}.conf",
-    )
-    nightly.main([*map(str, given), "--warehouse", str(folder / "w"), *map(str, more)])
+    files = ("--subscriptions", folder / f"{broker}.yaml", "--broker-config", folder / f"{broker}.conf")
+    nightly.main([*map(str, ("--store", store, *files, "--warehouse", folder / "w"))])
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +129,11 @@ def test_a_copy_on_another_broker_is_not_a_second_message(run: Run, warehouse: P
     """A client that cannot send a message back to its broker sends it to another one."""
     first = run(explain, "--warehouse", warehouse, "--message", "U6a", *CG).out.splitlines()[0]
     assert first == "o-6  T 0/3 on a → cg: delivered"
+
+
+def test_a_copy_is_explained_to_a_group_that_only_its_broker_knows(run: Run, warehouse: Path) -> None:
+    ended = run(explain, "--warehouse", warehouse, "--message", "U6a", "--group", "cg_b")
+    assert (ended.code, ended.out.splitlines()[0]) == (0, "o-6  %RETRY%cg 0/0 on b → cg_b: never asked for")
 
 
 def test_a_group_that_only_other_brokers_know(run: Run, warehouse: Path) -> None:

@@ -19,7 +19,8 @@ _EXACT = np.uint64(2**53)
 _EXACT_TENS = 22
 """10 to this power is a double."""
 _TENS = 10.0 ** np.arange(_EXACT_TENS + 1)
-_GREATEST_EXPONENT = 10_000
+_GREATEST_EXPONENT = 10**12
+"""A greater exponent counts as this one. No text has so many decimals that they would make up for it."""
 FIRST_OCTETS_OF_DIGITS = (0xD9, 0xDB, 0xDF, 0xE0, 0xE1, 0xEA, 0xEF)
 """In UTF-8, those of the digits that Java's Character.digit knows beyond ASCII, in UTF-16 units."""
 _MAY_BE_DIGIT = np.isin(np.arange(256), FIRST_OCTETS_OF_DIGITS)

@@ -11,6 +11,7 @@ from filtering.numba_compile import Array, Int, compiled
 @compiled
 def search(
     texts: Texts,
+    rows: Int,
     is_backwards: bool,
     classes: Array,
     steps: Array,
@@ -25,13 +26,13 @@ def search(
     rest_offsets: Array,
     bits: Array,
 ) -> None:
-    """Set bit i of row s of ``bits`` if the leaf of search text s is true for text i: see TextSearch.
+    """Set bit i of row s of ``bits`` if the leaf of search text s is true for row i of ``texts``: see TextSearch.
 
-    ``bits`` must be all zeros.
+    ``rows``: the number of rows of ``texts``. ``bits`` must be all zeros.
     """
     octets, offsets, validity, first_bit, positions = texts
     direction = -1 if is_backwards else 1
-    for row in range(len(positions) if len(positions) > 0 else len(offsets) - 1):
+    for row in range(rows):
         at = np.int64(positions[row]) if len(positions) > 0 else row
         if at < 0 or (len(validity) > 0 and not (validity[(at + first_bit) >> 3] >> ((at + first_bit) & 7)) & 1):
             continue

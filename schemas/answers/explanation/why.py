@@ -69,13 +69,11 @@ def why_on_brokers(brokers: Sequence[BrokerFacts], text: str, group: str | None 
         raise _no_message(brokers, text)
     knowing = [(facts, found) for facts, found in on_brokers if group is None or _knows(facts, group)]
     if not knowing:
-        names, known = (
-            ", ".join(facts.name for facts, _ in on_brokers),
-            {name for facts in brokers for name in facts.groups},
-        )
+        names = ", ".join(facts.name for facts, _ in on_brokers)
+        known = {name for facts in brokers for name in facts.groups}
         hint = "" if group in known else did_you_mean(group or "", sorted(known))
         raise UsageError(f"the message is on {names}, where {group} never subscribed{hint}")
-    sent = {message.uniq_key for _, found in on_brokers for message in found if not _is_copy(message.topic)}
+    sent = {message.uniq_key for _, found in knowing for message in found if not _is_copy(message.topic)} - {None}
     # A client that cannot send a message back to its broker sends it to another one.
     originals = [
         [message for message in _originals(found) if not (_is_copy(message.topic) and message.uniq_key in sent)]

@@ -25,20 +25,37 @@ def test_a_folder_that_nobody_may_write(monkeypatch: pytest.MonkeyPatch) -> None
     assert numba_compile.compiled(twice)(21) == 42
 
 
+def write_modules(folder: Path, package: str) -> None:
+    """A compiled function that calls one of another module, which has a constant of a third one."""
+    header = "from filtering.numba_compile import compiled\n"
+    (folder / "outer.py").write_text(
+        header + f"from {package}middle import middle\n@compiled\ndef outer():\n return middle()\n"
+    )
+    (folder / "middle.py").write_text(
+        header + f"from {package}inner import (\n ONE,\n)\n@compiled\ndef middle():\n return ONE\n"
+    )
+
+
+def answer(folder: Path, package: str, one: int) -> str:
+    """What the function returns if the constant is ``one``, and how many functions were loaded from the cache."""
+    (folder / package.replace(".", "/") / "inner.py").write_text(f"ONE = {one}\n")
+    program = f"from {package}outer import outer; print(outer(), len(outer.stats.cache_hits))"
+    environment = os.environ | {"PYTHONPATH": f"{folder}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, env=environment, check=True, text=True, stdout=subprocess.PIPE).stdout
+
+
 def test_code_compiled_with_an_older_version_of_another_module_is_not_used(tmp_path: Path) -> None:
     """An update may change only the module of a function that is compiled into the functions of other modules."""
-    header = "from filtering.numba_compile import compiled\n"
-    (tmp_path / "outer.py").write_text(
-        header + "from middle import middle\n@compiled\ndef outer():\n return middle()\n"
-    )
-    (tmp_path / "middle.py").write_text(
-        header + "from inner import (\n ONE,\n)\n@compiled\ndef middle():\n return ONE\n"
-    )
+    write_modules(tmp_path, "")
+    assert [answer(tmp_path, "", one) for one in (1, 1, 2)] == ["1 0\n", "1 1\n", "2 0\n"]
 
-    def answer(one: int) -> str:
-        (tmp_path / "inner.py").write_text(f"ONE = {one}\n")
-        command = [sys.executable, "-c", "from outer import outer; print(outer(), len(outer.stats.cache_hits))"]
-        environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
-        return subprocess.run(command, env=environment, check=True, text=True, stdout=subprocess.PIPE).stdout
 
-    assert [answer(1), answer(1), answer(2)] == ["1 0\n", "1 1\n", "2 0\n"]
+def test_a_package_that_is_a_link_to_a_folder_of_another_name(tmp_path: Path) -> None:
+    """As on the workers of YARN."""
+    unpacked, folder = tmp_path / "unpacked" / "box.zip", tmp_path / "work"
+    unpacked.mkdir(parents=True)
+    folder.mkdir()
+    (folder / "box").symlink_to(unpacked)
+    write_modules(unpacked, "box.")
+    assert [answer(folder, "box.", one) for one in (1, 1, 2)] == ["1 0\n", "1 1\n", "2 0\n"]

@@ -58,6 +58,13 @@ def test_the_rest_of_a_long_search_text_must_follow(leaf: type[SearchLeaf], expe
     assert unpack(search.holds(Column(pa.array(texts))), len(texts)).astype(int).tolist() == expected
 
 
+@pytest.mark.parametrize("leaf", [TextContains, TextStartsWith, TextEndsWith])
+def test_a_batch_without_messages_may_have_texts(leaf: type[SearchLeaf]) -> None:
+    """A block of a night may have none of the messages whose dictionary it has. Bits beyond the result end Python."""
+    column = Column(pa.repeat("a", 1 << 25), np.zeros(0, np.int32))
+    assert TextSearch.of(["a"], leaf).holds(column).shape == (1, 0)
+
+
 @pytest.mark.parametrize("times", [1, 3])
 def test_expressions_that_search_in_several_properties(times: int) -> None:
     """With ``times`` 3, there are fewer texts than messages."""
