@@ -102,6 +102,11 @@ class ConsumerFilterManager:
         if data is not None and not data.is_dead:
             self._by_topic[topic][group] = replace(data, dead_time=now)
 
+    def discard(self) -> None:
+        """Remove all filters, as a broker does that starts and finds those of another Bloom filter in its file."""
+        self._by_topic.clear()
+        self._topics_of.clear()
+
     def get(self, topic: str, group: str) -> ConsumerFilterData | None:
         """The filter of ``group`` on ``topic``, dead or alive."""
         return self._by_topic.get(topic, {}).get(group)

@@ -176,6 +176,20 @@ def nights_of(runs: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     return [run for run in runs if run.delivers]
 
 
+def discards_of_filters(nights: Sequence[LedgerEntry], broker: BrokerConfig) -> list[int]:
+    """The times (ms), in order, at which a broker started with another Bloom filter than in the night before.
+
+    It then discards the filters that it had (ConsumerFilterManager.decode). ``broker``: its configuration after
+    ``nights``. A new configuration counts from the end of the night before.
+    """
+    filters = [config.bloom_filter for config in (*(night.broker for night in nights), broker)]
+    return [
+        (night.as_of or 0) + 1
+        for night, before, after in zip(nights, filters, filters[1:], strict=False)
+        if (before.k, before.m) != (after.k, after.m)
+    ]
+
+
 def first_beyond(entries: Sequence[LedgerEntry], offset: int) -> int:
     """The index of the first entry that read the log beyond a physical offset; the number of entries if none did."""
     return next((i for i, entry in enumerate(entries) if (entry.ingested_to or 0) > offset), len(entries))

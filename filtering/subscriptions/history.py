@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
 
 from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
@@ -19,15 +19,20 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
 def subscription_history(
-    events: Iterable[SubscriptionEvent], config: BrokerConfig, expressions: Expressions | None = None
+    events: Iterable[SubscriptionEvent],
+    config: BrokerConfig,
+    expressions: Expressions | None = None,
+    discards: Sequence[int] = (),
 ) -> list[SubscriptionRow]:
     """One row for each state of a group and topic between changes, ordered by group, topic and time.
 
     ``events`` must be in order of time. If there are several changes in one millisecond, the last state counts. The
     row of a dead filter ends when cleaning is due; a broker cleans it within the next 10 s. ``expressions`` compiles
-    the filters: share it with other code that compiles the same texts.
+    the filters: share it with other code that compiles the same texts. ``discards``: the times (ms), in order, at which
+    the broker started with another Bloom filter, and so without the filters that it had. Groups that are online then
+    register again at once.
     """
-    replay = _Replay(config, expressions or Expressions())
+    replay = _Replay(config, expressions or Expressions(), discards)
     with garbage_collection.paused():
         for event in events:
             replay.apply(event)
@@ -38,8 +43,9 @@ def subscription_history(
 class _Replay:
     """The broker's registries while it handles one event after the other, and the rows so far."""
 
-    def __init__(self, config: BrokerConfig, expressions: Expressions) -> None:
+    def __init__(self, config: BrokerConfig, expressions: Expressions, discards: Sequence[int]) -> None:
         self._expressions = expressions
+        self._discards = deque(discards)
         self._filters = ConsumerFilterManager(
             config.max_error_rate_of_bloom_filter,
             config.expect_consumer_num_use_filter,
@@ -131,7 +137,21 @@ class _Replay:
         self._pulling -= {(group, topic) for topic in before.difference(*clients.values())}
 
     def run_until(self, now: int | None) -> None:
-        """Clean the filters that are due up to ``now`` (ms); None: all of them."""
+        """Clean and discard the filters that are due up to ``now`` (ms); None: all of them."""
+        while self._discards and (now is None or self._discards[0] <= now):
+            at = self._discards.popleft()
+            self._clean_until(at)
+            self._discard(at)
+        self._clean_until(now)
+
+    def _discard(self, at: int) -> None:
+        self._filters.discard()
+        for group, info in self._groups.items():
+            self._filters.register(group, info.subscriptions.values(), at)
+        for group, topic in list(self._rows):
+            self._record(group, topic, at)
+
+    def _clean_until(self, now: int | None) -> None:
         while self._due and (now is None or self._due[0][0] <= now):
             due, topic, group = heapq.heappop(self._due)
             self._filters.clean_topic(topic, group, due)

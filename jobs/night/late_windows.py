@@ -11,7 +11,6 @@ from filtering.consumption.plan import NightPlan, plan_night
 from filtering.delivery.pull_window import BEGINNING, FOREVER, PullWindow
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
-from filtering.subscriptions.history import subscription_history
 from jobs.night.past.state import BrokerState, read_state_before
 from schemas.delta.warehouse import Warehouse
 from schemas.run_ledger import unreplaced_runs
@@ -37,7 +36,7 @@ def late_windows(
     queues = replace(offsets, committed={}, committed_at=None)
     for night, (before, after) in zip(nights[begin:], pairwise(states), strict=True):
         known = [event for event in events if event.at <= (night.as_of or 0)]
-        history = subscription_history(known, night.broker, expressions)
+        history = before.history(known, night.broker, expressions)
         plan = plan_night(history, known, before.offsets, queues, night.broker, before.config)
         for window in _windows(plan, before.as_of, night.as_of):
             told = after.offsets.behind(window.key)

@@ -13,7 +13,6 @@ from filtering.delivery.filter_data_in_force import filter_data_in_force
 from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
-from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit.changes import Changes
 from jobs.night.inputs.hooks import FilterHook, check_groups
@@ -74,7 +73,7 @@ class Night:
 
     def run(self) -> NightOutcome:
         """Filters the messages that groups can pull now, and adds the rows to ``changes``."""
-        self.history = subscription_history(self.events, self.broker, self.expressions)
+        self.history = self.state.history(self.events, self.broker, self.expressions)
         self._tasks = NightTasks(self.broker, self.changes, self.session, self.hooks, self.new)
         self.changes.create_missing(WRITTEN_BY_TASKS)
         plan = NightPlan((), (), (), ())

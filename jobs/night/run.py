@@ -12,7 +12,6 @@ from filtering.broker_config import BrokerConfig, changed_switches
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
-from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit.changes import Changes
 from jobs.night.commit.compaction import compact
@@ -137,7 +136,7 @@ class Run:
         outcome.result.damaged_bodies += log.damaged_bodies
         history: Sequence[SubscriptionRow] = night.history
         if len(night.events) < len(events.events):
-            history = subscription_history(events.events, broker.config, self.expressions)
+            history = state_before.history(events.events, broker.config, self.expressions)
         if Step.REGISTER in options.steps:
             has_new_config = continued.last is None or continued.last.broker != broker.config
             write_subscriptions(events, history, continued, inputs, changes, has_new_config or redo_from is not None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from filtering.subscriptions.history import subscription_history
 from jobs.night.commit.changes import Changes
 from jobs.night.past.past_nights import past_nights
 from jobs.night.past.state import BrokerState, read_events
@@ -104,7 +103,7 @@ def _rebuild_broker(run: Run, entries: Sequence[LedgerEntry], broken: Sequence[T
     for night in nights:
         state = run.redo_night(night.entry.broker, night, state, events, changes)
     if SUBSCRIPTIONS in broken:
-        history = subscription_history(events, entries[-1].broker, run.expressions)
+        history = BrokerState(entries).history(events, entries[-1].broker, run.expressions)
         changes.replace_rows(SUBSCRIPTIONS, [subscription_rows(history)])
     changes.create_missing(table for table in broken if table.name in entries[-1].tables)
     changes.commit()

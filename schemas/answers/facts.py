@@ -28,7 +28,7 @@ from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_check import open_runs
 from schemas.ledger_inputs import FIRST_SNAPSHOT, NOT_REPLAYED
 from schemas.rocketmq_store.not_replayed import NotReplayed
-from schemas.run_ledger import REPLAY, LedgerEntry, nights_of, unreplaced_runs
+from schemas.run_ledger import REPLAY, LedgerEntry, discards_of_filters, nights_of, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
 
 NO_SUBSCRIPTIONS = "no night had --subscriptions"
@@ -138,7 +138,12 @@ class BrokerFacts:
     @cached_property
     def history(self) -> list[SubscriptionRow]:
         """The history of subscriptions."""
-        return subscription_history(self.events, self.broker, self.expressions)
+        return self.history_of(self.events)
+
+    def history_of(self, events: Iterable[SubscriptionEvent]) -> list[SubscriptionRow]:
+        """The history of the subscriptions that some events register."""
+        discards = discards_of_filters(self.nights, self.broker)
+        return subscription_history(events, self.broker, self.expressions, discards)
 
     @cached_property
     def in_force(self) -> list[SubscriptionRow]:

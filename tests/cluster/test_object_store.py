@@ -15,7 +15,6 @@ import boto3
 import pytest
 
 from jobs import inconsistency, nightly, pulls, verify
-from jobs.cli.options import store_of
 from schemas.delta.lease import Lease, utc_now
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, WarehouseBusy, WarehouseUnusable
@@ -136,10 +135,10 @@ def test_the_lock_ends_with_the_run() -> None:
 
 
 @pytest.mark.usefixtures("upload")
-def test_no_such_bucket() -> None:
+def test_no_such_bucket(tmp_path: Path) -> None:
     with pytest.raises(
         WarehouseUnusable, match=r"^cannot write to s3://nowhere/tables \([^\n\x1b]+\): check the bucket"
     ):
         Warehouse.at("s3://nowhere/tables").writing().__enter__()
     with pytest.raises(UsageError, match=r"^--store: [^\n\x1b]+$"):
-        store_of("s3://nowhere/store")
+        nightly.main(["--store", "s3://nowhere/store", "--warehouse", str(tmp_path)])

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from filtering.broker_config import BrokerConfig
 from jobs import deliver, dispatch, explain, ingest, maintain, nightly, register
 from schemas.errors import UsageError
 from tests.captures import capture, rows
 from tests.nights.commands import differing, rows_of
-from tests.nights.growing_broker import BEFORE, LOW, GrowingBroker, sql
+from tests.nights.growing_broker import BEFORE, LOW, GrowingBroker, after, event, sql
 
 
 def test_bit_maps_count_as_on_where_the_store_has_an_extension(
@@ -106,6 +107,36 @@ def test_a_message_is_explained_after_the_cleaning_of_dead_filters_changed(broke
     since = max(row["as_of"] for row in rows_of(broker.folder / "w", "run_ledger")) + 1
     assert broker.night(events, "--redo-from", since).code == 0
     assert "cg: delivered" in explained(broker, 4)
+
+
+def bits_of(broker: GrowingBroker, *keys: str) -> bytes:
+    config = BrokerConfig.from_properties((broker.folder / "broker.conf").read_text())
+    return config.bloom_filter.bit_map(keys)
+
+
+def test_another_bloom_filter_discards_the_filters_of_groups_that_left(broker: GrowingBroker) -> None:
+    """When the broker starts, it ignores the filters in its file if they belong to another Bloom filter."""
+    any_n = "n IS NOT NULL"
+    events = [sql(BEFORE, "stays", any_n), sql(BEFORE, "left", any_n), event(BEFORE + 1, "unregister", "left")]
+    broker.night(events)
+    both = bits_of(broker, "stays#T", "left#T")
+    switch(broker, "expectConsumerNumUseFilter", "64")
+    broker.grow()
+    since = max(row["as_of"] for row in rows_of(broker.folder / "w", "run_ledger")) + 1
+    assert broker.night(events, "--redo-from", since).code == 0
+    broker.grow()
+    assert broker.night([*events, sql(after(25), "left", any_n)]).code == 0
+    maps = {row["queue_offset"]: row["filter_bit_map"] for row in rows_of(broker.folder / "w", "consumequeue")}
+    assert [maps[offset] for offset in range(10)] == [both] * 10
+    assert [maps[offset] for offset in range(10, 25)] == [bits_of(broker, "stays#T")] * 15
+    assert [maps[offset] for offset in range(25, 30)] == [bits_of(broker, "stays#T", "left#T")] * 5
+    born = {row["born_time"] for row in rows_of(broker.folder / "w", "subscriptions") if row["registered"]}
+    assert born == {BEFORE, since, after(25)}
+    assert broker.passes_audits()
+    repeated = broker.facts()
+    next((broker.folder / "w" / "consumequeue").rglob("*.parquet")).unlink()
+    assert broker.run(maintain, "--warehouse", broker.folder / "w", "--rebuild").code == 0
+    assert differing(broker.facts(), repeated) == []
 
 
 def test_a_rebuild_uses_the_switches_of_the_repeated_nights(broker: GrowingBroker) -> None:

@@ -10,7 +10,6 @@ from filtering.consumption.first_difference import first_difference
 from filtering.sql92 import Expressions
 from filtering.subscriptions.event_lines import event_line
 from filtering.subscriptions.events import SubscriptionEvent, in_order
-from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.in_force import in_force_at
 from filtering.subscriptions.snapshots import differences
 from jobs.night.inputs.subscription_file import SubscriptionFile
@@ -48,7 +47,7 @@ def night_events(
     if given.is_snapshot and as_of is not None:
         # Without new messages, the end of the night stays, and the events of the last snapshot are later.
         since = max([as_of, *(event.at for event in applied)])
-        in_force = in_force_at(subscription_history(applied, broker, expressions), since)
+        in_force = in_force_at(state.history(applied, broker, expressions), since)
         new = differences(given, in_force, since, file.filters_only)
         return NightEvents(in_order((*applied, *new)), new)
     known = {event_line(event) for event in applied}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
@@ -15,7 +15,10 @@ import pyarrow.compute as pc
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import OffsetsSoFar, TopicOffsets
+from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.history import subscription_history
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.aggregates import greatest
@@ -24,7 +27,7 @@ from schemas.delta.table_rows import Where, sorted_by, within
 from schemas.delta.warehouse import Warehouse
 from schemas.ledger_inputs import LAST_STORED
 from schemas.queue_progress import QUEUE_PROGRESS
-from schemas.run_ledger import LedgerEntry, nights_of, unreplaced_runs
+from schemas.run_ledger import LedgerEntry, discards_of_filters, nights_of, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
 
 
@@ -70,6 +73,12 @@ class BrokerState:
     def config(self) -> BrokerConfig | None:
         """The broker's configuration in the last night."""
         return self.nights[-1].broker if self.nights else None
+
+    def history(
+        self, events: Iterable[SubscriptionEvent], broker: BrokerConfig, expressions: Expressions
+    ) -> list[SubscriptionRow]:
+        """The history of subscriptions after some events, for a night after these with the configuration ``broker``."""
+        return subscription_history(events, broker, expressions, discards_of_filters(self.nights, broker))
 
     @property
     def as_of(self) -> int | None:

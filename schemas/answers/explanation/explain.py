@@ -26,7 +26,6 @@ from filtering.findings import expression_findings
 from filtering.findings.finding import INFO
 from filtering.predicate import Predicate
 from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.in_force import in_force_at, present_filter
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.explanation.found_messages import FoundMessage
@@ -116,7 +115,7 @@ class Explainer:
             history = facts.history
         else:
             events = tuple(event for event in events if event.group in groups)
-            history = subscription_history(events, facts.broker, facts.expressions)
+            history = facts.history_of(events)
         self._clients = ClientChecks(events)
         self._positions = cache(self._read_positions)
         self._rows: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
