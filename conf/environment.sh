@@ -50,8 +50,9 @@ make_venv() {
     echo "mqsieve: first use: installing Python packages into .venv (about a minute)" >&2
     [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" >&2 ||
       stop "$python cannot make a virtual environment: install its venv module (e.g. apt-get install python3-venv)."
+    # pyspark is built from its sources: compressing its jars once more would take 10 s.
     { install --require-hashes --requirement "$root/conf/requirements-build.txt" &&
-      install --require-hashes --requirement "$packages" &&
+      install --require-hashes --config-settings=--build-option=--compression=stored --requirement "$packages" &&
       install --no-deps --editable "$root"; } ||
       stop "pip could not install the packages (its message is above); check the network, or PIP_INDEX_URL."
     echo "$wanted" | tee "$venv/installed" >"$stamp"
