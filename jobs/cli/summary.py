@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from filtering.broker_config import BrokerConfig
@@ -62,7 +62,10 @@ READS_SUBSCRIPTIONS = ("nightly", "register")
 
 @dataclass(frozen=True)
 class SummarizedNight:
-    """A night that has ended: its lines about what needs attention, and a remark on the number of its rows."""
+    """A night that has ended: its lines about what needs attention, and a remark on the number of its rows.
+
+    ``report`` is without the outcome.
+    """
 
     report: NightReport
     summary: NightSummary
@@ -81,7 +84,9 @@ def summarize(run: Run, report: NightReport) -> SummarizedNight:
     attention = [*summary.attention, *_inconsistent(facts, run)]
     if report.outcome is not None:
         attention += _damage(facts, report)
-    return SummarizedNight(report, summary, attention, _without_entry(facts, report))
+    remark = _without_entry(facts, report)
+    # The outcome has all pull windows and rows: too much to keep for each of many brokers.
+    return SummarizedNight(replace(report, outcome=None), summary, attention, remark)
 
 
 def print_summary(run: Run, night: SummarizedNight) -> None:

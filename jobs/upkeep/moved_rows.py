@@ -18,7 +18,8 @@ from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
-from schemas.delta.table_rows import Condition, Where, filtered, one_of, within
+from schemas.delta.aggregates import greatest
+from schemas.delta.table_rows import Condition, Where, one_of, within
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import LedgerEntry, nights_of
 from schemas.withdrawals import Withdrawal
@@ -70,15 +71,18 @@ def _late_messages(
         own[late].tolist(), reading[late].tolist(), *columns, strict=True
     ):
         found.setdefault((first, last, topic, queue_id), []).append((offset, at))
+    known = {
+        first: greatest(rows.filter(pa.array(reading <= first)), ["topic", "queue_id"], "queue_offset")
+        for first in dict.fromkeys(own[late].tolist())
+    }
     for (first, last, topic, queue_id), places in found.items():
         after = runs[last + 1] if last + 1 < len(runs) else None
         queue = [one_of("topic", [topic]), one_of("queue_id", [queue_id])]
-        known = filtered(rows.filter(pa.array(reading <= first)), queue)["queue_offset"].to_numpy()
-        greatest = max(at for _, at in places)
+        last_late = max(at for _, at in places)
         offsets = [offset for offset, _ in places]
         yield (
             within("run", runs[first], after),
             queue,
             within("commitlog_offset", min(offsets), max(offsets) + 1),
-            greatest if known.max(initial=-1) > greatest else None,
+            last_late if known[first].get((topic, queue_id), -1) > last_late else None,
         )

@@ -37,8 +37,9 @@ def test_the_text_of_a_deep_expression_takes_little_more_memory_than_the_text():
     for number in range(100):
         expression = f"NOT ({expression} = (b > {number}))"
     compiled = compile(expression)
+    assert compiled.predicate.operands  # lowered before: the table of all predicates may grow by megabytes then
     tracemalloc.start()
     text = compiled.spark_predicate()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 40 * len(text)
+    assert peak < 10 * len(text)
