@@ -51,10 +51,11 @@ def known_offsets(
     """
     night = offsets_so_far.as_of
     found = offsets_so_far.committed(key)
+    is_removed = offsets_so_far.removed(key)
     of_snapshot = set(found)
     for reset in resets:
         queue_id, offset = reset.queue_id or 0, reset.queue_offset or 0
         is_later = night is None or reset.at > night
-        if reset.at < at and (is_later or queue_id not in of_snapshot):
+        if reset.at < at and (is_later or not (is_removed or queue_id in of_snapshot)):
             found[queue_id] = offset
     return found
