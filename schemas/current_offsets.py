@@ -19,7 +19,11 @@ CURRENT_OFFSETS = Table(
             column(
                 "told_to", pa.int64(), "deliveries are known for all entries before this queue offset; null: for none"
             ),
-            column("committed", pa.int64(), "the broker's offset, from config/consumerOffset.json of the snapshot"),
+            column(
+                "committed",
+                pa.int64(),
+                "the broker's offset, from config/consumerOffset.json of the snapshot; -1: it has none any more",
+            ),
             column("run", pa.string(), nullable=False),
         ]
     ),

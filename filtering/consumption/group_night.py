@@ -63,6 +63,8 @@ class GroupNightPlan:
         self._consume_from = consume_from
         self._clients = clients
         self._position = Position()
+        self._begins_anew = False
+        """Whether the broker has no offset any more of the group, which is away."""
         self._stint = 0
         """The time (ms) since which the group pulls without a break or a reset."""
         self._reset_queues: set[int] = set()
@@ -103,6 +105,8 @@ class GroupNightPlan:
             self._stint = self._offsets_so_far.as_of or 0
             self._catch_up(line.first)
             self._go_on(line.first, BEGINNING if unread is None else self._stint + 1, line.steps)
+        elif self._offsets_so_far.removed(self.group.key):
+            self._begins_anew = True
         elif last_night is not None and last_night.stopped_at is not None:
             behind = self._offsets_so_far.behind(self.group.key)
             told_to = {queue_id: told_to for queue_id, (told_to, _) in behind.items()}
@@ -114,8 +118,11 @@ class GroupNightPlan:
         """What a step changes. ``is_pulling``: whether the group pulled before it."""
         match step.moment:
             case Moment.BEGIN:
+                self._begins_anew = False
                 self._begin(step.at, resets)
             case Moment.START:
+                if self._begins_anew:
+                    self._begin_anew(step.at)
                 self._start(step)
             case Moment.CHANGE:
                 assert step.before is not None
@@ -151,6 +158,12 @@ class GroupNightPlan:
         """The group is online for the first time: it goes on at an offset that the broker has, or takes its first."""
         self._position = first_position(self.group.key[1], at, self._consume_from, self._broker_offsets)
         self._position.offsets.update(known_offsets(self.group.key, at, self._offsets_so_far, resets))
+
+    def _begin_anew(self, at: int) -> None:
+        """The group goes on as at its first start, in other queues where an operator set its offset since then."""
+        first = first_position(self.group.key[1], at, self._consume_from, self._broker_offsets)
+        self._position = replace(first, offsets=first.offsets | self._position.offsets, reset=self._position.reset)
+        self._begins_anew = False
 
     def _start(self, step: Step) -> None:
         """The group pulls what waits for it. What the broker deleted is lost to it."""
@@ -205,8 +218,15 @@ class GroupNightPlan:
         """The group does not pull when the night ends: it left, or the broker refuses its pulls.
 
         Its deliveries are decided up to its committed offset, or up to the offset that an operator set; without
-        either, up to where it stopped.
+        either, up to where it stopped. If the broker has no offset any more, what the group would get if it came back
+        now is not decided.
         """
+        if self._offsets_so_far.are_removed(self.group.key, self._broker_offsets):
+            topic = self.group.key[1]
+            first = first_position(topic, BEGINNING, self._consume_from, self._broker_offsets)
+            begin = 0 if first.stored_from is None else FOREVER
+            self.group.told_to = dict.fromkeys(self._offsets_so_far.topics[topic].queue_ids, begin) | first.offsets
+            return
         committed = self._broker_offsets.committed.get(self.group.key, {})
         self.group.told_to = {**self._position.offsets, **committed}
         self.group.stopped_at = self._position.stored_from

@@ -14,7 +14,8 @@ from filtering.subscriptions.events import GroupTopic
 
 Offsets = Mapping[int, int]
 """Queue offsets by queue id."""
-UNKNOWN = -1
+REMOVED, UNKNOWN = -1, -2
+"""Instead of an offset. REMOVED: the broker had one, and has none any more; it answers -1, too."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,18 @@ class BrokerOffsets:
         """The first entry of a queue that the broker still has; 0 if the queue is not known."""
         return self.min_offsets.get(topic, {}).get(queue_id, 0)
 
+    def still_has(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether a queue has an entry, or had it before the broker deleted the message."""
+        return offset < self.min_offset(topic, queue_id) or self.stored_at(topic, queue_id, offset) is not None
+
 
 @dataclass(frozen=True, eq=False)
 class TopicOffsets:
     """The queues of one topic, and how far the deliveries of its groups are decided.
 
     ``ends`` (queues): the offset after the last entry. ``told_to`` (groups x queues): the offset up to which
-    deliveries are decided. ``committed`` (groups x queues): the offset that the broker has. UNKNOWN means no offset.
-    ``groups`` has the row of each group.
+    deliveries are decided. ``committed`` (groups x queues): the offset that the broker has, or REMOVED. UNKNOWN means
+    no offset. ``groups`` has the row of each group.
     """
 
     queue_ids: Sequence[int]
@@ -73,9 +78,28 @@ class TopicOffsets:
         return wider
 
     def committed_by(self, group: str, queue_id: int) -> int:
-        """The offset that the broker has for a group in a queue, or UNKNOWN."""
+        """The offset that the broker has for a group in a queue, REMOVED or UNKNOWN."""
         row, column = self.groups.get(group), self.columns.get(queue_id)
         return UNKNOWN if row is None or column is None else int(self.committed[row, column])
+
+    def losing(self, topic: str, now: BrokerOffsets) -> list[str]:
+        """The groups for which :meth:`loses_offsets` is true."""
+        return [group for group in self.groups if self.loses_offsets((group, topic), now)]
+
+    def loses_offsets(self, key: GroupTopic, now: BrokerOffsets) -> bool:
+        """Whether the broker had offsets of a group, and has none any more in its file: an operator removed them.
+
+        False if the file or the queues are not known, or if they are not the queues of before: a topic that was
+        deleted loses its offsets, too.
+        """
+        group, topic = key
+        if now.committed_at is None or key in now.committed or group not in self.groups:
+            return False
+        had = self.committed[self.groups[group]]
+        queues = zip(self.queue_ids, self.ends.tolist(), had.tolist(), strict=True)
+        return bool((had >= 0).any()) and all(
+            now.still_has(topic, queue_id, end - 1) for queue_id, end, offset in queues if offset >= 0
+        )
 
     @cached_property
     def columns(self) -> dict[int, int]:
@@ -111,7 +135,21 @@ class OffsetsSoFar:
         if offsets is None:
             return {}
         found = {queue_id: offsets.committed_by(group, queue_id) for queue_id in offsets.queue_ids}
-        return {queue_id: offset for queue_id, offset in found.items() if offset != UNKNOWN}
+        return {queue_id: offset for queue_id, offset in found.items() if offset >= 0}
+
+    def removed(self, key: GroupTopic) -> bool:
+        """Whether the broker had offsets of a group when an earlier night ended, and has none any more."""
+        offsets = self.topics.get(key[1])
+        return offsets is not None and any(
+            offsets.committed_by(key[0], queue_id) == REMOVED for queue_id in offsets.queue_ids
+        )
+
+    def are_removed(self, key: GroupTopic, now: BrokerOffsets) -> bool:
+        """Whether the broker had offsets of a group in earlier nights, and has none when this night ends."""
+        offsets = self.topics.get(key[1])
+        if offsets is None or key in now.committed:
+            return False
+        return self.removed(key) or offsets.loses_offsets(key, now)
 
     def behind(self, key: GroupTopic) -> dict[int, OffsetRange]:
         """By queue id, the range of entries that the group has not pulled yet."""

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
-from filtering.delivery.pull_window import FOREVER
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic, SubscriptionEvent
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 
@@ -36,9 +35,7 @@ def first_position(topic: str, at: int, consume_from: ConsumeFrom, broker_offset
         return Position(stored_from=at)
     if consume_from is ConsumeFrom.LAST and any(offset > 0 for offset in known.values()):
         # The broker answers 0 instead of the end while a queue still has its first entry.
-        if all(offset > 0 for offset in known.values()):
-            return Position(stored_from=at)
-        return Position({queue_id: 0 if offset == 0 else FOREVER for queue_id, offset in known.items()})
+        return Position({queue_id: 0 for queue_id, offset in known.items() if offset == 0}, stored_from=at)
     return Position({queue_id: offset for queue_id, offset in known.items() if offset > 0})
 
 
@@ -51,10 +48,11 @@ def known_offsets(
     """
     night = offsets_so_far.as_of
     found = offsets_so_far.committed(key)
+    is_removed = offsets_so_far.removed(key)
     of_snapshot = set(found)
     for reset in resets:
         queue_id, offset = reset.queue_id or 0, reset.queue_offset or 0
         is_later = night is None or reset.at > night
-        if reset.at < at and (is_later or queue_id not in of_snapshot):
+        if reset.at < at and (is_later or not (is_removed or queue_id in of_snapshot)):
             found[queue_id] = offset
     return found

@@ -18,6 +18,7 @@ from schemas.delta.open_data_file import open_data_file
 from schemas.delta.table_rows import sorted_by
 from schemas.errors import UsageError
 from schemas.rocketmq_store.commitlog.segments import Segment, segments
+from schemas.rocketmq_store.config_files import read_topics
 from schemas.rocketmq_store.consumequeue.consume_queue import QueueEntries
 from schemas.rocketmq_store.consumequeue.consume_queue_ext import has_extension
 from schemas.rocketmq_store.consumequeue.queue_files import Difference
@@ -114,6 +115,7 @@ class _Queues:
         self._switched = _switched_extension(facts)
         self._knows_bit_maps = not facts.history_is_incomplete
         self._index = QueueIndex(store)
+        self._topics = read_topics(store)
         self._read_to = facts.last.ingested_to or 0
         self._known: dict[Queue, QueueVerification] = {}
 
@@ -134,9 +136,12 @@ class _Queues:
                 queue.add(entries.part(begin, end, have_units=is_on))
 
     def finish(self) -> Verification:
-        newer = sum(queue.finish() for queue in self._known.values())
-        found = [(key, difference) for key, queue in self._known.items() for difference in queue.differences]
-        unknown = {kind: self._on_disk(kind) - self._known.keys() for kind in KINDS}
+        on_disk = {kind: self._on_disk(kind) for kind in KINDS}
+        deleted = {key for key in self._known.keys() - set().union(*on_disk.values()) if self._topic_is_deleted(key[0])}
+        known = {key: queue for key, queue in self._known.items() if key not in deleted}
+        newer = sum(queue.finish() for queue in known.values())
+        found = [(key, difference) for key, queue in known.items() for difference in queue.differences]
+        unknown = {kind: on_disk[kind] - self._known.keys() for kind in KINDS}
         newer_queues = {key: count for key in unknown[KINDS[0]] if (count := self._newer_entries(*key))}
         newer += sum(newer_queues.values())
         for kind, keys in unknown.items():
@@ -145,6 +150,10 @@ class _Queues:
                     found.append((key, Difference(kind, None, "no message of the log belongs to this queue")))
         found.sort(key=_order)
         return Verification(found, newer, self._knows_bit_maps)
+
+    def _topic_is_deleted(self, topic: str) -> bool:
+        """Whether the broker deleted a topic, and with it the files of its queues. The messages stay in the log."""
+        return bool(self._topics) and topic not in self._topics
 
     def _newer_entries(self, topic: str, queue_id: int) -> int:
         """The number of entries in a queue whose messages no night has read yet."""

@@ -33,7 +33,11 @@ class Received(NamedTuple):
 
 @dataclass
 class Group:
-    """``offsets``: where the group goes on, by queue id. ``reset``: queues that were reset while it did not pull."""
+    """``offsets``: where the group goes on, by queue id. ``reset``: queues that were reset while it did not pull.
+
+    ``has_offsets``: whether the broker has offsets of the group; None: it never had. ``begins_anew``: it has none any
+    more, and the group has not pulled since then.
+    """
 
     subscription: dict[str, Any] | None = None
     offsets: dict[int, int] = field(default_factory=dict)
@@ -44,6 +48,9 @@ class Group:
     was_online: bool = False
     behind: set[int] = field(default_factory=set)
     since: int = 0
+    consume_from: str = "last"
+    has_offsets: bool | None = None
+    begins_anew: bool = False
 
     @property
     def pulls(self) -> bool:
@@ -71,12 +78,15 @@ class Model:
     ) -> None:
         """Like ``Night``."""
         self._min_offsets = min_offsets
-        decided = {key: dict(group.offsets) for key, group in self._groups.items()}
+        decided = {key: dict(group.offsets) for key, group in self._groups.items() if group.was_online}
         self._tonight = []
         for key, group in self._groups.items():
             group.repeated, group.since, group.parts = set(), self._as_of, Counter()
             ends = {queue_id: len(queue) for queue_id, queue in self._queues[key[1]].items()}
             group.behind = {queue_id for queue_id, end in ends.items() if group.offsets.get(queue_id, 0) < end}
+            group.begins_anew = group.has_offsets is False and not group.pulls
+            if group.begins_anew:
+                group.offsets = {}
             self._pull(key)
         happens = {"register": self._register, "unregister": self._unregister, "reset_offset": self._reset}
         happened = [(event["at"], 0, event) for event in events] + [(each.stored_at, 1, each) for each in messages]
@@ -87,7 +97,8 @@ class Model:
                 happens[each["op"]](at, each)
         for key, offsets in committed.items():
             self._believe(key, offsets, committed_at, decided.get(key, {}))
-        for group in self._groups.values():
+        for key, group in self._groups.items():
+            self._note_removed(key, committed.get(key, {}))
             if not group.pulls:
                 group.reset = set()
         self.received += self._tonight
@@ -104,9 +115,13 @@ class Model:
         group = self._groups[key]
         pulled = group.pulls
         if not group.was_online:
-            self._take_first_offsets(key, event["consume_from"])
+            group.consume_from, group.begins_anew = event["consume_from"], False
+            self._take_first_offsets(key)
         group.subscription, group.is_online, group.was_online = event, True, True
         if group.pulls and not pulled:
+            if group.begins_anew:
+                group.begins_anew = False
+                self._take_first_offsets(key)
             for queue_id in group.offsets:
                 group.offsets[queue_id] = max(group.offsets[queue_id], self._min_offsets.get((key[1], queue_id), 0))
             self._start(group, at)
@@ -130,12 +145,24 @@ class Model:
         else:
             group.reset.add(queue_id)
 
-    def _take_first_offsets(self, key: Key, consume_from: str) -> None:
+    def _note_removed(self, key: Key, committed: Mapping[int, int]) -> None:
+        """The broker may have no offset any more: a group that does not pull will begin as at its first start."""
+        group = self._groups[key]
+        if any(self._queues[key[1]][queue_id] for queue_id in committed):
+            group.has_offsets = True
+        elif group.has_offsets is not None:
+            group.has_offsets = False
+            if not group.pulls:
+                group.offsets = {}
+                if group.was_online:
+                    self._take_first_offsets(key)
+
+    def _take_first_offsets(self, key: Key) -> None:
         """A group without an offset begins at the first message, or at the end of a queue that lost its first one."""
         topic, group = key[1], self._groups[key]
         known = {queue_id: offset for (name, queue_id), offset in self._min_offsets.items() if name == topic}
         for queue_id, offset in known.items():
-            if consume_from == "last" and offset > 0 and not topic.startswith("%RETRY%"):
+            if group.consume_from == "last" and offset > 0 and not topic.startswith("%RETRY%"):
                 offset = len(self._queues[topic][queue_id])
             group.offsets.setdefault(queue_id, offset)
 

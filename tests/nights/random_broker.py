@@ -124,6 +124,9 @@ class RandomBroker:
         for queue, entries in self._log.queues.items():
             end = len(entries)
             for group in GROUPS:
+                if self._random.random() < 0.1:
+                    self._offsets.pop(f"{queue[0]}@{group}", None)
+                    continue
                 known = self._offsets.setdefault(f"{queue[0]}@{group}", {})
                 if self._random.random() < 0.2:
                     known[str(queue[1])] = self._random.randint(0, end)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from jobs import explain, lag, pulls
 from tests.broker_log import EVERY
 from tests.nights.commands import rows_of
@@ -106,3 +108,17 @@ def test_a_property_filter_that_is_off_is_named_once(broker: GrowingBroker) -> N
     asked = ("--warehouse", broker.folder / "w", "--group", "cg_1")
     assert cause in broker.run(explain, *asked, "--topic", "T", "--queue", 0, "--offset", 3).out
     assert cause in broker.run(pulls, *asked, "--topic", "T").error
+
+
+def test_a_group_that_was_refused_from_the_start_begins_where_it_was_refused(broker: GrowingBroker) -> None:
+    """One queue of the topic has lost its first message, and the other has not."""
+    broker.log.append(300).append(3, queue_id=1)
+    refused_at = broker.log.time - EVERY // 2
+    broker.log.append(5)
+    corrected_at = broker.log.time - EVERY // 2
+    broker.log.append(2)
+    store = broker.log.write(broker.folder / "store", broker.log.segment)
+    broker.log.write_queues(store)
+    subscribe = partial(event, op="register", group="cg", type="SQL92", consume_from="last")
+    broker.night([subscribe(refused_at, expression=REFUSED), subscribe(corrected_at, expression=EVERYTHING)])
+    check(broker, [0, 1, 2, *range(310, 317)])

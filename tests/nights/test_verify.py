@@ -251,3 +251,18 @@ def test_a_queue_that_was_created_again(run: Run, tmp_path: Path, nights: int) -
     assert run(verify, *given).out.startswith("identical")
     flip(store / "consumequeue" / "T" / "0" / f"{0:020d}", 20 * 2 + 11)
     assert "T/0: consumequeue/00000000000000000000, entry 2: size is " in run(verify, *given).out
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_a_topic_that_was_deleted(run: Run, tmp_path: Path, is_deleted: bool) -> None:
+    """The broker deletes the files of its queues at once, and keeps its messages in the log."""
+    log, store = BrokerLog().append(5).append(5, topic="U"), tmp_path / "store"
+    given = ("--store", log.write(store), "--warehouse", tmp_path / "w")
+    assert run(nightly, *given).code == 0
+    del log.queues["T", 0]
+    log.write_queues(store)
+    topics = {name: {"readQueueNums": 1} for name in ("T", "U") if name == "U" or not is_deleted}
+    (store / "config").mkdir()
+    (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": topics}))
+    ended = run(verify, *given)
+    assert ("the file is missing" in ended.out, ended.code) == ((False, 0) if is_deleted else (True, 3))

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow.compute as pc
 
-from filtering.consumption.offsets import BrokerOffsets
+from filtering.consumption.offsets import REMOVED, BrokerOffsets
 from filtering.delivery.entries import has_entry
 from filtering.subscriptions.events import GroupTopic
 from jobs.night.commit.changes import Changes
@@ -93,7 +93,10 @@ class _Committed:
         names = ("consumer_group", "topic", "queue_id", "committed")
         for group, topic, queue_id, offset in zip(*(rows[name].to_pylist() for name in names), strict=True):
             found[group, topic][queue_id] = offset
-        return dict(found)
+        present = {
+            key: {queue_id: at for queue_id, at in queues.items() if at != REMOVED} for key, queues in found.items()
+        }
+        return {key: queues for key, queues in present.items() if queues}
 
 
 class _StoredQueues:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from filtering.consumption.offsets import UNKNOWN, BrokerOffsets, TopicOffsets
+from filtering.consumption.offsets import REMOVED, UNKNOWN, BrokerOffsets, TopicOffsets
 from schemas.arrow_batches import numbered, repeated
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
@@ -60,16 +60,34 @@ def changed_offset_rows(
 
 
 def committed_rows(
-    before: Mapping[str, TopicOffsets], broker_offsets: BrokerOffsets, as_of: int, run: str
+    before: Mapping[str, TopicOffsets],
+    known: Mapping[str, TopicOffsets],
+    broker_offsets: BrokerOffsets,
+    as_of: int,
+    run: str,
 ) -> Sequence[pa.RecordBatch]:
-    """Rows of consumer_offsets with the committed offsets of a snapshot that differ from those known ``before``."""
+    """Rows of consumer_offsets with the committed offsets of a snapshot that are not ``known``.
+
+    ``before``: the offsets when the last night ended. Those that the broker has removed since are listed, too.
+    """
+    committed = [
+        (group, topic, queue_id, offset)
+        for (group, topic), offsets in broker_offsets.committed.items()
+        for queue_id, offset in offsets.items()
+        if topic not in known or known[topic].committed_by(group, queue_id) != offset
+    ]
+    committed += [
+        (group, topic, queue_id, REMOVED)
+        for topic, offsets in before.items()
+        for group in offsets.losing(topic, broker_offsets)
+        for queue_id in offsets.queue_ids
+        if offsets.committed_by(group, queue_id) != UNKNOWN
+    ]
     rows = [
         {
             "consumer_group": group, "topic": topic, "queue_id": queue_id, "as_of": as_of, "committed": offset,
             "run": run,
         }
-        for (group, topic), offsets in broker_offsets.committed.items()
-        for queue_id, offset in offsets.items()
-        if topic not in before or before[topic].committed_by(group, queue_id) != offset
+        for group, topic, queue_id, offset in committed
     ]  # fmt: skip
     return [CONSUMER_OFFSETS.rows_batch(rows)] if rows else []

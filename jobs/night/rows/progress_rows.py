@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from filtering.consumption.group_night import GroupNight
-from filtering.consumption.offsets import UNKNOWN, BrokerOffsets, Offsets, TopicOffsets
+from filtering.consumption.offsets import REMOVED, UNKNOWN, BrokerOffsets, Offsets, TopicOffsets
 from filtering.delivery import window_loops
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import PullWindow, UncertainChange
@@ -68,9 +68,11 @@ def progress_rows(
     committed: defaultdict[str, dict[str, Offsets]] = defaultdict(dict)
     for (consumer_group, topic), queue_offsets in broker_offsets.committed.items():
         committed[topic][consumer_group] = queue_offsets
+    losing = {topic: known.losing(topic, broker_offsets) for topic, known in before.items()}
     topics: dict[str, TopicOffsets] = dict(before)
     offsets, stats = [], []
-    for topic in sorted(by_topic.keys() | queues_by_topic.keys() | (before.keys() & committed.keys())):
+    with_offsets = (before.keys() & committed.keys()) | {topic for topic, removed in losing.items() if removed}
+    for topic in sorted(by_topic.keys() | queues_by_topic.keys() | with_offsets):
         old = before.get(topic) or TopicOffsets.empty({}, ())
         seen = queues_by_topic[topic]
         ends = dict(zip(old.queue_ids, old.ends.tolist(), strict=True))
@@ -84,6 +86,9 @@ def progress_rows(
             _advance(group, old, new, seen, instants.get(topic, np.empty(0, np.int64)))
             _count_lost(group, new, counts)
         _note_committed(new, committed[topic])
+        for consumer_group in losing.get(topic, ()):
+            committed_now = new.committed[new.groups[consumer_group]]
+            committed_now[committed_now != UNKNOWN] = REMOVED
         topics[topic] = new
         changed = (new.told_to != told_before) | (new.committed != committed_before)
         offsets.append(changed_offset_rows(topic, new, changed, as_of, run))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow.compute as pc
 
 from filtering.consumption.group_night import COMMIT_DELAY
-from filtering.consumption.offsets import Offsets
+from filtering.consumption.offsets import REMOVED, Offsets
 from filtering.subscriptions.events import GroupTopic
 from schemas.answers.facts import BrokerFacts
 from schemas.delta.table_rows import filtered, one_of
@@ -26,7 +26,7 @@ class CommittedOffsets:
 class Standing:
     """Where a group is in a queue, as queue offsets.
 
-    ``committed`` is the offset that the broker stored, None if no snapshot has one. ``position`` is where the group
+    ``committed`` is the offset that the broker stored, None if it has none. ``position`` is where the group
     goes on: a group that keeps up has pulled more than it has committed. ``end``: the offset after the last entry.
     """
 
@@ -72,4 +72,5 @@ def standings(
             # Commits lag behind what was pulled: a snapshot of about the same time adds nothing new.
             is_later = newer.saved_at is None or newer.saved_at >= facts.as_of + COMMIT_DELAY
             committed, position = later, later if is_later else max(later, position)
+        committed = None if committed == REMOVED else committed
         yield Standing(group, topic, queue_id, committed, min(position, end), end)
