@@ -16,6 +16,7 @@ from filtering.matcher.column import Column
 from filtering.matcher.packed_bits import Words
 from filtering.predicate import And, Not, Predicate
 from filtering.sql92 import CompiledExpression, EvaluationError
+from filtering.sql92.syntax.nodes import named_properties
 
 VALUES = 1_000
 """The number of messages whose values are used to explain why an expression fails on them."""
@@ -88,7 +89,8 @@ def _predicates(message_filter: MessageFilter) -> tuple[Predicate, Predicate, Pr
 
 def _first_error(expression: CompiledExpression, messages: TopicMessages, failed: Words) -> list[str]:
     """Why the expression fails on the first of the ``failed`` messages."""
-    texts = {name: column.text_of_each() for name, column in messages.properties.items()}
+    named = named_properties(expression.syntax_tree)
+    texts = {name: column.text_of_each() for name, column in messages.properties.items() if name in named}
     row = int(np.flatnonzero(packed_bits.unpack(failed, messages.count))[0])
     try:
         expression.evaluate({name: text for name in texts if (text := texts[name][row].as_py()) is not None})

@@ -20,13 +20,11 @@ _ALIKE = r"^-?[0-9]{1,99}(\.[0-9]{1,99})?([eE]-?[0-9]{1,2})?$"
 
 def numbers(column: Column, type: NumberType) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """The number of each message (an integer, or the double_order of a double), and whether it has one."""
-    if column.positions is not None and len(column.texts) <= len(column.positions):
-        values, is_number = numbers(Column(column.texts), type)
-        return np.append(values, 0)[column.positions], np.append(is_number, False)[column.positions]
-    values, is_number, odd = kernels.most_numbers(column, type)
+    asked = column.asked
+    values, is_number, odd = kernels.most_numbers(asked, type)
     if len(odd):
-        values[odd], is_number[odd] = _odd_numbers(column, odd, type)
-    return values, is_number
+        values[odd], is_number[odd] = _odd_numbers(asked, odd, type)
+    return column.spread(values, 0), column.spread(is_number, False)
 
 
 def number_classes(column: Column, type: NumberType, index: Any) -> npt.NDArray[np.int32]:

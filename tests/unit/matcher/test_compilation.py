@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -59,3 +60,12 @@ def test_a_package_that_is_a_link_to_a_folder_of_another_name(tmp_path: Path) ->
     (folder / "box").symlink_to(unpacked)
     write_modules(unpacked, "box.")
     assert [answer(folder, "box.", one) for one in (1, 1, 2)] == ["1 0\n", "1 1\n", "2 0\n"]
+
+
+def test_a_copy_of_the_code_brings_what_was_compiled(tmp_path: Path) -> None:
+    """As to the workers of a cluster, which would compile for most of a minute."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    write_modules(folder, "")
+    assert answer(folder, "", 1) == "1 0\n"
+    assert answer(shutil.copytree(folder, tmp_path / "there", copy_function=shutil.copyfile), "", 1) == "1 1\n"
