@@ -44,6 +44,7 @@ def night_steps() -> Steps:
     from jobs.cli import night_job, options, session
     from jobs.night import night, night_tasks, run
     from jobs.night.commit.changes import Changes
+    from jobs.night.past.state import BrokerState
     from jobs.night.tasks import writer
     from schemas.delta.data_files import DataFileWriter
     from schemas.messages.commitlog_rows import CommitlogRows
@@ -54,8 +55,7 @@ def night_steps() -> Steps:
         (run, "plan_log", "plan"),
         (run, "read_state", "plan"),
         (run, "night_events", "subscriptions"),
-        (run, "subscription_history", "subscriptions"),
-        (night, "subscription_history", "subscriptions"),
+        (BrokerState, "history", "subscriptions"),
         (night, "plan_night", "plan"),
         (TopicFilters, "__init__", "compile filters"),
         (session, "spark_session", "start Spark"),

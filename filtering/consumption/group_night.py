@@ -6,39 +6,19 @@ Sources: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProc
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from filtering.consumption.allocation import ClientTags
 from filtering.consumption.client_windows import by_client
 from filtering.consumption.filters_in_force import FiltersInForce
+from filtering.consumption.group_progress import GroupNight
 from filtering.consumption.held_pulls import uncertain_change
-from filtering.consumption.offsets import BrokerOffsets, Offsets, OffsetsSoFar
-from filtering.consumption.position import Position, first_position, known_offsets
+from filtering.consumption.offsets import COMMIT_DELAY, BrokerOffsets, Offsets, OffsetsSoFar
+from filtering.consumption.position import Position, first_offsets, first_position, known_offsets
 from filtering.consumption.timeline import Moment, Step, Timeline
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic, SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
-
-COMMIT_DELAY = 30_000
-"""ms: a consumer that keeps up has committed all older messages. A held pull ends after 15 to 20 s; then its client
-commits within 5 s, and the broker saves the offset within another 5 s."""
-
-
-@dataclass
-class GroupNight:
-    """The progress of one group on one topic in a night.
-
-    ``told_to``: by queue id, the offset up to which deliveries are decided. Other queues are decided to their end, or
-    if the group stopped at ``stopped_at`` (ms), up to what was stored before. ``lost``: by queue id, the number of
-    entries that the broker deleted before the group could pull them. ``behind``: the group pulls but does not keep up.
-    """
-
-    key: GroupTopic
-    is_consuming: bool = False
-    stopped_at: int | None = None
-    told_to: dict[int, int] = field(default_factory=dict)
-    lost: dict[int, int] = field(default_factory=dict)
-    behind: bool = False
 
 
 class GroupNightPlan:
@@ -223,9 +203,8 @@ class GroupNightPlan:
         """
         if self._offsets_so_far.are_removed(self.group.key, self._broker_offsets):
             topic = self.group.key[1]
-            first = first_position(topic, BEGINNING, self._consume_from, self._broker_offsets)
-            begin = 0 if first.stored_from is None else FOREVER
-            self.group.told_to = dict.fromkeys(self._offsets_so_far.topics[topic].queue_ids, begin) | first.offsets
+            queue_ids = self._offsets_so_far.topics[topic].queue_ids
+            self.group.told_to = first_offsets(topic, queue_ids, self._consume_from, self._broker_offsets)
             return
         committed = self._broker_offsets.committed.get(self.group.key, {})
         self.group.told_to = {**self._position.offsets, **committed}

@@ -14,6 +14,9 @@ from filtering.subscriptions.events import GroupTopic
 
 Offsets = Mapping[int, int]
 """Queue offsets by queue id."""
+COMMIT_DELAY = 30_000
+"""ms: a consumer that keeps up has committed all older messages. A held pull ends after 15 to 20 s; then its client
+commits within 5 s, and the broker saves the offset within another 5 s."""
 REMOVED, UNKNOWN = -1, -2
 """Instead of an offset. REMOVED: the broker had one, and has none any more; it answers -1, too."""
 

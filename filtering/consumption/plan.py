@@ -15,7 +15,8 @@ from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.allocation import tag_disagreements
 from filtering.consumption.filters_in_force import FiltersInForce
-from filtering.consumption.group_night import GroupNight, GroupNightPlan
+from filtering.consumption.group_night import GroupNightPlan
+from filtering.consumption.group_progress import GroupNight
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
 from filtering.consumption.timeline import Moment, Step, Timeline, timeline
 from filtering.delivery.pull_window import PullWindow, UncertainChange

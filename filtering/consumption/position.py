@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
+from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic, SubscriptionEvent
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 
@@ -37,6 +38,15 @@ def first_position(topic: str, at: int, consume_from: ConsumeFrom, broker_offset
         # The broker answers 0 instead of the end while a queue still has its first entry.
         return Position({queue_id: 0 for queue_id, offset in known.items() if offset == 0}, stored_from=at)
     return Position({queue_id: offset for queue_id, offset in known.items() if offset > 0})
+
+
+def first_offsets(
+    topic: str, queue_ids: Iterable[int], consume_from: ConsumeFrom, broker_offsets: BrokerOffsets
+) -> dict[int, int]:
+    """By queue id, the offset at which a group without offsets would begin now; FOREVER is the end of the queue."""
+    first = first_position(topic, BEGINNING, consume_from, broker_offsets)
+    others = 0 if first.stored_from is None else FOREVER
+    return dict.fromkeys(queue_ids, others) | first.offsets
 
 
 def known_offsets(

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pyarrow.compute as pc
 
-from filtering.consumption.group_night import GroupNight
+from filtering.consumption.group_progress import GroupNight
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.delivery.message_filter import message_filters
 from filtering.delivery.pull_window import PullWindow

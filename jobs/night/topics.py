@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.group_night import GroupNight
+from filtering.consumption.group_progress import GroupNight
 from filtering.consumption.plan import NightPlan
 from filtering.delivery.filter_data_in_force import FilterDataInForce, filter_data_in_force
 from filtering.delivery.pull_window import BEGINNING, PullWindow, UncertainChange

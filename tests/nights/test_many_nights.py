@@ -121,8 +121,8 @@ def test_small_nights_stay_as_cheap_as_they_were(tmp_path: Path) -> None:
     assert len(list(rows_of(folder, "commitlog", "commitlog_offset"))) == SOAK * 100
 
 
-DAMAGE = 192 << 20
-HELD_OF_IT = 96 << 10
+DAMAGE = 384 << 20
+HELD_OF_IT = 192 << 10
 PIECE = 1 << 20
 """KiB. A few pieces of the damage are in memory at the same time, with copies."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from filtering.consumption.group_night import GroupNight
+from filtering.consumption.group_progress import GroupNight
 from filtering.consumption.offsets import REMOVED, UNKNOWN, BrokerOffsets, Offsets, TopicOffsets
 from filtering.delivery import window_loops
 from filtering.delivery.entries import Int64s

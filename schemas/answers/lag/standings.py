@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from filtering.consumption.group_night import COMMIT_DELAY
-from filtering.consumption.offsets import REMOVED, Offsets
+from filtering.consumption.offsets import COMMIT_DELAY, REMOVED, Offsets
 from filtering.subscriptions.events import GroupTopic
 from schemas.answers.facts import BrokerFacts
 from schemas.delta.table_rows import filtered, one_of
