@@ -16,6 +16,7 @@ from typing import NoReturn
 from filtering import garbage_collection
 from filtering.java.strings import has_half_a_pair
 from jobs.cli.exit_code import CheckFailed, ExitCode
+from jobs.cli.start import INTERRUPTED
 from jobs.cli.without_pandas import without_pandas
 from schemas.errors import UsageError, WarehouseBusy, did_you_mean
 from schemas.printable import printable
@@ -150,7 +151,7 @@ def _code_and_message(error: BaseException) -> tuple[ExitCode, str]:
             parts = "; ".join(f"{name}: {message}" for name, message in zip(names, messages, strict=True))
             return min(codes, key=_GRAVEST_FIRST.index), f"{error.message}: {parts}"
         case KeyboardInterrupt():
-            return ExitCode.INTERRUPTED, "interrupted: no table is half written; run the same command again to continue"
+            return ExitCode.INTERRUPTED, INTERRUPTED
         case CheckFailed():
             return ExitCode.CHECK_FAILED, str(error)
         case WarehouseBusy():

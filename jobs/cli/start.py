@@ -4,11 +4,11 @@ import os
 import signal
 import sys
 
-INTERRUPTED = "mqsieve: interrupted: no table is half written; run the same command again to continue\n"
+INTERRUPTED = "interrupted: no table is half written; run the same command again to continue"
 
 
 def _end(*_: object) -> None:
-    os.write(2, INTERRUPTED.encode())
+    os.write(2, f"mqsieve: {INTERRUPTED}\n".encode())
     os._exit(130)
 
 

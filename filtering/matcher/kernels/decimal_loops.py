@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from filtering.matcher.kernels.long_numbers import parse_double, parse_integer
+from filtering.matcher.kernels.long_numbers import MINUS, PLUS, parse_double, parse_integer
 from filtering.matcher.kernels.short_texts import BLOCK, MISSING, Texts, load_texts
 from filtering.matcher.kernels.words import count_ones
 from filtering.numba_compile import Array, Int, compiled
 
 _MOST_DIGITS = 8
 _TENS = 10.0 ** np.arange(_MOST_DIGITS + 1)
-_ZERO, _POINT, _PLUS, _MINUS = np.uint8(48), np.uint8(46), np.uint8(43), np.uint8(45)
 _VALUE_BITS = np.int64(2**63 - 1)
 _NO_POINT, _NOT_PLAIN, _MISSING = np.int64(-1), np.int64(-2), np.int64(-3)
 
@@ -30,7 +29,7 @@ _NONE, _1, _3, _7, _8, _16, _32 = (np.uint64(number) for number in (0, 1, 3, 7, 
 
 @compiled
 def is_minus(word: Int) -> Int:
-    return np.uint8(word) == _MINUS
+    return np.uint8(word) == MINUS
 
 
 @compiled
@@ -41,7 +40,7 @@ def short_decimals(words: Array, lengths: Array, values: Array, decimals: Array)
     """
     for i in range(len(words)):
         word = words[i]
-        has_sign = np.uint64((np.uint8(word) == _MINUS) | (np.uint8(word) == _PLUS))
+        has_sign = np.uint64((np.uint8(word) == MINUS) | (np.uint8(word) == PLUS))
         word >>= has_sign << _3
         length = np.uint64(lengths[i]) - has_sign
         is_plain = length - _1 < _8

@@ -8,7 +8,8 @@ import numpy as np
 
 from filtering.numba_compile import Array, Int, compiled
 
-_ZERO, _POINT, _PLUS, _MINUS, _SPACE = np.uint8(48), np.uint8(46), np.uint8(43), np.uint8(45), np.uint8(32)
+PLUS, MINUS = np.uint8(43), np.uint8(45)
+_ZERO, _POINT, _SPACE = np.uint8(48), np.uint8(46), np.uint8(32)
 _LOWER_CASE, _D, _E, _F, _X = np.uint8(32), np.uint8(100), np.uint8(101), np.uint8(102), np.uint8(120)
 _FIRST_OF_NAN, _FIRST_OF_INFINITY = np.uint8(78), np.uint8(73)
 _TEN = np.uint64(10)
@@ -35,8 +36,8 @@ def parse_integer(
     ``greatest``: the greatest number of the type. The result goes to element ``at`` of ``numbers`` and ``is_number``.
     """
     is_number[at] = False
-    negative = start < end and octets[start] == _MINUS
-    if negative or (start < end and octets[start] == _PLUS):
+    negative = start < end and octets[start] == MINUS
+    if negative or (start < end and octets[start] == PLUS):
         start += 1
     value, fits = np.uint64(0), start < end
     for i in range(start, end):
@@ -63,8 +64,8 @@ def parse_double(octets: Array, start: Int, end: Int, at: Int, doubles: Array, i
         start += 1
     while start < end and octets[end - 1] <= _SPACE:
         end -= 1
-    negative = start < end and octets[start] == _MINUS
-    if negative or (start < end and octets[start] == _PLUS):
+    negative = start < end and octets[start] == MINUS
+    if negative or (start < end and octets[start] == PLUS):
         start += 1
     value: Int = np.uint64(0)
     fits: Any = True
@@ -88,8 +89,8 @@ def parse_double(octets: Array, start: Int, end: Int, at: Int, doubles: Array, i
     exponent: Int = 0
     if i < end and octets[i] | _LOWER_CASE == _E:
         i += 1
-        is_smaller = i < end and octets[i] == _MINUS
-        if is_smaller or (i < end and octets[i] == _PLUS):
+        is_smaller = i < end and octets[i] == MINUS
+        if is_smaller or (i < end and octets[i] == PLUS):
             i += 1
         first = i
         while i < end and np.uint8(octets[i] - _ZERO) < 10:
