@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from filtering.counted import listed
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import is_lmq
+from schemas.rocketmq_store.commitlog.segments import dledger_folders
 from schemas.rocketmq_store.config_files import ConfigFileError, broadcasting_groups, read_json
 from schemas.storage import Storage
 
@@ -48,6 +49,8 @@ class NotReplayed:
     def in_store(cls, storage: Storage, topics: Iterable[str]) -> NotReplayed:
         """What the files of a store show. ``topics``: those that have consume queue files."""
         others = [text for path, text in OTHER_STORAGES.items() if storage.has_file(path)]
+        if dledger := dledger_folders(storage):
+            others.append(f"messages in a DLedger commitlog: {listed(dledger, NAMED)}")
         for (name, value), text in TOPIC_ATTRIBUTES.items():
             if with_attribute := sorted(_topics_with(storage, name, value)):
                 others.append(f"{text}: {listed(with_attribute, NAMED)}")

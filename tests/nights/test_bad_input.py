@@ -82,8 +82,10 @@ def store_of(folder: Path, content: bytes | None, name: str = "00000000000000000
 
 
 def file_of(folder: Path, name: str, content: str | bytes) -> Path:
-    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    return folder / name
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
 
 
 NOISE = random.Random(20_261_121).randbytes(10_000)
@@ -100,6 +102,10 @@ STORES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "empty folder": (lambda folder: folder, "holds no commit log segment"),
     "no commitlog": (lambda folder: file_of(folder, "checkpoint", b"\0" * 48).parent, "holds no commit log segment"),
     "empty commitlog": (lambda folder: store_of(folder, None), "commitlog holds no commit log segment"),
+    "DLedger": (
+        lambda folder: file_of(folder, "dledger-n0/data/00000000000000000000", b"\0" * 4096).parents[2],
+        "has a DLedger commitlog (dledger-n0), whose records mqsieve does not read",
+    ),
     "a file of noise": (
         lambda folder: file_of(folder, "log.bin", NOISE),
         "log.bin is a file; give a broker's store folder, or a message log that ends in .jsonl or .parquet",

@@ -150,6 +150,7 @@ def test_topics_with_other_queues(attribute: dict[str, str], line: str, run: Run
         ("consumequeue/CURRENT", "consume queues in RocksDB"),
         ("consumequeue_rocksdb/CURRENT", "consume queues in RocksDB"),
         ("config/tieredStoreMetadata.json", "tiered storage"),
+        ("dledger-n0/data/00000000000000000000", "a DLedger commitlog: dledger-n0"),
     ],
 )
 def test_another_storage(name: str, words: str, run: Run, store: Path) -> None:

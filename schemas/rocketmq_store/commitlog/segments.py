@@ -126,8 +126,17 @@ def segments(storage: Storage) -> list[Segment]:
         folder = storage
     named = [file for file in folder.files() if is_mapped_file(file.base_name) and int(file.base_name) < 2**63]
     if not named:
+        if dledger := dledger_folders(storage):
+            raise CommitLogError(
+                f"{storage.root} has a DLedger commitlog ({', '.join(dledger)}), whose records mqsieve does not read"
+            )
         raise CommitLogError(
             f"{folder.root} holds no commit log segment (a file named by its offset, as 00000000000000000000); "
             "give a broker's store folder, or the commitlog folder in it"
         )
     return sorted(Segment(int(file.base_name), file.base_name, file.size, folder) for file in named)
+
+
+def dledger_folders(store: Storage) -> list[str]:
+    """The names of the folders in a store where a broker with ``enableDLegerCommitLog`` writes (DLedgerConfig)."""
+    return sorted(name for name in store.names() if name.startswith("dledger-"))
