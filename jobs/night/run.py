@@ -125,7 +125,7 @@ class Run:
             new = new.with_stored(log.new) if log.new is not None else new
         as_of = max(_end_of_night(inputs, events, changes, state_before.last), state_before.as_of or 0)
         offsets = _offsets(inputs, state_before, options.steps, changes)
-        if Step.DELIVER in options.steps:
+        if Step.DELIVER in options.steps or inputs.snapshot is not None:
             forget_prepared_offsets(state_before, changes)
         night = Night(
             broker=broker.config, state=state_before, events=events_until(events.events, as_of), offsets=offsets,
