@@ -173,9 +173,7 @@ class Run:
         state = redo.state
         for past in redo.nights:
             state = self.redo_night(config or past.entry.broker, past, state, events, changes, hooks)
-        if redo.prepared is not None:
-            state = replace(state, entries=[*state.entries, redo.prepared])
-        return state
+        return replace(state, entries=[*state.entries, *redo.prepared])
 
     def redo_night(
         self,
