@@ -13,7 +13,12 @@ MESSAGE_LOG = "messages"
 OFFSET_FILES = "offsets"
 """The fingerprint of the last snapshot's offsets."""
 COMMITTED_AT = "committed_at"
-"""The time (ms) of the last snapshot's committed offsets, if it is known."""
+"""The time (ms) of the last snapshot's committed offsets; empty if it is not known."""
+NOT_COMMITTED = "not_committed"
+"""The committed offsets that earlier snapshots had and the last one has not, as JSON.
+
+jobs/night/past/vanished_offsets.py writes and reads it.
+"""
 QUEUES = "queues"
 """The number of queues of which the last snapshot had consume queue files."""
 NOT_REPLAYED = "not_replayed"

@@ -113,9 +113,7 @@ class Night:
             self.changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
             self.changes.add_rows(DELIVERY_STATS, rows.stats)
         elif Step.INGEST in self.steps:
-            # The state does not have the offsets that an earlier run prepared.
-            known = self.state.topics if self.state.first_prepared is None else {}
-            committed = committed_rows(self.state.topics, known, self.offsets, self.as_of, self.changes.run)
+            committed = committed_rows(self.state.topics, self.offsets, self.as_of, self.changes.run)
             self.changes.add_rows(CONSUMER_OFFSETS, committed)
         # A redo has removed them, even if this run delivers nothing.
         topics = rows.topics if Step.DELIVER in self.steps else self.state.topics

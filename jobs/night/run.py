@@ -125,7 +125,7 @@ class Run:
             new = new.with_stored(log.new) if log.new is not None else new
         as_of = max(_end_of_night(inputs, events, changes, state_before.last), state_before.as_of or 0)
         offsets = _offsets(inputs, state_before, options.steps, changes)
-        if Step.DELIVER in options.steps:
+        if Step.DELIVER in options.steps or inputs.snapshot is not None:
             forget_prepared_offsets(state_before, changes)
         night = Night(
             broker=broker.config, state=state_before, events=events_until(events.events, as_of), offsets=offsets,
@@ -173,9 +173,7 @@ class Run:
         state = redo.state
         for past in redo.nights:
             state = self.redo_night(config or past.entry.broker, past, state, events, changes, hooks)
-        if redo.prepared is not None:
-            state = replace(state, entries=[*state.entries, redo.prepared])
-        return state
+        return replace(state, entries=[*state.entries, *redo.prepared])
 
     def redo_night(
         self,

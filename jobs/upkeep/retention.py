@@ -18,7 +18,7 @@ from schemas.delta.table import Table
 from schemas.delta.table_rows import row_groups, within
 from schemas.ledger_inputs import BODIES_FROM, MESSAGES_FROM
 from schemas.rocketmq_store.commitlog.crc import crc_of
-from schemas.run_ledger import LedgerEntry, first_beyond, unreplaced_runs
+from schemas.run_ledger import LedgerEntry, first_beyond, nights_of, unreplaced_runs
 from schemas.tables import TRIMMED_TABLES
 
 
@@ -35,9 +35,15 @@ class Removed:
 
 
 def first_kept(entries: Sequence[LedgerEntry], keep_days: int) -> int:
-    """The index of the first night that ended at most ``keep_days`` before the last one."""
+    """The index of the first night that ended at most ``keep_days`` before the last one: of its first run.
+
+    A run that prepares a night has no end of its own.
+    """
     limit = (entries[-1].as_of or 0) - keep_days * DAY
-    return next(i for i, entry in enumerate(entries) if (entry.as_of or 0) >= limit)
+    first = next((i for i, entry in enumerate(entries) if entry.delivers and (entry.as_of or 0) >= limit), 0)
+    while first and not entries[first - 1].delivers:
+        first -= 1
+    return first
 
 
 def remove_nights(entries: Sequence[LedgerEntry], keep_days: int, changes: Changes) -> tuple[Removed, dict[str, str]]:
@@ -53,10 +59,11 @@ def remove_nights(entries: Sequence[LedgerEntry], keep_days: int, changes: Chang
     while first and not (entries[first - 1].is_complete and not entries[first].cut):
         first -= 1
     if not first:
-        return Removed(kept_for_broker=requested), {}
+        return Removed(kept_for_broker=len(nights_of(entries[:requested]))), {}
     rows = sum(_remove_rows(table, entries[first].run, changes) for table in TRIMMED_TABLES)
     delete_log_damage(within("run", below=entries[first].run), changes)
-    return Removed(rows, kept_for_broker=requested - first), {MESSAGES_FROM: str(entries[first - 1].ingested_to or 0)}
+    kept_for_broker = len(nights_of(entries[first:requested]))
+    return Removed(rows, kept_for_broker=kept_for_broker), {MESSAGES_FROM: str(entries[first - 1].ingested_to or 0)}
 
 
 def _remove_rows(table: Table, run: str, changes: Changes) -> int:

@@ -115,16 +115,19 @@ class DeltaLog:
 
     @cached_property
     def files(self) -> list[StoredFile]:
-        """The files of the table as it is now."""
+        """The files of the table as it is now. Raises TableDamaged if the log lacks statistics of one."""
         if not self.exists:
             return []
-        rows = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
-        return [StoredFile.from_add_action(row) for row in rows]
+        files = _files(self._table)
+        needed = {name for name in self.table.statistics_on if name == "run" or _is_integer(self.table, name)}
+        for file in files:
+            if file.rows is None or not needed <= file.least.keys() & file.greatest.keys():
+                raise TableDamaged(f"the Delta log of {self.table.name} has no statistics of {file.path}")
+        return files
 
     def files_at(self, version: int) -> list[StoredFile]:
         """The files that the table had at a version. Raises DeltaError if its log does not go back that far."""
-        rows = pa.table(DeltaTable(self.storage.root, version=version).get_add_actions(flatten=True)).to_pylist()
-        return [StoredFile.from_add_action(row) for row in rows]
+        return _files(DeltaTable(self.storage.root, version=version))
 
     def state(self) -> TableState:
         paths = sorted(f"{file.path}:{file.size}" for file in self.files)
@@ -219,3 +222,11 @@ def run_of(operation: dict[str, Any]) -> str | None:
     """The mqsieve run that made a commit; None if another program did."""
     run = operation.get(RUN_KEY)
     return None if run is None else str(run)
+
+
+def _files(table: DeltaTable) -> list[StoredFile]:
+    return [StoredFile.from_add_action(row) for row in pa.table(table.get_add_actions(flatten=True)).to_pylist()]
+
+
+def _is_integer(table: Table, column: str) -> bool:
+    return bool(pa.types.is_integer(table.schema.field(column).type))

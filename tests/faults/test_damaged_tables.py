@@ -6,11 +6,12 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from jobs import export, maintain, nightly, pulls, verify
+from jobs import export, lag, maintain, nightly, pulls, verify
 from schemas.delta.warehouse import Warehouse
 from schemas.run_ledger import RUN_LEDGER
 from schemas.tables import TABLES
@@ -49,6 +50,29 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "last commit is noise": lambda table: noise(last_commit(table)),
     "data file missing": lambda table: data_file(table).unlink(),
     "data file cut": lambda table: cut(data_file(table)),
+}
+
+
+def misspell(file: Path, word: str) -> None:
+    """Flips a bit in each place of a word."""
+    assert word in file.read_text()
+    file.write_text(file.read_text().replace(word, chr(ord(word[0]) ^ 1) + word[1:]))
+
+
+def lose_statistics(table: Path) -> None:
+    """A new checkpoint without the statistics of files."""
+    DeltaTable(str(table)).create_checkpoint()
+    (file,) = (table / "_delta_log").glob("*.checkpoint.parquet")
+    rows = pq.read_table(file).to_pydict()
+    rows["add"] = [each and {**each, "stats": None} for each in rows["add"]]
+    pq.write_table(pa.table(rows, pq.read_schema(file)), file)
+
+
+LOG_DAMAGES: dict[str, Callable[[Path], object]] = {
+    "no number of rows": lambda table: misspell(last_commit(table), "numRecords"),
+    "no least values": lambda table: misspell(last_commit(table), "minValues"),
+    "no greatest value": lambda table: misspell(last_commit(table), 'run\\":'),
+    "checkpoint without statistics": lose_statistics,
 }
 
 
@@ -138,6 +162,19 @@ def test_a_flipped_byte_in_a_data_file_is_met_when_it_is_read(
     ended = run(export, "commitlog", "--output", broker.folder / "out.jsonl", "--warehouse", broker.warehouse)
     assert "CRC" in refusal(ended, file.name)
     assert not (broker.folder / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize("damage", LOG_DAMAGES)
+def test_a_delta_log_without_statistics(run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, damage: str) -> None:
+    broker.start_from(undisturbed, 2)
+    for name, advice in (("consumequeue", "maintain --rebuild"), ("commitlog", "from a copy")):
+        LOG_DAMAGES[damage](broker.warehouse / name)
+        for ended in (run(nightly, *broker.arguments(2)), run(lag, "--warehouse", broker.warehouse)):
+            error = refusal(ended, f"the Delta log of {name} has no statistics of part-")
+            assert advice in error
+        shutil.rmtree(broker.warehouse / name)
+        shutil.copytree(undisturbed.kept(2) / name, broker.warehouse / name)
+    assert "There was nothing new" in run(nightly, *broker.arguments(2)).out
 
 
 @pytest.mark.parametrize("name", ["commitlog", "delivery_blocks"])

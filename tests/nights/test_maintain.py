@@ -27,6 +27,7 @@ from jobs import (
     maintain,
     nightly,
     pulls,
+    register,
     report,
     what_if,
 )  # fmt: skip
@@ -34,7 +35,7 @@ from schemas.delta.table import LAYOUT
 from schemas.delta.warehouse import Warehouse
 from schemas.tables import REBUILT_TABLES, TABLES
 from tests.broker_log import SEGMENT, BrokerLog
-from tests.nights.commands import Ended, Run, contents, differing, living, night, rows_of
+from tests.nights.commands import Ended, Run, contents, differing, living, night, rows_of, without_runs
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
 
@@ -235,6 +236,26 @@ def test_old_nights_go_but_for_those_that_the_broker_still_has(shop: Shop) -> No
     assert "There was nothing new" in shop.run().out
     assert shop.night().code == 0
     assert len(shop.rows("deliveries")) == len(shop.rows("commitlog")) > len(after)
+
+
+@pytest.mark.parametrize("option", ["--keep-bodies", "--keep-days"])
+def test_what_steps_prepared_is_as_old_as_the_night_that_they_prepared(run: Run, tmp_path: Path, option: str) -> None:
+    shop, of_steps = Shop(run, tmp_path), ("--warehouse", tmp_path / "steps")
+    given = (*of_steps, "--broker-config", tmp_path / "broker.conf")
+    for _ in range(5):
+        assert shop.night().code == 0
+        ends = [
+            shop.maintain(option, 0),
+            run(ingest, *given, "--store", tmp_path / "store"),
+            run(maintain, *of_steps, option, 0),
+            run(register, *given, "--subscriptions", tmp_path / "events.yaml"),
+            run(dispatch, *given),
+            run(deliver, *given),
+            run(maintain, *of_steps, option, 0),
+        ]
+        assert [ended.code for ended in ends] == [0] * len(ends), ends
+        assert differing(without_runs(tmp_path / "steps"), without_runs(tmp_path / "w")) == []
+        assert ends[0].out.splitlines()[1:-1] == ends[-1].out.splitlines()[1:-1]  # the older nights that are kept
 
 
 def test_nights_whose_messages_are_gone_cannot_be_redone(shop: Shop) -> None:

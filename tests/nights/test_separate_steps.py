@@ -90,6 +90,16 @@ def test_a_redo_between_the_steps_keeps_what_is_prepared(run: Run, nights: Path,
     assert differing(steps.facts(), facts(nights / "2")) == []
 
 
+def test_a_redo_by_the_night_that_steps_prepared(run: Run, nights: Path, tmp_path: Path) -> None:
+    """The offsets that ingest left for deliver go, though dispatch ran after it."""
+    steps = Steps(run, tmp_path / "w")
+    assert run(nightly, *living(1, steps.warehouse)).code == 0
+    steps.step(ingest, 2)
+    steps.step(dispatch, 2)
+    assert run(nightly, *living(2, steps.warehouse, "--redo-from", 0)).code == 0
+    assert differing(steps.facts(), facts(nights / "2")) == []
+
+
 def test_a_night_does_what_steps_have_left(run: Run, nights: Path, tmp_path: Path) -> None:
     steps = Steps(run, tmp_path / "w")
     steps.step(ingest, 1)

@@ -10,9 +10,18 @@ from jobs.night.log.log_plan import LogPlan, unsettled
 from jobs.night.night import Night, NightOutcome
 from jobs.night.past.new_messages import NewMessages
 from jobs.night.past.state import BrokerState
+from jobs.night.past.vanished_offsets import vanished_text
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import one_of, within
-from schemas.ledger_inputs import CUT, DAMAGED_BODIES, INPUTS_END, LAST_STORED, MESSAGE_LOG, WITHDRAWN
+from schemas.ledger_inputs import (
+    CUT,
+    DAMAGED_BODIES,
+    INPUTS_END,
+    LAST_STORED,
+    MESSAGE_LOG,
+    NOT_COMMITTED,
+    WITHDRAWN,
+)
 from schemas.run_ledger import LedgerEntry
 from schemas.withdrawals import withdrawals_text
 
@@ -43,6 +52,7 @@ def ledger_entry(
         log_start, fingerprint = (last.log_start, last.unsettled) if last else (None, None)
     else:
         log_start = plan.log.start
+        inputs[NOT_COMMITTED] = vanished_text(state.topics, night.offsets.committed)
         inputs[DAMAGED_BODIES] = str(_damaged_bodies(state, plan, outcome, changes))
         fingerprint = unsettled(plan.log, ingested_to) if ingested_to is not None else None
     return LedgerEntry(

@@ -96,8 +96,8 @@ class NightInputs:
             found[STORE_FOLDER] = self.snapshot.storage.root
             found |= {OFFSET_FILES: self.snapshot.fingerprint, QUEUES: str(queues)}
             found[NOT_REPLAYED] = NotReplayed.in_store(self.snapshot.storage, min_offsets).text
-            if self.snapshot.offsets.committed_at is not None:
-                found[COMMITTED_AT] = str(self.snapshot.offsets.committed_at)
+            at = self.snapshot.offsets.committed_at
+            found[COMMITTED_AT] = "" if at is None else str(at)
         if self.subscriptions is not None:
             found[SUBSCRIPTION_FILE] = self.subscriptions.digest
             given = self.subscriptions.events

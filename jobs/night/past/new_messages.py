@@ -61,7 +61,7 @@ def forget_undelivered(state: BrokerState, changes: Changes) -> None:
 
 
 def forget_prepared_offsets(state: BrokerState, changes: Changes) -> None:
-    """Removes the committed offsets that ingest left for deliver. The night's own rows have them."""
+    """Removes the committed offsets that ingest left for deliver: those of the night, or of a later snapshot, count."""
     first = state.first_prepared
     if first is not None:
         files = files_since(changes.files(CONSUMER_OFFSETS), first)

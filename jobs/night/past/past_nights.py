@@ -14,10 +14,11 @@ from filtering.consumption.offsets import REMOVED, BrokerOffsets
 from filtering.delivery.entries import has_entry
 from filtering.subscriptions.events import GroupTopic
 from jobs.night.commit.changes import Changes
+from jobs.night.past.vanished_offsets import without_vanished
 from schemas.commitlog import COMMITLOG
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table_rows import sorted_by
-from schemas.ledger_inputs import COMMITTED_AT, QUEUES
+from schemas.ledger_inputs import COMMITTED_AT, NOT_COMMITTED, QUEUES
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.run_ledger import LedgerEntry
 
@@ -57,7 +58,9 @@ class PastOffsets:
             return BrokerOffsets()  # it read a message log
         at = entry.inputs.get(COMMITTED_AT)
         committed = BrokerOffsets(
-            self._committed.up_to(entry.run), int(at) if at else None, is_whole=not entry.log_start
+            without_vanished(self._committed.up_to(entry.run), entry.inputs.get(NOT_COMMITTED, "[]")),
+            int(at) if at else None,
+            is_whole=not entry.log_start,
         )
         if entry.inputs.get(QUEUES) == "0":
             return committed

@@ -29,13 +29,13 @@ class Redo:
     """The nights to repeat.
 
     ``state``: the state before the first of them. ``rest``: where the stored messages are that the new night must
-    filter, too. ``prepared``: the last entry of runs that prepare the new night, whose entries were removed.
+    filter, too. ``prepared``: the entries of runs that prepare the new night; what they dispatched was removed.
     """
 
     state: BrokerState
     nights: Sequence[PastNight] = ()
     rest: PhysicalRange | None = None
-    prepared: LedgerEntry | None = None
+    prepared: Sequence[LedgerEntry] = ()
 
 
 def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks: str, changes: Changes) -> Redo:
@@ -68,15 +68,16 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
     before = read_state_before(changes.warehouse, entries, first_run)
     past = list(past_nights(nights, range(first, cut_at), changes))
     begin = _first_entry(first_run, changes)
-    rest = prepared = None
+    rest, prepared = None, []
     if cut is not None:
         _cut_log(cut, changes)
         rest = filtered_to(nights, cut_at), cut
     elif state.first_prepared is not None:
-        prepared = replace(entries[-1], dispatched_to=entries[-1].delivered_to)
+        runs = (entry for entry in entries if entry.run >= state.first_prepared)
+        prepared = [replace(entry, dispatched_to=entry.delivered_to) for entry in runs]
     for table in DERIVED_TABLES:
         # The committed offsets of a snapshot that only ingest has read are still needed.
-        last_run = state.first_prepared if prepared is not None and table is CONSUMER_OFFSETS else None
+        last_run = state.first_prepared if prepared and table is CONSUMER_OFFSETS else None
         removed = [within("run", first_run, last_run)]
         changes.withdraw(table, removed)  # Nights without rows of a table may have some now.
         changes.delete_rows(table, removed, changes.files(table))

@@ -61,20 +61,19 @@ def changed_offset_rows(
 
 def committed_rows(
     before: Mapping[str, TopicOffsets],
-    known: Mapping[str, TopicOffsets],
     broker_offsets: BrokerOffsets,
     as_of: int,
     run: str,
 ) -> Sequence[pa.RecordBatch]:
-    """Rows of consumer_offsets with the committed offsets of a snapshot that are not ``known``.
+    """Rows of consumer_offsets with the committed offsets of a snapshot that differ from those of the last night.
 
-    ``before``: the offsets when the last night ended. Those that the broker has removed since are listed, too.
+    ``before``: the offsets when that night ended. Those that the broker has removed since are listed, too.
     """
     committed = [
         (group, topic, queue_id, offset)
         for (group, topic), offsets in broker_offsets.committed.items()
         for queue_id, offset in offsets.items()
-        if topic not in known or known[topic].committed_by(group, queue_id) != offset
+        if topic not in before or before[topic].committed_by(group, queue_id) != offset
     ]
     committed += [
         (group, topic, queue_id, REMOVED)
