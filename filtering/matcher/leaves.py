@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filtering.matcher import numbers, packed_bits
+from filtering.matcher import numbers
 from filtering.matcher.axes import NumberAxis, TextAxis
 from filtering.matcher.column import Column
 from filtering.matcher.kernels import kernels
@@ -65,8 +65,8 @@ def searches(search: TextSearch, column: Column) -> Words:
     found = search.holds(asked)
     if asked is column:
         return found
-    flags = (packed_bits.unpack(of_leaf, len(asked)) for of_leaf in found)
-    return np.array([packed_bits.pack(column.spread(of_leaf, False)) for of_leaf in flags])
+    assert column.positions is not None
+    return kernels.spread(found, len(asked), column.positions)
 
 
 def pairs(pair_leaves: Iterable[PropertyPairLeaf], columns: Mapping[str, Column]) -> Iterator[Bools | None]:

@@ -22,7 +22,7 @@ properties['region'] IS NULL
 properties['level'] <=> 'gold' AND properties['region'] IS NOT NULL
 
 -- price > 50
-coalesce(coalesce(try_cast(properties['price'] AS INT), from_csv(regexp_substr(properties['price'], '^[0-9+٠-９-]+$'), 'v INT').v) >= 51 AND NOT properties['price'] RLIKE '[^0-9+٠-９-]', false)
+coalesce(coalesce(try_cast(properties['price'] AS INT), from_csv(regexp_substr(properties['price'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) >= 51 AND NOT properties['price'] RLIKE '[^0-9+٠-꯹０-９-]', false)
 
 -- price >= 50.0
 coalesce(try_cast(properties['price'] AS DOUBLE) >= 50.0D AND (try_cast(properties['price'] AS DOUBLE) < double('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'), false)
@@ -43,22 +43,22 @@ coalesce(try_cast(properties['price'] AS DOUBLE) BETWEEN 811.63D AND 1086.54D, f
 coalesce((try_cast(properties['price'] AS DOUBLE) < 10.0D AND (try_cast(properties['price'] AS DOUBLE) > double('-Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')) OR (try_cast(properties['price'] AS DOUBLE) > 20.0D AND (try_cast(properties['price'] AS DOUBLE) < double('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')), false)
 
 -- qty = 5
-coalesce(coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-９-]+$'), 'v INT').v) = 5 AND NOT properties['qty'] RLIKE '[^0-9+٠-９-]', false)
+coalesce(coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) = 5 AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]', false)
 
 -- qty <> 5
-coalesce(coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-９-]+$'), 'v INT').v) <> 5 AND NOT properties['qty'] RLIKE '[^0-9+٠-９-]', false)
+coalesce(coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) <> 5 AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]', false)
 
 -- qty <> 5 AND qty <> 6
-coalesce(coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-９-]+$'), 'v INT').v) NOT IN (5, 6) AND NOT properties['qty'] RLIKE '[^0-9+٠-９-]', false)
+coalesce(coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) NOT IN (5, 6) AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]', false)
 
 -- qty BETWEEN 394 AND 400
-coalesce(coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-９-]+$'), 'v INT').v) BETWEEN 394 AND 400 AND NOT properties['qty'] RLIKE '[^0-9+٠-９-]', false)
+coalesce(coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) BETWEEN 394 AND 400 AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]', false)
 
 -- qty = 1 OR qty = 2 OR qty = 3
-coalesce(coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-９-]+$'), 'v INT').v) IN (1, 2, 3) AND NOT properties['qty'] RLIKE '[^0-9+٠-９-]', false)
+coalesce(coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) IN (1, 2, 3) AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]', false)
 
 -- userId > 4294967296
-coalesce(coalesce(try_cast(properties['userId'] AS BIGINT), from_csv(regexp_substr(properties['userId'], '^[0-9+٠-９-]+$'), 'v BIGINT').v) >= 4294967297L AND NOT properties['userId'] RLIKE '[^0-9+٠-９-]', false)
+coalesce(coalesce(try_cast(properties['userId'] AS BIGINT), from_csv(regexp_substr(properties['userId'], '^[0-9+٠-꯹０-９-]+$'), 'v BIGINT').v) >= 4294967297L AND NOT properties['userId'] RLIKE '[^0-9+٠-꯹０-９-]', false)
 
 -- flag = TRUE
 lower(properties['flag']) <=> 'true'
@@ -91,7 +91,7 @@ coalesce((try_cast(properties['a'] AS DOUBLE) > try_cast(properties['b'] AS DOUB
 coalesce(try_cast(properties['a'] AS DOUBLE) <= try_cast(properties['b'] AS DOUBLE) AND NOT (CAST(try_cast(properties['a'] AS DOUBLE) AS STRING) = '0.0' AND CAST(try_cast(properties['b'] AS DOUBLE) AS STRING) = '-0.0') AND properties['a'] RLIKE '^[^nN]*$|Infinity|NaN' AND properties['b'] RLIKE '^[^nN]*$|Infinity|NaN', false)
 
 -- 5 <> a
-coalesce(properties['a'] IS NULL OR (coalesce(try_cast(properties['a'] AS INT), from_csv(regexp_substr(properties['a'], '^[0-9+٠-９-]+$'), 'v INT').v) <> 5 AND NOT properties['a'] RLIKE '[^0-9+٠-９-]'), false)
+coalesce(properties['a'] IS NULL OR (coalesce(try_cast(properties['a'] AS INT), from_csv(regexp_substr(properties['a'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) <> 5 AND NOT properties['a'] RLIKE '[^0-9+٠-꯹０-９-]'), false)
 
 -- 'x' <> a
 NOT (properties['a'] <=> 'x')
@@ -103,10 +103,10 @@ coalesce((try_cast(properties['price'] AS DOUBLE) > 50.0D AND (try_cast(properti
 coalesce((try_cast(properties['price'] AS DOUBLE) < 10.0D AND (try_cast(properties['price'] AS DOUBLE) > double('-Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')) OR (try_cast(properties['price'] AS DOUBLE) > 50.0D AND (try_cast(properties['price'] AS DOUBLE) < double('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN')), false)
 
 -- qty > 5 OR region = 'x'
-coalesce((coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-９-]+$'), 'v INT').v) >= 6 AND NOT properties['qty'] RLIKE '[^0-9+٠-９-]') OR (properties['region'] <=> 'x' AND (properties['qty'] IS NULL OR (coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-９-]+$'), 'v INT').v) IS NOT NULL AND NOT properties['qty'] RLIKE '[^0-9+٠-９-]'))), false)
+coalesce((coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) >= 6 AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]') OR (properties['region'] <=> 'x' AND (properties['qty'] IS NULL OR (coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) IS NOT NULL AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]'))), false)
 
 -- region = 'x' OR qty > 5
-coalesce(properties['region'] <=> 'x' OR (coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-９-]+$'), 'v INT').v) >= 6 AND NOT properties['qty'] RLIKE '[^0-9+٠-９-]'), false)
+coalesce(properties['region'] <=> 'x' OR (coalesce(try_cast(properties['qty'] AS INT), from_csv(regexp_substr(properties['qty'], '^[0-9+٠-꯹０-９-]+$'), 'v INT').v) >= 6 AND NOT properties['qty'] RLIKE '[^0-9+٠-꯹０-９-]'), false)
 
 -- (region = 'x' OR region = 'y') AND (level = 'gold' OR price > 50.0)
 coalesce(properties['region'] IN ('x', 'y') AND (properties['level'] <=> 'gold' OR (try_cast(properties['price'] AS DOUBLE) > 50.0D AND (try_cast(properties['price'] AS DOUBLE) < double('Infinity') OR properties['price'] RLIKE '^[^nN]*$|Infinity|NaN'))), false)

@@ -106,6 +106,13 @@ def test_properties_may_be_columns(spark):
     assert [row.n for row in frame.where(predicate).collect()] == [1]
 
 
+def test_an_integer_with_a_byte_order_mark_is_none(spark):
+    """Spark's CSV parser skips the mark if it is in the first text of a task."""
+    expressions = [compile(text) for text in ("a = 5", "a <> 7", "a > 4294967296 OR b = 5")]
+    messages = [[("a", "\ufeff5"), ("b", "\ufeff5")], [("a", "٥"), ("b", "５")]]
+    assert evaluated(spark, expressions, messages) == [[False, True], [False, True], [False, True]]
+
+
 @pytest.mark.parametrize("escaped", ["true", "false"])
 @pytest.mark.parametrize(
     "text",

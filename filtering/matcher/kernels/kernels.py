@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from filtering.matcher.axes import NumberAxis
 from filtering.matcher.column import Column
-from filtering.matcher.kernels import bit_loops, cut_loops, decimal_loops, text_loops
+from filtering.matcher.kernels import bit_loops, cut_loops, decimal_loops, search_loops, text_loops
 from filtering.matcher.kernels.and_registers import REGISTER_WORDS
 from filtering.matcher.kernels.short_texts import Texts
 from filtering.matcher.kernels.store_positions import STORED_AT_ONCE
@@ -189,6 +189,13 @@ def count(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     counts = np.empty(len(bits), np.int64)
     bit_loops.count(bits, counts)
     return counts
+
+
+def spread(of_texts: npt.NDArray[np.uint64], texts: int, positions: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
+    """For each row, the bits about some ``texts`` at ``positions``: packed bits, shape (rows, words). -1: no bit."""
+    bits = np.zeros((len(of_texts), words(len(positions))), np.uint64)
+    search_loops.spread(_read_only(of_texts), texts, _read_only(positions), bits)
+    return bits
 
 
 def expand(

@@ -1,10 +1,11 @@
-"""A loop over texts: it finds many search texts at once."""
+"""Loops that find many search texts at once: in texts, and from these for messages."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from filtering.matcher.kernels.short_texts import Texts
+from filtering.matcher.kernels.words import lowest_one
 from filtering.numba_compile import Array, Int, compiled
 
 
@@ -62,3 +63,25 @@ def follows(octets: Array, at: Int, direction: Int, rest: Array) -> bool:
         if octets[at + direction * i] != rest[i]:
             return False
     return True
+
+
+@compiled
+def spread(of_texts: Array, texts: Int, positions: Array, bits: Array) -> None:
+    """Set bit i of row s of ``bits`` if bit positions[i] of row s of ``of_texts`` is set: 64 rows at a time.
+
+    ``texts``: the number of texts. A negative position has no bit. ``bits`` must be all zeros.
+    """
+    rows_of_text = np.zeros(texts, np.uint64)
+    for first in range(0, len(of_texts), 64):
+        rows_of_text[:] = 0
+        for row in range(first, min(first + 64, len(of_texts))):
+            for word in range(of_texts.shape[1]):
+                left = of_texts[row, word]
+                while left:
+                    rows_of_text[(word << 6) + lowest_one(left)] |= np.uint64(1) << np.uint64(row - first)
+                    left &= left - np.uint64(1)
+        for i in range(len(positions)):
+            left = rows_of_text[positions[i]] if positions[i] >= 0 else np.uint64(0)
+            while left:
+                bits[first + lowest_one(left), i >> 6] |= np.uint64(1) << np.uint64(i & 63)
+                left &= left - np.uint64(1)

@@ -45,3 +45,9 @@ def count_ones(word: Int) -> Int:
     word -= (word >> _ONE) & _HALF_OF_TWO
     word = (word & _HALF_OF_FOUR) + ((word >> _TWO) & _HALF_OF_FOUR)
     return np.int64((((word + (word >> _FOUR)) & _HALF_OF_EIGHT) * _EACH_OCTET) >> _TOP_OCTET)
+
+
+@compiled
+def lowest_one(word: Int) -> Int:
+    """The position of the lowest set bit of a uint64 that is not 0."""
+    return count_ones((word & (~word + _ONE)) - _ONE)

@@ -31,9 +31,10 @@ Column = Callable[[str], str]
 
 _TYPES = {NumberType.INT: "INT", NumberType.LONG: "BIGINT", NumberType.DOUBLE: "DOUBLE"}
 _SUFFIXES = {NumberType.INT: "", NumberType.LONG: "L", NumberType.DOUBLE: "D"}
-# Digits of all scripts are between U+0660 and U+FF19, and Java's integers take them all.
-_INTEGER_CHARACTERS = "'^[0-9+٠-９-]+$'"
-_OTHER_THAN_INTEGER = "'[^0-9+٠-９-]'"
+# Digits of all scripts are between U+0660 and U+ABF9, or wide ones, and Java's integers take them all. The byte order
+# mark must not be among these characters: Spark's CSV parser skips it at the beginning of its input.
+_INTEGER_CHARACTERS = "'^[0-9+٠-꯹０-９-]+$'"
+_OTHER_THAN_INTEGER = "'[^0-9+٠-꯹０-９-]'"
 # Spark also takes inf, infinity and nan in any case; no other number has an n.
 _JAVA_DOUBLE = "'^[^nN]*$|Infinity|NaN'"
 _SPECIAL = re.compile(r"['\\$\x00-\x1f\x7f]+")

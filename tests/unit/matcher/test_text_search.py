@@ -58,6 +58,16 @@ def test_the_rest_of_a_long_search_text_must_follow(leaf: type[SearchLeaf], expe
     assert unpack(search.holds(Column(pa.array(texts))), len(texts)).astype(int).tolist() == expected
 
 
+@pytest.mark.parametrize("rows", [1, 64, 65, 1_000])
+def test_more_search_texts_than_bits_in_a_word_in_a_dictionary(rows: int) -> None:
+    chosen = random.Random(rows)
+    searched = [f"{number:x}" for number in range(150)]
+    texts = [chosen.choice([None, "", *(f"{number:04x}" for number in range(0, 70_000, 999))]) for _ in range(rows)]
+    batch = pa.record_batch({"a": pa.array([None, *texts], pa.string()).dictionary_encode()[1:]})
+    found = unpack(match(batch, [f"a CONTAINS '{part}'" for part in searched]).bits, rows)
+    assert found.tolist() == [[text is not None and part in text for text in texts] for part in searched]
+
+
 @pytest.mark.parametrize("leaf", [TextContains, TextStartsWith, TextEndsWith])
 def test_a_batch_without_messages_may_have_texts(leaf: type[SearchLeaf]) -> None:
     """A block of a night may have none of the messages whose dictionary it has. Bits beyond the result end Python."""
