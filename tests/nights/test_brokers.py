@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
+import subprocess
+import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +21,9 @@ from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from tests.captures import capture
 from tests.nights.commands import Run, arguments, contents, differing, living, rows_of, without_runs
+
+
+PROJECT = Path(__file__).parents[2]
 
 
 def conf(folder: Path, name: str, broker_name: str) -> Path:
@@ -141,6 +149,28 @@ def test_the_summary_of_brokers_has_a_line_for_each(run: Run, tmp_path: Path) ->
     file.write_text(entries)
     again = run(nightly, "--brokers", file, "--warehouse", tmp_path / "w").out
     assert ["a", *"-----"] in [line.split()[:6] for line in again.splitlines()]
+
+
+def test_an_interrupted_run_has_the_summary_of_the_brokers_that_ended(tmp_path: Path) -> None:
+    """Ctrl-C while the subscriptions of the second broker are read."""
+    file, events = brokers_file(tmp_path, ("a", "small", ""), ("b", "otherbloom", "")), tmp_path / "events.jsonl"
+    os.mkfifo(events)
+    file.write_text(file.read_text().replace(str(capture("otherbloom") / "subscription_events.jsonl"), events.name))
+    given = [sys.executable, "-m", "jobs.nightly", "--brokers", str(file), "--warehouse", str(tmp_path / "w")]
+    process = subprocess.Popen(given, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    opened = None
+    while process.poll() is None and opened is None:
+        with suppress(OSError):  # There is no reader yet.
+            opened = os.open(events, os.O_WRONLY | os.O_NONBLOCK)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.05)
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate()
+    assert opened is not None, error
+    os.close(opened)
+    assert (process.returncode, error.splitlines()[-1].startswith("mqsieve: interrupted: ")) == (130, True), error
+    table = out.split("\n\n")[1].splitlines()
+    assert [line.split()[:2] for line in table] == [["broker", "messages"], ["a", "743"]]
 
 
 def test_each_snapshot_of_a_run_has_its_summary(run: Run, tmp_path: Path) -> None:
