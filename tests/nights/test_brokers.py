@@ -22,7 +22,6 @@ from schemas.errors import UsageError
 from tests.captures import capture
 from tests.nights.commands import Run, arguments, contents, differing, living, rows_of, without_runs
 
-
 PROJECT = Path(__file__).parents[2]
 
 

@@ -11,7 +11,6 @@ from tests.nights.commands import Run
 from tests.nights.growing_broker import BEFORE, GrowingBroker, event, sql
 from tests.nights.test_explain_clients import explained, heartbeat, night
 
-
 FIRST = ("--group", "cg", "--topic", "T", "--queue", 0, "--offset", 0)
 
 
