@@ -108,7 +108,7 @@ def test_all_brokers_in_one_run(run: Run, tmp_path: Path) -> None:
         nightly.main(night_of(name, alone, tmp_path / f"{broker_name}.conf"))
         assert differing(of_broker(without_runs(tmp_path / "both"), broker_name), without_runs(alone)) == []
     with pytest.raises(UsageError, match=r"the brokers a, b: say which \(--broker NAME, in Python broker=NAME\)"):
-        door.open(str(tmp_path / "both"))
+        door.open(str(tmp_path / "both")).what_if("cg_sql_city", sql="TRUE")
 
 
 def test_what_needs_attention_names_the_broker(run: Run, tmp_path: Path) -> None:

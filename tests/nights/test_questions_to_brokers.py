@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from jobs import advise, explain, lag, lint, nightly, what_if
+from schemas import warehouse as door
+from schemas.errors import UsageError
 from tests.broker_log import BrokerLog
 from tests.nights.commands import Run
 
@@ -240,3 +242,42 @@ def test_an_unmet_expectation_is_told_once(run: Run, differing_brokers: Path, tm
     told = "cg: message 1 (price: '1') must pass and does not: the filter is FALSE"
     assert (ended.code, ended.error) == (3, f"mqsieve: {told}\n")
     assert ended.out.count("must pass and does not") == 1
+
+
+def test_a_notebook_asks_all_brokers_and_sees_which_one_a_row_is_of(warehouse: Path, differing_brokers: Path) -> None:
+    opened = door.open(warehouse)
+    assert str(opened) == f"{warehouse}, brokers a, b"
+    every = opened.why("o-0").to_pandas()
+    assert list(zip(every["broker_name"], every["group"], strict=True)) == [("b", "cg"), ("b", "cg_b")]
+    one = opened.why("o-0", "cg")
+    assert str(one).splitlines()[-1] == "broker b"
+    assert "<p>Broker b</p>" in one._repr_html_()
+    assert list(opened.lag("cg", "T").to_pandas()["broker_name"]) == ["a", "b"]
+    delivered = opened.deliveries.of(group="cg").to_pandas()
+    assert set(delivered["broker_name"]) == {"a", "b"}
+    differing = door.open(differing_brokers)
+    findings = differing.findings().to_pandas()
+    assert list(zip(findings["broker_name"], findings["topic"], strict=True)) == [
+        ("a", "W"), ("a", "T"), ("b", "W"), ("b", "U"), ("b", "T"),
+    ]  # fmt: skip
+    advice = differing.advice().to_pandas()
+    assert list(zip(advice["broker_name"], advice["topic"], strict=True)) == [("a", "T"), ("b", "T"), ("b", "U")]
+    night = differing.summary()
+    assert [line for line in night.attention if "U has no message" in line] == [
+        "a: U has no message; groups that subscribe to it: 1, such as cg_u"
+    ]
+    assert list(night.to_pandas()["broker_name"]) == ["a", "b", "b"]
+
+
+def test_a_notebook_asks_one_broker(warehouse: Path) -> None:
+    opened = door.open(warehouse, broker="b")
+    assert str(opened) == f"{warehouse}, broker b"
+    assert "broker_name" not in opened.lag().to_pandas()
+    assert set(opened.deliveries.to_pandas()["broker_name"]) == {"b"}
+    assert opened.what_if("cg_b", sql="TRUE").kept == 2
+    for ask in (
+        lambda: door.open(warehouse).what_if("cg_b", sql="TRUE"),
+        lambda: door.open(warehouse).why_at("T", 0, 0),
+    ):
+        with pytest.raises(UsageError, match=r"say which .*in Python broker=NAME"):
+            ask()
