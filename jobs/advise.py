@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from jobs.cli import application, options
 from jobs.cli.application import Parser
-from jobs.cli.text import count, print_table, short
+from jobs.cli.text import count, print_by_line, print_table, short
 from schemas.printable import printable
 
 if TYPE_CHECKING:
-    from filtering.findings import Finding
     from schemas.answers.advice import TopicAdvice
+    from schemas.answers.facts import BrokerFacts
 
 EXAMPLES = ("--warehouse /data/mqsieve", "--warehouse /data/mqsieve --json")
 NOT_SEEN = "POP and gRPC consumers, RocksDB queues and tiered storage use no bit map and are not in the tables"
@@ -21,48 +21,64 @@ NOT_SEEN = "POP and gRPC consumers, RocksDB queues and tiered storage use no bit
 
 def parser() -> Parser:
     parser = Parser("advise", __doc__, EXAMPLES)
-    options.add_answer(parser)
+    options.add_answer(parser, of_every_broker=True)
     options.add_json(parser)
     return parser
 
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
-    from jobs.cli.findings import print_findings
-    from jobs.cli.json_lines import print_json
+    from jobs.cli.findings import json_object, print_findings
+    from jobs.cli.json_lines import print_json_of_brokers
     from schemas.answers.advice import advice
     from schemas.answers.findings import findings
+    from schemas.answers.findings_of_brokers import findings_of_brokers
 
-    facts = options.facts_of(chosen)
-    topics = advice(facts)
-    found = findings(facts, options.session)
-    broker = facts.broker
-    is_on = broker.calculates_bit_maps
+    brokers = options.brokers_of(chosen)
+    topics = [(facts, advice(facts)) for facts in brokers]
+    found = findings_of_brokers(brokers, lambda facts: findings(facts, options.session))
+    several = len(brokers) > 1
     if chosen.json:
-        print_json(_json_object(topics, found, is_on), indent=2)
+        print_json_of_brokers(
+            [
+                (facts.name, _topics_object(facts, of_broker) | json_object(found.by_broker[facts.name]))
+                for facts, of_broker in topics
+            ]
+        )
         return
-    _print_topics(topics)
-    bloom = broker.bloom_filter
-    print(
-        f"\nThe filter bit map is {'on' if is_on else 'off'} for all topics of the broker, with "
-        f"maxErrorRateOfBloomFilter={bloom.f} and expectConsumerNumUseFilter={bloom.n}: {bloom.m} bits per message."
-    )
-    if not broker.enable_property_filter:
-        print("enablePropertyFilter is off: the broker refuses every SQL92 pull, so the bit map has no effect")
+    _print_topics([(facts.name, topic) for facts, of_broker in topics for topic in of_broker], several)
+    print()
+    if several:
+        print_by_line((facts.name, line) for facts in brokers for line in _switches(facts))
+    else:
+        for line in _switches(brokers[0]):
+            print(line)
     print(f"{NOT_SEEN}.\n")
     print_findings(found)
 
 
-def _print_topics(topics: Sequence[TopicAdvice]) -> None:
-    titles = ["topic", "bit map", "SQL92 groups", "evaluated at store", "reads without", "reads with", "bytes saved",
-              "extension", "false pos. predicted", "measured", "best f, n"]  # fmt: skip
+def _switches(facts: BrokerFacts) -> Iterator[str]:
+    """What the broker's configuration says about the bit map."""
+    broker, bloom = facts.broker, facts.broker.bloom_filter
+    yield (
+        f"The filter bit map is {'on' if broker.calculates_bit_maps else 'off'} for all topics of the broker, with "
+        f"maxErrorRateOfBloomFilter={bloom.f} and expectConsumerNumUseFilter={bloom.n}: {bloom.m} bits per message."
+    )
+    if not broker.enable_property_filter:
+        yield "enablePropertyFilter is off: the broker refuses every SQL92 pull, so the bit map has no effect"
+
+
+def _print_topics(topics: Sequence[tuple[str, TopicAdvice]], several: bool) -> None:
+    """A line for each broker and topic, and below them the reasons. ``several``: whether there are several brokers."""
+    titles = ["broker", "topic", "bit map", "SQL92 groups", "evaluated at store", "reads without", "reads with",
+              "bytes saved", "extension", "false pos. predicted", "measured", "best f, n"]  # fmt: skip
     rows = []
-    for topic in topics:
+    for broker, topic in topics:
         load, bit_map = topic.load, topic.bit_map
         dead = f" + {load.dead_groups:,} dead" if load.dead_groups else ""
         rows.append(
             [
-                short(topic.topic), "on" if bit_map.use else "off", f"{load.groups:,}{dead}",
+                short(broker), short(topic.topic), "on" if bit_map.use else "off", f"{load.groups:,}{dead}",
                 count(bit_map.store_evaluations), count(bit_map.reads_without), count(bit_map.reads_with),
                 count(bit_map.saved_bytes), count(bit_map.extension_bytes),
                 f"{bit_map.false_positive_rate:.1%}",
@@ -70,19 +86,21 @@ def _print_topics(topics: Sequence[TopicAdvice]) -> None:
                 "-" if bit_map.best is None else f"{bit_map.best.f}, {bit_map.best.n}",
             ]
         )  # fmt: skip
-    print_table(titles, rows)
-    for topic in topics:
-        print(f"  {printable(topic.topic)}: {'on' if topic.bit_map.use else 'off'}: {topic.bit_map.reason}")
+    if several:
+        print_table(titles, rows, left=2)
+    else:
+        print_table(titles[1:], [row[1:] for row in rows])
+    for broker, topic in topics:
+        where = f"{topic.topic} on {broker}" if several else topic.topic
+        print(f"  {printable(where)}: {'on' if topic.bit_map.use else 'off'}: {topic.bit_map.reason}")
 
 
-def _json_object(topics: Sequence[TopicAdvice], found: Sequence[Finding], is_on: bool) -> dict[str, Any]:
-    """The answer as the JSON object that docs/JSON.md describes."""
-    from jobs.cli.findings import json_object
-
+def _topics_object(facts: BrokerFacts, topics: Sequence[TopicAdvice]) -> dict[str, Any]:
+    """The advice for one broker as in the JSON object that docs/JSON.md describes."""
     topic_objects = [
         {"topic": topic.topic, "load": asdict(topic.load), "bit_map": asdict(topic.bit_map)} for topic in topics
     ]
-    return {"bit_map_is_on": is_on, "topics": topic_objects} | json_object(found)
+    return {"bit_map_is_on": facts.broker.calculates_bit_maps, "topics": topic_objects}
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from jobs.cli.exit_code import CheckFailed
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from filtering.findings import Finding
+    from schemas.answers.findings_of_brokers import FindingsOfBrokers
 
 EXAMPLES = (
     "--subscriptions subscriptions.yaml",
@@ -24,7 +24,7 @@ FAIL_ON = ("error", "warn")
 
 def parser() -> Parser:
     parser = Parser("lint", __doc__, EXAMPLES)
-    options.add_answer(parser, required=False)
+    options.add_answer(parser, required=False, of_every_broker=True)
     options.add_subscriptions(parser, "the subscriptions in force in the warehouse")
     parser.add_argument("--fail-on", choices=FAIL_ON, help="exit 3 if a finding has this severity or a worse one")
     options.add_json(parser)
@@ -38,39 +38,44 @@ def main(arguments: list[str]) -> None:
     if chosen.warehouse is None and chosen.broker is not None:
         raise UsageError("--broker names a broker of a warehouse: give --warehouse DIR as well")
     from jobs.cli.findings import json_object, print_findings
-    from jobs.cli.json_lines import print_json
+    from jobs.cli.json_lines import print_json_of_brokers
 
     found = _findings(chosen)
     if chosen.json:
-        print_json(json_object(found), indent=2)
+        print_json_of_brokers([(name, json_object(of_one)) for name, of_one in found.by_broker.items()])
     else:
         print_findings(found)
     if chosen.fail_on is not None:
         severities = FAIL_ON[: FAIL_ON.index(chosen.fail_on) + 1]
-        bad = [finding for finding in found if finding.severity in severities]
+        bad = [finding for finding in found.all if finding.severity in severities]
         if bad:
             raise CheckFailed(f"{counted(len(bad), 'finding is', 'findings are')} {' or '.join(severities)}")
 
 
-def _findings(chosen: argparse.Namespace) -> list[Finding]:
-    """The findings, the worst first."""
+def _findings(chosen: argparse.Namespace) -> FindingsOfBrokers:
+    """The findings on each broker; without a warehouse, those of a file under an empty name."""
     from filtering.findings import Finding, static_findings, worst_first
     from filtering.subscriptions.in_force import in_force_after
+    from schemas.answers.findings_of_brokers import FindingsOfBrokers, findings_of_brokers
 
     file = options.filled_subscriptions_of("subscriptions", chosen.subscriptions)
     if file is None:
         from schemas.answers.findings import findings
 
-        return findings(options.facts_of(chosen), options.session)
+        return findings_of_brokers(options.brokers_of(chosen), lambda facts: findings(facts, options.session))
     rejected = [Finding("error", "", "", "invalid-subscription", line) for line in file.rejected_lines]
+    events = file.events.events
     if chosen.warehouse is None:
         from filtering.broker_config import BrokerConfig
 
-        return worst_first([*rejected, *static_findings(in_force_after(file.events.events, BrokerConfig()))])
+        static = static_findings(in_force_after(events, BrokerConfig()))
+        return FindingsOfBrokers({"": worst_first([*rejected, *static])})
     from schemas.answers.findings import findings_of_rows
 
-    facts = options.facts_of(chosen)
-    return worst_first([*rejected, *findings_of_rows(facts, in_force_after(file.events.events, facts.broker))])
+    return findings_of_brokers(
+        options.brokers_of(chosen),
+        lambda facts: worst_first([*rejected, *findings_of_rows(facts, in_force_after(events, facts.broker))]),
+    )
 
 
 if __name__ == "__main__":

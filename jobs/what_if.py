@@ -15,8 +15,8 @@ from schemas.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from filtering.findings.expectations import Expectation
-    from filtering.subscriptions.subscription_row import SubscriptionRow
     from schemas.answers.facts import BrokerFacts
+    from schemas.answers.what_if.on_brokers import Tried
     from schemas.answers.what_if.what_if import WhatIf
 
 EXAMPLES = (
@@ -27,7 +27,7 @@ EXAMPLES = (
 
 def parser() -> Parser:
     parser = Parser("what-if", __doc__, EXAMPLES)
-    options.add_answer(parser)
+    options.add_answer(parser, of_every_broker=True)
     parser.add_argument("--group", type=given_name, help="the consumer group")
     parser.add_argument(
         "--topic", type=given_name, help="a topic that the group subscribes to; may be left out if there is only one"
@@ -59,21 +59,32 @@ def main(arguments: list[str]) -> None:
     _check(chosen)
     period = options.period_of(chosen)
     from filtering.findings.expectations import unmet
-    from jobs.cli.json_lines import print_json
+    from jobs.cli.json_lines import print_json_of_brokers
     from jobs.cli.what_if_text import json_object, print_changes
-    from schemas.answers.what_if.what_if import what_if
+    from schemas.answers.what_if.on_brokers import what_if_on_brokers
 
     expectations = _expectations(chosen)
-    facts = options.facts_of(chosen)
-    wanted = _wanted(chosen, facts)
-    _check_groups(expectations, [*facts.groups, *(row.consumer_group for row in wanted)], chosen.expect)
-    found = what_if(facts, wanted, period, options.session)
-    lines = [f"{change.new.consumer_group}: {line}" for change in found for line in unmet(expectations, change.new)]
+    brokers = options.brokers_of(chosen)
+    tried = _tried(chosen, brokers)
+    known = {group for facts in brokers for group in facts.groups}
+    new = {row.consumer_group for _, rows in tried for row in rows}
+    _check_groups(expectations, sorted(known | new), chosen.expect)
+    found = what_if_on_brokers(tried, period, options.session)
+    lines = {
+        facts.name: [f"{row.consumer_group}: {line}" for row in rows for line in unmet(expectations, row)]
+        for facts, rows in tried
+    }
+    every_line = list(dict.fromkeys(line for of_broker in lines.values() for line in of_broker))
     if chosen.json:
-        print_json(json_object(found, lines), indent=2)
+        print_json_of_brokers(
+            [
+                (name, json_object([change for broker, change in found if broker == name], of_broker))
+                for name, of_broker in lines.items()
+            ]
+        )
     else:
-        print_changes(found, lines)
-    _check_limits(chosen, found, lines)
+        print_changes(found, every_line, len(brokers) > 1)
+    _check_limits(chosen, [change for _, change in found], every_line)
 
 
 def _limit(text: str) -> int:
@@ -112,21 +123,25 @@ def _check_groups(expectations: Sequence[Expectation], known: Sequence[str], fil
             raise UsageError(f"{file}, entry {expected.number}: there is no group {group}{hint}")
 
 
-def _wanted(chosen: argparse.Namespace, facts: BrokerFacts) -> list[SubscriptionRow]:
-    """The subscriptions to try. Raises UsageError."""
+def _tried(chosen: argparse.Namespace, brokers: Sequence[BrokerFacts]) -> Tried:
+    """The subscriptions to try on each broker. Raises UsageError."""
     from filtering.subscription_data import SQL92, TAG
+    from schemas.answers.what_if.on_brokers import brokers_that_know, tried_on
     from schemas.answers.what_if.tried_subscriptions import changed_subscriptions, only_topic, subscription_of
 
+    group = chosen.group
     if not chosen.changes:
-        topic = chosen.topic or only_topic(facts, chosen.group)
-        facts.subscriptions_of(chosen.group)
         text, type_ = (chosen.tags, TAG) if chosen.sql is None else (chosen.sql, SQL92)
-        return [subscription_of(chosen.group, topic, text, type_, facts.broker)]
+        return tried_on(
+            brokers_that_know(brokers, group),
+            lambda facts: [subscription_of(group, chosen.topic or only_topic(facts, group), text, type_, facts.broker)],
+        )
     file = options.filled_subscriptions_of("changes", chosen.changes)
     assert file is not None
     if lines := file.rejected_lines:
         raise UsageError(lines[0])
-    return changed_subscriptions(facts, file.events.events)
+    events = file.events.events
+    return tried_on(brokers, lambda facts: changed_subscriptions(facts, events))
 
 
 def _check_limits(chosen: argparse.Namespace, found: Sequence[WhatIf], unmet_lines: Sequence[str]) -> None:

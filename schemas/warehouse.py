@@ -11,19 +11,22 @@ mqsieve.deliveries.of(group="cg_expensive_orders").to_pandas()
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.findings import Finding
 from filtering.subscription_data import SQL92, TAG
 from schemas.answers.advice import TopicAdvice, advice
 from schemas.answers.explanation.explain import Explanation
-from schemas.answers.explanation.why import Why, why, why_at
+from schemas.answers.explanation.why import Why, why_at, why_on_brokers
 from schemas.answers.export import Selection
-from schemas.answers.facts import BrokerFacts, open_facts
+from schemas.answers.facts import BrokerFacts, check_only_broker, open_brokers, open_facts
 from schemas.answers.findings import findings
-from schemas.answers.lag.lag import lag
+from schemas.answers.findings_of_brokers import findings_of_brokers
+from schemas.answers.lag.lag import lag_of_brokers
 from schemas.answers.lag.standings import CommittedOffsets
 from schemas.answers.plain_text import Shown
 from schemas.answers.report.night_summary import GroupCounts, night_summary
@@ -34,6 +37,8 @@ from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 
 __all__ = ["OpenWarehouse", "open"]
+
+Answer = TypeVar("Answer")
 
 _WHY_TITLES = ("message", "place", "group", "outcome", "reason")
 _LAG_TITLES = (
@@ -47,12 +52,22 @@ _SUMMARY_TITLES = ("topic", "consumer_group", "scanned", "delivered", "delivered
 
 @dataclass(frozen=True, repr=False)
 class OpenWarehouse(Shown):
-    """Answers questions about one broker. ``facts`` are its stored data."""
+    """Answers questions about the brokers of a warehouse. ``brokers`` are their stored data, by name; at least one.
 
-    facts: BrokerFacts
+    Answers about several brokers name the broker of each row.
+    """
+
+    brokers: Sequence[BrokerFacts]
 
     def __str__(self) -> str:
-        return f"{self.facts.warehouse.location}, broker {self.facts.name}"
+        names = ", ".join(facts.name for facts in self.brokers)
+        return f"{self.brokers[0].warehouse.location}, {'brokers' if len(self.brokers) > 1 else 'broker'} {names}"
+
+    @property
+    def facts(self) -> BrokerFacts:
+        """The stored data of the broker. Raises UsageError if there are several."""
+        check_only_broker([facts.name for facts in self.brokers])
+        return self.brokers[0]
 
     def why(self, key_or_msg_id: str, group: str | None = None) -> Explanations:
         """Explains what happened to a message for a group, or for all that ever subscribed to its topic.
@@ -60,51 +75,57 @@ class OpenWarehouse(Shown):
         ``key_or_msg_id`` is a msgId, a unique key, or one of KEYS, which several messages may share. Raises UsageError
         if no message has it.
         """
-        return _explanations(why(self.facts, key_or_msg_id, group))
+        return self._explanations(why_on_brokers(self.brokers, key_or_msg_id, group))
 
     def why_at(self, topic: str, queue_id: int, queue_offset: int, group: str | None = None) -> Explanations:
-        """The same for the message at a place of a queue."""
-        return _explanations(why_at(self.facts, topic, queue_id, queue_offset, group))
+        """The same for the message at a place of a queue. Raises UsageError if there are several brokers."""
+        return self._explanations([why_at(self.facts, topic, queue_id, queue_offset, group)])
 
     def lag(self, group: str | None = None, topic: str | None = None, newer: CommittedOffsets | None = None) -> Lags:
-        """How far groups are behind, a row for each queue."""
-        rows = lag(self.facts, newer, None if group is None else [group], None if topic is None else [topic])
-        return Lags(rows, _LAG_TITLES, lambda row: [getattr(row, name) for name in _LAG_TITLES])
+        """How far groups are behind, a row for each queue. ``newer``: later committed offsets, of one broker only."""
+        brokers = self.brokers if newer is None else [self.facts]
+        found = lag_of_brokers(brokers, newer, None if group is None else [group], None if topic is None else [topic])
+        rows, names = self._flat((facts, of_broker) for facts, of_broker in found)
+        return Lags(rows, _LAG_TITLES, lambda row: [getattr(row, name) for name in _LAG_TITLES], names)
 
     def what_if(self, group: str, sql: str | None = None, tags: str | None = None, topic: str | None = None) -> WhatIf:
         """What another filter would have delivered: an SQL92 expression, or tags such as ``paid || shipped``.
 
         ``topic``: which one, where the group subscribes to several. Raises UsageError where the broker would refuse
-        the filter, or there is no such group.
+        the filter, or there is no such group, or if there are several brokers.
         """
         if (sql is None) == (tags is None):
             raise UsageError("what_if needs either sql or tags")
-        self.facts.subscriptions_of(group)
+        facts = self.facts
+        facts.subscriptions_of(group)
         text, type_ = (tags or "", TAG) if sql is None else (sql, SQL92)
-        wanted = subscription_of(group, topic or only_topic(self.facts, group), text, type_, self.facts.broker)
-        (found,) = what_if(self.facts, [wanted], (BEGINNING, FOREVER))
+        wanted = subscription_of(group, topic or only_topic(facts, group), text, type_, facts.broker)
+        (found,) = what_if(facts, [wanted], (BEGINNING, FOREVER))
         return found
 
     def findings(self) -> Results[Finding]:
-        """What is wrong with the subscriptions in force, the worst first."""
-        return Results(
-            findings(self.facts), _FINDING_TITLES, lambda row: [getattr(row, name) for name in _FINDING_TITLES]
-        )
+        """What is wrong with the subscriptions in force: of each broker, the worst first."""
+        by_broker = findings_of_brokers(self.brokers, findings).by_broker
+        rows, names = self._flat((facts, by_broker[facts.name]) for facts in self.brokers)
+        return Results(rows, _FINDING_TITLES, lambda row: [getattr(row, name) for name in _FINDING_TITLES], names)
 
     def advice(self) -> Results[TopicAdvice]:
         """Whether the filter bit map pays, a row for each topic; the rates are shares of entries that do not match."""
+        rows, names = self._flat((facts, advice(facts)) for facts in self.brokers)
         return Results(
-            advice(self.facts),
+            rows,
             _ADVICE_TITLES,
             lambda row: [row.topic, *(getattr(row.bit_map, name) for name in _ADVICE_TITLES[1:])],
+            names,
         )
 
     def summary(self) -> Summary:
         """What the last night did for each group, and what needs a person's attention."""
-        found = night_summary(self.facts)
-        return Summary(
-            found.groups, _SUMMARY_TITLES, _summary_row, found.attention, [*found.notes, *found.not_replayed]
-        )
+        found = [(facts, night_summary(facts)) for facts in self.brokers]
+        rows, names = self._flat((facts, night.groups) for facts, night in found)
+        attention = [line for facts, night in found for line in self._lines(facts, night.attention)]
+        notes = [line for facts, night in found for line in self._lines(facts, [*night.notes, *night.not_replayed])]
+        return Summary(rows, _SUMMARY_TITLES, _summary_row, names, attention, notes)
 
     @property
     def deliveries(self) -> Rows:
@@ -122,23 +143,35 @@ class OpenWarehouse(Shown):
         return self._rows("subscriptions")
 
     def _rows(self, name: str) -> Rows:
-        return Rows(self.facts.warehouse, name, Selection(self.facts.name))
+        broker = self.brokers[0].name if len(self.brokers) == 1 else None
+        return Rows(self.brokers[0].warehouse, name, Selection(broker))
+
+    def _flat(self, answers: Iterable[tuple[BrokerFacts, Sequence[Answer]]]) -> tuple[list[Answer], list[str]]:
+        """The answers of each broker, one after another, and the broker of each if there are several."""
+        pairs = [(answer, facts.name) for facts, of_broker in answers for answer in of_broker]
+        names = [name for _, name in pairs] if len(self.brokers) > 1 else []
+        return [answer for answer, _ in pairs], names
+
+    def _lines(self, facts: BrokerFacts, lines: Sequence[str]) -> list[str]:
+        """The lines about a broker, with its name if there are several."""
+        return [f"{facts.name}: {line}" for line in lines] if len(self.brokers) > 1 else list(lines)
+
+    def _explanations(self, found: Sequence[Why]) -> Explanations:
+        rows, names = self._flat((each.facts, list(each)) for each in found)
+        return Explanations(rows, _WHY_TITLES, _why_row, names)
 
 
 def open(folder: str | Path, broker: str | None = None) -> OpenWarehouse:
-    """The warehouse in a folder or an object store. ``broker``: the brokerName, required if there are several.
+    """The warehouse in a folder or an object store. ``broker``: ask only this one; default: all of the warehouse.
 
     Raises UsageError if there is no warehouse, or if it is not as its ledger says.
     """
-    return OpenWarehouse(open_facts(Warehouse.at(str(folder)), broker))
+    warehouse = Warehouse.at(str(folder))
+    return OpenWarehouse(open_brokers(warehouse) if broker is None else [open_facts(warehouse, broker)])
 
 
 def __dir__() -> list[str]:
     return __all__
-
-
-def _explanations(found: Why) -> Explanations:
-    return Explanations(list(found), _WHY_TITLES, _why_row)
 
 
 def _why_row(each: Explanation) -> tuple[str, ...]:

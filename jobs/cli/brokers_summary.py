@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from filtering.counted import counted, listed
+from filtering.counted import counted
 from jobs.cli.summary import SummarizedNight, count_cell, print_legend, print_lint, shown_columns, switches
-from jobs.cli.text import count, print_table, short
+from jobs.cli.text import BROKERS_NAMED, count, print_by_line, print_table, short
 from jobs.night.run import Run
 from schemas.commitlog import COMMITLOG
 from schemas.printable import printable
 from schemas.shell_command import option
-
-NAMED = 5
-"""The number of brokers that a line names; others are counted."""
 
 
 def print_brokers(run: Run, nights: Sequence[SummarizedNight]) -> None:
     """Prints the counts of each broker, what needs attention, and where the tables are."""
     _print_counts(nights)
     lines = [line for night in nights for line in _lines(night)]
-    _print_by_line(lines)
+    print_by_line(lines)
     if noted := list(dict.fromkeys(night.broker for night in nights if night.summary.notes)):
-        print_lint(run, noted[:NAMED], one_of_several=True)
-        if len(noted) > NAMED:
-            print(f"  and {counted(len(noted) - NAMED, 'more broker')}")
+        print_lint(run, noted[:BROKERS_NAMED], one_of_several=True)
+        if len(noted) > BROKERS_NAMED:
+            print(f"  and {counted(len(noted) - BROKERS_NAMED, 'more broker')}")
     if lines or noted:
         print()
     print(f"The tables are in {printable(run.warehouse.location)}; the groups of a broker are in its report:")
@@ -71,12 +68,3 @@ def _lines(night: SummarizedNight) -> Iterable[tuple[str, str]]:
     if not broker.is_given:
         lines.append(f"{switches(broker.config)} ({broker.source})")
     return [(broker.name, line) for line in lines]
-
-
-def _print_by_line(lines: Iterable[tuple[str, str]]) -> None:
-    """Prints each line once, after the brokers that it is about."""
-    brokers: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for broker, line in lines:
-        brokers[line][broker] = None
-    for line, names in brokers.items():
-        print(printable(f"{listed(list(names), NAMED)}: {line}"))

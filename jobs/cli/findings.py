@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from filtering.counted import counted
+from filtering.counted import counted, listed
 from filtering.findings import SEVERITIES, Finding
-from jobs.cli.text import short
+from jobs.cli.text import BROKERS_NAMED, short
+from schemas.answers.findings_of_brokers import FindingsOfBrokers
 from schemas.printable import printable
 
 _MARKS = {"error": ("✗", "31"), "warn": ("!", "33"), "info": ("·", "2")}
@@ -25,18 +26,26 @@ def json_object(findings: Sequence[Finding]) -> dict[str, Any]:
     return {"findings": [asdict(finding) for finding in findings]}
 
 
-def print_findings(findings: Sequence[Finding]) -> None:
-    """Prints the findings, each on a line if it fits, and their number."""
+def print_findings(found: FindingsOfBrokers) -> None:
+    """Prints the findings, each on a line if it fits, and their number.
+
+    Of several brokers, a finding that not all of them have names those that have it.
+    """
+    findings = found.all
     width = max((len(_whose(finding)) for finding in findings), default=0)
     for finding in findings:
         mark, color = _MARKS[finding.severity]
-        first, *more = _lines(printable(finding.text), width + 4)
+        brokers = found.only_on(finding)
+        where = f" ({listed(brokers, BROKERS_NAMED)})" if brokers else ""
+        first, *more = _lines(printable(finding.text + where), width + 4)
         print(f"{_colored(mark, color)} {_whose(finding):<{width}}  {first}")
         for line in more:
             print(f"{'':{width + 4}}{line}")
     counts = Counter(finding.severity for finding in findings)
     by_severity = ", ".join(f"{counts[severity]:,} {severity}" for severity in SEVERITIES if counts[severity])
     print(f"{counted(len(findings), 'finding')}: {by_severity}" if findings else "no findings")
+    if findings and len(found.by_broker) > 1:
+        print(f"a finding that names no broker is on all {len(found.by_broker):,} of them")
 
 
 def _whose(finding: Finding) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date
 from enum import Enum
@@ -57,6 +57,14 @@ def print_data(*lines: str) -> None:
 def print_json(*values: object, indent: int | None = None) -> None:
     """Prints values as JSON for programs, each on a line unless there is an ``indent``."""
     print_data(*(json.dumps(value, ensure_ascii=False, indent=indent, default=json_text) for value in values))
+
+
+def print_json_of_brokers(objects: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    """Prints an object for each broker, on a line with its name; without it, and indented, if there is only one."""
+    if len(objects) == 1:
+        print_json(objects[0][1], indent=2)
+    else:
+        print_json(*({"broker_name": name} | each for name, each in objects))
 
 
 @contextmanager

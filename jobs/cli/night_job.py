@@ -53,25 +53,27 @@ def run_job(job: str, steps: frozenset[Step], options: argparse.Namespace) -> No
         run = Run(warehouse, job, shared.session)
         run.open()
         several = len(entries) > 1
-        for entry in entries:
-            for night in _nights(entry, steps, options, hooks):
-                try:
-                    report = night.run(run)
-                except Exception as error:
+        try:
+            for entry in entries:
+                for night in _nights(entry, steps, options, hooks):
+                    try:
+                        report = night.run(run)
+                    except Exception as error:
+                        if not several:
+                            raise
+                        error.add_note(entry.name or entry.stores[0].root)
+                        failed.append(error)
+                        run.open()  # What the failed night has committed must not become part of the next one.
+                        break
+                    if steps != ALL_STEPS:
+                        print_steps(run, report)
+                        continue
+                    summarized.append(summarize(run, report))
                     if not several:
-                        raise
-                    error.add_note(entry.name or entry.stores[0].root)
-                    failed.append(error)
-                    run.open()  # What the failed night has committed must not become part of the next one.
-                    break
-                if steps != ALL_STEPS:
-                    print_steps(run, report)
-                    continue
-                summarized.append(summarize(run, report))
-                if not several:
-                    print_summary(run, summarized[-1])
-        if summarized and several:
-            print_brokers(run, summarized)
+                        print_summary(run, summarized[-1])
+        finally:  # After Ctrl-C, too.
+            if summarized and several:
+                print_brokers(run, summarized)
         shared.register_in_catalog(warehouse)
         one_of_several = several or len(run.last) > 1
     if failed:

@@ -92,6 +92,8 @@ def summarize(run: Run, report: NightReport) -> SummarizedNight:
 def print_summary(run: Run, night: SummarizedNight) -> None:
     """Prints the counts of each group, what needs attention, and where the tables are."""
     report, summary = night.report, night.summary
+    if report.entry is None and summary.groups:
+        print(f"Nothing was new: the counts are those of run {summary.run}.\n")
     _print_groups(summary.groups)
     for line in [*night.attention, *summary.not_replayed, *summary.notes]:
         print(printable(line))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
-from filtering.counted import shortened
+from filtering.counted import listed, shortened
 from schemas.answers.plain_text import one_line
 from schemas.printable import printable
 from schemas.time_text import time_text
 
 LONGEST_NAME = 40
 NARROWEST = 20
+BROKERS_NAMED = 5
+"""The number of brokers that a line names; others are counted."""
 
 
 def short(text: str, longest: int = LONGEST_NAME) -> str:
@@ -69,3 +72,12 @@ def print_table(
             else:
                 cells.append(f"{cell:<{width}}" if i < left else f"{cell:>{width}}")
         print((indent + "  ".join(cells)).rstrip())
+
+
+def print_by_line(lines: Iterable[tuple[str, str]]) -> None:
+    """Prints each line once, after the brokers that it is about. ``lines``: the name of a broker, and a line."""
+    brokers: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for broker, line in lines:
+        brokers[line][broker] = None
+    for line, names in brokers.items():
+        print(printable(f"{listed(list(names), BROKERS_NAMED)}: {line}"))

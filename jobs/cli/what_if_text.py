@@ -29,18 +29,21 @@ _KINDS = {
 }
 
 
-def print_changes(found: Sequence[WhatIf], unmet: Sequence[str]) -> None:
-    """Prints a section for each group and topic: Markdown, or plain text on a terminal."""
+def print_changes(found: Sequence[tuple[str, WhatIf]], unmet: Sequence[str], of_several_brokers: bool) -> None:
+    """Prints a section for each broker, group and topic: Markdown, or plain text on a terminal."""
     markup = Markup.of_stdout()
+    changes = [change for _, change in found]
     if not found:
         print("no subscription differs from what is in force")
     if len(found) > 1:
-        print(markup.heading(1, f"{len(found):,} filters: {_totals(found)}") + "\n")
+        filters = counted(len({change.new.key for change in changes}), "filter")
+        where = f" on {counted(len({broker for broker, _ in found}), 'broker')}" if of_several_brokers else ""
+        print(markup.heading(1, f"{filters}{where}: {_totals(changes)}") + "\n")
     if unmet:
         print(markup.strong("Expectations that are not met") + "\n")
         print("".join(f"- {markup.text(line)}\n" for line in unmet))
-    for change in found:
-        _print_section(change, markup)
+    for broker, change in found:
+        _print_section(change, broker if of_several_brokers else None, markup)
         print()
 
 
@@ -57,9 +60,10 @@ def _totals(found: Iterable[WhatIf]) -> str:
     return f"{gained:,} gained, {lost:,} lost, {kept:,} kept"
 
 
-def _print_section(found: WhatIf, markup: Markup) -> None:
+def _print_section(found: WhatIf, broker: str | None, markup: Markup) -> None:
     group, topic = markup.text(found.new.consumer_group), markup.text(found.new.topic)
-    print(markup.heading(2, f"{group} on {topic}: {_totals([found])}") + "\n")
+    where = "" if broker is None else f", {markup.text(broker)}"
+    print(markup.heading(2, f"{group} on {topic}{where}: {_totals([found])}") + "\n")
     for line in _facts(found, markup):
         print(f"- {line}")
     for kind, side in (("Gained", found.gained), ("Lost", found.lost)):

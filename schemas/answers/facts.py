@@ -201,9 +201,8 @@ def open_facts(
     ``expressions`` are already compiled filters. Raises UsageError if there is no such broker, or if there are several.
     """
     by_broker = _runs_by_broker(warehouse)
-    if broker_name is None and len(by_broker) > 1:
-        names = ", ".join(by_broker)
-        raise UsageError(f"the warehouse holds the brokers {names}: say which (--broker NAME, in Python broker=NAME)")
+    if broker_name is None:
+        check_only_broker(list(by_broker))
     chosen = broker_name if broker_name is not None else next(iter(by_broker))
     check_broker(chosen, list(by_broker))
     return BrokerFacts(warehouse, by_broker[chosen], expressions or Expressions())
@@ -226,6 +225,13 @@ def check_known_topic(topic: str, known: Sequence[str], warehouse: Warehouse) ->
     """Raises UsageError if the topic is not one of those known."""
     if topic not in known:
         raise UsageError(f"there is no topic {topic} in {warehouse.location}{did_you_mean(topic, known)}")
+
+
+def check_only_broker(names: Sequence[str]) -> None:
+    """Raises UsageError if there are several brokers."""
+    if len(names) > 1:
+        known = ", ".join(names)
+        raise UsageError(f"the warehouse holds the brokers {known}: say which (--broker NAME, in Python broker=NAME)")
 
 
 def check_broker(name: str, known: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import pyarrow as pa
@@ -26,11 +27,15 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, repr=False)
 class Results(Shown, Sequence[Answer], Generic[Answer]):
-    """A list of answers. ``row`` returns the cells of one answer, under ``titles``."""
+    """A list of answers. ``row`` returns the cells of one answer, under ``titles``.
+
+    ``broker_names`` has the broker of each answer, which is its first cell; it is empty if one broker was asked.
+    """
 
     answers: Sequence[Answer]
     titles: Sequence[str]
     row: Callable[[Answer], Sequence[Any]]
+    broker_names: Sequence[str]
 
     @overload
     def __getitem__(self, index: int) -> Answer: ...
@@ -42,19 +47,28 @@ class Results(Shown, Sequence[Answer], Generic[Answer]):
     def __len__(self) -> int:
         return len(self.answers)
 
+    @property
+    def _columns(self) -> list[str]:
+        return [*(("broker_name",) if self.broker_names else ()), *self.titles]
+
+    def _rows(self, most: int | None = None) -> list[list[Any]]:
+        """The cells of the first answers, at most ``most``."""
+        brokers = ([name] for name in self.broker_names) if self.broker_names else repeat(())
+        return [[*broker, *self.row(answer)] for broker, answer in zip(brokers, self.answers[:most], strict=False)]
+
     def __str__(self) -> str:
-        shown = self.answers[:SHOWN]
-        return text_table(self.titles, [self.row(answer) for answer in shown], len(self) - len(shown))
+        shown = self._rows(SHOWN)
+        return text_table(self._columns, shown, len(self) - len(shown))
 
     def to_pandas(self) -> pd.DataFrame:
         """A DataFrame with the columns that are shown."""
         import pandas as pd
 
-        return pd.DataFrame([self.row(answer) for answer in self.answers], columns=list(self.titles))
+        return pd.DataFrame(self._rows(), columns=self._columns)
 
     def _repr_html_(self) -> str:
-        shown = self.answers[:SHOWN]
-        return html_table(self.titles, [self.row(answer) for answer in shown], len(self) - len(shown))
+        shown = self._rows(SHOWN)
+        return html_table(self._columns, shown, len(self) - len(shown))
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,7 +79,12 @@ class Lags(Results[Lag]):
         """A DataFrame with all fields, also those that are not shown."""
         import pandas as pd
 
-        return pd.DataFrame([row.fields for row in self.answers], columns=[*Lag.__dataclass_fields__, "estimate_error"])
+        frame = pd.DataFrame(
+            [row.fields for row in self.answers], columns=[*Lag.__dataclass_fields__, "estimate_error"]
+        )
+        if self.broker_names:
+            frame.insert(0, "broker_name", list(self.broker_names))
+        return frame
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,10 +92,17 @@ class Explanations(Results[Explanation]):
     """Explanations of one message or of several, for one group or for all."""
 
     def __str__(self) -> str:
-        return explanation_text(self.answers[0]) if len(self) == 1 else super().__str__()
+        if len(self) != 1:
+            return super().__str__()
+        return "\n".join(
+            [explanation_text(self.answers[0]), *(one_line(f"broker {name}") for name in self.broker_names)]
+        )
 
     def _repr_html_(self) -> str:
-        return explanation_html(self.answers[0]) if len(self) == 1 else super()._repr_html_()
+        if len(self) != 1:
+            return super()._repr_html_()
+        brokers = "".join(f"<p>Broker {escape(name)}</p>" for name in self.broker_names)
+        return explanation_html(self.answers[0]) + brokers
 
 
 @dataclass(frozen=True, repr=False)

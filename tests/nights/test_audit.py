@@ -22,6 +22,7 @@ from schemas.audits.auditor import AuditReport, AuditResult, run_audits, store
 from schemas.audits.scope import scope_of
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
+from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table import Table
@@ -125,6 +126,25 @@ def test_an_audit_fails_on_rows_that_are_bad_for_it(replayed: Replayed, tmp_path
     assert result.bad_rows > before
     assert result.sample
     assert result.query.endswith(result.audit.query)
+
+
+def test_conservation_compares_a_queue_with_its_own_night_before(four_nights: Path, tmp_path: Path) -> None:
+    """A wrong offset shows in its own night and in the queue's next one, and in no other queue of the group."""
+    warehouse = copy_of(Warehouse.at(str(four_nights)), tmp_path / "w")
+    told = [row for row in rows_of(warehouse, "consumer_offsets") if row["told_to"] is not None]
+    by_queue: dict[tuple[str, str, int], list[Row]] = {}
+    for row in sorted(told, key=lambda row: row["run"]):
+        by_queue.setdefault((row["consumer_group"], row["topic"], row["queue_id"]), []).append(row)
+    queue, rows = next((queue, rows) for queue, rows in by_queue.items() if queue[2] == 1 and len(rows) > 3)
+
+    def wrong(row: Row) -> Row:
+        is_it = all(row[name] == rows[1][name] for name in ("consumer_group", "topic", "queue_id", "run"))
+        return row | {"told_to": row["told_to"] - 1} if is_it else row
+
+    rewrite(warehouse, CONSUMER_OFFSETS, lambda stored: list(map(wrong, stored)))
+    result = results(Warehouse.at(warehouse.storage.root), "conservation")["conservation"]
+    found = {(row["consumer_group"], row["topic"], row["queue_id"], row["run"]) for row in result.sample}
+    assert (result.bad_rows, found) == (2, {(*queue, row["run"]) for row in rows[1:3]})
 
 
 def test_a_flipped_byte_fails_the_page_checksums(replayed: Replayed, tmp_path: Path) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
+import subprocess
+import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +21,8 @@ from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from tests.captures import capture
 from tests.nights.commands import Run, arguments, contents, differing, living, rows_of, without_runs
+
+PROJECT = Path(__file__).parents[2]
 
 
 def conf(folder: Path, name: str, broker_name: str) -> Path:
@@ -101,7 +108,7 @@ def test_all_brokers_in_one_run(run: Run, tmp_path: Path) -> None:
         nightly.main(night_of(name, alone, tmp_path / f"{broker_name}.conf"))
         assert differing(of_broker(without_runs(tmp_path / "both"), broker_name), without_runs(alone)) == []
     with pytest.raises(UsageError, match=r"the brokers a, b: say which \(--broker NAME, in Python broker=NAME\)"):
-        door.open(str(tmp_path / "both"))
+        door.open(str(tmp_path / "both")).what_if("cg_sql_city", sql="TRUE")
 
 
 def test_what_needs_attention_names_the_broker(run: Run, tmp_path: Path) -> None:
@@ -141,6 +148,28 @@ def test_the_summary_of_brokers_has_a_line_for_each(run: Run, tmp_path: Path) ->
     file.write_text(entries)
     again = run(nightly, "--brokers", file, "--warehouse", tmp_path / "w").out
     assert ["a", *"-----"] in [line.split()[:6] for line in again.splitlines()]
+
+
+def test_an_interrupted_run_has_the_summary_of_the_brokers_that_ended(tmp_path: Path) -> None:
+    """Ctrl-C while the subscriptions of the second broker are read."""
+    file, events = brokers_file(tmp_path, ("a", "small", ""), ("b", "otherbloom", "")), tmp_path / "events.jsonl"
+    os.mkfifo(events)
+    file.write_text(file.read_text().replace(str(capture("otherbloom") / "subscription_events.jsonl"), events.name))
+    given = [sys.executable, "-m", "jobs.nightly", "--brokers", str(file), "--warehouse", str(tmp_path / "w")]
+    process = subprocess.Popen(given, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    opened = None
+    while process.poll() is None and opened is None:
+        with suppress(OSError):  # There is no reader yet.
+            opened = os.open(events, os.O_WRONLY | os.O_NONBLOCK)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.05)
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate()
+    assert opened is not None, error
+    os.close(opened)
+    assert (process.returncode, error.splitlines()[-1].startswith("mqsieve: interrupted: ")) == (130, True), error
+    table = out.split("\n\n")[1].splitlines()
+    assert [line.split()[:2] for line in table] == [["broker", "messages"], ["a", "743"]]
 
 
 def test_each_snapshot_of_a_run_has_its_summary(run: Run, tmp_path: Path) -> None:

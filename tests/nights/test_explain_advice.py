@@ -11,12 +11,19 @@ from tests.nights.commands import Run
 from tests.nights.growing_broker import BEFORE, GrowingBroker, event, sql
 from tests.nights.test_explain_clients import explained, heartbeat, night
 
+FIRST = ("--group", "cg", "--topic", "T", "--queue", 0, "--offset", 0)
+
 
 def told(broker: GrowingBroker, expression: str) -> list[str]:
     """The lines about the first message, without the first one."""
     broker.night([sql(BEFORE, "cg", expression)])
-    place = ("--group", "cg", "--topic", "T", "--queue", 0, "--offset", 0)
-    return broker.run(explain, "--warehouse", broker.folder / "w", *place).out.splitlines()[1:]
+    return broker.run(explain, "--warehouse", broker.folder / "w", *FIRST).out.splitlines()[1:]
+
+
+def lint_in_json(broker: GrowingBroker) -> list[str]:
+    """What the JSON about the first message says as ``lint``."""
+    lint: list[str] = json.loads(broker.run(explain, "--warehouse", broker.folder / "w", *FIRST, "--json").out)["lint"]
+    return lint
 
 
 @pytest.mark.parametrize(
@@ -30,11 +37,13 @@ def told(broker: GrowingBroker, expression: str) -> list[str]:
 def test_an_expression_that_means_something_else(broker: GrowingBroker, expression: str, finding: str) -> None:
     (line,) = (line for line in told(broker, expression) if line.startswith("  lint "))
     assert finding in line
+    assert lint_in_json(broker) == [line.removeprefix("  lint").lstrip()]
 
 
 @pytest.mark.parametrize("expression", ["n = '5'", "price > 5", "n > 5"])
 def test_an_expression_that_means_what_it_says(broker: GrowingBroker, expression: str) -> None:
     assert not any(line.startswith("  lint ") for line in told(broker, expression))
+    assert lint_in_json(broker) == []
 
 
 def test_a_client_that_was_overruled_is_named(broker: GrowingBroker, run: Run) -> None:

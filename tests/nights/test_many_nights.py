@@ -22,6 +22,7 @@ from schemas.tables import APPENDED_TABLES
 from tests.broker_log import SEGMENT, BrokerLog
 from tests.depth import DEEP
 from tests.nights.commands import night, rows_of
+from tests.nights.growing_broker import BEFORE, GrowingBroker, sql
 from tests.nights.opened_files import opened_files
 from tests.records import record
 
@@ -169,3 +170,14 @@ def test_small_files_are_merged_without_holding_all_of_their_damage(tmp_path: Pa
     assert memory("VmHWM") - before < HELD_OF_IT
     [file] = warehouse.files(QUARANTINE, "b")
     assert file.rows == DAMAGE // PIECE + FILES_IN_A_TIER * (FILES_IN_A_TIER - 1)
+
+
+def test_a_night_with_nothing_new_says_whose_counts_it_shows(broker: GrowingBroker) -> None:
+    """Otherwise it would look as if the group had received as many messages again."""
+    first = broker.night([sql(BEFORE, "cg", "n >= 0")]).out
+    run = max(row["run"] for row in rows_of(broker.folder / "w", "run_ledger"))
+    again = broker.night([sql(BEFORE, "cg", "n >= 0")]).out
+    title, empty, *rest = again.splitlines()
+    assert (title, empty) == (f"Nothing was new: the counts are those of run {run}.", "")
+    table = first[: first.index("\nbroker ")].splitlines()
+    assert rest[: len(table)] == table

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from jobs import explain, lag, nightly
+from jobs import advise, explain, lag, lint, nightly, what_if
+from schemas import warehouse as door
+from schemas.errors import UsageError
 from tests.broker_log import BrokerLog
 from tests.nights.commands import Run
 
@@ -141,3 +143,141 @@ def test_a_group_that_only_other_brokers_know(run: Run, warehouse: Path) -> None
     assert (ended.code, ended.error) == (2, "mqsieve: the message is on b, where cg_a never subscribed\n")
     ended = run(explain, "--warehouse", warehouse, "--message", "o-0", "--group", "cg_aa")
     assert ended.error.endswith(" on b, where cg_aa never subscribed; did you mean cg_a?\n")
+
+
+@pytest.fixture(scope="module")
+def differing_brokers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cluster of two brokers. Clients subscribe at both; prices and the topic ``U`` differ."""
+    folder = tmp_path_factory.mktemp("differing")
+    subscriptions = {"cg": "T", "cg_u": "U", "cg_typo": "W"}
+    _night(folder, "b", BrokerLog().append(4, price="9").append(1, "U", price="1"), subscriptions)
+    _night(folder, "a", BrokerLog().append(4, price="1"), subscriptions)
+    return folder / "w"
+
+
+def test_lint_tells_a_finding_of_several_brokers_once(run: Run, differing_brokers: Path) -> None:
+    """A topic that lies on one broker only is not missing on the other."""
+    lines = run(lint, "--warehouse", differing_brokers).out.splitlines()
+    assert lines == [
+        "✗ cg_typo on W  no message of the log has this topic",
+        "! cg on T       none of 4 messages matched so far (a)",
+        "! cg_u on U     none of 1 message matched so far (b)",
+        "· cg on T       all of the newest 4 messages match: is a filter needed? (b)",
+        "4 findings: 1 error, 2 warn, 1 info",
+        "a finding that names no broker is on all 2 of them",
+    ]
+    of_one = run(lint, "--warehouse", differing_brokers, "--broker", "b").out.splitlines()
+    assert of_one[-1] == "3 findings: 1 error, 1 warn, 1 info"
+
+
+def test_advise_has_the_topics_of_every_broker(run: Run, differing_brokers: Path) -> None:
+    lines = run(advise, "--warehouse", differing_brokers).out.splitlines()
+    assert [line.split()[:2] for line in lines[:4]] == [["broker", "topic"], ["a", "T"], ["b", "T"], ["b", "U"]]
+    assert lines[4] == "  T on a: on: it saves 100% of the reads"
+    assert sum(line.startswith("a, b: The filter bit map is off for all topics of the broker") for line in lines) == 1
+    assert lines[-2:] == ["4 findings: 1 error, 2 warn, 1 info", "a finding that names no broker is on all 2 of them"]
+    objects = _rows(run, advise, "--warehouse", differing_brokers)
+    assert [(each["broker_name"], [topic["topic"] for topic in each["topics"]]) for each in objects] == [
+        ("a", ["T"]),
+        ("b", ["T", "U"]),
+    ]
+
+
+def test_lint_in_json_has_an_object_for_each_broker(run: Run, differing_brokers: Path) -> None:
+    objects = _rows(run, lint, "--warehouse", differing_brokers)
+    found = [(each["broker_name"], [(row["severity"], row["topic"]) for row in each["findings"]]) for each in objects]
+    assert found == [("a", [("error", "W"), ("warn", "T")]), ("b", [("error", "W"), ("warn", "U"), ("info", "T")])]
+
+
+def test_lint_tries_a_file_on_the_messages_of_every_broker(run: Run, differing_brokers: Path, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text("- {group: new, topic: T, sql: price > 5.0}\n- {group: new}\n")
+    given = ("--warehouse", differing_brokers, "--subscriptions", tmp_path / "s.yaml", "--fail-on", "error")
+    ended = run(lint, *given)
+    assert (ended.code, ended.error) == (3, "mqsieve: 1 finding is error\n")
+    assert "! new on T  none of the newest 4 messages matches (a)" in ended.out.splitlines()
+
+
+def test_what_if_compares_the_messages_of_every_broker(run: Run, differing_brokers: Path) -> None:
+    given = ("--warehouse", differing_brokers, "--group", "cg", "--sql", "price < 5.0")
+    out = run(what_if, *given).out
+    headings = [line for line in out.splitlines() if line.startswith("#")]
+    assert headings == [
+        "# 1 filter on 2 brokers: 4 gained, 4 lost, 0 kept",
+        "## cg on T, a: 4 gained, 0 lost, 0 kept",
+        "## cg on T, b: 0 gained, 4 lost, 0 kept",
+    ]
+    objects = _rows(run, what_if, *given)
+    assert [(each["broker_name"], each["gained"], each["lost"]) for each in objects] == [("a", 4, 0), ("b", 0, 4)]
+    ended = run(what_if, *given, "--max-gained", 3)
+    assert (ended.code, ended.error) == (3, "mqsieve: the change gains 4 messages, more than --max-gained 3\n")
+    assert run(what_if, *given, "--broker", "b").out.startswith("## cg on T: 0 gained, 4 lost")
+
+
+def test_what_if_leaves_out_brokers_without_the_group_or_without_messages(
+    run: Run, warehouse: Path, differing_brokers: Path, tmp_path: Path
+) -> None:
+    first = run(what_if, "--warehouse", warehouse, "--group", "cg_b", "--sql", "TRUE").out.splitlines()[0]
+    assert first == "## cg\\_b on T, b: 2 gained, 0 lost, 2 kept"
+    ended = run(what_if, "--warehouse", warehouse, "--group", "cg_c", "--sql", "TRUE")
+    assert (ended.code, ended.error.startswith("mqsieve: cg_c has no subscription in ")) == (2, True)
+    changes = tmp_path / "changes.yaml"
+    changes.write_text("- {group: cg_u, topic: U, sql: price > 0.5}\n- {group: cg, topic: T, sql: price > 8.0}\n")
+    given = ("--warehouse", differing_brokers, "--changes", changes)
+    headings = [line for line in run(what_if, *given).out.splitlines() if line.startswith("#")]
+    assert headings == [
+        "# 2 filters on 2 brokers: 1 gained, 0 lost, 4 kept",
+        "## cg on T, a: 0 gained, 0 lost, 0 kept",
+        "## cg on T, b: 0 gained, 0 lost, 4 kept",
+        "## cg\\_u on U, b: 1 gained, 0 lost, 0 kept",
+    ]
+    changes.write_text("- {group: cg, topic: nowhere, sql: price > 8.0}\n")
+    ended = run(what_if, *given)
+    assert (ended.code, "no message of the log has the topic nowhere; it has T" in ended.error) == (2, True)
+
+
+def test_an_unmet_expectation_is_told_once(run: Run, differing_brokers: Path, tmp_path: Path) -> None:
+    (tmp_path / "messages.yaml").write_text("- pass: {price: '1'}\n")
+    given = ("--warehouse", differing_brokers, "--group", "cg", "--sql", "price > 8.0", "--expect")
+    ended = run(what_if, *given, tmp_path / "messages.yaml")
+    told = "cg: message 1 (price: '1') must pass and does not: the filter is FALSE"
+    assert (ended.code, ended.error) == (3, f"mqsieve: {told}\n")
+    assert ended.out.count("must pass and does not") == 1
+
+
+def test_a_notebook_asks_all_brokers_and_sees_which_one_a_row_is_of(warehouse: Path, differing_brokers: Path) -> None:
+    opened = door.open(warehouse)
+    assert str(opened) == f"{warehouse}, brokers a, b"
+    every = opened.why("o-0").to_pandas()
+    assert list(zip(every["broker_name"], every["group"], strict=True)) == [("b", "cg"), ("b", "cg_b")]
+    one = opened.why("o-0", "cg")
+    assert str(one).splitlines()[-1] == "broker b"
+    assert "<p>Broker b</p>" in one._repr_html_()
+    assert list(opened.lag("cg", "T").to_pandas()["broker_name"]) == ["a", "b"]
+    delivered = opened.deliveries.of(group="cg").to_pandas()
+    assert set(delivered["broker_name"]) == {"a", "b"}
+    differing = door.open(differing_brokers)
+    findings = differing.findings().to_pandas()
+    assert list(zip(findings["broker_name"], findings["topic"], strict=True)) == [
+        ("a", "W"), ("a", "T"), ("b", "W"), ("b", "U"), ("b", "T"),
+    ]  # fmt: skip
+    advice = differing.advice().to_pandas()
+    assert list(zip(advice["broker_name"], advice["topic"], strict=True)) == [("a", "T"), ("b", "T"), ("b", "U")]
+    night = differing.summary()
+    assert [line for line in night.attention if "U has no message" in line] == [
+        "a: U has no message; groups that subscribe to it: 1, such as cg_u"
+    ]
+    assert list(night.to_pandas()["broker_name"]) == ["a", "b", "b"]
+
+
+def test_a_notebook_asks_one_broker(warehouse: Path) -> None:
+    opened = door.open(warehouse, broker="b")
+    assert str(opened) == f"{warehouse}, broker b"
+    assert "broker_name" not in opened.lag().to_pandas()
+    assert set(opened.deliveries.to_pandas()["broker_name"]) == {"b"}
+    assert opened.what_if("cg_b", sql="TRUE").kept == 2
+    for ask in (
+        lambda: door.open(warehouse).what_if("cg_b", sql="TRUE"),
+        lambda: door.open(warehouse).why_at("T", 0, 0),
+    ):
+        with pytest.raises(UsageError, match=r"say which .*in Python broker=NAME"):
+            ask()

@@ -26,6 +26,7 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         "reason": explanation.decision.reason,
         "pulled_at": explanation.pulled_at,
         "would_be": None if preview is None else {"outcome": str(preview.outcome), "reason": preview.reason},
+        "lint": list(explanation.findings),
         "uncertain": explanation.uncertain,
         "subscription": None if row is None else _subscription(row),
         "present": None if explanation.present is None else _present(explanation.present),
