@@ -51,7 +51,7 @@ class ConsumerFilterManager:
         self._topics_of: defaultdict[str, set[str]] = defaultdict(set)
 
     def register(self, group: str, subscriptions: Iterable[Subscription], now: int) -> None:
-        """Register all subscriptions of ``group``. Its filters on other topics die."""
+        """Registers all subscriptions of ``group``. Its filters on other topics die."""
         topics = set()
         for subscription in subscriptions:
             topics.add(subscription["topic"])
@@ -60,7 +60,7 @@ class ConsumerFilterManager:
             self.unregister_topic(topic, group, now)
 
     def register_topic(self, group: str, subscription: Subscription, now: int) -> None:
-        """Register one subscription of ``group``; its other topics do not change.
+        """Registers one subscription of ``group``; its other topics do not change.
 
         The broker ignores tags, an empty expression, and an old version. An expression that it refuses removes the
         group's filter on the topic.
@@ -100,7 +100,7 @@ class ConsumerFilterManager:
             self._by_topic[topic][group] = replace(data, dead_time=now)
 
     def discard(self) -> None:
-        """Remove all filters, as a broker does that starts and finds those of another Bloom filter in its file."""
+        """Removes all filters, as a broker does that starts and finds those of another Bloom filter in its file."""
         self._by_topic.clear()
         self._topics_of.clear()
 
@@ -132,7 +132,7 @@ class ConsumerFilterManager:
         ]
 
     def clean(self, now: int) -> None:
-        """Remove filters that have been dead for the clean time span. The broker does so every 10 s, when it saves."""
+        """Removes filters that have been dead for the clean time span. The broker does so every 10 s, when it saves."""
         for topic, groups in list(self._by_topic.items()):
             for group in list(groups):
                 self.clean_topic(topic, group, now)
@@ -140,7 +140,7 @@ class ConsumerFilterManager:
                 del self._by_topic[topic]
 
     def clean_topic(self, topic: str, group: str, now: int) -> None:
-        """Remove the filter of ``group`` on ``topic`` if it has been dead for the clean time span."""
+        """Removes the filter of ``group`` on ``topic`` if it has been dead for the clean time span."""
         data = self.get(topic, group)
         cleaned_at = self.cleaned_at(data)
         if cleaned_at is not None and cleaned_at <= now:

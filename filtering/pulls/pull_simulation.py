@@ -122,7 +122,7 @@ def _outside(queue: Queue, offset: int) -> tuple[GetMessageStatus, int] | None:
 
 
 def _scan(queue: Queue, pull: Pull, begin: int, end: int, config: BrokerConfig, max_msg_nums: int) -> Pull:
-    """Continue ``pull``, which has found nothing yet, with the entries [begin, end) of one file."""
+    """Continues ``pull``, which has found nothing yet, with the entries [begin, end) of one file."""
     part = slice(begin - queue.min_offset, end - queue.min_offset)
     sizes, stage1 = queue.sizes[part], queue.stage1[part]
     matched = stage1 & queue.stage2[part]

@@ -34,7 +34,7 @@ def is_minus(word: Int) -> Int:
 
 @compiled
 def short_decimals(words: Array, lengths: Array, values: Array, decimals: Array) -> None:
-    """Parse texts of up to 8 octets after their sign: the digits as one number, and how many of them follow a point.
+    """Parses texts of up to 8 octets after their sign: the digits as one number, and how many of them follow a point.
 
     ``decimals`` is -1 without a point, -2 if the text is longer or no plain decimal, -3 if it is missing.
     """
@@ -107,7 +107,7 @@ def parse_block(
     odd: Array,
     scratch: Array,
 ) -> int:
-    """Parse the numbers of up to BLOCK rows. Returns how many texts are left to be parsed; ``odd`` marks them.
+    """Parses the numbers of up to BLOCK rows. Returns how many texts are left to be parsed; ``odd`` marks them.
 
     ``scratch``: int64, shape (4, BLOCK).
     """
@@ -139,7 +139,7 @@ def parse_block(
 
 @compiled
 def parse(texts: Texts, greatest: Int, numbers: Array, is_number: Array, odd: Array) -> int:
-    """Parse numbers. Returns how many texts are left to be parsed; ``odd`` marks them.
+    """Parses numbers. Returns how many texts are left to be parsed; ``odd`` marks them.
 
     ``greatest``: the greatest number of the integer type, or 0 for doubles.
     """

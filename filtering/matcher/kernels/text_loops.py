@@ -58,7 +58,7 @@ def same_middle(octets: Array, start: Int, others: Array, other_start: Int, leng
 
 @compiled
 def fill_table(octets: Array, offsets: Array, table: Array) -> None:
-    """Put each text into the first empty slot from its hash on. The size of ``table`` must be a power of two."""
+    """Puts each text into the first empty slot from its hash on. The size of ``table`` must be a power of two."""
     for text in range(len(offsets) - 1):
         start, length = np.int64(offsets[text]), np.int64(offsets[text + 1] - offsets[text])
         first, last = first_word(octets, start, length), last_word(octets, start, length)

@@ -90,7 +90,7 @@ class NormalForm(Form):
         return kind(tuple(sorted(merged, key=self._key)))
 
     def _reduced(self, kind: type[And | Or], dual: type[And | Or], terms: list[Predicate]) -> list[Predicate]:
-        """Remove from compound terms what other terms decide: ``x and (x or y)``, ``x and (not x or y)``."""
+        """Removes from compound terms what other terms decide: ``x and (x or y)``, ``x and (not x or y)``."""
         compounds = [term for term in terms if isinstance(term, dual)]
         if not compounds or sum(len(term.terms) for term in compounds) > _MANY:
             return terms
@@ -161,7 +161,7 @@ def _flat(kind: type[And | Or], terms: Iterable[Predicate], neutral: Predicate) 
 
 
 def _merged(kind: type[And | Or], terms: list[Predicate]) -> list[Predicate] | None:
-    """Merge terms about one property. None if they decide the conjunction (FALSE) or the disjunction (TRUE)."""
+    """Merges terms about one property. None if they decide the conjunction (FALSE) or the disjunction (TRUE)."""
     groups: dict[str, list[Predicate]] = {}
     rest = []
     for term in terms:
