@@ -162,7 +162,7 @@ class BrokerConfig:
 
     @classmethod
     def of_file(cls, values: Mapping[str, str]) -> BrokerConfig:
-        """Converts the keys and values of a file. Raises InvalidBrokerConfig, also if no key is one of a broker.conf."""
+        """Converts the keys and values of a file. Raises InvalidBrokerConfig, also if none is of a broker.conf."""
         known = {_key(field.name) for field in fields(cls)}
         if values and not known.intersection(values) and not BROKER_KEYS.intersection(values):
             raise InvalidBrokerConfig("no line is a setting of a broker.conf, such as brokerName=broker-a")
