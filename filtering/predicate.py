@@ -28,6 +28,8 @@ class NumberType(Enum):
 
 
 class Comparison(Enum):
+    """A comparison of numbers. The value is its sign in SQL92."""
+
     __hash__ = object.__hash__
 
     EQUAL = "="
@@ -93,11 +95,15 @@ class Predicate(metaclass=_Interned):
 
 @_child
 class Constant(Predicate):
+    """Every message has the same answer."""
+
     value: bool
 
 
 @_child
 class Not(Predicate):
+    """The operand is false."""
+
     operand: Predicate
 
     @property
@@ -107,6 +113,8 @@ class Not(Predicate):
 
 @_child
 class And(Predicate):
+    """All terms are true."""
+
     terms: tuple[Predicate, ...]
 
     @property
@@ -116,6 +124,8 @@ class And(Predicate):
 
 @_child
 class Or(Predicate):
+    """Some term is true."""
+
     terms: tuple[Predicate, ...]
 
     @property
@@ -136,7 +146,7 @@ class PropertyLeaf(Predicate):
 
 @_child
 class IsPresent(PropertyLeaf):
-    pass
+    """Whether the message has the property."""
 
 
 @_child
@@ -148,16 +158,22 @@ class TextIn(PropertyLeaf):
 
 @_child
 class TextContains(PropertyLeaf):
+    """The text has ``text`` in it."""
+
     text: str
 
 
 @_child
 class TextStartsWith(PropertyLeaf):
+    """The text begins with ``text``."""
+
     text: str
 
 
 @_child
 class TextEndsWith(PropertyLeaf):
+    """The text ends with ``text``."""
+
     text: str
 
 
@@ -199,7 +215,7 @@ class PropertyPairLeaf(Predicate):
 
 @_child
 class TextsEqual(PropertyPairLeaf):
-    pass
+    """Both texts are the same."""
 
 
 @_child

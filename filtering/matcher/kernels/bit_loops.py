@@ -61,6 +61,7 @@ def evaluate(
 
 @compiled
 def count(bits: Array, counts: Array) -> None:
+    """The number of set bits of each row of ``bits``."""
     for row in range(len(bits)):
         ones = 0
         for word in bits[row]:
