@@ -95,15 +95,11 @@ class Predicate(metaclass=_Interned):
 
 @_child
 class Constant(Predicate):
-    """Every message has the same answer."""
-
     value: bool
 
 
 @_child
 class Not(Predicate):
-    """The operand is false."""
-
     operand: Predicate
 
     @property
@@ -113,8 +109,6 @@ class Not(Predicate):
 
 @_child
 class And(Predicate):
-    """All terms are true."""
-
     terms: tuple[Predicate, ...]
 
     @property
@@ -124,8 +118,6 @@ class And(Predicate):
 
 @_child
 class Or(Predicate):
-    """Some term is true."""
-
     terms: tuple[Predicate, ...]
 
     @property
@@ -158,22 +150,16 @@ class TextIn(PropertyLeaf):
 
 @_child
 class TextContains(PropertyLeaf):
-    """The text has ``text`` in it."""
-
     text: str
 
 
 @_child
 class TextStartsWith(PropertyLeaf):
-    """The text begins with ``text``."""
-
     text: str
 
 
 @_child
 class TextEndsWith(PropertyLeaf):
-    """The text ends with ``text``."""
-
     text: str
 
 
