@@ -31,9 +31,13 @@ from filtering.sql92.normal_form.form import Form
 from filtering.terms import opposite, without_not
 
 _READABLE = 160
+"""The characters of a sort key that are kept. A hash stands for all of a longer one."""
 _FEW = 8
+"""Simplifications that compare each term with others give up beyond this number."""
 _MANY = 64
+"""Terms with more terms of their own are not merged into others or simplified: expressions may have thousands."""
 _CHEAP = (IsPresent, TextIn, IsTrueText)
+"""Leaves that are evaluated without parsing or searching a text."""
 
 
 class NormalForm(Form):
