@@ -132,7 +132,7 @@ class BrokerConfig:
 
     @classmethod
     def from_properties(cls, text: str) -> BrokerConfig:
-        """Read a RocketMQ ``broker.conf``. Keys that filtering does not depend on are ignored.
+        """Reads a RocketMQ ``broker.conf``. Keys that filtering does not depend on are ignored.
 
         Raises InvalidBrokerConfig if a known key has a value of the wrong type, or if a line is too long. (For a wrong
         type, the broker itself would silently keep its default, or take anything but ``true`` as false.)
@@ -149,7 +149,7 @@ class BrokerConfig:
 
     @classmethod
     def from_yaml(cls, text: str) -> BrokerConfig:
-        """Read a YAML mapping with the keys of a ``broker.conf``. Raises InvalidBrokerConfig."""
+        """Reads a YAML mapping with the keys of a ``broker.conf``. Raises InvalidBrokerConfig."""
         try:
             document = load(text)
         except InvalidYaml as error:
@@ -162,7 +162,7 @@ class BrokerConfig:
 
     @classmethod
     def of_file(cls, values: Mapping[str, str]) -> BrokerConfig:
-        """Convert the keys and values of a file. Raises InvalidBrokerConfig, also if it has no key of a broker.conf."""
+        """Converts the keys and values of a file. Raises InvalidBrokerConfig, also if none is of a broker.conf."""
         known = {_key(field.name) for field in fields(cls)}
         if values and not known.intersection(values) and not BROKER_KEYS.intersection(values):
             raise InvalidBrokerConfig("no line is a setting of a broker.conf, such as brokerName=broker-a")
@@ -184,7 +184,7 @@ class BrokerConfig:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> BrokerConfig:
-        """Convert keys and values of a ``broker.conf``. Raises InvalidBrokerConfig."""
+        """Converts keys and values of a ``broker.conf``. Raises InvalidBrokerConfig."""
         known = {_key(field.name): field for field in fields(cls)}
         return cls(
             **{

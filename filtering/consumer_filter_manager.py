@@ -5,11 +5,10 @@ Source: ConsumerFilterManager and its FilterDataMapByTopic.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from filtering.bloom_filter import BloomFilter
 from filtering.consumer_filter_data import ConsumerFilterData, compile_filter
@@ -17,8 +16,6 @@ from filtering.java.numbers import LONG_MAX
 from filtering.sql92 import Expressions
 from filtering.subscription_data import Subscription, expression_type, is_tag_type
 from filtering.time_spans import DAY
-
-_LOADED_DEAD_SINCE = 30_000
 
 
 class FilterState(TypedDict):
@@ -54,7 +51,7 @@ class ConsumerFilterManager:
         self._topics_of: defaultdict[str, set[str]] = defaultdict(set)
 
     def register(self, group: str, subscriptions: Iterable[Subscription], now: int) -> None:
-        """Register all subscriptions of ``group``. Its filters on other topics die."""
+        """Registers all subscriptions of ``group``. Its filters on other topics die."""
         topics = set()
         for subscription in subscriptions:
             topics.add(subscription["topic"])
@@ -63,7 +60,7 @@ class ConsumerFilterManager:
             self.unregister_topic(topic, group, now)
 
     def register_topic(self, group: str, subscription: Subscription, now: int) -> None:
-        """Register one subscription of ``group``; its other topics do not change.
+        """Registers one subscription of ``group``; its other topics do not change.
 
         The broker ignores tags, an empty expression, and an old version. An expression that it refuses removes the
         group's filter on the topic.
@@ -103,7 +100,7 @@ class ConsumerFilterManager:
             self._by_topic[topic][group] = replace(data, dead_time=now)
 
     def discard(self) -> None:
-        """Remove all filters, as a broker does that starts and finds those of another Bloom filter in its file."""
+        """Removes all filters, as a broker does that starts and finds those of another Bloom filter in its file."""
         self._by_topic.clear()
         self._topics_of.clear()
 
@@ -135,7 +132,7 @@ class ConsumerFilterManager:
         ]
 
     def clean(self, now: int) -> None:
-        """Remove filters that have been dead for the clean time span. The broker does so every 10 s, when it saves."""
+        """Removes filters that have been dead for the clean time span. The broker does so every 10 s, when it saves."""
         for topic, groups in list(self._by_topic.items()):
             for group in list(groups):
                 self.clean_topic(topic, group, now)
@@ -143,7 +140,7 @@ class ConsumerFilterManager:
                 del self._by_topic[topic]
 
     def clean_topic(self, topic: str, group: str, now: int) -> None:
-        """Remove the filter of ``group`` on ``topic`` if it has been dead for the clean time span."""
+        """Removes the filter of ``group`` on ``topic`` if it has been dead for the clean time span."""
         data = self.get(topic, group)
         cleaned_at = self.cleaned_at(data)
         if cleaned_at is not None and cleaned_at <= now:
@@ -155,45 +152,3 @@ class ConsumerFilterManager:
             return None
         cleaned_at = data.dead_time + self._clean_time_span
         return cleaned_at if cleaned_at <= LONG_MAX else None
-
-    def encode(self, now: int) -> str:
-        """The text of consumerFilter.json in RocketMQ's own form, after a :meth:`clean`."""
-        self.clean(now)
-        topics: dict[str, Any] = {
-            topic: {
-                "groupFilterData": {group: data.to_json() for group, data in sorted(groups.items())},
-                "topic": topic,
-            }
-            for topic, groups in sorted(self._by_topic.items())
-        }
-        return json.dumps({"filterDataByTopic": topics}, ensure_ascii=False, indent="\t", separators=(",", ":"))
-
-    def decode(self, text: str, now: int) -> bool:
-        """Replace all filters with those of a consumerFilter.json, as the broker does when it starts.
-
-        A filter that is alive in the file becomes dead: since 30 s ago, or since its birth if that is later. False if
-        the broker discards the file, because an entry belongs to another Bloom filter. Raises ValueError if ``text``
-        is not a consumerFilter.json.
-        """
-        try:
-            topics = json.loads(text)["filterDataByTopic"]
-            by_topic = {
-                topic: {
-                    group: ConsumerFilterData.from_json(entry, self._expressions)
-                    for group, entry in groups["groupFilterData"].items()
-                }
-                for topic, groups in topics.items()
-            }
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise ValueError(f"not a consumerFilter.json of RocketMQ: {error!r}") from error
-        for groups in by_topic.values():
-            for group, data in groups.items():
-                if not self.bloom_filter.is_valid(data.bit_pos, data.bit_num):
-                    return False
-                if data.dead_time is None:
-                    groups[group] = replace(data, dead_time=max(now - _LOADED_DEAD_SINCE, data.born_time))
-        self._by_topic = by_topic
-        for topic, groups in by_topic.items():
-            for group in groups:
-                self._topics_of[group].add(topic)
-        return True

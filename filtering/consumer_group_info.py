@@ -17,7 +17,7 @@ class ConsumerGroupInfo:
         self.subscriptions: dict[str, Subscription] = {}
 
     def update_subscription(self, subscriptions: Iterable[Subscription]) -> bool:
-        """Apply the whole list of a heartbeat: higher versions replace lower ones, topics not listed are removed.
+        """Applies the whole list of a heartbeat: higher versions replace lower ones, topics not listed are removed.
 
         True only if a topic was added or removed. The broker then notifies the group's listeners; for a changed
         expression alone it does not.
@@ -33,7 +33,7 @@ class ConsumerGroupInfo:
         return updated
 
     def update_topic(self, subscription: Subscription) -> bool:
-        """Apply one entry of a list; other topics do not change. True if the topic is new."""
+        """Applies one entry of a list; other topics do not change. True if the topic is new."""
         old = self.subscriptions.get(subscription["topic"])
         if old is None or subscription["version"] > old["version"]:
             self.subscriptions[subscription["topic"]] = subscription

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Pause collections inside the block: they take a quarter of the time of 10,000 compilations and find nothing."""
+    """Pauses collections inside the block: they take a quarter of the time of 10,000 compilations and find nothing."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -21,7 +21,7 @@ _IMPORT = re.compile(r"^from ([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
 
 
 def compiled(function: _Function) -> _Function:
-    """Compile the function on its first call, and cache the result on disk. Other threads run while it runs.
+    """Compiles the function on its first call, and caches the result on disk. Other threads run while it runs.
 
     It is compiled in each process if neither the project's folder nor the user's home is writable.
     """

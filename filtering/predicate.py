@@ -28,6 +28,8 @@ class NumberType(Enum):
 
 
 class Comparison(Enum):
+    """A comparison of numbers. The value is its sign in SQL92."""
+
     __hash__ = object.__hash__
 
     EQUAL = "="
@@ -136,7 +138,7 @@ class PropertyLeaf(Predicate):
 
 @_child
 class IsPresent(PropertyLeaf):
-    pass
+    """Whether the message has the property."""
 
 
 @_child
@@ -199,7 +201,7 @@ class PropertyPairLeaf(Predicate):
 
 @_child
 class TextsEqual(PropertyPairLeaf):
-    pass
+    """Both texts are the same."""
 
 
 @_child

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
 from jobs.cli import application, options
 from jobs.cli.application import Parser, given_name
+
+if TYPE_CHECKING:
+    from schemas.answers.explanation.why import Why
 
 EXAMPLES = (
     "--group cg_paid --message ord-47 --warehouse /data/mqsieve",
@@ -37,7 +43,6 @@ def main(arguments: list[str]) -> None:
         given.error("choose a message: give either --message, or --topic, --queue and --offset")
     from jobs.cli.explanation import print_choices, print_every_group, print_explanation
     from jobs.cli.json_lines import print_json
-    from schemas.answers.explanation.as_json import explanation_json, message_json
     from schemas.answers.explanation.why import why_at, why_on_brokers
 
     group = chosen.group
@@ -51,14 +56,8 @@ def main(arguments: list[str]) -> None:
     messages = [(each, message) for each in found for message in each.messages]
     if chosen.json:
         for each in found:
-            name = {"broker_name": each.facts.name} if brokers > 1 else {}
-            copies = {
-                message.commitlog_offset: [message_json(copy) for copy in each.copies(message)]
-                for message in each.messages
-            }
-            for explanation in each:
-                row = explanation_json(explanation) | {"copies": copies[explanation.message.commitlog_offset]}
-                print_json(name | row)
+            for row in _json_objects(each, brokers):
+                print_json(row)
     elif len(messages) > 1:
         print_choices([(each.facts.name if brokers > 1 else None, message) for each, message in messages], group)
     else:
@@ -69,6 +68,18 @@ def main(arguments: list[str]) -> None:
         else:
             (explanation,) = each
             print_explanation(explanation, each.copies(message), chosen.full, broker)
+
+
+def _json_objects(found: Why, brokers: int) -> Iterator[dict[str, Any]]:
+    """An object for each message found on a broker and group. It names the broker if there are several."""
+    from schemas.answers.explanation.as_json import explanation_json, message_json
+
+    name = {"broker_name": found.facts.name} if brokers > 1 else {}
+    copies = {
+        message.commitlog_offset: [message_json(copy) for copy in found.copies(message)] for message in found.messages
+    }
+    for explanation in found:
+        yield name | explanation_json(explanation) | {"copies": copies[explanation.message.commitlog_offset]}
 
 
 if __name__ == "__main__":

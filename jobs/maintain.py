@@ -6,6 +6,7 @@ import argparse
 
 from jobs.cli import application, options
 from jobs.cli.application import Parser
+from schemas.errors import UsageError
 from schemas.printable import printable
 
 EXAMPLES = (
@@ -39,8 +40,6 @@ def _days(text: str) -> int:
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
-    from schemas.errors import UsageError
-
     if chosen.rebuild and (chosen.keep_days, chosen.keep_bodies) != (None, None):
         raise UsageError("--rebuild takes no --keep-days or --keep-bodies: run maintain twice")
     from jobs.night.run import Run

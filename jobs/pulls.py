@@ -21,24 +21,6 @@ EXAMPLES = (
 )
 
 
-def _print_pulls(queue_id: int, with_bit_map: PullTotals, without: PullTotals) -> None:
-    offsets = with_bit_map.first[0]
-    print(f"queue {queue_id}: MIN_OFFSET {offsets.min_offset:,}, MAX_OFFSET {offsets.max_offset:,}")
-    print(f"  {'from':>12}{'next':>12}{'scanned':>10}{'read':>8}{'found':>8}  status")
-    for pull in with_bit_map.first:
-        print(
-            f"  {pull.begin_offset:>12,}{pull.next_begin_offset:>12,}{pull.scanned:>10,}{pull.read:>8,}"
-            f"{pull.found:>8,}  {pull.status.value}"
-        )
-    if (more := with_bit_map.pulls - len(with_bit_map.first)) > 0:
-        print(f"  … and {more:,} more")
-    for name, totals in (("as configured", with_bit_map), ("without bit map", without)):
-        print(
-            f"  {name}: {counted(totals.pulls, 'pull')}, {totals.scanned:,} scanned, {totals.read:,} read, "
-            f"{totals.found:,} found"
-        )
-
-
 def parser() -> Parser:
     parser = Parser("pulls", __doc__, EXAMPLES)
     options.add_answer(parser)
@@ -72,6 +54,24 @@ def main(arguments: list[str]) -> None:
             if number:
                 print()
             _print_pulls(queue.queue_id, queue.as_configured, queue.without_bit_map)
+
+
+def _print_pulls(queue_id: int, with_bit_map: PullTotals, without: PullTotals) -> None:
+    offsets = with_bit_map.first[0]
+    print(f"queue {queue_id}: MIN_OFFSET {offsets.min_offset:,}, MAX_OFFSET {offsets.max_offset:,}")
+    print(f"  {'from':>12}{'next':>12}{'scanned':>10}{'read':>8}{'found':>8}  status")
+    for pull in with_bit_map.first:
+        print(
+            f"  {pull.begin_offset:>12,}{pull.next_begin_offset:>12,}{pull.scanned:>10,}{pull.read:>8,}"
+            f"{pull.found:>8,}  {pull.status.value}"
+        )
+    if (more := with_bit_map.pulls - len(with_bit_map.first)) > 0:
+        print(f"  … and {more:,} more")
+    for name, totals in (("as configured", with_bit_map), ("without bit map", without)):
+        print(
+            f"  {name}: {counted(totals.pulls, 'pull')}, {totals.scanned:,} scanned, {totals.read:,} read, "
+            f"{totals.found:,} found"
+        )
 
 
 if __name__ == "__main__":

@@ -59,11 +59,27 @@ def _print_events(texts: dict[Path, str]) -> None:
 def _print_snapshot(texts: dict[Path, str]) -> None:
     import yaml
 
+    from jobs.cli.json_lines import print_data
+
+    class Dumper(yaml.SafeDumper):
+        """Escapes the line breaks that YAML knows besides the line feed."""
+
+        def represent_str(self, data: str) -> yaml.ScalarNode:
+            style = '"' if re.search("[\x85\u2028\u2029]", data) else None
+            return self.represent_scalar("tag:yaml.org,2002:str", data, style)
+
+    Dumper.add_representer(str, Dumper.represent_str)
+    entries = _entries(texts)
+    print_data(yaml.dump(entries, Dumper=Dumper, allow_unicode=True, sort_keys=False).rstrip())
+    print(f"{counted(len(entries), 'subscription')} of {counted(len(texts), 'group')}", file=sys.stderr)
+
+
+def _entries(texts: dict[Path, str]) -> list[dict[str, str | None]]:
+    """The entries of a YAML list of subscriptions. Raises UsageError if a text is no consumer connection."""
     from filtering.sql92 import Expressions
     from filtering.subscription_data import SQL92
     from filtering.subscriptions.events import ConsumeFrom
     from filtering.subscriptions.operator_tools import consumer_connection
-    from jobs.cli.json_lines import print_data
 
     expressions = Expressions()
     entries = []
@@ -80,17 +96,7 @@ def _print_snapshot(texts: dict[Path, str]) -> None:
             if found.consume_from is not ConsumeFrom.LAST:
                 entry["consume_from"] = found.consume_from.value
             entries.append(entry)
-
-    class Dumper(yaml.SafeDumper):
-        """Escapes the line breaks that YAML knows besides the line feed."""
-
-        def represent_str(self, data: str) -> yaml.ScalarNode:
-            style = '"' if re.search("[\x85\u2028\u2029]", data) else None
-            return self.represent_scalar("tag:yaml.org,2002:str", data, style)
-
-    Dumper.add_representer(str, Dumper.represent_str)
-    print_data(yaml.dump(entries, Dumper=Dumper, allow_unicode=True, sort_keys=False).rstrip())
-    print(f"{counted(len(entries), 'subscription')} of {counted(len(texts), 'group')}", file=sys.stderr)
+    return entries
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ CAPTURE = Path(__file__).parents[1] / "tests" / "cases" / "captures" / "small"
 _folder = tempfile.TemporaryDirectory(prefix="mqsieve-notebooks-", ignore_cleanup_errors=True)
 
 
-def replay(name: str, *options: object) -> str:
+def run_nightly(name: str, *options: object) -> str:
     """Runs nightly into a new warehouse, and returns its folder, which goes when Python ends."""
     warehouse = f"{_folder.name}/{name}"
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
@@ -25,7 +25,7 @@ def replay(name: str, *options: object) -> str:
 @cache
 def small_warehouse() -> str:
     """The folder of the warehouse of the first command in README.md."""
-    return replay(
+    return run_nightly(
         "small",
         *("--store", CAPTURE / "store"),
         *("--subscriptions", CAPTURE / "subscription_events.jsonl"),

@@ -12,22 +12,24 @@ COUNTS = (
     "scanned", "passed_stage1", "passed_stage2", "delivered", "dropped_by_hook", "bit_map_false_positives",
     "hash_collisions", "evaluation_errors", "uncertain", "repeated", "skipped", "lost", "stored", "pending",
 )  # fmt: skip
-_COMMENTS = {
-    "scanned": "entries that the group pulled past, and the filters judged",
-    "passed_stage1": "scanned entries that pass the filter on the consume queue entry",
-    "passed_stage2": "entries that also pass the filter on the message: the broker returns them",
-    "delivered": "messages that also pass the tag check of the client and its filter hooks",
-    "dropped_by_hook": "messages that pass the tag check and are dropped by a filter hook of the client",
-    "bit_map_false_positives": "entries that pass stage 1 by the bit map and fail stage 2",
-    "hash_collisions": "messages that pass by the hash of their tag, and that a client with the same tags drops",
-    "evaluation_errors": "scanned entries whose message makes the expression fail",
-    "uncertain": "messages stored just before or after the filter changed, which the old or the new one filtered",
-    "repeated": "scanned entries that the group had pulled before, pulled again after an offset reset",
-    "skipped": "entries that the group never pulls: before its first start, or jumped over by a reset",
-    "lost": "entries that the broker deleted before the group pulled them",
-    "stored": "entries added to the queue in this night",
-    "pending": "entries that the group has yet to pull, at the end of this night",
+MEANINGS = {
+    "scanned": "entries that the group's pulls went past, and the filters judged",
+    "passed_stage1": "passed the filter on the consume queue entry: tags code or filter bit map",
+    "passed_stage2": "also passed the filter on the message, and returned by the broker",
+    "delivered": "messages that also passed the client's tag check and its filter hooks",
+    "client_drops": "stopped by the client's tag check",
+    "dropped_by_hook": "passed the client's tag check, and dropped by its filter hook",
+    "bit_map_false_positives": "passed stage 1 by the filter bit map, not stage 2",
+    "hash_collisions": "passed by the hash of their tag, and dropped by a client with the same tags",
+    "evaluation_errors": "the expression fails on the message, which counts as no match",
+    "uncertain": "stored just before or after the filter changed: the old or the new one filtered them",
+    "repeated": "scanned again after an offset reset",
+    "skipped": "never pulled: before the group's first start, or jumped over by a reset",
+    "lost": "deleted by the broker before the group pulled them",
+    "stored": "added to the queue in this night",
+    "pending": "not pulled yet at the end of the night",
 }
+"""What each of COUNTS, and ``client_drops``, counts."""
 
 
 def client_drops(counts: Mapping[str, int]) -> int:
@@ -45,7 +47,7 @@ DELIVERY_STATS = Table(
             column("consumer_group", pa.string(), nullable=False),
             column("topic", pa.string(), nullable=False),
             column("queue_id", pa.int32(), nullable=False),
-            *(column(name, pa.int64(), _COMMENTS[name], nullable=False) for name in COUNTS),
+            *(column(name, pa.int64(), MEANINGS[name], nullable=False) for name in COUNTS),
         ]
     ),
     statistics_on=("run", "topic"),

@@ -50,6 +50,7 @@ class Storage:
 
     @property
     def is_local(self) -> bool:
+        """Whether it is a folder of this machine."""
         return _SCHEME.match(self.root) is None
 
     @cached_property
@@ -63,6 +64,7 @@ class Storage:
             raise UsageError(f"{self.root} cannot be read ({error_text(error)}): check {CONNECTION}") from None
 
     def child(self, name: str) -> Storage:
+        """A folder in this folder."""
         return Storage(f"{self.root}/{name}")
 
     def make(self) -> None:
@@ -106,6 +108,7 @@ class Storage:
             self.file_system.delete_file(file.path)
 
     def has_file(self, path: str) -> bool:
+        """Whether there is a file at a path, which is relative to the folder."""
         return bool(self.file_system.get_file_info([path])[0].type == fs.FileType.File)
 
     def read(self, path: str) -> bytes | None:

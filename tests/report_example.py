@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from filtering.findings import Finding
 from filtering.time_spans import DAY
+from schemas.answers.report.group_counts import NOTHING
 from schemas.answers.report.group_lags import GroupLag
 from schemas.answers.report.groups import GroupReport, TopicReport
 from schemas.answers.report.nights import Night, StageCounts
 from schemas.answers.report.report import Quarantined, Report
-from schemas.delivery_stats import COUNTS
 
 FIRST = 1_795_000_000_000
 
 
 def counts(**of_night: int) -> dict[str, int]:
-    return dict.fromkeys(COUNTS, 0) | of_night
+    return {**NOTHING, **of_night}
 
 
 def night(number: int, delivered: int = 1_000) -> Night:

@@ -14,7 +14,7 @@ from filtering.predicate import Predicate
 
 
 def by_client(window: PullWindow, clients: Sequence[ClientTags]) -> Iterable[PullWindow]:
-    """Split a window by the times at which clients check different tags, and then by client."""
+    """Splits a window by the times at which clients check different tags, and then by client."""
     at = window.available_at
     begin, end = (window.stored_from, window.stored_to) if at is None else (at, at + 1)
     overlapping = [part for part in clients if part.valid_from < end and begin < part.valid_to]

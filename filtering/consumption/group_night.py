@@ -232,7 +232,7 @@ class GroupNightPlan:
             self._limit(limits)
 
     def _limit(self, offsets: Offsets) -> None:
-        """End the windows of each queue since the last start, or since its last reset, at these offsets."""
+        """Ends the windows of each queue since the last start, or since its last reset, at these offsets."""
         for number, (windows, index) in enumerate(self._stint_windows):
             windows[index] = windows[index].up_to(
                 {queue_id: end for queue_id, end in offsets.items() if number >= self._reset_windows.get(queue_id, 0)}

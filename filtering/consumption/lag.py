@@ -108,7 +108,7 @@ class TopicLag:
         return self._samples.get((number, queue_id), Sample())
 
     def add(self, entries: Entries) -> None:
-        """Add a block of the topic's entries, with their bit maps."""
+        """Adds a block of the topic's entries, with their bit maps."""
         if self.pending:
             self._count(entries)
         if self.estimated:
@@ -158,7 +158,7 @@ class TopicLag:
                     self._extend(sample, flags[low:high])
 
     def _extend(self, sample: Sample, passes: npt.NDArray[np.bool_]) -> None:
-        """Add entries to the sample, as many as the broker would check."""
+        """Adds entries to the sample, as many as the broker would check."""
         most_scanned, most_matches = self.config.max_consume_queue_scan, self.config.sample_count_threshold
         passes = passes[: max(1, most_scanned - sample.seen)]
         enough = np.flatnonzero(passes)[max(0, most_matches - sample.passed) :]

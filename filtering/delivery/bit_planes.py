@@ -90,7 +90,7 @@ def _transpose_back(octets: Octets, planes: Words) -> None:
 
 @compiled
 def _transposed(square: np.uint64) -> np.uint64:
-    """Transpose an 8 x 8 matrix of bits, with a byte for each row (Warren, Hacker's Delight, 7-3)."""
+    """Transposes an 8 x 8 matrix of bits, with a byte for each row (Warren, Hacker's Delight, 7-3)."""
     for shift, kept in _SWAPS:
         swapped = (square ^ (square >> shift)) & kept
         square = square ^ swapped ^ (swapped << shift)

@@ -22,7 +22,7 @@ class EntryMasks:
         self._used = 2
 
     def add(self, number: int) -> Words:
-        """Give mask ``number`` its own row. Returns the row, all zeros."""
+        """Gives mask ``number`` its own row. Returns the row, all zeros."""
         self.row_of[number] = self._used
         self._used += 1
         row: Words = self._room[self._used - 1]

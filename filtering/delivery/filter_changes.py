@@ -76,7 +76,7 @@ class ChangeResult:
     same_losses: Counter[int] = field(default_factory=Counter)
 
     def add(self, other: ChangeResult) -> None:
-        """Add the rows and the counts of other messages."""
+        """Adds the rows and the counts of other messages."""
         self.rows = pa.concat_tables([self.rows, other.rows])
         for name in _COUNTERS:
             getattr(self, name).update(getattr(other, name))
@@ -133,7 +133,7 @@ class _ChangesOfTopic:
         )
 
     def compare(self, entries: Entries, result: ChangeResult) -> list[pa.RecordBatch]:
-        """Add the counts of a block to ``result``. Returns its rows."""
+        """Adds the counts of a block to ``result``. Returns its rows."""
         block = self.filters.run(entries)
         matched = block.delivered.flags(self.filters.window_count)
         in_time = (entries.store_timestamp >= self._stored[0]) & (entries.store_timestamp < self._stored[1])
@@ -165,7 +165,7 @@ class _ChangesOfTopic:
 
 
 def _count_kept(number: int, entries: Entries, kept: npt.NDArray[np.bool_], result: ChangeResult) -> None:
-    """Count the entries that a change keeps, by day and queue."""
+    """Counts the entries that a change keeps, by day and queue."""
     days, queue_ids = entries.store_timestamp[kept] // DAY, entries.queue_id[kept]
     keys, counts = np.unique(np.stack([days, queue_ids]), axis=1, return_counts=True)
     for day, queue_id, count in zip(*keys.tolist(), counts.tolist(), strict=True):

@@ -61,7 +61,7 @@ class FunctionHook:
 def after_hooks(
     delivered: MatchSets, hooks: Mapping[int, Sequence[Hook]], entries: pa.RecordBatch
 ) -> tuple[MatchSets, MatchSets]:
-    """Split deliveries into kept and dropped ones. Window i has ``hooks[i]``; all of them must keep a message."""
+    """Splits deliveries into kept and dropped ones. Window i has ``hooks[i]``; all of them must keep a message."""
     kept_sets: list[MatchSet] = []
     dropped_sets: list[MatchSet] = []
     for shared in delivered:

@@ -39,61 +39,62 @@ LOST = pa.schema(
 
 @dataclass(frozen=True)
 class Loss:
-    """A subscription of ``clients`` that was overruled for messages stored in an interval.
+    """A subscription of ``clients`` that was overruled in a state of its group.
 
-    ``own`` is its filter. ``in_force`` is the filter that the broker used instead. It is None if the broker refused
+    It counts for the messages stored in that state. ``own`` is the subscription's filter. ``in_force`` is the filter
+    that the broker used instead. It is None if the broker refused
     the group's pulls: then the messages that ``own`` lets pass are not lost but wait for a pull that is answered.
     """
 
-    interval: GroupClients
+    state: GroupClients
     clients: tuple[str, ...]
     own: MessageFilter
     in_force: MessageFilter | None
 
 
-def losses(intervals: Iterable[GroupClients], history: Sequence[SubscriptionRow], broker: BrokerConfig) -> list[Loss]:
-    """A loss for each distinct overruled subscription. ``history`` must be of the same events as ``intervals``.
+def losses(states: Iterable[GroupClients], history: Sequence[SubscriptionRow], broker: BrokerConfig) -> list[Loss]:
+    """A loss for each distinct overruled subscription. ``history`` must be of the same events as ``states``.
 
     A subscription whose pulls the broker would refuse loses nothing.
     """
     result = []
-    for interval in intervals:
+    for state in states:
         by_filter: dict[MessageFilter, list[str]] = {}
-        for client in interval.overruled:
-            own = _own_filter(interval, client, broker)
+        for client in state.overruled:
+            own = _own_filter(state, client, broker)
             if own is not None:
                 by_filter.setdefault(own, []).append(client.client_id)
         if by_filter:
-            in_force = _filter_in_force(interval, history, broker)
-            result += [Loss(interval, tuple(clients), own, in_force) for own, clients in by_filter.items()]
+            in_force = _filter_in_force(state, history, broker)
+            result += [Loss(state, tuple(clients), own, in_force) for own, clients in by_filter.items()]
     return result
 
 
-def _own_filter(interval: GroupClients, client: ClientSubscription, broker: BrokerConfig) -> MessageFilter | None:
+def _own_filter(state: GroupClients, client: ClientSubscription, broker: BrokerConfig) -> MessageFilter | None:
     """The filter that a client's own subscription would have in force; None if its pulls would be refused.
 
     It uses no bit map, because the stored bit maps were made for another expression.
     """
     subscription = Subscription(
-        topic=interval.topic,
+        topic=state.topic,
         expression=client.expression,
         type=client.expression_type,
         version=1,
         class_filter_mode=client.class_filter_mode,
     )
-    row = registered_alone(interval.consumer_group, subscription, broker)
+    row = registered_alone(state.consumer_group, subscription, broker)
     own = message_filter(row, [row], broker)
     return None if own is None else replace(own, bit_pos=(), born_time=0)
 
 
 def _filter_in_force(
-    interval: GroupClients, history: Sequence[SubscriptionRow], broker: BrokerConfig
+    state: GroupClients, history: Sequence[SubscriptionRow], broker: BrokerConfig
 ) -> MessageFilter | None:
-    if interval.expression is None:
+    if state.expression is None:
         return None
-    group_rows = [row for row in history if row.consumer_group == interval.consumer_group]
-    in_force = in_force_at(group_rows, interval.valid_from)
-    row = next((row for row in in_force if row.key == interval.key), None)
+    group_rows = [row for row in history if row.consumer_group == state.consumer_group]
+    in_force = in_force_at(group_rows, state.valid_from)
+    row = next((row for row in in_force if row.key == state.key), None)
     return None if row is None else message_filter(row, in_force, broker)
 
 
@@ -151,7 +152,7 @@ class _LossesOfTopic:
 
 
 def _window(loss: Loss, decides: MessageFilter) -> PullWindow:
-    """The window of the messages that were stored in the interval of a loss."""
-    interval = loss.interval
-    end = FOREVER if interval.valid_to is None else interval.valid_to
-    return PullWindow(decides, interval.valid_from, interval.valid_from, end)
+    """The window of the messages that were stored in the state of a loss."""
+    state = loss.state
+    end = FOREVER if state.valid_to is None else state.valid_to
+    return PullWindow(decides, state.valid_from, state.valid_from, end)

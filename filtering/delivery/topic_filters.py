@@ -78,7 +78,7 @@ class TopicFilters:
         return self._matcher.properties
 
     def run(self, entries: Entries) -> BlockResult:
-        """Run all filters on a block of entries."""
+        """Runs all filters on a block of entries."""
         matches = self._matcher.match_columns(entries.properties, len(entries), pa.array(entries.tags_code))
         queue_ids, bounds = entries.queue_bounds
         masks = self._fill_masks(entries, queue_ids, bounds)

@@ -58,7 +58,7 @@ def fill_mask(
     offsets_to: Array,
     mask: Array,
 ) -> None:
-    """Set the bits of entries in a time window and in the offset range of their queue. ``mask`` must be all zeros."""
+    """Sets the bits of entries in a time window and in the offset range of their queue. ``mask`` must be all zeros."""
     for queue in range(len(bounds) - 1):
         low, high = offsets_from[queue], offsets_to[queue]
         for row in range(bounds[queue], bounds[queue + 1]):
@@ -82,7 +82,7 @@ def filter_windows(
     dropped: Array,
     dropped_of: Array,
 ) -> tuple[int, int, int]:
-    """Run the windows from ``first`` on until one of the outputs is full.
+    """Runs the windows from ``first`` on until one of the outputs is full.
 
     ``bits``: predicates x words; ``planes``: one row for each position of the filter bit map; ``bit_pos``: windows x
     positions; ``live_entries``: for each born time, the entries whose bit map is used (ConsumerFilterData.isMsgInLive);

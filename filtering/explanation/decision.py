@@ -99,7 +99,7 @@ def decide(
     entry: Entry,
     properties: Mapping[str, str],
 ) -> Decision:
-    """Apply a subscription to a message. ``others`` are the group's other subscriptions in force."""
+    """Applies a subscription to a message. ``others`` are the group's other subscriptions in force."""
     others = list(others)
     filters = message_filter(row, others, config)
     if filters is None:

@@ -107,7 +107,7 @@ def _leaf(node: Node, properties: Mapping[str, str], reached: bool) -> Part:
 
 
 def _marked(part: Part, decides: bool) -> Part:
-    """Mark the parts that decide the result."""
+    """Marks the parts that decide the result."""
     parts = [_marked(inner, decides and _decides(part, inner)) for inner in part.parts]
     return replace(part, parts=parts, decides=decides)
 

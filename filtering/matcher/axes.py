@@ -38,7 +38,7 @@ _BEYOND = 2**63
 
 @dataclass(frozen=True, eq=False)
 class TextAxis:
-    """The axis of texts. Classes 0 to n-3 hold texts, n-2 any other text, n-1 messages without the property.
+    """The axis of texts. Of its n classes, n-2 has any other text, and n-1 the messages without the property.
 
     ``text_classes`` (int32): the class of each of ``texts``, then of any other text, then of a missing property.
     Register ``start + c`` has the messages of class c.

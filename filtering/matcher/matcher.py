@@ -87,7 +87,7 @@ class Matcher:
 
     @cached_property
     def _searches(self) -> list[tuple[str, list[int], TextSearch]]:
-        """Properties in whose texts singles search: the property, which singles, and the search."""
+        """For the singles that search one property in one way: the property, their numbers, and one search for all."""
         searched: defaultdict[tuple[str, type[SearchLeaf]], dict[int, str]] = defaultdict(dict)
         for i, leaf in enumerate(self._program.singles):
             if isinstance(leaf, SearchLeaf):

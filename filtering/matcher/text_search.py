@@ -52,32 +52,17 @@ class TextSearch:
         """The automaton of the leaves of a kind that have these search texts."""
         is_backwards = leaf is TextEndsWith
         encoded = [text.encode()[:: -1 if is_backwards else 1] for text in texts]
-        octets = sorted({octet for text in encoded for octet in text[:SEARCHED]})
-        classes = np.zeros(256, np.int32)
-        classes[octets] = np.arange(1, len(octets) + 1)
-        children, texts_at = _trie(encoded)
-        otherwise = 0
-        if leaf is not TextContains:
-            otherwise = len(children)
-            children.append({})
-            texts_at.append([])
-        steps = np.full((len(children), 1 << len(octets).bit_length()), otherwise, np.int32)
-        shorter = [otherwise] * len(children)
-        is_end = np.array([bool(numbers) for numbers in texts_at])
-        in_breadth = [0]
-        for state in in_breadth:
-            if state:
-                steps[state] = steps[shorter[state]]
-                is_end[state] |= is_end[shorter[state]]
-            for octet, child in children[state].items():
-                shorter[child] = int(steps[state, classes[octet]])
-                steps[state, classes[octet]] = child
-                in_breadth.append(child)
-        order = np.argsort(is_end, kind="stable")
-        place = np.argsort(order).astype(np.int32)
+        trie = _Trie.of(encoded)
+        otherwise = 0 if leaf is TextContains else trie.add_state()
+        classes = _classes(encoded)
+        steps, shorter, is_end = _transitions(trie, classes, otherwise)
+        states, width = steps.shape
+        order = np.argsort(is_end, kind="stable")  # the states at which search texts end come last
+        place = np.empty(states, np.int32)
+        place[order] = np.arange(states)
         first_end = int(np.count_nonzero(~is_end))
         ends = order[first_end:].tolist()
-        width = steps.shape[1]
+        next_end = [place[shorter[end]] - first_end if end and is_end[shorter[end]] else -1 for end in ends]
         rests = [text[SEARCHED:] for text in encoded]
         return cls(
             is_backwards,
@@ -87,11 +72,9 @@ class TextSearch:
             int(place[0]) * width,
             int(place[otherwise]) * width if otherwise else -1,
             first_end * width,
-            np.array(
-                [place[shorter[end]] - first_end if end and is_end[shorter[end]] else -1 for end in ends], np.int32
-            ),
-            _bounds([len(texts_at[end]) for end in ends]),
-            np.array([number for end in ends for number in texts_at[end]], np.int32),
+            np.array(next_end, np.int32),
+            _bounds([len(trie.texts[end]) for end in ends]),
+            np.array([number for end in ends for number in trie.texts[end]], np.int32),
             np.frombuffer(b"".join(rests), np.uint8),
             _bounds([len(rest) for rest in rests]),
         )
@@ -105,20 +88,64 @@ class TextSearch:
         return bits
 
 
-def _trie(texts: Sequence[bytes]) -> tuple[list[dict[int, int]], list[list[int]]]:
-    """For each state: the states after it, by octet, and the texts whose searched octets end there. State 0 begins."""
-    children: list[dict[int, int]] = [{}]
-    texts_at: list[list[int]] = [[]]
-    for number, text in enumerate(texts):
-        state = 0
-        for octet in text[:SEARCHED]:
-            if octet not in children[state]:
-                children[state][octet] = len(children)
-                children.append({})
-                texts_at.append([])
-            state = children[state][octet]
-        texts_at[state].append(number)
-    return children, texts_at
+@dataclass(frozen=True, eq=False)
+class _Trie:
+    """A state for each beginning of the searched octets of the texts; state 0 is the empty one.
+
+    ``children[state]``: the states that are one octet longer, by this octet. ``texts[state]``: the numbers of the texts
+    whose searched octets end there.
+    """
+
+    children: list[dict[int, int]]
+    texts: list[list[int]]
+
+    @classmethod
+    def of(cls, texts: Sequence[bytes]) -> _Trie:
+        trie = cls([{}], [[]])
+        for number, text in enumerate(texts):
+            state = 0
+            for octet in text[:SEARCHED]:
+                if octet not in trie.children[state]:
+                    trie.children[state][octet] = trie.add_state()
+                state = trie.children[state][octet]
+            trie.texts[state].append(number)
+        return trie
+
+    def add_state(self) -> int:
+        """A new state, without children and texts."""
+        self.children.append({})
+        self.texts.append([])
+        return len(self.children) - 1
+
+
+def _classes(texts: Sequence[bytes]) -> Numbers:
+    """The class of each octet: 0 for those that no text has among its searched octets. Shape (256,)."""
+    octets = sorted({octet for text in texts for octet in text[:SEARCHED]})
+    classes = np.zeros(256, np.int32)
+    classes[octets] = np.arange(1, len(octets) + 1)
+    return classes
+
+
+def _transitions(trie: _Trie, classes: Numbers, otherwise: int) -> tuple[Numbers, Sequence[int], npt.NDArray[np.bool_]]:
+    """The next states, shape (states, classes); and for each state, the next shorter one, and whether it is an end.
+
+    The next shorter state (the "failure" of Aho and Corasick) is that of the longest end of what a state stands for, or
+    ``otherwise`` if no search text begins so. A state is an end if a text ends there, or at a shorter state.
+    """
+    states = len(trie.children)
+    steps = np.full((states, 1 << int(classes.max()).bit_length()), otherwise, np.int32)
+    shorter = [otherwise] * states
+    is_end = np.array([bool(numbers) for numbers in trie.texts])
+    in_breadth = [0]
+    for state in in_breadth:
+        if state:
+            steps[state] = steps[shorter[state]]
+            is_end[state] |= is_end[shorter[state]]
+        for octet, child in trie.children[state].items():
+            shorter[child] = int(steps[state, classes[octet]])
+            steps[state, classes[octet]] = child
+            in_breadth.append(child)
+    return steps, shorter, is_end
 
 
 def _bounds(lengths: Sequence[int]) -> Numbers:

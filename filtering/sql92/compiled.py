@@ -92,7 +92,7 @@ class Expressions:
 
 
 def compile(expression: str) -> CompiledExpression:
-    """Compile an SQL92 expression as the broker does for a new subscription (FilterFactory, SqlFilter).
+    """Compiles an SQL92 expression as the broker does for a new subscription (FilterFactory, SqlFilter).
 
     Raises InvalidExpression if the broker refuses it.
     """

@@ -113,7 +113,7 @@ def _search(node: nodes.TextSearch, operand: exp.Expr) -> exp.Expr:
 
 
 def _not_sql(self: generator.Generator, node: exp.Expr) -> str:
-    """Put NOT inside BETWEEN, IN, IS NULL and the text searches: before them it would bind to their operand only."""
+    """Puts NOT inside BETWEEN, IN, IS NULL and the text searches: before them it would bind to their operand only."""
     operand = node.this
     match operand:
         case exp.Is():

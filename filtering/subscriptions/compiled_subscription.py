@@ -22,7 +22,7 @@ class CompiledSubscription:
 def compile_subscription(
     topic: str, expression: str | None, expression_type: str, expressions: Expressions
 ) -> CompiledSubscription:
-    """Compile a subscription. It never raises: a subscription that does not compile has only a ``compile_error``."""
+    """Compiles a subscription. It never raises: a subscription that does not compile has only a ``compile_error``."""
     if is_tag_type(expression_type):
         if not expression_type:
             # FilterAPI.build parses tags only if the type is TAG or null; an empty type leaves them without codes.

@@ -9,12 +9,16 @@
     {"at": 1795237540000, "op": "reset_offset", "group": "cg_paid", "topic": "OrderEvents",
      "queue_id": 2, "offset": 140}
 
-An unregister without ``topic`` is for all topics. ``client_id`` is the client that registers or unregisters, and may
-be absent. A missing ``type`` means TAG, a missing ``sub_version`` the time of the event, and a missing
-``consume_from`` means ``last``, as in RocketMQ's client.
+``client_id`` is the client that registers or unregisters, and may be absent. An unregister with it is of this client,
+which leaves the group; one with ``topic`` is of the group, which leaves the topic; one without either is of the group,
+which leaves all topics. What is sent with pulls counts for the whole group, whichever client sends it.
+
 A client stays until it unregisters. A broker also removes a client if its connection closes, or if it is silent for
 channelExpiredTimeout, 120 s (ConsumerManager): add an unregister if that happened.
-``"class_filter_mode": true`` marks a subscription by filter class, which takes every message.
+
+A missing ``type`` means TAG, a missing ``sub_version`` the time of the event, and a missing ``consume_from`` means
+``last``, as in RocketMQ's client. ``"class_filter_mode": true`` marks a subscription by filter class, which takes every
+message.
 """
 
 from __future__ import annotations
@@ -61,6 +65,7 @@ def parse_event_lines(text: str) -> SubscriptionEvents:
         try:
             event = parse_event(line)
             in_milliseconds(event.at)
+            _check_unregister(event)
             events.append(event)
         except ValueError as error:
             rejected.append(InvalidSubscriptionEvent(number, line[:LONGEST_LINE], str(error)))
@@ -142,6 +147,15 @@ def _subscriptions(row: Mapping[str, Any], operation: Operation) -> tuple[Subscr
     if operation is Operation.PULL_SUBSCRIPTION and "class_filter_mode" in subscription:
         raise ValueError("a client in class_filter_mode sends no subscription with its pulls; register it")
     return (subscription,)
+
+
+def _check_unregister(event: SubscriptionEvent) -> None:
+    """Raises ValueError if a client leaves one topic: to the broker, it leaves the group or sends a shorter list."""
+    if event.operation is Operation.UNREGISTER and event.client_id is not None and event.topic is not None:
+        raise ValueError(
+            "an unregister has a client_id or a topic, not both; a client that leaves one topic sends a heartbeat "
+            "without it"
+        )
 
 
 def _check_fields(row: Mapping[str, Any], known: Sequence[str]) -> None:

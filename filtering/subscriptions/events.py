@@ -100,7 +100,7 @@ UNVERSIONED = -1
 def in_order(
     events: Iterable[SubscriptionEvent], after: Iterable[SubscriptionEvent] = ()
 ) -> tuple[SubscriptionEvent, ...]:
-    """Sort events by time, and give unversioned subscriptions a version. The sort is stable.
+    """Sorts events by time, and gives unversioned subscriptions a version. The sort is stable.
 
     A client's version is the time of its last change. The version given here is the time of the event, but at least
     one more than the last version of the same group and topic, in these events or in those ``after`` which they come.

@@ -137,7 +137,7 @@ class _Replay:
         self._pulling -= {(group, topic) for topic in before.difference(*clients.values())}
 
     def run_until(self, now: int | None) -> None:
-        """Clean and discard the filters that are due up to ``now`` (ms); None: all of them."""
+        """Cleans and discards the filters that are due up to ``now`` (ms); None: all of them."""
         while self._discards and (now is None or self._discards[0] <= now):
             at = self._discards.popleft()
             self._clean_until(at)

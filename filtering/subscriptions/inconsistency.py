@@ -62,7 +62,8 @@ def group_clients(events: Iterable[SubscriptionEvent]) -> list[GroupClients]:
     """Every state of a group and topic with clients, ordered by group, topic and time.
 
     ``events`` must be in order of time. An event without a client id changes the subscription in force, but not the
-    subscription of a client. A client stays until it unregisters.
+    subscription of a client. A client stays until it unregisters. Subscriptions sent with pulls do not count: the
+    broker registers none of them (PullMessageProcessor).
     """
     events = list(events)
     with_clients = {event.group for event in events if event.client_id is not None}
@@ -97,7 +98,7 @@ class _Group:
         elif event.operation is Operation.REGISTER:
             for subscription in event.subscriptions:
                 self._info.update_topic(subscription)
-        if event.client_id is not None and event.operation is not Operation.UNREGISTER:
+        if event.client_id is not None and event.operation in (Operation.HEARTBEAT, Operation.REGISTER):
             own = self._clients.setdefault(event.client_id, {})
             own.update((subscription["topic"], filter_of(subscription)) for subscription in event.subscriptions)
 

@@ -104,6 +104,27 @@ def _scalars(node: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def _event(entry: object) -> SubscriptionEvent:
+    fields = _fields(entry)
+    namespace = fields.get("namespace", "")
+    subscription = Subscription(
+        topic=wrap_namespace(namespace, fields["topic"]),
+        expression=fields["tag"] if "tag" in fields else fields["sql"],
+        type=TAG if "tag" in fields else SQL92,
+        version=UNVERSIONED,
+    )
+    if fields.get("class_filter_mode") == "true":
+        subscription["class_filter_mode"] = True
+    return SubscriptionEvent(
+        instant(fields.get("at", "0")),
+        Operation.REGISTER,
+        wrap_namespace(namespace, fields["group"]),
+        (subscription,),
+        consume_from=ConsumeFrom(fields.get("consume_from", ConsumeFrom.LAST.value)),
+    )
+
+
+def _fields(entry: object) -> dict[str, str]:
+    """The fields of an entry. Raises ValueError if one is missing, not known, or has a value that it cannot have."""
     if not isinstance(entry, dict):
         raise ValueError("a subscription needs group:, topic: and either tag: or sql:")
     for key, value in entry.items():
@@ -118,26 +139,8 @@ def _event(entry: object) -> SubscriptionEvent:
         raise ValueError("a subscription needs either tag: or sql:, and not both")
     if entry.get("tag") == "":
         raise ValueError('tag: is empty; write "*" for every message')
-    class_filter_mode = entry.get("class_filter_mode", "false")
-    consume_from = entry.get("consume_from", "last")
-    if consume_from not in ("first", "last"):
-        raise ValueError(f"consume_from: must be first or last, not {consume_from!r}")
-    if class_filter_mode not in ("true", "false"):
-        raise ValueError(f"class_filter_mode: must be true or false, not {class_filter_mode!r}")
-    namespace = entry.get("namespace", "")
-    subscription = Subscription(
-        topic=wrap_namespace(namespace, entry["topic"]),
-        expression=entry["tag"] if "tag" in entry else entry["sql"],
-        type=TAG if "tag" in entry else SQL92,
-        version=UNVERSIONED,
-    )
-    if class_filter_mode == "true":
-        subscription["class_filter_mode"] = True
-    group = wrap_namespace(namespace, entry["group"])
-    return SubscriptionEvent(
-        instant(entry.get("at", "0")),
-        Operation.REGISTER,
-        group,
-        (subscription,),
-        consume_from=ConsumeFrom(consume_from),
-    )
+    if entry.get("consume_from", "last") not in ("first", "last"):
+        raise ValueError(f"consume_from: must be first or last, not {entry['consume_from']!r}")
+    if entry.get("class_filter_mode", "false") not in ("true", "false"):
+        raise ValueError(f"class_filter_mode: must be true or false, not {entry['class_filter_mode']!r}")
+    return entry

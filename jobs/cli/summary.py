@@ -16,6 +16,7 @@ from schemas.answers.inconsistency import inconsistent_groups
 from schemas.answers.report.night_summary import GroupCounts, NightSummary, messages_without_entry, night_summary
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
+from schemas.delivery_stats import MEANINGS
 from schemas.printable import printable
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.commitlog.recovery import Recovery, recovery
@@ -38,19 +39,6 @@ COLUMNS = (
     ("pending", "pending"),
 )
 ALWAYS_SHOWN = frozenset({"scanned", "passed_stage1", "passed_stage2", "delivered", "pending"})
-LEGEND = {
-    "scanned": "scanned: entries that the group's pulls went past",
-    "passed_stage1": "stage 1: passed on the consume queue entry",
-    "passed_stage2": "stage 2: passed on the message, and returned by the broker",
-    "delivered": "delivered: also passed the client's tag check and hooks (before → now)",
-    "client_drops": "client drops: stopped by the client's tag check",
-    "bit_map_false_positives": "false pos.: passed stage 1 by the filter bit map, not stage 2",
-    "evaluation_errors": "errors: the expression fails on the message, which counts as no match",
-    "uncertain": "uncertain: stored just before or after the filter changed; the old or the new one filtered them",
-    "repeated": "repeated: pulled again after an offset reset",
-    "lost": "lost: deleted by the broker before the group pulled them",
-    "pending": "pending: stored, but not pulled yet",
-}
 WIDTH = 118
 LONGEST_FILTER = 400
 DELIVERIES = "deliveries"
@@ -195,10 +183,11 @@ def count_cell(name: str, now: int, delivered_before: int | None) -> str:
     return count(now)
 
 
-def print_legend(columns: Iterable[str]) -> None:
-    """Prints what the columns mean."""
+def print_legend(columns: Mapping[str, str]) -> None:
+    """Prints what the columns mean. ``columns``: their titles, by name."""
     line = ""
-    for part in (LEGEND[name] for name in columns if name in LEGEND):
+    for name, title in columns.items():
+        part = f"{title}: {MEANINGS[name]}{' (before → now)' if name == 'delivered' else ''}"
         if line and len(line) + len(part) + 3 > WIDTH:
             print(line)
             line = ""

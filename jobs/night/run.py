@@ -23,7 +23,7 @@ from jobs.night.inputs.events import NightEvents, events_until, night_events
 from jobs.night.inputs.hooks import FilterHook, text_of
 from jobs.night.inputs.night_inputs import NightInputs, NightOptions, is_nothing_new, redo_instant
 from jobs.night.inputs.steps import Step
-from jobs.night.log.log_plan import plan_log
+from jobs.night.log.log_plan import LogPlan, plan_log
 from jobs.night.night import Night, NightOutcome
 from jobs.night.past.new_messages import NewMessages, forget_prepared_offsets, forget_undelivered, stored_before
 from jobs.night.past.past_nights import PastNight, PastOffsets
@@ -96,10 +96,7 @@ class Run:
         begun = time.monotonic()
         entries = [entry for entry in self.entries if entry.broker_name == broker.name]
         state = read_state(self.warehouse, entries)
-        plan = None
-        if inputs.snapshot is not None:
-            so_far = read_so_far(state, self.warehouse)
-            plan = plan_log(inputs.snapshot, so_far, self.warehouse, options.new_epoch)
+        plan = self._log_plan(inputs, state, options)
         is_new_epoch = plan is not None and plan.cut == 0
         continued = BrokerState(()) if is_new_epoch else state
         events = night_events(continued, inputs.subscriptions, broker.config, self.expressions)
@@ -107,10 +104,7 @@ class Run:
         fingerprints = inputs.fingerprints(options, continued, events)
         if is_nothing_new(state, plan, events, redo_from, fingerprints, broker, options.steps):
             return NightReport(broker, inputs, events, seconds=time.monotonic() - begun)
-        if not self.warehouse.exists(RUN_LEDGER):
-            # With an empty ledger, a first run that died differs from a warehouse whose ledger was deleted.
-            self.warehouse.log(RUN_LEDGER).create()
-        changes = Changes(self.warehouse, broker.name, self.next_run())
+        changes = self._changes(broker)
         redo = plan_redo(state, plan.cut if plan else None, redo_from, text_of(options.hooks), changes)
         has_new_switches = continued.last is not None and changed_switches(continued.last.broker, broker.config)
         redo_config = broker.config if has_new_switches else None
@@ -148,15 +142,35 @@ class Run:
         ]
         repeated_from = redo.nights[0].entry.run if redo.nights else ""
         entry = ledger_entry(self.job, night, outcome, {**fingerprints, REPEATED_FROM: repeated_from}, remarks)
-        for table in APPENDED_TABLES:
-            compact(table, changes)
-        entry = commit(changes, entry)
-        self.entries.append(entry)
+        entry = self._commit(changes, entry)
         return NightReport(broker, inputs, events, outcome, entry, time.monotonic() - begun)
 
     def next_run(self) -> str:
         """The name of a new run: see :func:`jobs.night.commit.ledger.next_run`."""
         return next_run(self.entries)
+
+    def _log_plan(self, inputs: NightInputs, state: BrokerState, options: NightOptions) -> LogPlan | None:
+        """What to read of the broker's log; None without a snapshot."""
+        if inputs.snapshot is None:
+            return None
+        return plan_log(inputs.snapshot, read_so_far(state, self.warehouse), self.warehouse, options.new_epoch)
+
+    def _changes(self, broker: Broker) -> Changes:
+        """The changes of a new run, still empty. The ledger exists from then on.
+
+        With an empty ledger, a first run that died differs from a warehouse whose ledger was deleted.
+        """
+        if not self.warehouse.exists(RUN_LEDGER):
+            self.warehouse.log(RUN_LEDGER).create()
+        return Changes(self.warehouse, broker.name, self.next_run())
+
+    def _commit(self, changes: Changes, entry: LedgerEntry) -> LedgerEntry:
+        """Merges small files, commits the tables and then the ledger. Returns the entry with their versions."""
+        for table in APPENDED_TABLES:
+            compact(table, changes)
+        entry = commit(changes, entry)
+        self.entries.append(entry)
+        return entry
 
     def _redo_nights(
         self,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jobs.report_page.numbers import age, difference, whole
 from schemas.answers.report.groups import GroupReport
-from schemas.delivery_stats import client_drops
+from schemas.delivery_stats import MEANINGS
 
 Value = Callable[[GroupReport], int | None]
 
@@ -35,8 +35,8 @@ class _Change(Column):
         return difference(row.counts["delivered"], before["delivered"] if before is not None else None)
 
 
-def _count(name: str) -> Value:
-    return lambda row: row.counts[name]
+def _of_count(title: str, name: str, is_optional: bool = True) -> Column:
+    return Column(title, MEANINGS[name], lambda row: row.counts[name], is_optional=is_optional)
 
 
 def _less(name: str, other: str) -> Value:
@@ -46,26 +46,23 @@ def _less(name: str, other: str) -> Value:
 def columns(groups: Sequence[GroupReport], nights: int, is_compared: bool) -> list[Column]:
     """The columns between the topic and the filter. A small screen shows only the first."""
     every = [
-        Column("Delivered", "messages that the group received", _count("delivered"), is_optional=False),
+        _of_count("Delivered", "delivered", is_optional=False),
         _Change("Change", "change of delivered since the earlier night", _changed, is_optional=False),
-        Column("Pending", "entries that the group has not pulled yet", _count("pending"), is_optional=False),
+        _of_count("Pending", "pending", is_optional=False),
         Column("Before", "delivered in the earlier night", _before, is_optional=False),
-        Column("Looked at", "entries that the group's pulls went past", _count("scanned"),
-               is_optional=False),
+        _of_count("Scanned", "scanned", is_optional=False),
         Column("Stopped on entry", "by tags code or filter bit map: the message was not read",
                _less("scanned", "passed_stage1"), is_optional=False),
         Column("Stopped on message", "by the expression: read, and not sent",
                _less("passed_stage1", "passed_stage2"), is_optional=False),
-        Column("Client drops", "sent, and dropped by the client's tag check", lambda row: client_drops(row.counts)),
-        Column("Hook drops", "sent, and dropped by a hook of the client", _count("dropped_by_hook")),
-        Column("Errors", "the expression fails on the message, which counts as no match", _count("evaluation_errors")),
-        Column("False pos.", "passed by the filter bit map, stopped by the expression",
-               _count("bit_map_false_positives")),
-        Column("Lost", "deleted by the broker before the group pulled them", _count("lost")),
-        Column("Skipped", "never pulled: before the group's first start, or jumped over by a reset", _count("skipped")),
-        Column("Repeated", "pulled again after a reset", _count("repeated")),
-        Column("Uncertain", "stored just before or after the filter changed: the old or the new one filtered them",
-               _count("uncertain")),
+        _of_count("Client drops", "client_drops"),
+        _of_count("Hook drops", "dropped_by_hook"),
+        _of_count("Errors", "evaluation_errors"),
+        _of_count("False pos.", "bit_map_false_positives"),
+        _of_count("Lost", "lost"),
+        _of_count("Skipped", "skipped"),
+        _of_count("Repeated", "repeated"),
+        _of_count("Uncertain", "uncertain"),
         Column("Behind", "entries after the committed offset, as the broker's tools count", _behind),
         Column("Would get", "messages among those behind that pass the group's filters", _exact),
         Column("Oldest", "age of the oldest of these messages", _oldest, age),

@@ -131,7 +131,7 @@ def _side_by_side(now: Night, before: Night) -> list[tuple[str, str, str, str]]:
     """Rows of title, earlier night, this night, and change."""
     measures = [
         ("Messages stored", now.messages, before.messages),
-        ("Entries looked at", now.stages.scanned, before.stages.scanned),
+        ("Entries scanned", now.stages.scanned, before.stages.scanned),
         ("Stopped by the tags code", now.stages.stopped_by_tags_code, before.stages.stopped_by_tags_code),
         ("Stopped by the filter bit map", now.stages.stopped_by_bit_map, before.stages.stopped_by_bit_map),
         ("Stopped by the expression", now.stages.stopped_by_expression, before.stages.stopped_by_expression),

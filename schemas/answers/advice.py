@@ -67,12 +67,12 @@ def _load(
         kinds[kind] += 1
         if kind == "groups":
             totals.update(counts.get(row.key, {}))
-    messages, octets = size
+    messages, all_bytes = size
     brokers = (facts.broker, *(night.broker for night in facts.nights))
     had_bit_maps = all(broker.calculates_bit_maps for broker in brokers)
     return TopicLoad(
         messages=messages,
-        message_bytes=octets / max(1, messages),
+        message_bytes=all_bytes / max(1, messages),
         groups=kinds["groups"],
         dead_groups=kinds["dead_groups"],
         sent_with_pull=kinds["sent_with_pull"],

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 
+import numpy as np
 import pyarrow as pa
 
 from filtering.delivery.lost_messages import LOST, Loss, LostMessages, losses
@@ -14,6 +17,17 @@ from schemas.answers.facts import BrokerFacts
 from schemas.delta.table_rows import sorted_by
 from schemas.messages.stored_entries import scan_entries
 from schemas.spark_tasks import Session
+
+_OF_LOSS = pa.schema(
+    [
+        ("consumer_group", pa.string()),
+        ("clients", pa.list_(pa.string())),
+        ("valid_from", pa.int64()),
+        ("valid_to", pa.int64()),
+        ("lost", pa.bool_()),
+    ]
+)
+"""The columns of ``lost_rows`` that are told of a loss. Times are in ms."""
 
 
 @dataclass(frozen=True)
@@ -24,15 +38,17 @@ class Disagreements:
     losses: Sequence[Loss]
     messages: pa.Table
 
-    def count(self, index: int) -> int:
-        """The number of messages of the loss with this index."""
-        return int(pa.compute.equal(self.messages["loss"], index).combine_chunks().true_count)
-
-    def losses_in(self, state: GroupClients) -> Iterator[tuple[Loss, int]]:
+    def losses_in(self, state: GroupClients) -> Sequence[tuple[Loss, int]]:
         """The losses in a state, each with its number of messages."""
-        for index, loss in enumerate(self.losses):
-            if loss.interval == state:
-                yield loss, self.count(index)
+        return self._by_state.get(state, ())
+
+    @cached_property
+    def _by_state(self) -> Mapping[GroupClients, Sequence[tuple[Loss, int]]]:
+        counts = np.bincount(self.messages["loss"].to_numpy(), minlength=len(self.losses)).tolist()
+        by_state = defaultdict(list)
+        for loss, messages in zip(self.losses, counts, strict=True):
+            by_state[loss.state].append((loss, messages))
+        return by_state
 
 
 @dataclass(frozen=True)
@@ -98,12 +114,19 @@ def lost_rows(found: Disagreements) -> pa.Table:
     """A row for each loss and message, by loss and queue offset."""
     order = ["loss", "topic", "queue_id", "queue_offset"]
     rows = sorted_by(found.messages, *order)
-    losses = [found.losses[number] for number in rows["loss"].to_pylist()]
-    return (
-        rows.drop_columns(["loss"])
-        .append_column("consumer_group", pa.array([loss.interval.consumer_group for loss in losses], pa.string()))
-        .append_column("clients", pa.array([list(loss.clients) for loss in losses], pa.list_(pa.string())))
-        .append_column("valid_from", pa.array([loss.interval.valid_from for loss in losses], pa.int64()))
-        .append_column("valid_to", pa.array([loss.interval.valid_to for loss in losses], pa.int64()))
-        .append_column("lost", pa.array([loss.in_force is not None for loss in losses], pa.bool_()))
+    losses = pa.Table.from_pylist(
+        [
+            {
+                "consumer_group": loss.state.consumer_group,
+                "clients": loss.clients,
+                "valid_from": loss.state.valid_from,
+                "valid_to": loss.state.valid_to,
+                "lost": loss.in_force is not None,
+            }
+            for loss in found.losses
+        ],
+        _OF_LOSS,
     )
+    of_rows = losses.take(rows["loss"])
+    rows = rows.drop_columns(["loss"])
+    return pa.table([*rows.columns, *of_rows.columns], schema=pa.unify_schemas([rows.schema, _OF_LOSS]))

@@ -25,6 +25,7 @@ class Severity(Enum):
 
     @property
     def is_failure(self) -> bool:
+        """Whether an audit with this result failed."""
         return self in (Severity.WARN, Severity.ERROR)
 
 
@@ -35,7 +36,8 @@ class Threshold:
     limit: float
     percent: bool
 
-    def is_passed_by(self, bad_rows: int, rows: int) -> bool:
+    def is_exceeded_by(self, bad_rows: int, rows: int) -> bool:
+        """Whether there are more bad rows than allowed, of ``rows`` rows in all."""
         return bad_rows > (self.limit / 100 * rows if self.percent else self.limit)
 
 
@@ -63,9 +65,10 @@ class Audit:
         return f"SELECT * FROM {self.relation} WHERE {self.condition}"
 
     def severity(self, bad_rows: int, rows: int) -> Severity:
-        if self.error_if is not None and self.error_if.is_passed_by(bad_rows, rows):
+        """The severity of ``bad_rows`` among ``rows`` rows."""
+        if self.error_if is not None and self.error_if.is_exceeded_by(bad_rows, rows):
             return Severity.ERROR
-        if self.warn_if is not None and self.warn_if.is_passed_by(bad_rows, rows):
+        if self.warn_if is not None and self.warn_if.is_exceeded_by(bad_rows, rows):
             return Severity.WARN
         return Severity.OK
 

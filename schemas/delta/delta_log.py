@@ -130,6 +130,7 @@ class DeltaLog:
         return _files(DeltaTable(self.storage.root, version=version))
 
     def state(self) -> TableState:
+        """The table as it is now."""
         paths = sorted(f"{file.path}:{file.size}" for file in self.files)
         digest = hashlib.sha256("\n".join(paths).encode()).hexdigest()[:32]
         return TableState(self.version, sum(file.rows for file in self.files), digest)

@@ -59,6 +59,7 @@ def within(column: str, low: Any = None, below: Any = None) -> Condition:
 
 
 def one_of(column: str, values: Collection[Any]) -> Condition:
+    """The condition that a column has one of some values."""
     return Condition(column, values=values)
 
 

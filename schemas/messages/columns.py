@@ -95,9 +95,9 @@ class Messages:
             others=None if self.others is None else self.others.take(wanted),
         )
 
-    def text_octets(self) -> int:
-        """The octets of all properties, as if no column were a dictionary."""
-        return sum(_octets(column) for column in (*self.named.values(), *self.slots, self.others) if column is not None)
+    def text_bytes(self) -> int:
+        """The bytes of all properties, as if no column were a dictionary."""
+        return sum(_bytes(column) for column in (*self.named.values(), *self.slots, self.others) if column is not None)
 
     def properties(self, names: Iterable[str], rows: Int64s) -> dict[str, Column]:
         """Some properties of some messages of one topic, by name. Those that no message has may be left out."""
@@ -175,7 +175,7 @@ def _values_of(texts: pa.StringArray, name: str) -> pa.StringArray | None:
     return values if values.null_count < len(values) else None
 
 
-def _octets(texts: Texts) -> int:
+def _bytes(texts: Texts) -> int:
     is_dictionary = pa.types.is_dictionary(texts.type)
     lengths = pc.binary_length(texts.dictionary).take(texts.indices) if is_dictionary else pc.binary_length(texts)
     return pc.sum(lengths).as_py() or 0

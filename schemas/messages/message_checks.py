@@ -31,7 +31,7 @@ class NotAMessage(Exception):
 
 
 class LogRow(NamedTuple):
-    """A line or row of a message log: its number in the file, from 1, and its octets (a row's as JSON).
+    """A line or row of a message log: its number in the file, from 1, and its bytes (a row's as JSON).
 
     ``values``: those that are not null, by column of KNOWN, or why it is not a message. Properties are pairs of texts,
     the second of which may be None.

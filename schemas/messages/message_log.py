@@ -29,7 +29,7 @@ TIMES = ("born_timestamp", "store_timestamp")
 """Columns of milliseconds, which Parquet files may hold as timestamps, too."""
 SUFFIXES = (".jsonl", ".parquet")
 PART_BYTES = 32 << 20
-"""Octets of a file that a task reads. They stay in memory, as columns, until they are sorted."""
+"""Bytes of a file that a task reads. They stay in memory, as columns, until they are sorted."""
 
 
 @dataclass(frozen=True)

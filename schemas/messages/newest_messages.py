@@ -21,7 +21,7 @@ MOST = 1 << 16
 MOST_READ = 1 << 20
 """Messages of all topics after which no older ones are read."""
 MOST_TEXT = 1 << 30
-"""Octets of the properties of all messages, after which no older ones are read: a column has room for 2 GiB."""
+"""Bytes of the properties of all messages, after which no older ones are read: a column has room for 2 GiB."""
 TAGS = "TAGS"
 
 
@@ -57,7 +57,7 @@ def _read(warehouse: Warehouse, broker_name: str, topics: Collection[str], names
         for part, rows in newest_messages_first(storage, file.path, topics, names):
             seen += rows
             if part is not None:
-                text += part.text_octets()
+                text += part.text_bytes()
                 if parts and text > MOST_TEXT:
                     return parts[::-1]
                 everything = np.ones(len(part), bool)

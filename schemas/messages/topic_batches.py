@@ -17,7 +17,7 @@ ENOUGH_OF_A_TOPIC = 1 << 12
 MOST_WAITING = 1 << 19
 """If more messages wait, all are filtered: they need 50 to 200 bytes each."""
 MOST_WAITING_TEXT = 1 << 28
-"""If the properties of waiting messages have more octets, all are filtered: a column has room for less than 2 GiB."""
+"""If the properties of waiting messages have more bytes, all are filtered: a column has room for less than 2 GiB."""
 
 
 class TopicBatch(NamedTuple):
@@ -54,7 +54,7 @@ class TopicBatches:
         if not len(waiting):
             return TopicBatch(messages, is_enough)
         rest = messages.take(waiting)
-        if len(rest) > MOST_WAITING or rest.text_octets() > MOST_WAITING_TEXT:
+        if len(rest) > MOST_WAITING or rest.text_bytes() > MOST_WAITING_TEXT:
             return TopicBatch(messages, np.ones(len(messages), bool))
         self._waiting = [rest]
         return TopicBatch(messages, is_enough)

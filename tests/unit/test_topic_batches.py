@@ -93,8 +93,8 @@ def test_the_text_of_properties_is_what_it_is_without_dictionaries() -> None:
     whole = Log().part(["T"] * 4)
     for slot in (texts, texts.dictionary_encode()):
         messages = replace(whole, named={"TAGS": none}, slots=[slot, None, slot], others=texts)
-        assert messages.text_octets() == 24
-        assert messages.take(np.array([1, 3])).text_octets() == 12
+        assert messages.text_bytes() == 24
+        assert messages.take(np.array([1, 3])).text_bytes() == 12
 
 
 @pytest.mark.parametrize("seed", range(20))

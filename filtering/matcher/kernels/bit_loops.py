@@ -26,7 +26,7 @@ def evaluate(
     registers: Array,
     bits: Array,
 ) -> None:
-    """Run the instructions on one block of words at a time. A block has as many words as a register.
+    """Runs the instructions on one block of words at a time. A block has as many words as a register.
 
     ``registers`` has one more than the instructions use, at its end.
     """
@@ -61,6 +61,7 @@ def evaluate(
 
 @compiled
 def count(bits: Array, counts: Array) -> None:
+    """The number of set bits of each row of ``bits``."""
     for row in range(len(bits)):
         ones = 0
         for word in bits[row]:

@@ -15,7 +15,7 @@ UNSORTED = 128
 
 @compiled
 def load_classes(classes: Array, first: Int, used: Int, registers: Array) -> None:
-    """Fill one register for each class with the messages of that class, for ``used`` words from word ``first``."""
+    """Fills one register for each class with the messages of that class, for ``used`` words from word ``first``."""
     count = len(registers)
     whole = min(used, (len(classes) >> 6) - first) if count <= COMPARED else 0
     for register in range(count):

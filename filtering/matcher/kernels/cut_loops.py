@@ -26,6 +26,7 @@ def fill_grid(cuts: Array, shift: Int, grid: Array) -> None:
 
 @compiled
 def compare_all(numbers: Array, cuts: Array, count: Int, classes: Array) -> None:
+    """Compares each number with all of the ``count`` cuts: classes[i] is how many are not greater than numbers[i]."""
     classes[:] = 0
     for cut in range(count):
         for row in range(len(numbers)):
@@ -48,6 +49,7 @@ def compare_in_cell(
 
 @compiled
 def search(numbers: Array, cuts: Array, count: Int, shift: Int, grid: Array, classes: Array) -> None:
+    """Searches for each number among the cuts of its cell. The result is that of compare_all."""
     for row in range(len(numbers)):
         number = numbers[row]
         inside: Int = min(max(number, cuts[0]), cuts[count - 1])

@@ -29,12 +29,13 @@ _NONE, _1, _3, _7, _8, _16, _32 = (np.uint64(number) for number in (0, 1, 3, 7, 
 
 @compiled
 def is_minus(word: Int) -> Int:
+    """Whether the first octet of a text is a minus."""
     return np.uint8(word) == MINUS
 
 
 @compiled
 def short_decimals(words: Array, lengths: Array, values: Array, decimals: Array) -> None:
-    """Parse texts of up to 8 octets after their sign: the digits as one number, and how many of them follow a point.
+    """Parses texts of up to 8 octets after their sign: the digits as one number, and how many of them follow a point.
 
     ``decimals`` is -1 without a point, -2 if the text is longer or no plain decimal, -3 if it is missing.
     """
@@ -64,6 +65,7 @@ def short_decimals(words: Array, lengths: Array, values: Array, decimals: Array)
 
 @compiled
 def put_integers(words: Array, values: Array, numbers: Array) -> None:
+    """Gives the digits of short_decimals (``values``) the signs of their texts (``words``)."""
     for i in range(len(words)):
         sign = np.int64(is_minus(words[i]))
         numbers[i] = (values[i] ^ -sign) + sign
@@ -71,6 +73,7 @@ def put_integers(words: Array, values: Array, numbers: Array) -> None:
 
 @compiled
 def put_doubles(words: Array, values: Array, decimals: Array, doubles: Array) -> None:
+    """Like put_integers, for doubles: divides by ten for each of the ``decimals``."""
     for i in range(len(words)):
         double = np.float64(values[i]) / _TENS[max(0, decimals[i])]
         doubles[i] = -double if is_minus(words[i]) else double
@@ -92,6 +95,7 @@ def mark(decimals: Array, is_integer: bool, is_number: Array, odd: Array) -> boo
 
 @compiled
 def order_of_doubles(numbers: Array) -> None:
+    """Turns the bits of doubles that are not NaN (int64) into their double_order."""
     for i in range(len(numbers)):
         numbers[i] ^= (numbers[i] >> 63) & _VALUE_BITS
 
@@ -107,7 +111,7 @@ def parse_block(
     odd: Array,
     scratch: Array,
 ) -> int:
-    """Parse the numbers of up to BLOCK rows. Returns how many texts are left to be parsed; ``odd`` marks them.
+    """Parses the numbers of up to BLOCK rows. Returns how many texts are left to be parsed; ``odd`` marks them.
 
     ``scratch``: int64, shape (4, BLOCK).
     """
@@ -139,7 +143,7 @@ def parse_block(
 
 @compiled
 def parse(texts: Texts, greatest: Int, numbers: Array, is_number: Array, odd: Array) -> int:
-    """Parse numbers. Returns how many texts are left to be parsed; ``odd`` marks them.
+    """Parses numbers. Returns how many texts are left to be parsed; ``odd`` marks them.
 
     ``greatest``: the greatest number of the integer type, or 0 for doubles.
     """

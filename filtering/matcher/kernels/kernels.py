@@ -20,11 +20,13 @@ from filtering.numba_compile import Array
 from filtering.predicate import NumberType
 
 CELLS_PER_CUT = 8
+"""With several cells for each cut, most cells have one cut or none."""
 FEW_TEXTS = 16
 """Up to this number of short texts, comparing each text with all of them is cheaper than a hash table."""
 SLOTS_PER_TEXT = 64
+"""In small tables, few texts share a slot: to go on to the next slot costs twice as much."""
 MANY_SLOTS = 1024
-"""A text that has to go on from another text's slot costs twice as much. Larger tables have 4 slots per text."""
+"""A table has no more slots than this, or 4 for each text."""
 _GREATEST = {NumberType.INT: 2**31 - 1, NumberType.LONG: 2**63 - 1, NumberType.DOUBLE: 0}
 _NO_POSITIONS = np.zeros(0, np.int32)
 _NO_TEXTS = np.zeros(1, np.int32)

@@ -27,7 +27,7 @@ def search(
     rest_offsets: Array,
     bits: Array,
 ) -> None:
-    """Set bit i of row s of ``bits`` if the leaf of search text s is true for row i of ``texts``: see TextSearch.
+    """Sets bit i of row s of ``bits`` if the leaf of search text s is true for row i of ``texts``: see TextSearch.
 
     ``rows``: the number of rows of ``texts``. ``bits`` must be all zeros.
     """

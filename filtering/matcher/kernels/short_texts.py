@@ -19,7 +19,9 @@ Row i is text ``positions[i]``, or missing if that is negative. Without position
 bits, no text is missing.
 """
 BLOCK = 256
+"""Rows in a block."""
 MISSING = -1
+"""The length of a missing text."""
 
 
 @compiled

@@ -35,6 +35,7 @@ def storing(way_for: Callable[[str], Any]) -> Any:
 
 
 def compress(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """The code of store_positions for processors with VBMI2: 64 positions by one instruction, stored 16 at a time."""
     _, at, _, word, base = arguments
     octets = ir.VectorType(_OCTET, 64)
     mask = ir.VectorType(ir.IntType(1), 64)
@@ -53,6 +54,7 @@ def compress(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
 
 
 def look_up(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """The code of store_positions for other processors: the positions in each octet of the word are in the table."""
     _, at, _, word, base = arguments
     octets = ir.VectorType(_OCTET, 8)
     for first in range(0, 64, 8):

@@ -41,6 +41,7 @@ def last_word(octets: Array, start: Int, length: Int) -> Int:
 
 @compiled
 def hash_text(octets: Array, start: Int, length: Int, first: Int, last: Int) -> Int:
+    """A hash (uint64) of a text whose first and last words are ``first`` and ``last``."""
     mixed = (first ^ (last * _LAST_FACTOR + np.uint64(length))) * _FIRST_FACTOR
     if length > 16:
         for at in range(start + 8, start + length - 8, 8):
@@ -50,6 +51,7 @@ def hash_text(octets: Array, start: Int, length: Int, first: Int, last: Int) -> 
 
 @compiled
 def same_middle(octets: Array, start: Int, others: Array, other_start: Int, length: Int) -> bool:
+    """Whether two texts of one length are the same between their first and last 8 octets."""
     different = np.uint64(0)
     for at in range(8, length - 8, 8):
         different |= load_word(octets, start + at) ^ load_word(others, other_start + at)
@@ -58,7 +60,7 @@ def same_middle(octets: Array, start: Int, others: Array, other_start: Int, leng
 
 @compiled
 def fill_table(octets: Array, offsets: Array, table: Array) -> None:
-    """Put each text into the first empty slot from its hash on. The size of ``table`` must be a power of two."""
+    """Puts each text into the first empty slot from its hash on. The size of ``table`` must be a power of two."""
     for text in range(len(offsets) - 1):
         start, length = np.int64(offsets[text]), np.int64(offsets[text + 1] - offsets[text])
         first, last = first_word(octets, start, length), last_word(octets, start, length)
@@ -126,6 +128,7 @@ def clear_rest(words: Array, lengths: Array) -> None:
 
 @compiled
 def choose(words: Array, lengths: Array, word: Int, length: Int, answer: Int, found: Array) -> None:
+    """Writes the answer to ``found`` for each text of up to 8 octets that is the known one."""
     for i in range(len(words)):
         found[i] = answer if (words[i] == word) & (lengths[i] == length) else found[i]
 
@@ -159,6 +162,7 @@ def find_few(
 
 @compiled
 def pivot(name_of: Array, offsets: Array, positions: Array) -> None:
+    """The loop of kernels.pivot. ``positions``: int32, shape (names, rows)."""
     names = len(positions)
     for row in range(len(offsets) - 1):
         for name in range(names):

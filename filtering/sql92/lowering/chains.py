@@ -8,12 +8,15 @@ from filtering.predicate import FALSE, Predicate
 from filtering.sql92.normal_form.form import Form
 
 _NESTED = 8
+"""A chain of more steps is split in halves: predicates that nest deeply are slow to combine."""
 
 
 def decided(form: Form, deciding: Sequence[Predicate], failing: Sequence[Predicate]) -> Predicate:
     """True if an operand decides the chain (TRUE for OR, FALSE for AND) and no operand before it fails.
 
-    ``deciding[i]`` is true if operand i decides, ``failing[i]`` if it fails. They exclude each other.
+    ``deciding[i]`` is true if operand i decides, ``failing[i]`` if it fails. They exclude each other. So an operand
+    joins the step before it if nothing fails there, or what fails here: that did not fail if the operand decides.
+    A failure is tested once.
     """
     steps: list[tuple[list[Predicate], Predicate]] = []
     seen: set[Predicate] = {FALSE}
@@ -28,7 +31,10 @@ def decided(form: Form, deciding: Sequence[Predicate], failing: Sequence[Predica
 
 
 def failed(form: Form, deciding: Sequence[Predicate], failing: Sequence[Predicate]) -> Predicate:
-    """True if an operand fails and no operand before it decides the chain."""
+    """True if an operand fails and no operand before it decides the chain.
+
+    An operand that fails like one before it does not make a step of its own: it only decides.
+    """
     steps: list[tuple[Predicate, list[Predicate]]] = []
     seen: set[Predicate] = {FALSE}
     for decides, fails in zip(deciding, failing, strict=True):

@@ -1,4 +1,4 @@
-"""Combines predicates, for those that are evaluated but never compared or shown."""
+"""Combines predicates that are evaluated, but never compared or shown: they need no normal form."""
 
 from __future__ import annotations
 

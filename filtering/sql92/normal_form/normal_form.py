@@ -31,9 +31,13 @@ from filtering.sql92.normal_form.form import Form
 from filtering.terms import opposite, without_not
 
 _READABLE = 160
+"""The characters of a sort key that are kept. A hash stands for all of a longer one."""
 _FEW = 8
+"""Simplifications that compare each term with others give up beyond this number."""
 _MANY = 64
+"""Terms with more terms of their own are not merged into others or simplified: expressions may have thousands."""
 _CHEAP = (IsPresent, TextIn, IsTrueText)
+"""Leaves that are evaluated without parsing or searching a text."""
 
 
 class NormalForm(Form):
@@ -90,7 +94,7 @@ class NormalForm(Form):
         return kind(tuple(sorted(merged, key=self._key)))
 
     def _reduced(self, kind: type[And | Or], dual: type[And | Or], terms: list[Predicate]) -> list[Predicate]:
-        """Remove from compound terms what other terms decide: ``x and (x or y)``, ``x and (not x or y)``."""
+        """Removes from compound terms what other terms decide: ``x and (x or y)``, ``x and (not x or y)``."""
         compounds = [term for term in terms if isinstance(term, dual)]
         if not compounds or sum(len(term.terms) for term in compounds) > _MANY:
             return terms
@@ -161,7 +165,7 @@ def _flat(kind: type[And | Or], terms: Iterable[Predicate], neutral: Predicate) 
 
 
 def _merged(kind: type[And | Or], terms: list[Predicate]) -> list[Predicate] | None:
-    """Merge terms about one property. None if they decide the conjunction (FALSE) or the disjunction (TRUE)."""
+    """Merges terms about one property. None if they decide the conjunction (FALSE) or the disjunction (TRUE)."""
     groups: dict[str, list[Predicate]] = {}
     rest = []
     for term in terms:

@@ -28,7 +28,7 @@ _LOWER = (Comparison.GREATER, Comparison.GREATER_OR_EQUAL)
 
 
 def all_of(terms: list[Predicate]) -> list[Predicate] | None:
-    """Merge the terms of a conjunction about one property. None if they cannot all be true."""
+    """Merges the terms of a conjunction about one property. None if they cannot all be true."""
     ranges = [term for term in terms if isinstance(term, NumberIs)]
     if len(ranges) == len(terms):
         narrowest = _narrowed_ranges(ranges)
@@ -57,7 +57,7 @@ def all_of(terms: list[Predicate]) -> list[Predicate] | None:
 
 
 def any_of(terms: list[Predicate]) -> list[Predicate] | None:
-    """Merge the terms of a disjunction about one property. None if one of them is always true."""
+    """Merges the terms of a disjunction about one property. None if one of them is always true."""
     positive, negative = positive_and_negative(terms)
     name = [*positive, *negative][0].name
     if not set(negative).isdisjoint(positive):

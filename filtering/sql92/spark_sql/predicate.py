@@ -13,8 +13,11 @@ from filtering.sql92.spark_sql.leaves import Column
 from filtering.sql92.spark_sql.text import SparkText
 
 _REPETITION = 4
+"""A text gets variables if it is more than so many times as long as its distinct nodes, and _SHORT longer."""
 _BRACKETS = 10
+"""The approximate length of an operator's brackets, and of a variable's name."""
 _SHORT = 2000
+"""A repeated operation of up to this length gets no variable."""
 
 
 def spark_sql(predicate: Predicate, column: Column) -> str:

@@ -58,7 +58,7 @@ class SparkText:
         self._texts: dict[Predicate, Text] = {}
 
     def write(self, node: Predicate) -> Text:
-        """Write the text of a node. The texts of its operands must have been written before."""
+        """Writes the text of a node. The texts of its operands must have been written before."""
         self._texts[node] = text = self._text(node)
         return text
 

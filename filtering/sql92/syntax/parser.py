@@ -46,7 +46,7 @@ class _Operator(NamedTuple):
 
 
 def parse(text: str) -> SyntaxTree:
-    """Parse an expression.
+    """Parses an expression.
 
     Raises InvalidExpression if the broker refuses it, if it is longer than LONGEST, or if it is not encodable as UTF-8.
     """
@@ -110,7 +110,7 @@ class _Parser:
         raise self._error("A property, a literal or a parenthesis is expected here", token)
 
     def _finish_operand(self) -> None:
-        """Apply NOT and minus to the operand after them, then build the comparison that the operand completes."""
+        """Applies NOT and minus to the operand after them, then builds the comparison that the operand completes."""
         self._wants_operand = False
         self._wants_comparison = True
         operators, operands = self._operators, self._operands
@@ -133,7 +133,7 @@ class _Parser:
             self._reduce_between()
 
     def _take_operator(self) -> bool:
-        """Take the next operator. False if the next token starts no operator, or if an operand must come first."""
+        """Takes the next operator. False if the next token starts no operator, or if an operand must come first."""
         if self._wants_operand:
             return False
         token = self._tokens[self._next]
@@ -209,7 +209,7 @@ class _Parser:
         self._push(nodes.TextSearch(token.start, _SEARCHES[token.kind], self._operands.pop(), text, negated))
 
     def _reduce(self, precedence: int) -> None:
-        """Build the pending binary operations that bind at least as tightly as ``precedence``."""
+        """Builds the pending binary operations that bind at least as tightly as ``precedence``."""
         operators, operands = self._operators, self._operands
         while operators and operators[-1].precedence >= precedence:
             token = operators.pop().token

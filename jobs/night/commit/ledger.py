@@ -42,5 +42,5 @@ def record(warehouse: Warehouse, entry: LedgerEntry) -> LedgerEntry:
 
 
 def _iso_time(milliseconds: int) -> str:
-    time = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=milliseconds)
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    instant = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=milliseconds)
+    return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-import pyarrow as pa
-
 from filtering.subscriptions.events import GroupTopic
 from schemas.answers.facts import BrokerFacts
+from schemas.answers.report.group_counts import NOTHING, Counts, total
 from schemas.answers.report.group_lags import GroupLag, group_lags
-from schemas.delivery_stats import COUNTS
-from schemas.delta.aggregates import sums
-from schemas.delta.table_rows import filtered, one_of
-
-_NOTHING = dict.fromkeys(COUNTS, 0)
+from schemas.queue_progress import QUEUE_PROGRESS
 
 
 @dataclass(frozen=True)
 class GroupReport:
-    """One group on one topic. ``counts`` are those of delivery_stats of the night, summed over queues.
+    """One group on one topic. ``counts`` are those of the night.
 
     ``before``: those of the compared night, None if it has none. ``delivered_in_all``: the deliveries in all nights of
     the report. ``last_pulled``: queue id and queue offset of an entry that the group pulled last, None if it never
@@ -31,8 +26,8 @@ class GroupReport:
     consumer_group: str
     topic: str
     expression: str
-    counts: Mapping[str, int]
-    before: Mapping[str, int] | None
+    counts: Counts
+    before: Counts | None
     delivered_in_all: int
     lag: GroupLag
     last_pulled: tuple[int, int] | None
@@ -40,7 +35,7 @@ class GroupReport:
     @property
     def change(self) -> int:
         """How many more messages were delivered than in the compared night."""
-        return self.counts["delivered"] - (self.before or _NOTHING)["delivered"]
+        return self.counts["delivered"] - (self.before or NOTHING)["delivered"]
 
 
 @dataclass(frozen=True)
@@ -50,26 +45,31 @@ class TopicReport:
     topic: str
     groups: int
     stored: int
-    counts: Mapping[str, int]
-    before: Mapping[str, int] | None
+    counts: Counts
+    before: Counts | None
 
 
-def group_reports(facts: BrokerFacts, stats: pa.Table, shown: Sequence[str], compared: str | None) -> list[GroupReport]:
+def group_reports(
+    facts: BrokerFacts, nights: Sequence[Mapping[GroupTopic, Counts]], before: Mapping[GroupTopic, Counts]
+) -> list[GroupReport]:
     """The reports of all groups, the greatest change first, then the most pending.
 
-    ``stats``: rows of delivery_stats of the runs ``shown``, of which the last is reported, and of ``compared``.
+    ``nights``: the counts of the nights that are shown, of which the last is reported. ``before``: those of the
+    compared night.
     """
     expressions = {row.key: row.expression or "*" for row in facts.in_force}
-    counts, before = _counts_of(stats, shown[-1:]), _counts_of(stats, [compared] if compared else [])
-    in_all = _counts_of(stats, shown)
+    counts = nights[-1]
+    in_all: Counter[GroupTopic] = Counter()
+    for night in nights:
+        in_all.update({key: each["delivered"] for key, each in night.items()})
     lags, pulled = group_lags(facts), _last_pulled(facts)
     reports = [
         GroupReport(
             *key,
             expressions.get(key, ""),
-            counts.get(key, _NOTHING),
+            counts.get(key, NOTHING),
             before.get(key),
-            in_all.get(key, _NOTHING)["delivered"],
+            in_all[key],
             lags.get(key, GroupLag()),
             pulled.get(key),
         )
@@ -78,31 +78,30 @@ def group_reports(facts: BrokerFacts, stats: pa.Table, shown: Sequence[str], com
     return sorted(reports, key=lambda row: (-abs(row.change), -row.counts["pending"]))
 
 
-def topic_reports(stats: pa.Table, progress: pa.Table, run: str, compared: str | None) -> list[TopicReport]:
-    """The reports of all topics, by name. ``progress``: rows of queue_progress of the shown runs."""
-    stored = sums(progress, ["run", "topic"], ["entries"])
-    by_run = sums(stats, ["run", "topic"], COUNTS)
-    now = {topic: counts for (row_run, topic), counts in by_run.items() if row_run == run}
-    before = {topic: counts for (row_run, topic), counts in by_run.items() if row_run == compared}
-    groups = Counter(topic for _, topic in _counts_of(stats, [run]))
-    topics = now.keys() | before.keys() | {topic for row_run, topic in stored if row_run == run}
+def topic_reports(
+    facts: BrokerFacts, run: str, now: Mapping[GroupTopic, Counts], before: Mapping[GroupTopic, Counts]
+) -> list[TopicReport]:
+    """The reports of all topics, by name. ``now``: the counts of ``run``; ``before``: those of the compared night."""
+    progress = facts.sums(QUEUE_PROGRESS, ["topic"], ["entries"], [run])
+    stored = {topic: added["entries"] for (topic,), added in progress.items()}
+    of_now, of_before = _by_topic(now), _by_topic(before)
     return [
         TopicReport(
             topic,
-            groups[topic],
-            stored.get((run, topic), {"entries": 0})["entries"],
-            now.get(topic, _NOTHING),
-            before.get(topic),
+            len(of_now[topic]),
+            stored.get(topic, 0),
+            total(of_now[topic]),
+            total(of_before[topic]) if topic in of_before else None,
         )
-        for topic in sorted(topics)
+        for topic in sorted(stored.keys() | of_now.keys() | of_before.keys())
     ]
 
 
-def _counts_of(stats: pa.Table, runs: Sequence[str]) -> dict[GroupTopic, dict[str, int]]:
-    rows = filtered(stats, [one_of("run", runs)])
-    return {
-        (group, topic): counts for (group, topic), counts in sums(rows, ["consumer_group", "topic"], COUNTS).items()
-    }
+def _by_topic(counts: Mapping[GroupTopic, Counts]) -> defaultdict[str, list[Counts]]:
+    by_topic: defaultdict[str, list[Counts]] = defaultdict(list)
+    for (_, topic), each in counts.items():
+        by_topic[topic].append(each)
+    return by_topic
 
 
 def _last_pulled(facts: BrokerFacts) -> dict[GroupTopic, tuple[int, int]]:

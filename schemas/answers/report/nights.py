@@ -6,15 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from filtering.subscription_data import is_tag_type
+from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.in_force import in_force_at
 from schemas.answers.facts import BrokerFacts
+from schemas.answers.report.group_counts import Counts, total
 from schemas.commitlog import COMMITLOG
-from schemas.delivery_stats import COUNTS, client_drops
-from schemas.delta.aggregates import sums
 from schemas.errors import UsageError
 from schemas.quarantine import QUARANTINE
 from schemas.run_ledger import LedgerEntry, unreplaced_runs
@@ -54,7 +51,7 @@ class StageCounts:
 class Night:
     """One night of a report. ``ended_at`` is in ms. The log gained ``messages`` and ``log_bytes``; None: unknown.
 
-    ``totals`` are sums of delivery_stats.
+    ``totals`` are the counts of all groups together.
     """
 
     run: str
@@ -63,7 +60,7 @@ class Night:
     log_bytes: int | None
     quarantined: int
     stages: StageCounts
-    totals: Mapping[str, int]
+    totals: Counts
 
     @property
     def false_positives(self) -> int:
@@ -123,38 +120,21 @@ def compared_night(nights: Sequence[LedgerEntry], name: str | None) -> LedgerEnt
     raise UsageError(f"--compare {name} is not an earlier night; the last ones are {named}")
 
 
-def night_rows(facts: BrokerFacts, entries: Sequence[LedgerEntry], stats: pa.Table) -> list[Night]:
-    """The nights of ``entries``, with delivery_stats ``stats``.
-
-    A group is counted as filtered by SQL92, or by tags, as it was at the end of the night.
-    """
-    filtered_by_sql92 = [
-        f"{entry.run}\0{row.topic}\0{row.consumer_group}"
-        for entry in entries
-        for row in in_force_at(facts.history, entry.as_of or 0)
-        if not is_tag_type(row.expression_type)
-    ]
-    kind = pc.is_in(
-        pc.binary_join_element_wise(stats["run"], stats["topic"], stats["consumer_group"], "\0"),
-        value_set=pa.array(filtered_by_sql92, pa.string()),
-    )
-    by_kind = sums(stats.append_column("is_sql92", kind), ["run", "is_sql92"], COUNTS)
+def night_rows(
+    facts: BrokerFacts, entries: Sequence[LedgerEntry], by_run: Mapping[str, Mapping[GroupTopic, Counts]]
+) -> list[Night]:
+    """The nights of ``entries``, with the counts of their groups."""
     counts = facts.rows(QUARANTINE, ["run"])["run"].value_counts().to_pylist()
     quarantined = _sum_by_night(facts, {count["values"]: count["counts"] for count in counts})
     messages = _sum_by_night(facts, {entry.run: entry.rows.get(COMMITLOG.name, 0) for entry in facts.entries})
     log_bytes = _log_bytes(facts)
-    nothing = dict.fromkeys(COUNTS, 0)
-    return [
-        _night(
-            entry,
-            messages[entry.run],
-            log_bytes[entry.run],
-            by_kind.get((entry.run, False), nothing),
-            by_kind.get((entry.run, True), nothing),
-            quarantined[entry.run],
-        )
-        for entry in entries
-    ]
+    nights = []
+    for entry in entries:
+        totals = total(by_run[entry.run].values())
+        stages = _stages(facts, entry, by_run[entry.run], totals)
+        run = entry.run
+        nights.append(Night(run, entry.as_of or 0, messages[run], log_bytes[run], quarantined[run], stages, totals))
+    return nights
 
 
 def _sum_by_night(facts: BrokerFacts, by_run: Mapping[str, int]) -> Counter[str]:
@@ -171,25 +151,23 @@ def _sum_by_night(facts: BrokerFacts, by_run: Mapping[str, int]) -> Counter[str]
     return sums
 
 
-def _night(
-    entry: LedgerEntry,
-    messages: int,
-    log_bytes: int | None,
-    tags: Mapping[str, int],
-    sql92: Mapping[str, int],
-    quarantined: int,
-) -> Night:
-    totals = {name: tags[name] + sql92[name] for name in COUNTS}
-    stages = StageCounts(
+def _stages(facts: BrokerFacts, entry: LedgerEntry, counts: Mapping[GroupTopic, Counts], totals: Counts) -> StageCounts:
+    """A group counts as filtered by SQL92, or by tags, as it was at the end of the night."""
+    filtered_by_sql92 = [
+        counts[row.key]
+        for row in in_force_at(facts.history, entry.as_of or 0)
+        if row.key in counts and not is_tag_type(row.expression_type)
+    ]
+    stopped_by_bit_map = sum(each["scanned"] - each["passed_stage1"] for each in filtered_by_sql92)
+    return StageCounts(
         totals["scanned"],
-        tags["scanned"] - tags["passed_stage1"],
-        sql92["scanned"] - sql92["passed_stage1"],
+        totals["scanned"] - totals["passed_stage1"] - stopped_by_bit_map,
+        stopped_by_bit_map,
         totals["passed_stage1"] - totals["passed_stage2"],
-        client_drops(totals),
+        totals["client_drops"],
         totals["dropped_by_hook"],
         totals["delivered"],
     )
-    return Night(entry.run, entry.as_of or 0, messages, log_bytes, quarantined, stages, totals)
 
 
 def _log_bytes(facts: BrokerFacts) -> dict[str, int | None]:

@@ -11,12 +11,12 @@ from filtering.findings import Finding
 from filtering.findings.finding import ERROR
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.findings import findings
+from schemas.answers.report.attention import attention
+from schemas.answers.report.group_counts import counts_by_run
 from schemas.answers.report.groups import GroupReport, TopicReport, group_reports, topic_reports
-from schemas.answers.report.night_summary import night_summary
 from schemas.answers.report.nights import Night, chosen_nights, compared_night, night_rows, nights_with_deliveries
-from schemas.delivery_stats import DELIVERY_STATS
+from schemas.answers.report.not_replayed import not_replayed
 from schemas.quarantine import QUARANTINE
-from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import read_ledger
 from schemas.spark_tasks import Session
 
@@ -71,22 +71,21 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
     shown = chosen_nights(with_deliveries, since)
     compared_entry = compared_night(with_deliveries, compare)
     entries = shown if compared_entry is None or compared_entry in shown else [compared_entry, *shown]
-    stats = facts.rows_of_runs(DELIVERY_STATS, [entry.run for entry in entries])
-    nights = {night.run: night for night in night_rows(facts, entries, stats)}
-    last, compared = shown[-1].run, compared_entry.run if compared_entry is not None else None
-    progress = facts.rows_of_runs(QUEUE_PROGRESS, [last], ["run", "topic", "entries"])
+    by_run = counts_by_run(facts, [entry.run for entry in entries])
+    nights = {night.run: night for night in night_rows(facts, entries, by_run)}
+    last = shown[-1].run
+    before = by_run[compared_entry.run] if compared_entry is not None else {}
     found = [] if facts.is_replay else findings(facts, session)
-    summary = night_summary(facts)
     return Report(
         facts.warehouse.location,
         facts.name,
         len({entry.broker_name for entry in read_ledger(facts.warehouse)}) == 1,
         [nights[entry.run] for entry in shown],
         len(with_deliveries) - len(shown),
-        nights.get(compared) if compared is not None else None,
-        group_reports(facts, stats, [entry.run for entry in shown], compared),
-        topic_reports(stats, progress, last, compared),
-        [*summary.attention, *summary.not_replayed, *_errors(found)],
+        nights[compared_entry.run] if compared_entry is not None else None,
+        group_reports(facts, [by_run[entry.run] for entry in shown], before),
+        topic_reports(facts, last, by_run[last], before),
+        [*attention(facts, by_run[last]), *not_replayed(facts, facts.last.run), *_errors(found)],
         found,
         _quarantined(facts, last),
     )

@@ -21,6 +21,7 @@ from schemas.storage import Storage
 
 
 def fingerprint(data: bytes) -> str:
+    """A hash of some bytes: 32 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()[:32]
 
 

@@ -32,7 +32,11 @@ GREATEST_QUEUE_OFFSET = LONG_MAX // CONSUME_QUEUE_UNIT - 1
 
 
 class Found(IntEnum):
-    """The kind of bytes at a position of a segment file."""
+    """The kind of bytes at a position of a segment file.
+
+    FILLER ends a segment whose next record did not fit. ZEROS were never written. INCOMPLETE bytes may become a record
+    when the broker writes on. The broker's decoder cannot read the others.
+    """
 
     RECORD = 0
     FILLER = 1

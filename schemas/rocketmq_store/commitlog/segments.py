@@ -78,6 +78,7 @@ class Segment:
 
     @contextmanager
     def open(self) -> Iterator[SegmentBytes]:
+        """Its bytes, while the context lasts. Raises OSError if the file cannot be opened."""
         with self.storage.file_system.open_input_file(self.path) as file:
             yield SegmentBytes(file, self.size, self.path)
 

@@ -64,15 +64,21 @@ def encode_units(
             "mappedFileSizeConsumeQueueExt"
         )
     positions = _place(sizes, file_size, position)
+    units = np.zeros(len(sizes), UNIT)
+    units["size"], units["tags_code"], units["bit_map_size"] = sizes, codes[kept], lengths
+    units["store_timestamp"] = np.asarray(store_timestamps, np.int64)[kept]
     codes = codes.copy()
     codes[kept] = positions + ADDRESS_BASE
-    starts = positions - position
-    ends = starts + sizes
+    return codes, _written(units, bit_maps, positions, position, file_size)
+
+
+def _written(
+    units: NDArray[np.void], bit_maps: pa.BinaryArray, positions: NDArray[np.int64], position: int, file_size: int
+) -> NDArray[np.uint8]:
+    """The bytes from ``position`` on: each unit and its bit map at its place, and the ends of files between them."""
+    starts, lengths = positions - position, units["bit_map_size"].astype(np.int64)
+    ends = starts + units["size"]
     octets = np.zeros(int(ends.max(initial=0)), np.uint8)
-    units = np.zeros(len(sizes), UNIT)
-    units["size"], units["tags_code"] = sizes, np.asarray(tags_codes, np.int64)[kept]
-    units["bit_map_size"] = lengths
-    units["store_timestamp"] = np.asarray(store_timestamps, np.int64)[kept]
     octets[starts[:, None] + np.arange(UNIT.itemsize)] = units.view(np.uint8).reshape(-1, UNIT.itemsize)
     before = np.cumsum(lengths) - lengths
     bits = np.frombuffer(b"".join(bit_maps.to_pylist()), np.uint8)
@@ -81,7 +87,7 @@ def encode_units(
     in_a_file = (previous_ends + position) % file_size != 0
     filled_up = previous_ends[(previous_ends != starts) & in_a_file]
     octets[filled_up[:, None] + np.arange(2)] = 0xFF
-    return codes, octets
+    return octets
 
 
 @compiled

@@ -17,7 +17,7 @@ Offsets = NDArray[np.int32]
 Positions = NDArray[np.int64]
 
 NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR = 1, 2
-"""The octets between a name and its value, and after a value (MessageDecoder)."""
+"""The bytes between a name and its value, and after a value (MessageDecoder)."""
 MIX = np.uint64(0x9E3779B97F4A7C15)
 THREES, HIGH_BITS = (np.uint64(byte * 0x0101010101010101) for byte in (0x03, 0x80))
 

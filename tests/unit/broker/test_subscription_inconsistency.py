@@ -128,3 +128,11 @@ def test_a_client_that_leaves_one_topic_ends_no_other_subscription() -> None:
     (row,) = (row for row in subscription_history(events, BrokerConfig()) if row.topic == "OrderEvents")
     assert (row.expression, row.is_consuming, row.valid_to) == ("paid", True, None)
     assert summary(*events)[-1] == (300, None, "paid", (), ("b",), ())
+
+
+def test_a_subscription_sent_with_pulls_overrules_no_client() -> None:
+    """The broker filters such pulls by what they bring, whatever is registered (PullMessageProcessor)."""
+    shipped = Subscription(topic="OrderEvents", expression="shipped", type="TAG", version=20)
+    pulls = SubscriptionEvent(200, Operation.PULL_SUBSCRIPTION, "cg", (shipped,), client_id="a")
+    assert summary(heartbeat(100, "a", 10, OrderEvents="paid"), pulls) == [(100, None, "paid", ("a",), (), ())]
+    assert summary(pulls) == []

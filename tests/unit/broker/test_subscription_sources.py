@@ -221,6 +221,7 @@ def test_an_empty_file_has_no_events() -> None:
         ({"sub_version": 1.5}, "sub_version must be a whole number"),
         ({"class_filter_mode": "yes"}, "class_filter_mode must be true or false, not 'yes'"),
         ({"op": "pull_subscription", "class_filter_mode": True}, "sends no subscription with its pulls"),
+        ({"op": "unregister", "client_id": "10.0.0.7@1"}, "an unregister has a client_id or a topic, not both"),
         ({"op": "heartbeat"}, "subscriptions of a heartbeat must be a list"),
         (
             {"op": "heartbeat", "subscriptions": [{"topic": "T", "expresion": "a"}]},

@@ -64,7 +64,7 @@ def test_each_switch_loses_what_only_the_other_wants() -> None:
     (first, lost_to_a), (second, lost_to_b) = run(
         heartbeat(100, "a", 10, "paid"), heartbeat(200, "b", 20, "shipped || paid"), heartbeat(300, "a", 30, "Aa")
     )
-    assert (first.clients, first.interval.valid_from, first.interval.valid_to) == (("a",), 200, 300)
+    assert (first.clients, first.state.valid_from, first.state.valid_to) == (("a",), 200, 300)
     assert lost_to_a == [], "paid was in both"
     assert second.clients == ("b",)
     assert wanted(lost_to_b, 300, 500, lambda tag, level: tag in ("shipped", "paid"))

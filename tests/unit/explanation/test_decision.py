@@ -10,8 +10,8 @@ import pytest
 
 from filtering.broker_config import BrokerConfig
 from filtering.explanation.decision import Outcome, Stage
+from tests.unit.broker import CASES
 from tests.unit.explanation.subscribed import decided, subscribed
-from tests.unit.sql92.cases import CASES
 
 QUIRKS = [json.loads(line) for line in (CASES / "quirks.jsonl").read_text("utf-8").split("\n") if line]
 OUTCOMES = {

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from filtering import sql92
+from tests.unit.broker import cases
 
-CASES = Path(__file__).parents[2] / "cases"
 FILES = ("sql92_handmade", "sql92_matrix", "sql92_fuzz")
-
 
 compiled = cache(sql92.CompiledExpression)
 """An expression, compiled once for all tests."""
@@ -25,17 +21,12 @@ def expressions() -> list[dict[str, Any]]:
 
 
 def _expressions() -> list[dict[str, Any]]:
-    lines = [
-        json.loads(line)
-        for name in FILES
-        for line in gzip.decompress((CASES / f"{name}.jsonl.gz").read_bytes()).decode().split("\n")
-        if line
-    ]
-    return [line if line["compiles"] else {**line, "cases": []} for line in lines]
+    rows = [row for name in FILES for row in cases(name)]
+    return [row if row["compiles"] else {**row, "cases": []} for row in rows]
 
 
 def _quirks() -> list[dict[str, Any]]:
-    quirks = [json.loads(line) for line in (CASES / "quirks.jsonl").read_text(encoding="utf-8").split("\n") if line]
+    quirks = cases("quirks")
     compiles = [quirk["result"] != "COMPILE ERROR" for quirk in quirks]
     return [
         {

@@ -5,7 +5,7 @@ import tracemalloc
 import pytest
 
 from filtering.sql92 import compile
-from tests.unit.sql92.cases import CASES
+from tests.unit.broker import CASES
 
 GOLDEN = (CASES / "sql92_golden.sql").read_text().split("\n-- ")[1:]
 

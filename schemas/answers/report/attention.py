@@ -1,0 +1,72 @@
+"""The problems of a broker's last night that a person should act on."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
+
+from filtering.counted import counted, listed
+from filtering.pulls.pull import ResponseCode, refusal
+from filtering.sql92 import on_one_line
+from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.subscription_row import SubscriptionRow
+from schemas.answers.facts import BrokerFacts
+from schemas.answers.report.group_counts import Counts
+from schemas.delta.table_rows import sorted_by
+from schemas.quarantine import QUARANTINE
+from schemas.rocketmq_store.commitlog.segments import is_mapped_file
+
+SHOWN = 20
+NAMED = 3
+
+
+def attention(facts: BrokerFacts, counts: Mapping[GroupTopic, Counts]) -> Iterator[str]:
+    """One line for each problem. ``counts``: those of the night, by group and topic."""
+    yield from facts.last.remarks
+    in_force = facts.in_force
+    quarantined = list(_quarantined(facts))
+    if not facts.topics:
+        first = f", the first in quarantine: {quarantined[0]}" if quarantined else ""
+        yield f"no message: nothing could be decoded{first}"
+    if not in_force:
+        yield "no subscription: nothing can be delivered"
+    refused: defaultdict[ResponseCode, list[str]] = defaultdict(list)
+    for row in in_force:
+        whose = f"{row.consumer_group} on {row.topic}"
+        code = refusal(row, facts.broker)
+        if row.compile_error is not None:
+            yield f"{whose} does not compile: {on_one_line(row.compile_error)}"
+        if code is not None and (row.is_consuming or code is ResponseCode.SYSTEM_ERROR):
+            refused[code].append(whose)
+    for code, subscriptions in refused.items():
+        yield f"the broker refuses every pull of {listed(subscriptions, NAMED)} with {code.text}"
+    yield from _without_messages(facts, in_force)
+    for group, topic in sorted(counts, key=itemgetter(1, 0)):
+        if lost := counts[group, topic]["lost"]:
+            yield (
+                f"{group} on {topic} lost {counted(lost, 'entry', 'entries')}, "
+                "deleted by the broker before the group pulled"
+            )
+    yield from (f"quarantined: {line}" for line in quarantined)
+
+
+def _without_messages(facts: BrokerFacts, in_force: Iterable[SubscriptionRow]) -> Iterator[str]:
+    """Topics that groups subscribe to but that have no message, mostly misspelt."""
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for row in facts.without_messages(in_force):
+        groups[row.topic].append(row.consumer_group)
+    for topic, names in groups.items():
+        yield f"{topic} has no message; groups that subscribe to it: {len(names)}, such as {names[0]}"
+
+
+def _quarantined(facts: BrokerFacts) -> Iterator[str]:
+    rows = sorted_by(facts.rows(QUARANTINE, ["source_file", "offset", "reason"]), "offset").to_pylist()
+    pieces = Counter((row["source_file"], row["reason"]) for row in rows)
+    first = {(row["source_file"], row["reason"]): row["offset"] for row in reversed(rows)}
+    for (file, reason), count in sorted(pieces.items())[:SHOWN]:
+        place = f"{'offset' if is_mapped_file(file) else 'line'} {first[file, reason]:,}"
+        place = place if count == 1 else f"{count:,} times from {place} on"
+        yield f"{file}, {place}: {reason}"
+    if len(pieces) > SHOWN:
+        yield f"{counted(len(pieces) - SHOWN, 'more reason')}; export quarantine lists all"
