@@ -11,8 +11,9 @@
 ``at`` is when the subscription takes effect, in milliseconds or as an ISO time (UTC if it has no time zone). A list
 without any ``at`` is a snapshot: it is valid from the end of the night before, or in a first night before all
 messages. A group that is not in a later snapshot has left. ``consume_from`` is where the group begins in a queue if
-it has no offset there: ``last`` (the default) or ``first``. ``namespace: shop`` is the client's namespace: at the
-broker, the group and topic are ``shop%cg_paid`` and ``shop%OrderEvents``.
+it has no offset there: ``last`` (the default), ``first``, or at the first message stored since a time, written like
+``at``. ``namespace: shop`` is the client's namespace: at the broker, the group and topic are ``shop%cg_paid`` and
+``shop%OrderEvents``.
 ``class_filter_mode: true`` marks a subscription by filter class, which takes every message.
 """
 
@@ -25,9 +26,9 @@ import yaml
 
 from filtering.java.strings import has_half_a_pair, without_half_pairs
 from filtering.subscription_data import SQL92, TAG, Subscription
+from filtering.subscriptions.consume_from import parse_consume_from
 from filtering.subscriptions.events import (
     UNVERSIONED,
-    ConsumeFrom,
     InvalidSubscriptionEvent,
     Operation,
     SubscriptionEvent,
@@ -119,9 +120,7 @@ def _event(entry: object) -> SubscriptionEvent:
     if entry.get("tag") == "":
         raise ValueError('tag: is empty; write "*" for every message')
     class_filter_mode = entry.get("class_filter_mode", "false")
-    consume_from = entry.get("consume_from", "last")
-    if consume_from not in ("first", "last"):
-        raise ValueError(f"consume_from: must be first or last, not {consume_from!r}")
+    consume_from = parse_consume_from(entry.get("consume_from", "last"))
     if class_filter_mode not in ("true", "false"):
         raise ValueError(f"class_filter_mode: must be true or false, not {class_filter_mode!r}")
     namespace = entry.get("namespace", "")
@@ -139,5 +138,5 @@ def _event(entry: object) -> SubscriptionEvent:
         Operation.REGISTER,
         group,
         (subscription,),
-        consume_from=ConsumeFrom(consume_from),
+        consume_from=consume_from,
     )
