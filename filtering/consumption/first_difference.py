@@ -66,4 +66,4 @@ def _offset_states(events: Iterable[SubscriptionEvent]) -> States:
     """Offset resets, and where groups start in a queue without an offset."""
     resets, first_starts = resets_and_first_starts(events)
     states = {(key, event.at, event_line(event)) for key, listed in resets.items() for event in listed}
-    return states | {(key, event.at, event.consume_from.value) for key, event in first_starts.items()}
+    return states | {(key, event.at, str(event.consume_from)) for key, event in first_starts.items()}

@@ -17,7 +17,7 @@ from filtering.consumption.offsets import COMMIT_DELAY, BrokerOffsets, Offsets, 
 from filtering.consumption.position import Position, first_offsets, first_position, known_offsets
 from filtering.consumption.timeline import Moment, Step, Timeline
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
-from filtering.subscriptions.events import ConsumeFrom, GroupTopic, SubscriptionEvent
+from filtering.subscriptions.events import ConsumeStart, GroupTopic, SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
@@ -30,7 +30,7 @@ class GroupNightPlan:
         offsets_so_far: OffsetsSoFar,
         broker_offsets: BrokerOffsets,
         filters: FiltersInForce,
-        consume_from: ConsumeFrom,
+        consume_from: ConsumeStart,
         clients: Sequence[ClientTags],
     ) -> None:
         self.group = GroupNight(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from filtering.delivery.entries import Int64s
-from filtering.delivery.pull_window import OffsetRange
+from filtering.delivery.pull_window import FOREVER, OffsetRange
 from filtering.subscriptions.events import GroupTopic
 
 Offsets = Mapping[int, int]
@@ -42,6 +43,19 @@ class BrokerOffsets:
     def min_offset(self, topic: str, queue_id: int) -> int:
         """The first entry of a queue that the broker still has; 0 if the queue is not known."""
         return self.min_offsets.get(topic, {}).get(queue_id, 0)
+
+    def first_since(self, topic: str, queue_id: int, at: int) -> int:
+        """The first entry that the broker still has and that was stored at ``at`` (ms) or later, or the queue's end.
+
+        A damaged message counts as stored later. Source: ConsumeQueue.getOffsetInQueueByTime.
+        """
+
+        def is_since(offset: int) -> bool:
+            stored_at = self.stored_at(topic, queue_id, offset)
+            return stored_at is None or stored_at >= at
+
+        offsets = range(self.min_offset(topic, queue_id), FOREVER)
+        return offsets[bisect_left(offsets, True, key=is_since)]
 
     def still_has(self, topic: str, queue_id: int, offset: int) -> bool:
         """Whether a queue has an entry, or had it before the broker deleted the message."""

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
-from filtering.delivery.pull_window import BEGINNING, FOREVER
-from filtering.subscriptions.events import ConsumeFrom, GroupTopic, SubscriptionEvent
+from filtering.delivery.pull_window import FOREVER
+from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, GroupTopic, SubscriptionEvent
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 
 
@@ -27,24 +27,33 @@ class Position:
     reset: set[int] = field(default_factory=set)
 
 
-def first_position(topic: str, at: int, consume_from: ConsumeFrom, broker_offsets: BrokerOffsets) -> Position:
-    """Where a group without offsets begins at ``at`` (ms). In its retry topic, it begins at the first entry."""
+def first_position(topic: str, at: int, consume_from: ConsumeStart, broker_offsets: BrokerOffsets) -> Position:
+    """Where a group without offsets begins at ``at`` (ms).
+
+    In its retry topic, it begins at the first entry, or with a time at the end.
+    """
     if topic.startswith(RETRY_TOPIC_PREFIX):
-        consume_from = ConsumeFrom.FIRST
+        consume_from = ConsumeFrom.FIRST if isinstance(consume_from, ConsumeFrom) else ConsumeFrom.LAST
     known = broker_offsets.min_offsets.get(topic, {})
-    if consume_from is ConsumeFrom.LAST and not known and not broker_offsets.is_whole:
-        return Position(stored_from=at)
-    if consume_from is ConsumeFrom.LAST and any(offset > 0 for offset in known.values()):
-        # The broker answers 0 instead of the end while a queue still has its first entry.
-        return Position({queue_id: 0 for queue_id, offset in known.items() if offset == 0}, stored_from=at)
-    return Position({queue_id: offset for queue_id, offset in known.items() if offset > 0})
+    shortened = {queue_id: offset for queue_id, offset in known.items() if offset > 0}
+    if consume_from is ConsumeFrom.FIRST:
+        return Position(shortened)
+    stored_from = at if isinstance(consume_from, ConsumeFrom) else min(consume_from, at)
+    if not known and not broker_offsets.is_whole:
+        return Position(stored_from=stored_from)
+    # The broker answers 0 instead of the end, or the time, while a queue still has its first entry.
+    if not shortened:
+        return Position()
+    if isinstance(consume_from, ConsumeFrom):
+        return Position(dict.fromkeys(known.keys() - shortened.keys(), 0), stored_from=stored_from)
+    return Position({queue_id: broker_offsets.first_since(topic, queue_id, stored_from) for queue_id in shortened})
 
 
 def first_offsets(
-    topic: str, queue_ids: Iterable[int], consume_from: ConsumeFrom, broker_offsets: BrokerOffsets
+    topic: str, queue_ids: Iterable[int], consume_from: ConsumeStart, broker_offsets: BrokerOffsets
 ) -> dict[int, int]:
     """By queue id, the offset at which a group without offsets would begin now; FOREVER is the end of the queue."""
-    first = first_position(topic, BEGINNING, consume_from, broker_offsets)
+    first = first_position(topic, FOREVER, consume_from, broker_offsets)
     others = 0 if first.stored_from is None else FOREVER
     return dict.fromkeys(queue_ids, others) | first.offsets
 

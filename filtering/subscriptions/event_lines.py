@@ -17,8 +17,8 @@ A client stays until it unregisters. A broker also removes a client if its conne
 channelExpiredTimeout, 120 s (ConsumerManager): add an unregister if that happened.
 
 A missing ``type`` means TAG, a missing ``sub_version`` the time of the event, and a missing ``consume_from`` means
-``last``, as in RocketMQ's client. ``"class_filter_mode": true`` marks a subscription by filter class, which takes every
-message.
+``last``, as in RocketMQ's client; others are ``first``, and a time in ms or as an ISO time. ``"class_filter_mode":
+true`` marks a subscription by filter class, which takes every message.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from filtering.subscription_data import TAG, Subscription
+from filtering.subscriptions.consume_from import consume_from_value, parse_consume_from
 from filtering.subscriptions.events import (
     UNVERSIONED,
     ConsumeFrom,
@@ -96,7 +97,7 @@ def parse_event(line: str, longest: int = LONGEST_LINE) -> SubscriptionEvent:
         subscriptions=_subscriptions(row, operation),
         topic=text_field(row, "topic") if has_topic else None,
         client_id=text_field(row, "client_id") if "client_id" in row else None,
-        consume_from=_consume_from(row),
+        consume_from=parse_consume_from(row.get("consume_from", ConsumeFrom.LAST.value)),
         queue_id=_offset(row, "queue_id") if resets else None,
         queue_offset=_offset(row, "offset") if resets else None,
     )
@@ -110,7 +111,7 @@ def event_line(event: SubscriptionEvent) -> str:
     if event.client_id is not None:
         row["client_id"] = event.client_id
     if event.consume_from is not ConsumeFrom.LAST:
-        row["consume_from"] = event.consume_from.value
+        row["consume_from"] = consume_from_value(event.consume_from)
     if event.operation is Operation.RESET_OFFSET:
         row |= {"queue_id": event.queue_id, "offset": event.queue_offset}
     listed = [_subscription_fields(subscription) for subscription in event.subscriptions]
@@ -183,13 +184,6 @@ def _subscription(row: Mapping[str, Any]) -> Subscription:
     if class_filter_mode:
         subscription["class_filter_mode"] = True
     return subscription
-
-
-def _consume_from(row: Mapping[str, Any]) -> ConsumeFrom:
-    value = row.get("consume_from", ConsumeFrom.LAST.value)
-    if value not in ("first", "last"):
-        raise ValueError(f"consume_from must be first or last, not {value!r}")
-    return ConsumeFrom(value)
 
 
 def _offset(row: Mapping[str, Any], key: str) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from typing import TypeAlias
 
 from filtering.java.numbers import LONG_MAX
 from filtering.subscription_data import Subscription
@@ -40,6 +41,10 @@ class ConsumeFrom(Enum):
     LAST = "last"
 
 
+ConsumeStart: TypeAlias = ConsumeFrom | int
+"""Where a group begins; an int is the store time (ms) of its first messages (CONSUME_FROM_TIMESTAMP)."""
+
+
 @dataclass(frozen=True, slots=True)
 class SubscriptionEvent:
     """A change of a group's subscriptions. It applies to messages stored at ``at`` (ms) or later.
@@ -56,7 +61,7 @@ class SubscriptionEvent:
     subscriptions: tuple[Subscription, ...] = ()
     topic: str | None = None
     client_id: str | None = None
-    consume_from: ConsumeFrom = ConsumeFrom.LAST
+    consume_from: ConsumeStart = ConsumeFrom.LAST
     queue_id: int | None = None
     queue_offset: int | None = None
 

@@ -11,8 +11,9 @@
 ``at`` is when the subscription takes effect, in milliseconds or as an ISO time (UTC if it has no time zone). A list
 without any ``at`` is a snapshot: it is valid from the end of the night before, or in a first night before all
 messages. A group that is not in a later snapshot has left. ``consume_from`` is where the group begins in a queue if
-it has no offset there: ``last`` (the default) or ``first``. ``namespace: shop`` is the client's namespace: at the
-broker, the group and topic are ``shop%cg_paid`` and ``shop%OrderEvents``.
+it has no offset there: ``last`` (the default), ``first``, or at the first message stored since a time, written like
+``at``. ``namespace: shop`` is the client's namespace: at the broker, the group and topic are ``shop%cg_paid`` and
+``shop%OrderEvents``.
 ``class_filter_mode: true`` marks a subscription by filter class, which takes every message.
 """
 
@@ -25,6 +26,7 @@ import yaml
 
 from filtering.java.strings import has_half_a_pair, without_half_pairs
 from filtering.subscription_data import SQL92, TAG, Subscription
+from filtering.subscriptions.consume_from import parse_consume_from
 from filtering.subscriptions.events import (
     UNVERSIONED,
     ConsumeFrom,
@@ -119,7 +121,7 @@ def _event(entry: object) -> SubscriptionEvent:
         Operation.REGISTER,
         wrap_namespace(namespace, fields["group"]),
         (subscription,),
-        consume_from=ConsumeFrom(fields.get("consume_from", ConsumeFrom.LAST.value)),
+        consume_from=parse_consume_from(fields.get("consume_from", ConsumeFrom.LAST.value)),
     )
 
 
@@ -139,8 +141,6 @@ def _fields(entry: object) -> dict[str, str]:
         raise ValueError("a subscription needs either tag: or sql:, and not both")
     if entry.get("tag") == "":
         raise ValueError('tag: is empty; write "*" for every message')
-    if entry.get("consume_from", "last") not in ("first", "last"):
-        raise ValueError(f"consume_from: must be first or last, not {entry['consume_from']!r}")
     if entry.get("class_filter_mode", "false") not in ("true", "false"):
         raise ValueError(f"class_filter_mode: must be true or false, not {entry['class_filter_mode']!r}")
     return entry

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from jobs.export import NAMES
 from schemas.answers.export import Selection, batches_of, columns_of
 from schemas.delta.warehouse import Warehouse
-from tests.captures import DAMAGED, capture
+from tests.captures import DAMAGED, capture, rows
 
 NIGHTS = (1, 2, 3, 4)
 """The nights of the running broker."""
@@ -62,6 +62,21 @@ def received(warehouse: Warehouse | Path, group: str) -> list[int]:
     """The queue offsets of all deliveries of a group."""
     rows = rows_of(warehouse, "deliveries", "consumer_group", "queue_offset")
     return sorted(row["queue_offset"] for row in rows if row["consumer_group"] == group)
+
+
+def received_live(name: str) -> Counter[tuple[str, str, int, int]]:
+    """Group, topic, queue id and queue offset of each message that the consumers in a capture received."""
+    columns = ("group", "topic", "queueId", "queueOffset")
+    return Counter(tuple(row[column] for column in columns) for row in rows(name, "live"))
+
+
+def told(warehouse: Path) -> Counter[tuple[str, str, int, int]]:
+    """Group, topic, queue id and queue offset of each delivery in a warehouse."""
+    return Counter(
+        (row["consumer_group"], row["topic"], row["queue_id"], row["queue_offset"])
+        for row in rows_of(warehouse, "deliveries")
+        if row["outcome"] == "DELIVERED"
+    )
 
 
 def contents(warehouse: Warehouse | Path, without: frozenset[str] = frozenset()) -> dict[str, Counter[str]]:

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from math import inf
 from typing import Any, NamedTuple
 
 from filtering.sql92 import compile
@@ -48,7 +49,7 @@ class Group:
     was_online: bool = False
     behind: set[int] = field(default_factory=set)
     since: int = 0
-    consume_from: str = "last"
+    consume_from: Any = "last"
     has_offsets: bool | None = None
     begins_anew: bool = False
 
@@ -158,12 +159,14 @@ class Model:
                     self._take_first_offsets(key)
 
     def _take_first_offsets(self, key: Key) -> None:
-        """A group without an offset begins at the first message, or at the end of a queue that lost its first one."""
+        """A group without an offset begins at the first message; in a queue that lost it, where the group asks for."""
         topic, group = key[1], self._groups[key]
         known = {queue_id: offset for (name, queue_id), offset in self._min_offsets.items() if name == topic}
         for queue_id, offset in known.items():
-            if group.consume_from == "last" and offset > 0 and not topic.startswith("%RETRY%"):
-                offset = len(self._queues[topic][queue_id])
+            if group.consume_from != "first" and offset > 0 and not topic.startswith("%RETRY%"):
+                queue = self._queues[topic][queue_id]
+                since = inf if group.consume_from == "last" else group.consume_from
+                offset = next((each.queue_offset for each in queue[offset:] if each.stored_at >= since), len(queue))
             group.offsets.setdefault(queue_id, offset)
 
     def _start(self, group: Group, at: int) -> None:

@@ -109,7 +109,7 @@ class RandomBroker:
         type_, expressions = self._random.choice((("SQL92", EXPRESSIONS), ("TAG", TAGS)))
         self._event(
             "register", topic=self._random.choice(TOPICS), type=type_, expression=self._random.choice(expressions),
-            consume_from=self._random.choice(("first", "last")),
+            consume_from=self._random.choice(("first", "last", self._log.time - self._random.randint(-5, 40) * EVERY)),
         )  # fmt: skip
 
     def _leave(self) -> None:

@@ -1,13 +1,20 @@
-"""Where a group begins that mqsieve has not seen before: at an offset that the broker already has, if there is one."""
+"""Where a group begins that mqsieve has not seen before: at an offset that the broker already has, if there is one.
+
+In the capture `timestamps`, groups begin by CONSUME_FROM_TIMESTAMP in the second night of a broker, which had deleted
+the first messages of its queues before; and one before that. `live` has what their consumers received.
+"""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from jobs import explain, maintain, what_if
-from tests.nights.commands import rows_of
+from jobs import explain, lag, maintain, nightly, what_if
+from tests.broker_log import EVERY, FIRST_TIME
+from tests.captures import capture
+from tests.nights.commands import Run, differing, night, received_live, rows_of, told
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
 EVERYTHING = "n IS NOT NULL"
@@ -123,3 +130,70 @@ def test_an_operator_set_the_offset_before_the_group_first_came(broker: GrowingB
         events = [events[0], sql(BEFORE, "cg_other", EVERYTHING), sql(after(18), "cg", EVERYTHING)]
     broker.night(events)
     check(broker, list(range(6, 10 * nights)))
+
+
+def test_groups_that_begin_at_a_time_receive_what_real_consumers_did(run: Run, tmp_path: Path) -> None:
+    broker = capture("timestamps")
+    for folder in (broker / "night_1", broker / "night_2"):
+        given = night(tmp_path, folder / "store", folder / "subscription_events.jsonl", broker / "broker.conf")
+        assert run(nightly, *given).code == 0
+    assert told(tmp_path) == received_live("timestamps")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "first"),
+    [(after(340), 340), (FIRST_TIME + 340 * EVERY, 340), (BEFORE, None), (after(10_000), 355)],
+    ids=["between two messages", "at a message", "before all messages", "after the start"],
+)
+def test_a_group_begins_at_the_first_message_since_a_time(
+    broker: GrowingBroker, wanted: int, first: int | None
+) -> None:
+    """The broker has deleted the first messages of the queue, and 350 to 359 are those of the last night."""
+    other = sql(BEFORE, "cg_other", EVERYTHING)
+    broker.log.append(330)
+    broker.grow()
+    broker.night([other])
+    shorten(broker)
+    started = event(after(355), "register", "cg", type="SQL92", expression=EVERYTHING, consume_from=wanted)
+    assert broker.night([other, started]).code == 0
+    assert broker.received("cg") == list(range(kept_from(broker) if first is None else first, 360))
+    assert broker.passes_audits()
+    before = broker.facts()
+    assert broker.night([other, started], "--redo-from", after(355)).code == 0
+    assert differing(broker.facts(), before) == []
+
+
+def test_a_group_begins_at_a_time_only_in_queues_that_lost_their_first_message(broker: GrowingBroker) -> None:
+    """The broker has no offset of the group, and answers 0 in the other queues. Source: ConsumerManageProcessor."""
+    broker.log.write_queues(broker.folder / "store")
+    broker.night([event(after(8), "register", "cg", type="SQL92", expression=EVERYTHING, consume_from=after(5))])
+    assert broker.received("cg") == list(range(10))
+
+
+def test_a_group_that_is_refused_at_its_first_start_waits_at_its_time(broker: GrowingBroker) -> None:
+    other = sql(BEFORE, "cg_other", EVERYTHING)
+    broker.log.append(330)
+    broker.grow()
+    broker.night([other])
+    shorten(broker)
+    refused = event(after(355), "register", "cg", type="SQL92", expression="n >", consume_from=after(345))
+    broker.night([other, refused])
+    ended = broker.run(lag, "--warehouse", broker.folder / "w", "--group", "cg", "--json")
+    assert [json.loads(line)["lag"] for line in ended.out.splitlines()] == [15]
+    broker.grow()
+    broker.log.write_queues(broker.folder / "store")
+    accepted = event(after(365), "register", "cg", type="SQL92", expression=EVERYTHING)
+    broker.night([other, refused, accepted])
+    assert broker.received("cg") == list(range(345, 370))
+
+
+def shorten(broker: GrowingBroker) -> None:
+    """A night of ten messages later, the broker deletes its oldest segment."""
+    broker.log.append(10)
+    broker.log.write(broker.folder / "store", broker.log.segment)
+    broker.log.write_queues(broker.folder / "store")
+
+
+def kept_from(broker: GrowingBroker) -> int:
+    """The queue offset of the first message that the broker still has."""
+    return broker.log.min_offsets(broker.log.segment)["T", 0]

@@ -7,14 +7,13 @@ nights 1 and 2. `killed` was killed twice between its two nights (kill -9). `liv
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from jobs import nightly, verify
-from tests.captures import capture, rows
-from tests.nights.commands import Run, night, rows_of
+from tests.captures import capture
+from tests.nights.commands import Run, night, received_live, rows_of, told
 
 SWITCHED = {("switched", 2), ("switched", 3), ("switched", 4), ("refused", 3), ("refused", 4)}
 """The nights before which the broker's switches changed."""
@@ -37,11 +36,4 @@ def test_deliveries_and_consume_queues_are_the_brokers(run: Run, tmp_path: Path,
         restarted(run, name, number, tmp_path)
         store = capture(name) / f"night_{number}" / "store"
         assert run(verify, "--warehouse", tmp_path, "--store", store).out.startswith("identical"), number
-    columns = ("group", "topic", "queueId", "queueOffset")
-    received = Counter(tuple(row[column] for column in columns) for row in rows(name, "live"))
-    told = Counter(
-        (row["consumer_group"], row["topic"], row["queue_id"], row["queue_offset"])
-        for row in rows_of(tmp_path, "deliveries")
-        if row["outcome"] == "DELIVERED"
-    )
-    assert told == received
+    assert told(tmp_path) == received_live(name)

@@ -37,10 +37,11 @@ class GroupCounts:
 class NightSummary:
     """A broker's last night.
 
-    ``groups`` are in the order of topic and name. ``attention`` lists problems to act on, ``notes`` what else looks
+    ``run`` is that of the counts. ``groups`` are in the order of topic and name. ``attention`` lists problems to act on, ``notes`` what else looks
     wrong, and ``not_replayed`` the consumption that the counts do not include.
     """
 
+    run: str
     groups: Sequence[GroupCounts]
     attention: Sequence[str]
     notes: Sequence[str]
@@ -54,6 +55,7 @@ def night_summary(facts: BrokerFacts) -> NightSummary:
     now, before = by_run[runs[-1]] if runs else {}, by_run[runs[0]] if len(runs) > 1 else {}
     groups = _group_counts(facts, now, before)
     return NightSummary(
+        runs[-1] if runs else facts.last.run,
         groups,
         list(attention(facts, now)),
         list(_notes(facts, groups)),

@@ -3,7 +3,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from filtering.subscriptions.events import Operation, SubscriptionEvents
+from filtering.subscriptions.event_lines import event_line, parse_event
+from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, Operation, SubscriptionEvents
 from filtering.subscriptions.sources import parse_subscriptions
 from tests.captures import UNDAMAGED, capture, rows
 
@@ -144,6 +145,25 @@ def test_times_in_yaml(at: str, milliseconds: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "means"),
+    [
+        ("first", ConsumeFrom.FIRST),
+        ("last", ConsumeFrom.LAST),
+        (1795237513466, 1795237513466),
+        ("1795237513466", 1795237513466),
+        ("2026-11-21T08:00:00+02:00", 1795240800000),
+        ("2026-11-21", 1795219200000),
+    ],
+)
+def test_where_a_group_begins_in_every_format(written: str | int, means: ConsumeStart) -> None:
+    in_yaml = f"- {{group: cg, topic: T, tag: a, consume_from: '{written}'}}"
+    for text in (json.dumps(REGISTER | {"consume_from": written}), in_yaml):
+        (event,) = parse_subscriptions(text).events
+        assert event.consume_from == means
+        assert parse_event(event_line(event)) == event
+
+
+@pytest.mark.parametrize(
     ("entry", "reason"),
     [
         ("- group: cg\n  topic: T", "either tag: or sql:"),
@@ -159,6 +179,7 @@ def test_times_in_yaml(at: str, milliseconds: int) -> None:
         ("- group: cg\n  topic: T\n  tag: a\n  at: noon", "'noon' is not a time"),
         ("- group: cg\n  topic: T\n  tag: a\n  at: 1795237513466000", "is after the year 9999; write milliseconds"),
         ("- group: cg\n  topic: T\n  tag: a\n  class_filter_mode: yes", "must be true or false, not 'yes'"),
+        ("- group: cg\n  topic: T\n  tag: a\n  consume_from: frist", "must be first, last or a time: 'frist' is not"),
         ("- cg_paid", "needs group:, topic:"),
     ],
 )
@@ -222,6 +243,12 @@ def test_an_empty_file_has_no_events() -> None:
         ({"class_filter_mode": "yes"}, "class_filter_mode must be true or false, not 'yes'"),
         ({"op": "pull_subscription", "class_filter_mode": True}, "sends no subscription with its pulls"),
         ({"op": "unregister", "client_id": "10.0.0.7@1"}, "an unregister has a client_id or a topic, not both"),
+        ({"consume_from": "newest"}, "consume_from must be first, last or a time: 'newest' is not a time"),
+        ({"consume_from": None}, "consume_from must be first, last or a time"),
+        ({"consume_from": True}, "consume_from must be first, last or a time"),
+        ({"consume_from": -5}, "consume_from must be first, last or a time"),
+        ({"consume_from": 1795237513}, "looks like seconds; write milliseconds, as in 1795237513000"),
+        ({"consume_from": "20261126013000"}, "has no time zone; write 2026-11-26T01:30:00+08:00"),
         ({"op": "heartbeat"}, "subscriptions of a heartbeat must be a list"),
         (
             {"op": "heartbeat", "subscriptions": [{"topic": "T", "expresion": "a"}]},

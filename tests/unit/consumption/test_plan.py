@@ -176,3 +176,15 @@ def test_a_group_begins_at_the_first_entry_of_its_retry_topic() -> None:
     assert first_position("T", 1000, ConsumeFrom.LAST, offsets) == Position(stored_from=1000)
     assert first_position("%RETRY%cg", 1000, ConsumeFrom.LAST, offsets) == Position({0: 5})
     assert first_position("%RETRY%cg", 1000, ConsumeFrom.LAST, BrokerOffsets()) == Position()
+
+
+def test_a_group_that_begins_at_a_time_begins_at_the_end_of_its_retry_topic() -> None:
+    """Source: RebalancePushImpl.computePullFromWhereWithException."""
+    offsets = BrokerOffsets(min_offsets={"%RETRY%cg": {0: 5}})
+    assert first_position("%RETRY%cg", 1000, 500, offsets) == Position(stored_from=1000)
+
+
+def test_without_the_queues_a_time_selects_messages_by_their_store_times() -> None:
+    offsets = BrokerOffsets(is_whole=False)
+    assert first_position("T", 1000, 500, offsets) == Position(stored_from=500)
+    assert first_position("T", 1000, 1500, offsets) == Position(stored_from=1000)
