@@ -5,10 +5,11 @@ Source: ConsumerFilterManager and its FilterDataMapByTopic.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from filtering.bloom_filter import BloomFilter
 from filtering.consumer_filter_data import ConsumerFilterData, compile_filter
@@ -16,6 +17,8 @@ from filtering.java.numbers import LONG_MAX
 from filtering.sql92 import Expressions
 from filtering.subscription_data import Subscription, expression_type, is_tag_type
 from filtering.time_spans import DAY
+
+_LOADED_DEAD_SINCE = 30_000
 
 
 class FilterState(TypedDict):
@@ -152,3 +155,45 @@ class ConsumerFilterManager:
             return None
         cleaned_at = data.dead_time + self._clean_time_span
         return cleaned_at if cleaned_at <= LONG_MAX else None
+
+    def encode(self, now: int) -> str:
+        """The text of consumerFilter.json in RocketMQ's own form, after a :meth:`clean`."""
+        self.clean(now)
+        topics: dict[str, Any] = {
+            topic: {
+                "groupFilterData": {group: data.to_json() for group, data in sorted(groups.items())},
+                "topic": topic,
+            }
+            for topic, groups in sorted(self._by_topic.items())
+        }
+        return json.dumps({"filterDataByTopic": topics}, ensure_ascii=False, indent="\t", separators=(",", ":"))
+
+    def decode(self, text: str, now: int) -> bool:
+        """Replace all filters with those of a consumerFilter.json, as the broker does when it starts.
+
+        A filter that is alive in the file becomes dead: since 30 s ago, or since its birth if that is later. False if
+        the broker discards the file, because an entry belongs to another Bloom filter. Raises ValueError if ``text``
+        is not a consumerFilter.json.
+        """
+        try:
+            topics = json.loads(text)["filterDataByTopic"]
+            by_topic = {
+                topic: {
+                    group: ConsumerFilterData.from_json(entry, self._expressions)
+                    for group, entry in groups["groupFilterData"].items()
+                }
+                for topic, groups in topics.items()
+            }
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"not a consumerFilter.json of RocketMQ: {error!r}") from error
+        for groups in by_topic.values():
+            for group, data in groups.items():
+                if not self.bloom_filter.is_valid(data.bit_pos, data.bit_num):
+                    return False
+                if data.dead_time is None:
+                    groups[group] = replace(data, dead_time=max(now - _LOADED_DEAD_SINCE, data.born_time))
+        self._by_topic = by_topic
+        for topic, groups in by_topic.items():
+            for group in groups:
+                self._topics_of[group].add(topic)
+        return True

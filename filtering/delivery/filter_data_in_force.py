@@ -34,7 +34,7 @@ def filter_data_in_force(
     by_topic: dict[str, list[FilterDataInForce]] = defaultdict(list)
     for row in history:
         data = row.filter_data
-        if data is not None:
+        if data is not None and data.compiled is not None:
             valid_to = FOREVER if row.valid_to is None else row.valid_to
             by_topic[row.topic].append(
                 FilterDataInForce(data.compiled.predicate, data.bit_pos, row.valid_from, valid_to)

@@ -104,9 +104,9 @@ def expressions_by_topic(group: str, in_force: Iterable[SubscriptionRow]) -> dic
     For :func:`reads_others`: a retried message is filtered by the expression of its original topic.
     """
     return {
-        row.topic: row.filter_data.compiled
+        row.topic: expression
         for row in in_force
-        if row.consumer_group == group and row.filter_data is not None
+        if row.consumer_group == group and row.filter_data is not None and (expression := row.filter_data.compiled)
     }
 
 

@@ -10,9 +10,13 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
 class ResponseCode(Enum):
-    """The codes of refused pulls. Source: org.apache.rocketmq.remoting.protocol.ResponseCode."""
+    """org.apache.rocketmq.remoting.protocol.ResponseCode"""
 
+    SUCCESS = 0
     SYSTEM_ERROR = 1
+    PULL_NOT_FOUND = 19
+    PULL_RETRY_IMMEDIATELY = 20
+    PULL_OFFSET_MOVED = 21
     SUBSCRIPTION_PARSE_FAILED = 23
     SUBSCRIPTION_NOT_EXIST = 24
     SUBSCRIPTION_NOT_LATEST = 25
@@ -31,9 +35,6 @@ def pull_refusal(row: SubscriptionRow | None, sub_version: int, config: BrokerCo
     ``row`` is the subscription in force for the group and topic; None: it never had one. Of subscriptions sent with
     the pull, the broker refuses tags that do not parse and empty expressions. It does not notice an SQL92 expression
     that does not compile, and lets every message pass.
-
-    The answers that need no client are those of :func:`refusal`; this is the whole check, as the real processor's
-    answers to random pulls (tests/cases/pull_refusals.jsonl.gz) test it.
     """
     if row is None or not (row.registered or row.sent_with_pull):
         return ResponseCode.SUBSCRIPTION_NOT_EXIST

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from filtering.broker_config import CONSUME_QUEUE_UNIT, BrokerConfig
+from filtering.pulls.pull import ResponseCode
 
 MAX_PULL_BYTES = 128 << 20
 DEFAULT_BATCH = 32
@@ -27,6 +28,18 @@ class GetMessageStatus(Enum):
     OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
     OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
     OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+
+    def response_code(self, queue_offset: int) -> ResponseCode:
+        """The code of the response to a pull from ``queue_offset``."""
+        if self is GetMessageStatus.FOUND:
+            return ResponseCode.SUCCESS
+        if self is GetMessageStatus.NO_MATCHED_MESSAGE:
+            return ResponseCode.PULL_RETRY_IMMEDIATELY
+        if self is GetMessageStatus.OFFSET_OVERFLOW_ONE:
+            return ResponseCode.PULL_NOT_FOUND
+        if self is GetMessageStatus.NO_MESSAGE_IN_QUEUE and queue_offset == 0:
+            return ResponseCode.PULL_NOT_FOUND
+        return ResponseCode.PULL_OFFSET_MOVED
 
 
 @dataclass(frozen=True)

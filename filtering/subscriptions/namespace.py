@@ -49,6 +49,14 @@ def wrap_namespace(namespace: str, resource: str) -> str:
     return prefix + namespace + SEPARATOR + name
 
 
+def namespace_of(resource: str) -> str:
+    """The namespace of a topic or group; empty if it has none."""
+    if _is_system_resource(resource):
+        return ""
+    namespace, separator, _ = _split(resource)[1].partition(SEPARATOR)
+    return namespace if separator else ""
+
+
 def _split(resource: str) -> tuple[str, str]:
     """The prefix of a retry or dead-letter topic (empty for other topics) and the rest of the name."""
     for prefix in (RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX):

@@ -14,7 +14,6 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from tests.unit.broker import cases
 
 FILTERING = BrokerConfig(enable_property_filter=True)
-SUCCESS, PULL_RETRY_IMMEDIATELY = 0, 20
 
 
 def row(expression: str, type: str = "SQL92", operation: Operation = Operation.REGISTER) -> SubscriptionRow:
@@ -31,7 +30,7 @@ def test_random_pulls_against_the_real_processor() -> None:
         rows = in_force_at(subscription_history(events, config), len(events))
         row = next((each for each in rows if each.topic == "OrderEvents"), None)
         code = pull_refusal(row, case["pull"]["sub_version"], config)
-        answered = case["code"] in (SUCCESS, PULL_RETRY_IMMEDIATELY)
+        answered = case["code"] in (ResponseCode.SUCCESS.value, ResponseCode.PULL_RETRY_IMMEDIATELY.value)
         assert (code is None) if answered else (code is not None and code.value == case["code"]), case
         refused += not answered
     assert refused > 800

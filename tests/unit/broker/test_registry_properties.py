@@ -88,6 +88,21 @@ def test_the_history_is_the_registry_at_every_instant(events: list[SubscriptionE
 
 
 @settings(deadline=None, max_examples=examples(20, deep=300))
+@given(HISTORIES)
+def test_what_is_saved_comes_back_dead(events: list[SubscriptionEvent]) -> None:
+    manager = ConsumerFilterManager(20, 32)
+    for event in events:
+        apply(manager, event)
+    started = ConsumerFilterManager(20, 32)
+    assert started.decode(manager.encode(201), 100_000)
+    before, after = manager.state(), started.state()
+    assert all(row["dead"] for row in after)
+    for row in (*before, *after):
+        row["dead"], row["deadTime"] = True, 0
+    assert before == after
+
+
+@settings(deadline=None, max_examples=examples(20, deep=300))
 @given(HISTORIES, GROUPS, st.lists(SUBSCRIPTIONS, max_size=3, unique_by=lambda each: each["topic"]))
 def test_the_same_heartbeat_again_changes_nothing(
     events: list[SubscriptionEvent], group: str, subscriptions: list[Subscription]
