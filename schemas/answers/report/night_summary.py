@@ -37,8 +37,8 @@ class GroupCounts:
 class NightSummary:
     """A broker's last night.
 
-    ``run`` is that of the counts. ``groups`` are in the order of topic and name. ``attention`` lists problems to act on, ``notes`` what else looks
-    wrong, and ``not_replayed`` the consumption that the counts do not include.
+    ``run`` is that of the counts. ``groups`` are in the order of topic and name. ``attention`` lists problems to act
+    on, ``notes`` what else looks wrong, and ``not_replayed`` the consumption that the counts do not include.
     """
 
     run: str
