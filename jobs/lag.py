@@ -90,14 +90,14 @@ def main(arguments: list[str]) -> None:
             known = {group for group, _ in newer.offsets}
             without = [group for group in chosen.group or () if group not in known]
             more = f"committed offsets of {chosen.offsets}" + (f", without {', '.join(without)}" if without else "")
-        print(_ends(brokers) if several else f"as of {time(brokers[0].as_of)}, the end of the last night; {more}")
+        print(_ends(brokers) if several else f"as of {time(brokers[0].as_of)} UTC, the end of the last night; {more}")
 
 
 def _ends(brokers: Sequence[BrokerFacts]) -> str:
     """The end of the last night of several brokers."""
     oldest, newest = (choose(brokers, key=lambda facts: facts.as_of) for choose in (min, max))
     nights = f"the ends of the last nights of {len(brokers):,} brokers"
-    return f"as of {time(newest.as_of)}, {nights}; the oldest is that of {short(oldest.name)}, {time(oldest.as_of)}"
+    return f"as of {time(newest.as_of)} UTC, {nights}; the oldest is that of {short(oldest.name)}, {time(oldest.as_of)}"
 
 
 def _print_groups(rows: Sequence[tuple[str, Lag]], several: bool) -> None:

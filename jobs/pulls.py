@@ -26,7 +26,9 @@ def parser() -> Parser:
     options.add_answer(parser)
     options.add_broker_config(parser)
     parser.add_argument("--group", type=given_name, required=True, help="the consumer group")
-    parser.add_argument("--topic", type=given_name, required=True, help="a topic that the group subscribes to")
+    parser.add_argument(
+        "--topic", type=given_name, help="a topic that the group subscribes to; may be left out if there is only one"
+    )
     parser.add_argument("--offset", type=int, help="the first queue offset; default: where each queue begins")
     parser.add_argument("--batch", type=_batch, metavar="N", default=BATCH, help="pullBatchSize; default: %(default)s")
     options.add_json(parser)
@@ -43,10 +45,12 @@ def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from jobs.cli.json_lines import print_json
     from schemas.answers.pulls import pulls_of
+    from schemas.answers.what_if.tried_subscriptions import only_topic
 
     facts = options.facts_of(chosen)
     broker = options.broker_config_of(chosen, facts)
-    found = pulls_of(facts, broker, chosen.group, chosen.topic, chosen.offset, chosen.batch, options.session)
+    topic = chosen.topic or only_topic(facts, chosen.group)
+    found = pulls_of(facts, broker, chosen.group, topic, chosen.offset, chosen.batch, options.session)
     for number, queue in enumerate(found):
         if chosen.json:
             print_json(asdict(queue))

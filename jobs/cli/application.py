@@ -36,6 +36,19 @@ _GRAVEST_FIRST = (ExitCode.FAILED, ExitCode.USAGE, ExitCode.CHECK_FAILED, ExitCo
 _LINE_BREAKS = re.compile(r"\s*\n\s*")
 _INVALID_CHOICE = re.compile(r"argument ([^:]+): invalid choice: '(.+?)'")
 _UNRECOGNISED = re.compile(r"unrecognized arguments: (--[\w-]+)")
+_MEANT = {
+    "--expression": "--sql",
+    "--fail-on": "--strict",
+    "--format": "--json",
+    "--id": "--message",
+    "--key": "--message",
+    "--keys": "--message",
+    "--msg-id": "--message",
+    "--since": "--from",
+    "--strict": "--fail-on",
+    "--until": "--to",
+}
+"""Options that a job does not have, and what another one is called that does the same."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -54,7 +67,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         hint = ""
         if unknown := _UNRECOGNISED.search(message):
-            hint = did_you_mean(unknown[1], [name for action in self._actions for name in action.option_strings])
+            known = [name for action in self._actions for name in action.option_strings]
+            meant = _MEANT.get(unknown[1])
+            hint = f"; did you mean {meant}?" if meant in known else did_you_mean(unknown[1], known)
         if invalid := _INVALID_CHOICE.match(message):
             named = (each for each in self._actions if invalid[1] in (each.metavar, "/".join(each.option_strings)))
             choices = [str(choice) for action in named for choice in action.choices or ()]

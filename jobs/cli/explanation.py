@@ -78,7 +78,7 @@ def print_every_group(
 
     ``nobody``: the line without such a group.
     """
-    print(f"{short(message.name)}  {_place(message, broker)}, stored {time(message.store_timestamp)}")
+    print(f"{short(message.name)}  {_place(message, broker)}, stored {time(message.store_timestamp)} UTC")
     if not explanations:
         print(f"  {nobody}")
     rows = [
@@ -96,7 +96,7 @@ def print_choices(messages: Sequence[tuple[str | None, FoundMessage]], group: st
     for broker, message in messages:
         chosen = {"message": message.msg_id, "group": group, "broker": broker}
         options = " ".join(option(name, value) for name, value in chosen.items() if value is not None)
-        print(f"  {options}  {printable(message.place)}, {time(message.store_timestamp)}")
+        print(f"  {options}  {printable(message.place)}, {time(message.store_timestamp)} UTC")
 
 
 def _place(message: FoundMessage, broker: str | None) -> str:
@@ -106,7 +106,7 @@ def _place(message: FoundMessage, broker: str | None) -> str:
 def _print_full(explanation: Explanation) -> None:
     message, row, bit_map = explanation.message, explanation.subscription, explanation.filters.bit_map
     _line("message", f"msgId {message.msg_id}, unique key {message.uniq_key or '-'}, keys {message.keys or '-'}")
-    _line("stored", f"{time(message.store_timestamp)}, at physical offset {message.commitlog_offset:,}")
+    _line("stored", f"{time(message.store_timestamp)} UTC, at physical offset {message.commitlog_offset:,}")
     if row is not None:
         born = f", filter born {time(row.born_time)}" if row.born_time is not None else ""
         _line("subscribed", f"{row.filter_text} (version {row.sub_version}{born})")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from filtering.java.numbers import LONG_MAX
@@ -40,6 +40,15 @@ class LogRow(NamedTuple):
     number: int
     values: dict[str, Any] | NotAMessage
     bytes: Callable[[], bytes]
+
+
+def other_spelling(name: str, given: Iterable[str]) -> str | None:
+    """The one of the ``given`` names that is a needed one in another spelling, as ``queueId`` is ``queue_id``."""
+    return next((other for other in given if other not in KNOWN and _plain(other) == _plain(name)), None)
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 def checked(values: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from schemas.messages.message_checks import ENDS, KNOWN, LogRow, NotAMessage
+from schemas.messages.message_checks import ENDS, KNOWN, NEEDED, LogRow, NotAMessage, other_spelling
 
 _BLANK = b" \t\n\v\f\r"
 _HEX = re.compile("[0-9a-fA-F]*")
@@ -79,6 +79,9 @@ def _decoded(line: bytes) -> dict[str, Any]:
         raise NotAMessage(_wrong_type(fields)) from None
     except RecursionError:
         raise NotAMessage(_TOO_DEEP) from None
+    for name in NEEDED:
+        if name not in values and (other := other_spelling(name, (given for given, _ in fields))) is not None:
+            raise NotAMessage(f"no {name}: rename {other}")
     body = values.get("body")
     if body is not None:
         if not _HEX.fullmatch(body):

@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.messages.message_checks import KNOWN, NEEDED, LogRow
+from schemas.messages.message_checks import KNOWN, NEEDED, LogRow, other_spelling
 from schemas.messages.message_lines import read_lines
 from schemas.messages.message_row_groups import read_row_groups
 from schemas.rocketmq_store.commitlog.segments import CommitLogError
@@ -110,13 +110,16 @@ def _check_columns(file: Path) -> None:
         raise CommitLogError(f"{file} is not a Parquet file; give JSON lines or Parquet") from None
     missing = [name for name in NEEDED if name not in schema.names]
     if missing:
-        raise CommitLogError(f"{file} has no column {', '.join(missing)}, which every message needs")
+        others = [other for name in missing if (other := other_spelling(name, schema.names)) is not None]
+        renamed = f": rename {', '.join(others)}" if others else ""
+        raise CommitLogError(f"{file} has no column {', '.join(missing)}, which every message needs{renamed}")
     if len(set(schema.names)) < len(schema.names):
         raise CommitLogError(f"{file} has two columns of one name: leave one out or rename it")
     for column in schema:
         kind = KNOWN.get(column.name, "")
         if kind and not _fits(column.name, kind, column.type):
-            raise CommitLogError(f"{file}: column {column.name} is a {column.type}, not a {kind}")
+            how = "; docs/MESSAGE_LOG.md shows how to make one" if pa.types.is_struct(column.type) else ""
+            raise CommitLogError(f"{file}: column {column.name} is a {column.type}, not a {kind}{how}")
 
 
 def _fits(name: str, kind: str, given: pa.DataType) -> bool:

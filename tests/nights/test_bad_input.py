@@ -31,6 +31,7 @@ from jobs import (
     pulls,
     register,
     replay,
+    report,
     what_if,
 )
 from jobs.cli import night_job
@@ -199,6 +200,22 @@ def test_an_error_stands_alone_on_a_terminal(run: Run, tmp_path: Path, monkeypat
     assert run(nightly, *arguments("small", tmp_path / "w")).code == 0
     ended = run(nightly, *arguments("small", tmp_path / "w"), "--broker-config", tmp_path / "off.conf")
     assert ended.error.rpartition("\r\033[K")[2].startswith("mqsieve: the broker's switches are not")
+
+
+@pytest.mark.parametrize(
+    ("job", "given", "meant"),
+    [
+        (explain, "--key", "--message"),
+        (what_if, "--expression", "--sql"),
+        (lint, "--strict", "--fail-on"),
+        (nightly, "--fail-on", "--strict"),
+        (report, "--sinc", "--since"),
+        (what_if, "--since", "--from"),
+    ],
+)
+def test_an_option_that_has_another_name_here(run: Run, job: ModuleType, given: str, meant: str) -> None:
+    ended = run(job, "--warehouse", "w", *(("--output", "x") if job is report else ()), given, "x")
+    assert (ended.code, ended.error.endswith(f"; did you mean {meant}?\n")) == (2, True), ended.error
 
 
 def test_no_usage(run: Run, tmp_path: Path) -> None:

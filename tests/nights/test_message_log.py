@@ -222,6 +222,7 @@ LINES: dict[str, str | None] = {
     json.dumps(GOOD | {"store_timestamp": "2026-11-25"}): "store_timestamp is not a whole number of 64 bits",
     json.dumps(GOOD | {"properties": "a=b"}): "properties is not a JSON object",
     json.dumps({name: GOOD[name] for name in GOOD if name != "topic"}): "no topic",
+    json.dumps({"queueId" if name == "queue_id" else name: GOOD[name] for name in GOOD}): "no queue_id: rename queueId",
     json.dumps(GOOD | {"commitlog_offset": -1}): "commitlog_offset is negative",
     json.dumps(GOOD | {"queue_offset": -1}): "queue_offset is negative",
     json.dumps(GOOD | {"store_size": 0}): "store_size is not 1 or more",
@@ -448,7 +449,14 @@ def test_times_of_a_parquet_log_may_be_timestamps(tmp_path: Path) -> None:
 def test_columns_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     columns = {name: [value] for name, value in GOOD.items()}
     pq.write_table(pa.table(columns | {"properties": [{"price": "5"}]}), tmp_path / "log.parquet")
-    with pytest.raises(CommitLogError, match="column properties is a struct<price: string>, not a map"):
+    told = r"column properties is a struct<price: string>, not a map<string, string>; docs/MESSAGE_LOG.md shows how"
+    with pytest.raises(CommitLogError, match=told):
+        message_log.files(tmp_path)
+    other = {"queueId": "queue_id", "commitLogOffset": "commitlog_offset", "time": "store_timestamp"}
+    renamed = {next((new for new, old in other.items() if old == name), name): columns[name] for name in columns}
+    pq.write_table(pa.table(renamed), tmp_path / "log.parquet")
+    told = "no column queue_id, commitlog_offset, store_timestamp, which every message needs: rename queueId, comm"
+    with pytest.raises(CommitLogError, match=told):
         message_log.files(tmp_path)
     (tmp_path / "log.jsonl").touch()
     with pytest.raises(CommitLogError, match="mixes"):

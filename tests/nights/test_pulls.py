@@ -95,6 +95,14 @@ def test_a_group_without_pulls_says_why(replayed: Replayed, tmp_path: Path) -> N
         pulls.main(arguments(warehouse, "cg_sql_retry", "OrderEvents", unfiltered))
 
 
+def test_the_only_topic_of_a_group_need_not_be_named(replayed: Replayed, run: Run) -> None:
+    given = ("--warehouse", replayed("small").location, "--group")
+    assert run(pulls, *given, "cg_sql_city") == run(pulls, *given, "cg_sql_city", "--topic", "OrderEvents")
+    ended = run(pulls, *given, "cg_tag_multi_topic")
+    told = "cg_tag_multi_topic subscribes to DeviceTelemetry, OrderEvents, TagLab: say which with --topic"
+    assert (ended.code, ended.error) == (2, f"mqsieve: {told}\n")
+
+
 def test_a_batch_has_a_message(run: Run) -> None:
     for batch in ("0", "-5", "many"):
         code, _, error = run(pulls, "--warehouse", "w", "--group", "g", "--topic", "T", f"--batch={batch}")

@@ -89,6 +89,13 @@ def test_a_store_without_a_consume_queue(replayed: Replayed, tmp_path: Path) -> 
         verify.main(arguments(replayed("small"), tmp_path))
 
 
+def test_a_message_log_is_no_store(replayed: Replayed, tmp_path: Path, run: Run) -> None:
+    log = tmp_path / "log.jsonl"
+    log.touch()
+    ended = run(verify, "--warehouse", replayed("small").location, "--store", log)
+    assert (ended.code, ended.error) == (2, f"mqsieve: {log} is a file; give a broker's whole store folder\n")
+
+
 def test_a_broker_that_the_warehouse_does_not_know(replayed: Replayed, tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("brokerName=broker-b\n")
