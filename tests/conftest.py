@@ -1,3 +1,5 @@
+"""The settings of all tests, and which tests share a process."""
+
 import gc
 
 import pytest

@@ -1,3 +1,5 @@
+"""Which subscriptions and filters were in force, and when, compared with what a real broker held."""
+
 from collections import defaultdict
 from functools import cache
 from itertools import pairwise

@@ -1,3 +1,5 @@
+"""Users' own filter hooks: which messages they see, and what happens if they fail."""
+
 from collections.abc import Iterable
 
 import numpy as np

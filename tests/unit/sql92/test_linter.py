@@ -1,3 +1,5 @@
+"""What the linter says of an expression."""
+
 import pytest
 
 from filtering.sql92 import EvaluationError, compile
