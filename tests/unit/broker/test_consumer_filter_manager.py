@@ -1,5 +1,3 @@
-"""The registry of SQL92 filters, compared with a real ConsumerFilterManager."""
-
 from typing import Any
 
 from filtering.consumer_filter_manager import DAY, ConsumerFilterManager, FilterState

@@ -1,5 +1,3 @@
-"""Namespaces in names of groups and topics, compared with RocketMQ's NamespaceUtil."""
-
 from filtering.subscriptions.namespace import wrap_namespace
 from tests.unit.broker import cases
 
