@@ -1,3 +1,5 @@
+"""The settings of all tests, and which tests share a process."""
+
 import gc
 
 import pytest
@@ -31,6 +33,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(SPARK))  # what takes longest begins first
 
 
-def pytest_sessionfinish():
+def pytest_sessionfinish() -> None:
     # Pytest and Python collect garbage ten times at the end; the known answers are left out.
     gc.freeze()

@@ -11,9 +11,8 @@ import pytest
 from jobs import audit, deliver, dispatch, ingest, maintain, nightly, register
 from tests.broker_log import EVERY, FIRST_TIME
 from tests.depth import examples
-from tests.nights.commands import differing, rows_of, without_runs
+from tests.nights.commands import Run, differing, rows_of, without_runs
 from tests.nights.consumption_model import Model
-from tests.nights.growing_broker import Run
 from tests.nights.random_broker import RandomBroker, Trouble
 
 NIGHTS = 4

@@ -1,3 +1,5 @@
+"""The one Spark session of the tests in this folder."""
+
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""The Spark data source ``rocketmq_commitlog``: a store folder as rows."""
+
 from pathlib import Path
 
 import pytest

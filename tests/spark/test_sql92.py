@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from filtering.sql92 import CompiledExpression, EvaluationError, InvalidExpression, compile
 from tests.unit.sql92.cases import expressions
@@ -30,7 +33,7 @@ SESSIONS = {
 
 
 @contextmanager
-def session(spark, settings):
+def session(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     before = {name: spark.conf.get(name) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
@@ -39,7 +42,9 @@ def session(spark, settings):
         spark.conf.set(name, value)
 
 
-def evaluated(spark, expressions, messages):
+def evaluated(
+    spark: SparkSession, expressions: Sequence[CompiledExpression], messages: Sequence[Sequence[tuple[str, str]]]
+) -> list[list[bool | None]]:
     """For each expression whether it is true of each message; None would be a third value."""
     sql = {compiled.predicate: compiled.spark_predicate() for compiled in expressions}
     place = {predicate: number for number, predicate in enumerate(sql)}
@@ -51,7 +56,7 @@ def evaluated(spark, expressions, messages):
 
 
 @pytest.mark.parametrize("settings", SESSIONS.values(), ids=SESSIONS)
-def test_spark_delivers_what_the_broker_delivers(spark, settings):
+def test_spark_delivers_what_the_broker_delivers(spark: SparkSession, settings: Mapping[str, str]) -> None:
     known = [
         (compile(answer["expression"]), answer["cases"])
         for answer in expressions()
@@ -64,7 +69,9 @@ def test_spark_delivers_what_the_broker_delivers(spark, settings):
     assert not wrong, wrong[:10]
 
 
-def disagreements(spark, asked):
+def disagreements(
+    spark: SparkSession, asked: Sequence[tuple[CompiledExpression, list[dict[str, Any]]]]
+) -> Iterator[tuple[str, dict[str, Any], bool | None]]:
     rows: dict[tuple[tuple[str, str], ...], int] = {}
     for _, cases in asked:
         for case in cases:
@@ -77,7 +84,7 @@ def disagreements(spark, asked):
                 yield compiled.expression, case, found
 
 
-def test_spark_agrees_with_the_reference_on_random_expressions(spark):
+def test_spark_agrees_with_the_reference_on_random_expressions(spark: SparkSession) -> None:
     generator = Generator(Random(20_261_121))
     asked: list[CompiledExpression] = []
     while len(asked) < 2 * A_QUERY:
@@ -98,7 +105,7 @@ def test_spark_agrees_with_the_reference_on_random_expressions(spark):
     assert not wrong, wrong[:10]
 
 
-def test_properties_may_be_columns(spark):
+def test_properties_may_be_columns(spark: SparkSession) -> None:
     frame = spark.createDataFrame([("x", "55.10", 1), ("x", "9", 2), (None, "60", 3)], "region string, p string, n int")
     predicate = compile("region = 'x' AND price > 50.0 AND vip IS NULL").spark_predicate(
         {"region": "region", "price": "p"}
@@ -136,7 +143,7 @@ def test_an_integer_with_a_byte_order_mark_is_none(spark):
         ";",
     ],
 )
-def test_nothing_in_a_string_escapes_into_sql(spark, text, escaped):
+def test_nothing_in_a_string_escapes_into_sql(spark: SparkSession, text: str, escaped: str) -> None:
     expression = "a = '{0}' AND a CONTAINS '{0}' AND a IN ('', '{0}')".format(text.replace("'", "''"))
     messages = [[("a", text)], [("a", text + "x")], [("a", "A")], [("a", "")], [("a", spark.sparkContext.master)]]
     with session(spark, {"spark.sql.parser.escapedStringLiterals": escaped}):
@@ -144,7 +151,7 @@ def test_nothing_in_a_string_escapes_into_sql(spark, text, escaped):
     assert answer == [True, False, False, False, False]
 
 
-def test_ten_thousand_alternatives_and_deep_nesting_run(spark):
+def test_ten_thousand_alternatives_and_deep_nesting_run(spark: SparkSession) -> None:
     deep = "a = '1'"
     for number in range(40):
         deep = f"({deep} OR b = '{number}') AND c <> '{number}'"

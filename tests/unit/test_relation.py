@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from filtering import sql92
 from filtering.predicate import FALSE, TRUE, Predicate, TextIn
 from filtering.predicate_value import holds
-from filtering.relation import Kind, Trait, common_traits, relation, satisfying
+from filtering.relation import Kind, Relation, Trait, common_traits, relation, satisfying
 from tests.depth import examples
 from tests.unit.matcher import random_work
 from tests.unit.sql92.generator import NAMES, VALUES, Generator
@@ -57,7 +57,7 @@ def test_tags_and_expressions_are_compared() -> None:
     assert relation(sql92.compile("a = 'x'").predicate, FALSE).kind is Kind.NARROWER
 
 
-def check_messages(found, old: Predicate, new: Predicate) -> None:
+def check_messages(found: Relation, old: Predicate, new: Predicate) -> None:
     """The messages that are shown do what they are shown for."""
     for message, expected in (
         (found.only_old, (True, False)),
@@ -67,7 +67,7 @@ def check_messages(found, old: Predicate, new: Predicate) -> None:
         assert message is None or (holds(old, message), holds(new, message)) == expected
 
 
-def check_claim(found, old: Predicate, new: Predicate, message: dict[str, str]) -> None:
+def check_claim(found: Relation, old: Predicate, new: Predicate, message: dict[str, str]) -> None:
     """What is claimed holds on a message."""
     has_other_digits = any(c.isdigit() and not c.isascii() for text in message.values() for c in text)
     if found.plain_numbers and has_other_digits:

@@ -1,3 +1,5 @@
+"""Bit positions and bit maps, compared with those of a real broker's BloomFilter."""
+
 import pytest
 
 from filtering.bloom_filter import BloomFilter, is_hit

@@ -1,3 +1,5 @@
+"""The broker's switches in properties and in YAML, as Java reads them."""
+
 import pytest
 
 from filtering.broker_config import BrokerConfig, InvalidBrokerConfig

@@ -1,3 +1,5 @@
+"""The subscriptions of a group after heartbeats, compared with a real ConsumerGroupInfo."""
+
 from typing import Any
 
 from filtering.consumer_group_info import ConsumerGroupInfo

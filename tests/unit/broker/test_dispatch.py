@@ -1,3 +1,5 @@
+"""The bit map of each dispatched message, compared with a real CommitLogDispatcherCalcBitMap."""
+
 from filtering.bloom_filter import is_hit
 from filtering.consumer_filter_manager import ConsumerFilterManager
 from filtering.subscription_data import Subscription

@@ -1,3 +1,5 @@
+"""Which filter answers a pull, or why it is refused, compared with a real PullMessageProcessor."""
+
 import dataclasses
 import json
 from typing import Any

@@ -1,3 +1,5 @@
+"""How many pulls consumers need, compared with real consumers and a real message store."""
+
 from collections import defaultdict
 from functools import cache
 

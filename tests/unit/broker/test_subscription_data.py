@@ -1,3 +1,5 @@
+"""Subscriptions as the broker parses them, and what they let pass, compared with a real broker and client."""
+
 import pytest
 
 from filtering.broker_config import BrokerConfig

@@ -1,3 +1,5 @@
+"""Which subscriptions and filters were in force, and when, compared with what a real broker held."""
+
 from collections import defaultdict
 from functools import cache
 from itertools import pairwise
@@ -6,11 +8,11 @@ from typing import Any
 import pytest
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumer_filter_manager import DAY
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.sources import parse_subscriptions
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.time_spans import DAY
 from tests.captures import UNDAMAGED, capture, rows
 from tests.reference import matches
 

@@ -1,3 +1,5 @@
+"""Clients of one group that subscribe differently: whose subscription is in force."""
+
 from filtering.broker_config import BrokerConfig
 from filtering.subscription_data import Subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent

@@ -1,3 +1,5 @@
+"""Subscriptions of every format: events, consumerFilter.json and YAML; what is wrong in them is named."""
+
 import json
 from datetime import UTC, datetime
 

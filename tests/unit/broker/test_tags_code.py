@@ -1,3 +1,5 @@
+"""Tags codes, compared with Java and with real consume queues."""
+
 import pyarrow as pa
 import pytest
 

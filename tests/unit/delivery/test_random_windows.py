@@ -65,9 +65,9 @@ def outcomes(window: PullWindow, row: dict[str, Any], bit_map: bytes | None) -> 
     if not (window.stored_from <= row["store_timestamp"] < window.stored_to and low <= row["queue_offset"] < high):
         return
     tags, colours = filters.client_tags, filters.expression
-    has_hash = tags == TRUE or tags_code(properties["TAGS"]) in map(tags_code, tags.texts)  # type: ignore[union-attr]
-    matches = colours == TRUE or properties["colour"] in colours.texts  # type: ignore[union-attr]
-    if properties["colour"] in filters.failure.texts:  # type: ignore[union-attr]
+    has_hash = tags == TRUE or tags_code(properties["TAGS"]) in map(tags_code, tags.texts)  # type: ignore[attr-defined]
+    matches = colours == TRUE or properties["colour"] in colours.texts  # type: ignore[attr-defined]
+    if properties["colour"] in filters.failure.texts:  # type: ignore[attr-defined]
         yield "evaluation_errors"
     uses_bit_map = bool(filters.bit_pos) and row["store_timestamp"] > filters.born_time
     if uses_bit_map and bit_map is not None and len(bit_map) * 8 == BIT_NUM:
@@ -79,7 +79,7 @@ def outcomes(window: PullWindow, row: dict[str, Any], bit_map: bytes | None) -> 
         yield "passed_stage1"
         if matches:
             yield "passed_stage2"
-            yield "delivered" if tags == TRUE or properties["TAGS"] in tags.texts else "dropped"  # type: ignore[union-attr]
+            yield "delivered" if tags == TRUE or properties["TAGS"] in tags.texts else "dropped"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pickle
 import random
+from collections.abc import Sequence
 from copy import deepcopy
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
@@ -30,23 +32,25 @@ from filtering.predicate_value import holds
 from tests.depth import examples
 from tests.unit.matcher.random_work import NAMES, messages, predicate, tags_codes
 
+Row = dict[str, str]
+Bools = npt.NDArray[np.bool_]
 MAP = pa.map_(pa.string(), pa.string())
 SIZES = [0, 1, 63, 64, 65, 150]
 
 
-def columns(rows, names=NAMES):
-    return [pa.array([row.get(name) for row in rows], pa.string()) for name in names]
+def columns(rows: Sequence[Row]) -> list[pa.StringArray]:
+    return [pa.array([row.get(name) for row in rows], pa.string()) for name in NAMES]
 
 
-def batch(rows):
+def batch(rows: Sequence[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns(rows), NAMES)
 
 
-def as_map(rows):
+def as_map(rows: Sequence[Row | None]) -> pa.MapArray:
     return pa.array([None if row is None else list(row.items()) for row in rows], MAP)
 
 
-def check(matches: Matches, expected: np.ndarray):
+def check(matches: Matches, expected: Bools) -> None:
     """``expected``: bool, shape (predicates, rows)."""
     predicates, rows = expected.shape
     assert (matches.predicates, matches.rows) == expected.shape
@@ -62,14 +66,14 @@ def check(matches: Matches, expected: np.ndarray):
     assert (positions == np.nonzero(expected)[1]).all()
 
 
-def expected_of(predicates, rows, codes):
+def expected_of(predicates: Sequence[Predicate], rows: Sequence[Row], codes: Sequence[int | None]) -> Bools:
     return np.array(
         [[holds(p, row, code) for row, code in zip(rows, codes, strict=True)] for p in predicates], bool
     ).reshape(len(predicates), len(rows))
 
 
 @cache
-def random_work(seed):
+def random_work(seed: int) -> tuple[list[Predicate], list[tuple[list[Row], list[int | None], Bools]]]:
     rng = random.Random(seed)
     predicates = [predicate(rng) for _ in range(40)]
     batches = [(messages(rng, size), tags_codes(rng, size)) for size in SIZES]
@@ -77,7 +81,7 @@ def random_work(seed):
 
 
 @pytest.mark.parametrize("seed", range(examples(1, deep=6)))
-def test_random_predicates_in_every_layout(seed):
+def test_random_predicates_in_every_layout(seed: int) -> None:
     rng = random.Random(seed)
     predicates, batches = random_work(seed)
     matcher = pickle.loads(pickle.dumps(Matcher(predicates)))
@@ -95,7 +99,7 @@ def test_random_predicates_in_every_layout(seed):
             check(matcher.match(layout[part], tags_code[part]), expected[:, part])
 
 
-def test_a_block_of_many_registers_and_rows():
+def test_a_block_of_many_registers_and_rows() -> None:
     """More classes than rows, more rows than a block of any kernel has."""
     rng = random.Random(7)
     numbers = [str(rng.randrange(10_000)) for _ in range(9_000)]
@@ -111,7 +115,7 @@ def test_a_block_of_many_registers_and_rows():
     check(matcher.match(pa.record_batch({"n": numbers, "w": words})), expected)
 
 
-def test_random_predicates_over_several_blocks_of_rows():
+def test_random_predicates_over_several_blocks_of_rows() -> None:
     """Few classes, and predicates without classes: a register has 4,096 rows."""
     predicates, batches = random_work(0)
     rows, codes, expected = batches[-1]
@@ -124,10 +128,10 @@ def test_random_predicates_over_several_blocks_of_rows():
         check(matcher.match(as_map([rows[row] for row in part]), tags_code), expected[:, part])
 
 
-def test_messages_without_properties():
+def test_messages_without_properties() -> None:
     predicates = [IsPresent("a"), Not(IsPresent("a")), TextIn("a", frozenset([""])), TRUE, FALSE]
     matcher = Matcher(predicates)
-    rows = [{}, {"a": ""}, {"b": ""}, {}]
+    rows: list[Row] = [{}, {"a": ""}, {"b": ""}, {}]
     expected = expected_of(predicates, rows, [None] * 4)
     check(matcher.match(as_map([None, {"a": ""}, {"b": ""}, {}])), expected)
     check(matcher.match(as_map([{"a": "x"}, None, {"a": ""}, {"b": ""}, {}])[1:]), expected)
@@ -137,24 +141,24 @@ def test_messages_without_properties():
     check(matcher.match(empty), expected[:, [0, 0]])
 
 
-def test_a_null_map_may_hide_entries():
+def test_a_null_map_may_hide_entries() -> None:
     whole = as_map([{"a": "x"}, {"a": "y"}])
     hidden = pa.MapArray.from_buffers(MAP, 2, [pa.py_buffer(b"\2"), whole.buffers()[1]], children=[whole.values])
     check(Matcher([IsPresent("a")]).match(hidden), np.array([[False, True]]))
 
 
-def test_nothing_to_match():
+def test_nothing_to_match() -> None:
     check(Matcher([]).match(batch(messages(random.Random(1), 65))), np.zeros((0, 65), bool))
     check(Matcher([TRUE, IsPresent("a")]).match(batch([])), np.zeros((2, 0), bool))
 
 
-def test_equal_predicates_keep_their_places():
+def test_equal_predicates_keep_their_places() -> None:
     predicates = [IsPresent("a"), TRUE, IsPresent("a"), Not(IsPresent("a")), TRUE]
-    rows = [{"a": "1"}, {}, {"a": "2"}]
+    rows: list[Row] = [{"a": "1"}, {}, {"a": "2"}]
     check(Matcher(predicates).match(batch(rows)), expected_of(predicates, rows, [None] * 3))
 
 
-def test_every_value_distinct_and_long():
+def test_every_value_distinct_and_long() -> None:
     rows = [{"a": f"{i}" + "x" * 65_536, "b": f"{i}.{i}"} for i in range(130)]
     predicates = [
         TextIn("a", frozenset([rows[7]["a"]])),
@@ -166,24 +170,24 @@ def test_every_value_distinct_and_long():
     check(Matcher(predicates).match(batch(rows)), expected_of(predicates, rows, [None] * 130))
 
 
-def test_a_deep_predicate():
-    deep = IsPresent("a")
+def test_a_deep_predicate() -> None:
+    deep: Predicate = IsPresent("a")
     for i in range(20_000):
         deep = Not(deep) if i % 2 else And((Not(deep), Not(TextIn("b", frozenset([str(i % 9)])))))
     check(Matcher([deep]).match(batch([{"a": "1"}, {}])), np.array([[True, False]]))
 
 
-def test_the_properties_a_matcher_reads():
+def test_the_properties_a_matcher_reads() -> None:
     predicates = [TextIn("b", frozenset(["x"])), TextContains("c", "x"), IsPresent("b"), TRUE]
     assert set(Matcher(predicates).properties) == {"b", "c"}
 
 
-def test_another_type_of_batch_is_refused():
+def test_another_type_of_batch_is_refused() -> None:
     with pytest.raises(TypeError, match="RecordBatch"):
         Matcher([TRUE]).match(pa.array(["x"]))
 
 
-def test_deep_predicates_are_pickled_and_copied():
+def test_deep_predicates_are_pickled_and_copied() -> None:
     deep: Predicate = IsPresent("first")
     for number in range(10_000):
         deep = Not(Or((deep, IsPresent(str(number)))))

@@ -11,7 +11,7 @@ from tests.unit.sql92.cases import compiled, expressions
 MAP = pa.map_(pa.string(), pa.string())
 
 
-def test_every_expression_over_every_message_gives_the_brokers_answer():
+def test_every_expression_over_every_message_gives_the_brokers_answer() -> None:
     answers = [answer for answer in expressions() if answer["compiles"]]
     assert len(answers) > 5_000
     rows: dict[tuple[tuple[str, str], ...], int] = {}
@@ -31,7 +31,7 @@ def test_every_expression_over_every_message_gives_the_brokers_answer():
         assert not wrong, wrong[:10]
 
 
-def test_match_takes_expressions():
+def test_match_takes_expressions() -> None:
     properties = pa.record_batch({"price": ["5", "12", None, "x"]})
     indptr, rows = match(properties, ["price > 10", "price IS NULL OR price = '5'"]).pairs()
     assert (indptr.tolist(), rows.tolist()) == ([0, 1, 3], [1, 0, 2])

@@ -1,5 +1,8 @@
 """Both ways to list the positions of set bits: which one runs depends on the processor."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numba
 import numpy as np
 import pytest
@@ -13,11 +16,11 @@ needs_vbmi2 = pytest.mark.skipif(not HAS_VBMI2, reason="the processor has no AVX
 
 
 @pytest.mark.parametrize("way", [module.look_up, pytest.param(module.compress, marks=needs_vbmi2)])
-def test_positions_of_set_bits(way):
+def test_positions_of_set_bits(way: Callable[..., Any]) -> None:
     store = module.storing(lambda _: way)
 
     @numba.njit
-    def positions(words, into):
+    def positions(words: Any, into: Any) -> Any:
         at = 0
         for i in range(len(words)):
             at = store(into, at, POSITIONS_IN_OCTET, words[i], np.int32(64 * i))

@@ -1,3 +1,5 @@
+"""The consume queue extension, compared with the broker's files."""
+
 from itertools import groupby
 from pathlib import Path
 from typing import Any

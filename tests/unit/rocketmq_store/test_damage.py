@@ -1,3 +1,5 @@
+"""Damaged logs: every whole message is found, and recovery is what a real broker did."""
+
 import json
 import random
 import struct

@@ -1,3 +1,5 @@
+"""Records decoded to columns, compared with what a real broker wrote."""
+
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

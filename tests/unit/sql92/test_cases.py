@@ -8,7 +8,7 @@ OUTCOMES = {True: "TRUE", False: "FALSE", None: "NULL"}
 SAMPLE = 5
 
 
-def test_the_broker_accepts_what_compiles_and_refuses_what_does_not():
+def test_the_broker_accepts_what_compiles_and_refuses_what_does_not() -> None:
     assert len(expressions()) > 6900
     wrong = []
     for answer in expressions():
@@ -23,7 +23,7 @@ def test_the_broker_accepts_what_compiles_and_refuses_what_does_not():
     assert not wrong
 
 
-def test_the_reference_has_the_brokers_outcome():
+def test_the_reference_has_the_brokers_outcome() -> None:
     wrong = []
     for answer in expressions():
         for case in answer["cases"]:
@@ -36,7 +36,7 @@ def test_the_reference_has_the_brokers_outcome():
     assert not wrong
 
 
-def test_the_predicates_are_where_the_outcome_is_true_and_where_it_is_an_error():
+def test_the_predicates_are_where_the_outcome_is_true_and_where_it_is_an_error() -> None:
     """A sample: the matcher's tests and the Spark tests ask about all of them."""
     wrong = []
     for answer in expressions()[::SAMPLE]:

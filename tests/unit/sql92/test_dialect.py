@@ -16,7 +16,7 @@ def written(text: str) -> str:
     return sqlglot.parse_one(text, read="rocketmq").sql("rocketmq")
 
 
-def test_not_takes_the_next_operand():
+def test_not_takes_the_next_operand() -> None:
     tree = sqlglot.parse_one("NOT a = 5 rest", read="rocketmq")
     assert isinstance(tree, MessageFilter)
     assert isinstance(tree.this, exp.EQ)
@@ -24,7 +24,7 @@ def test_not_takes_the_next_operand():
     assert [column.name for column in tree.find_all(exp.Column)] == ["a"]
 
 
-def test_what_the_broker_refuses_is_no_tree():
+def test_what_the_broker_refuses_is_no_tree() -> None:
     with pytest.raises(sqlglot.ParseError, match="is not part of the language"):
         sqlglot.parse_one("a = 5 #", read="rocketmq")
 
@@ -42,11 +42,11 @@ def test_what_the_broker_refuses_is_no_tree():
         "5 = (a IN ('x'))",
     ],
 )
-def test_canonical_text_is_written_as_it_was_read(text):
+def test_canonical_text_is_written_as_it_was_read(text: str) -> None:
     assert written(text) == text
 
 
-def test_every_expression_that_the_broker_takes_means_the_same_once_written():
+def test_every_expression_that_the_broker_takes_means_the_same_once_written() -> None:
     texts = [answer["expression"] for answer in expressions() if answer["compiles"]]
     for text in [text for text in texts if len(text) < LONGEST][::SAMPLE]:
         again, meant = compile(written(text)), compiled(text)
@@ -54,7 +54,7 @@ def test_every_expression_that_the_broker_takes_means_the_same_once_written():
 
 
 @pytest.mark.parametrize("dialect", ["spark", "databricks", "duckdb", ""])
-def test_other_dialects_refuse_to_write_it(dialect):
+def test_other_dialects_refuse_to_write_it(dialect: str) -> None:
     tree = sqlglot.parse_one("a = 5", read="rocketmq")
     with pytest.raises(sqlglot.UnsupportedError, match=r"spark_predicate\(\) is the same filter in Spark SQL"):
         tree.sql(dialect)

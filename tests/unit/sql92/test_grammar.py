@@ -68,20 +68,20 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "meaning"), SAME)
-def test_reads_as(text, meaning):
+def test_reads_as(text: str, meaning: str) -> None:
     compiled, meant = compile(text), compile(meaning)
     assert (compiled.predicate, compiled.error_predicate) == (meant.predicate, meant.error_predicate)
 
 
 @pytest.mark.parametrize(("text", "position", "problem"), REFUSED)
-def test_refuses(text, position, problem):
+def test_refuses(text: str, position: int, problem: str) -> None:
     with pytest.raises(InvalidExpression) as refused:
         compile(text)
     assert refused.value.problem.startswith(problem)
     assert refused.value.position == position
 
 
-def test_the_error_points_at_the_place():
+def test_the_error_points_at_the_place() -> None:
     with pytest.raises(ValueError, match="never closed") as refused:
         compile("region = 'x' AND (price > 50.0")
     assert str(refused.value).split("\n")[1:] == [
@@ -104,13 +104,13 @@ def test_the_error_points_at_the_place():
     ],
     ids=["one property", "many properties", "parentheses", "NOT", "minus", "="],
 )
-def test_no_length_or_depth_is_too_much(text):
+def test_no_length_or_depth_is_too_much(text: str) -> None:
     compiled = compile(text)
     assert compiled.evaluate({"a": "5", "p7": "x"}) in (True, False, None)
     assert compiled.spark_predicate()
 
 
-def test_the_longest_expression_and_one_longer():
+def test_the_longest_expression_and_one_longer() -> None:
     longest = "a = 5 AND " * 26_213 + "a = 5" + " " * 9
     assert len(longest) == LONGEST
     assert compile(longest).evaluate({"a": "5"}) is True
@@ -120,7 +120,7 @@ def test_the_longest_expression_and_one_longer():
     assert refused.value.position == LONGEST
 
 
-def test_half_of_a_surrogate_pair_is_refused():
+def test_half_of_a_surrogate_pair_is_refused() -> None:
     """Java's UTF-8 has no such text, and Arrow takes none."""
     with pytest.raises(InvalidExpression, match="half of a surrogate pair"):
         compile("a CONTAINS '\ud83d'")

@@ -1,3 +1,5 @@
+"""What the linter says of an expression."""
+
 import pytest
 
 from filtering.sql92 import EvaluationError, compile
@@ -42,7 +44,7 @@ FINDINGS = [
 
 
 @pytest.mark.parametrize(("text", "expected"), FINDINGS)
-def test_finds(text, expected):
+def test_finds(text: str, expected: list[tuple[str, int]]) -> None:
     findings = compile(text).findings
     assert [(finding.code, finding.position) for finding in findings] == expected
     for finding in findings:
@@ -50,7 +52,7 @@ def test_finds(text, expected):
         assert finding.suggestion.endswith(".")
 
 
-def test_says_from_which_character_input_is_ignored():
+def test_says_from_which_character_input_is_ignored() -> None:
     (finding,) = compile("a = 5 and_so_on = 'x'").findings
     assert "before character 7" in finding.sentence
     assert "\"and_so_on = 'x'\"" in finding.sentence
@@ -65,7 +67,7 @@ def test_says_from_which_character_input_is_ignored():
         ("price NOT BETWEEN 60.0 AND 70", "70.5"),
     ],
 )
-def test_an_integer_is_shown_with_an_amount_on_which_the_broker_fails(text, failing):
+def test_an_integer_is_shown_with_an_amount_on_which_the_broker_fails(text: str, failing: str) -> None:
     expression = compile(text)
     (finding,) = expression.findings
     assert f"a price like '{failing}' is an error" in finding.sentence
@@ -76,6 +78,6 @@ def test_an_integer_is_shown_with_an_amount_on_which_the_broker_fails(text, fail
 @pytest.mark.parametrize(
     "text", ["NOT a = 'x'", "a LIKE 'x%'", "flag AND b = 1", "-a > 5", "a = 'x' AND FALSE", "NULL"]
 )
-def test_whatever_the_cause_says_that_nothing_is_delivered(text):
+def test_whatever_the_cause_says_that_nothing_is_delivered(text: str) -> None:
     (finding,) = compile(text).findings
     assert finding.sentence.endswith(": nothing is delivered.")

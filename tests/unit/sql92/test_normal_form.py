@@ -34,17 +34,17 @@ EQUAL = [
 
 
 @pytest.mark.parametrize(("text", "equal"), EQUAL)
-def test_equal_predicates_are_one_object(text, equal):
+def test_equal_predicates_are_one_object(text: str, equal: str) -> None:
     assert compile(text).predicate is compile(equal).predicate
 
 
 @pytest.mark.parametrize("text", ["NULL", "a", "NOT a = 5", "-a = 5", "a = 5 AND a = 6", "a CONTAINS ''"])
-def test_what_is_never_true_is_false(text):
+def test_what_is_never_true_is_false(text: str) -> None:
     assert compile(text).predicate is FALSE
 
 
 @pytest.mark.parametrize("text", ["TRUE", "5 <> -a", "-a IS NULL", "a = a", "'5' = 5"])
-def test_what_is_always_true_is_true(text):
+def test_what_is_always_true_is_true(text: str) -> None:
     assert compile(text).predicate is TRUE
 
 
@@ -52,5 +52,5 @@ def test_what_is_always_true_is_true(text):
     ("text", "other"),
     [("a = 5", "a = 5.0"), ("a = 5", "a = '5'"), ("a = 5 OR b = 'x'", "b = 'x' OR a = 5"), ("a > 5.0", "a >= 5.0")],
 )
-def test_different_predicates_are_not(text, other):
+def test_different_predicates_are_not(text: str, other: str) -> None:
     assert compile(text).predicate is not compile(other).predicate

@@ -1,6 +1,7 @@
 """Random expressions: the reference, the predicates and the normal form agree."""
 
 import string
+from collections.abc import Mapping
 
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -15,14 +16,14 @@ TOKENS = st.lists(st.sampled_from(ODD_TOKENS), max_size=8).map(" ".join)
 
 
 @st.composite
-def compiled(draw):
+def compiled(draw: st.DrawFn) -> CompiledExpression:
     try:
         return CompiledExpression(draw(expressions()))
     except InvalidExpression:
         assume(False)
 
 
-def agree(expression, message):
+def agree(expression: CompiledExpression, message: Mapping[str, str]) -> bool:
     """Whether the predicates are true where the reference is TRUE, and where it fails."""
     try:
         expected = expression.evaluate(message) is True, False
@@ -33,14 +34,16 @@ def agree(expression, message):
 
 @settings(max_examples=examples(50, deep=1_000), deadline=None)
 @given(compiled(), properties())
-def test_predicates_are_where_the_reference_is_true_and_where_it_fails(expression, message):
+def test_predicates_are_where_the_reference_is_true_and_where_it_fails(
+    expression: CompiledExpression, message: Mapping[str, str]
+) -> None:
     assert agree(expression, message)
 
 
 # Many random expressions do not compile. Which ones are drawn depends on the modules that other tests have loaded.
 @settings(max_examples=examples(20, deep=300), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(compiled())
-def test_commuting_and_doubling_change_nothing(expression):
+def test_commuting_and_doubling_change_nothing(expression: CompiledExpression) -> None:
     text = expression.expression
     # "--" is a comment only where a line end follows, so what comes after a text can turn its signs into one.
     assume("--" not in text and not any(finding.code == "ignored-input" for finding in expression.findings))
@@ -49,7 +52,9 @@ def test_commuting_and_doubling_change_nothing(expression):
 
 @settings(max_examples=examples(100, deep=2_000), deadline=None)
 @given(PRINTABLE | TOKENS, properties())
-def test_any_text_means_what_the_reference_says_or_is_refused_with_a_place_in_it(text, message):
+def test_any_text_means_what_the_reference_says_or_is_refused_with_a_place_in_it(
+    text: str, message: Mapping[str, str]
+) -> None:
     expression = Expressions().compile(text)
     if isinstance(expression, InvalidExpression):
         assert 0 <= expression.position <= len(text)

@@ -11,28 +11,28 @@ GOLDEN = (CASES / "sql92_golden.sql").read_text().split("\n-- ")[1:]
 
 
 @pytest.mark.parametrize("entry", GOLDEN, ids=lambda entry: entry.split("\n")[0])
-def test_spark_predicate(entry):
+def test_spark_predicate(entry: str) -> None:
     expression, sql = entry.rstrip("\n").split("\n", 1)
     assert compile(expression).spark_predicate() == sql
 
 
-def test_columns_instead_of_a_map():
+def test_columns_instead_of_a_map() -> None:
     predicate = compile("region = 'x' AND vip IS NULL").spark_predicate({"region": "m.region"})
     assert predicate == "m.region <=> 'x' AND CAST(NULL AS STRING) IS NULL"
 
 
-def test_another_map_column():
+def test_another_map_column() -> None:
     assert compile("a IS NULL").spark_predicate("m.props") == "m.props['a'] IS NULL"
 
 
-def test_what_a_deep_predicate_shares_is_not_repeated():
+def test_what_a_deep_predicate_shares_is_not_repeated() -> None:
     text = "a = 1"
     for number in range(200):
         text = f"({text} OR b{number} = {number}) AND c{number} <> {number}"
     assert len(compile(text).spark_predicate()) < 2_000_000
 
 
-def test_the_text_of_a_deep_expression_takes_little_more_memory_than_the_text():
+def test_the_text_of_a_deep_expression_takes_little_more_memory_than_the_text() -> None:
     expression = "a = 1"
     for number in range(100):
         expression = f"NOT ({expression} = (b > {number}))"
