@@ -49,9 +49,9 @@ def allocate_averagely(queue_ids: Sequence[int], clients: Sequence[str]) -> dict
 def tag_disagreements(
     events: Iterable[SubscriptionEvent], queue_ids: Mapping[str, frozenset[int]]
 ) -> dict[GroupTopic, list[ClientTags]]:
-    """By group and topic, the times at which clients checked different tags. Events without client ids do not count.
+    """By group and topic, the times at which clients checked other tags than those in force.
 
-    ``queue_ids``: the queue ids of each topic.
+    Events without client ids do not count. ``queue_ids``: the queue ids of each topic.
     """
     disagreements: defaultdict[GroupTopic, list[ClientTags]] = defaultdict(list)
     for state in group_clients(events):
@@ -59,7 +59,8 @@ def tag_disagreements(
         if not state.is_consistent and state.expression_type is not None and queues:
             valid_to = FOREVER if state.valid_to is None else state.valid_to
             by_queue = _by_queue(state, queues)
-            if any(check is not TRUE for check in by_queue.values()):
+            in_force = _check(state.topic, state)
+            if any(check is not in_force for check in by_queue.values()):
                 of_topic = disagreements[state.key]
                 of_topic.append(ClientTags(state.valid_from, valid_to, by_queue))
     return dict(disagreements)

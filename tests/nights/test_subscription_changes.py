@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs import nightly, register, replay
+from jobs import explain, nightly, register, replay
 from schemas.answers.facts import open_facts
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
@@ -100,6 +100,21 @@ def test_a_late_client_with_the_same_tags_changes_nothing(broker: GrowingBroker)
     first = client(BEFORE, "c1", "a", 10)
     broker.night([first])
     assert broker.night([first, client(after(2), "c2", "a", 10)]).code == 0
+
+
+def test_a_client_with_sql92_checks_none_of_the_tags_in_force(broker: GrowingBroker) -> None:
+    """The broker filters by the other client's tag, and BB has the hash of Aa. Source: PullAPIWrapper."""
+    broker.log.append(1, TAGS="Aa").append(1, TAGS="BB").append(1, TAGS="C")
+    broker.grow()
+    broker.log.write_queues(broker.folder / "store")
+    own = {"topic": "T", "type": "SQL92", "expression": "n >= 0", "sub_version": 5}
+    reads = event(BEFORE, "heartbeat", "cg", client_id="c1", subscriptions=[own], consume_from="first")
+    broker.night([reads, client(BEFORE + 1, "c2", "Aa", 10)])
+    rows = [row for row in rows_of(broker.folder / "w", "deliveries") if row["queue_offset"] >= 10]
+    assert [(row["queue_offset"], row["outcome"]) for row in rows] == [(10, "DELIVERED"), (11, "DELIVERED")]
+    given = ("--warehouse", broker.folder / "w", "--group", "cg", "--topic", "T", "--queue", "0", "--offset", "11")
+    assert "DELIVERED" in broker.run(explain, *given, "--json").out
+    assert broker.passes_audits()
 
 
 def test_another_first_start_is_refused_until_the_user_says_from_when(broker: GrowingBroker) -> None:
