@@ -37,7 +37,6 @@ _FEW = 8
 _MANY = 64
 """Terms with more terms of their own are not merged into others or simplified: expressions may have thousands."""
 _CHEAP = (IsPresent, TextIn, IsTrueText)
-"""Leaves that are evaluated without parsing or searching a text."""
 
 
 class NormalForm(Form):
