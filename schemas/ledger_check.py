@@ -96,8 +96,8 @@ def read_runs(warehouse: Warehouse) -> list[LedgerEntry]:
             f"{warehouse.location}: run_ledger cannot be read ({reason}): it is of an older mqsieve, or damaged; "
             f"{START_AGAIN}"
         ) from None
-    filled = () if warehouse.exists(RUN_LEDGER) else (table for table in TABLES if warehouse.exists(table))
-    if table := next((table for table in filled if warehouse.log(table).files), None):
+    others = () if warehouse.exists(RUN_LEDGER) else TABLES
+    if table := next((table for table in others if warehouse.log(table).files), None):
         raise UsageError(
             f"{warehouse.location} has {table.name}, but no run_ledger: it is of an older mqsieve, or its ledger was "
             f"deleted: put it back from a copy, or {START_AGAIN}"

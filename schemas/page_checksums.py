@@ -1,11 +1,11 @@
-"""Verifies the page checksums of data files, as parallel tasks."""
+"""Verifies the page checksums and the statistics of data files, as parallel tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from schemas.delta.open_data_file import DataFileDamaged, verify_pages
+from schemas.delta.open_data_file import DataFileDamaged, verify_file
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
@@ -18,7 +18,8 @@ FILES_IN_A_TASK = 8
 @dataclass(frozen=True)
 class _Check:
     storage: Storage
-    paths: tuple[str, ...]
+    files: tuple[StoredFile, ...]
+    columns: tuple[str, ...]
 
 
 def damaged_files(
@@ -26,7 +27,7 @@ def damaged_files(
 ) -> dict[str, DataFileDamaged]:
     """What is wrong with those of some data files that are not what was written, by path."""
     tasks = [
-        _Check(warehouse.log(table).storage, tuple(file.path for file in table_files[at : at + FILES_IN_A_TASK]))
+        _Check(warehouse.log(table).storage, tuple(table_files[at : at + FILES_IN_A_TASK]), table.known_statistics)
         for table, table_files in files.items()
         for at in range(0, len(table_files), FILES_IN_A_TASK)
     ]
@@ -36,11 +37,11 @@ def damaged_files(
 
 def _damaged(check: _Check) -> dict[str, DataFileDamaged]:
     found = {}
-    for path in check.paths:
+    for file in check.files:
         try:
-            verify_pages(check.storage, path)
+            verify_file(check.storage, file, check.columns)
         except DataFileDamaged as error:
-            found[path] = error
+            found[file.path] = error
         except OSError as error:
-            found[path] = DataFileDamaged(check.storage.root, path, str(error).splitlines()[0])
+            found[file.path] = DataFileDamaged(check.storage.root, file.path, str(error).splitlines()[0])
     return found

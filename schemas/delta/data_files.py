@@ -74,12 +74,12 @@ class DataFileWriter:
         self._writer.close()
         size = self._sink.tell()
         self._sink.close()
-        stats = json.dumps(_stats(self._writer.writer.metadata))
+        stats = json.dumps(statistics(self._writer.writer.metadata))
         self._files.append(DataFile(self._path, size, self._rows, stats))
         self._writer, self._rows = None, 0
 
 
-def _stats(metadata: pq.FileMetaData) -> dict[str, Any]:
+def statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
     """The least and greatest values of those columns that have them in every row group.
 
     Row groups without values do not count. Parquet leaves out values of more than 4,096 bytes.
@@ -91,12 +91,12 @@ def _stats(metadata: pq.FileMetaData) -> dict[str, Any]:
         groups = [metadata.row_group(group).column(index) for group in range(metadata.num_row_groups)]
         name = groups[0].path_in_schema
         found = [group.statistics for group in groups]
-        if all(statistics is not None and statistics.has_null_count for statistics in found):
-            nulls[name] = sum(statistics.null_count for statistics in found)
-            ranges = [statistics for statistics in found if statistics.has_min_max]
-            if ranges and all(statistics.has_min_max or not statistics.num_values for statistics in found):
-                least[name] = _json(min(statistics.min for statistics in ranges))
-                greatest[name] = _json(max(statistics.max for statistics in ranges))
+        if all(each is not None and each.has_null_count for each in found):
+            nulls[name] = sum(each.null_count for each in found)
+            ranges = [each for each in found if each.has_min_max]
+            if ranges and all(each.has_min_max or not each.num_values for each in found):
+                least[name] = _json(min(each.min for each in ranges))
+                greatest[name] = _json(max(each.max for each in ranges))
     return {"numRecords": metadata.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
 
 

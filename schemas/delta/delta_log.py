@@ -119,9 +119,8 @@ class DeltaLog:
         if not self.exists:
             return []
         files = _files(self._table)
-        needed = {name for name in self.table.statistics_on if name == "run" or _is_integer(self.table, name)}
         for file in files:
-            if file.rows is None or not needed <= file.least.keys() & file.greatest.keys():
+            if file.rows is None or not {*self.table.known_statistics} <= file.least.keys() & file.greatest.keys():
                 raise TableDamaged(f"the Delta log of {self.table.name} has no statistics of {file.path}")
         return files
 
@@ -227,7 +226,3 @@ def run_of(operation: dict[str, Any]) -> str | None:
 
 def _files(table: DeltaTable) -> list[StoredFile]:
     return [StoredFile.from_add_action(row) for row in pa.table(table.get_add_actions(flatten=True)).to_pylist()]
-
-
-def _is_integer(table: Table, column: str) -> bool:
-    return bool(pa.types.is_integer(table.schema.field(column).type))

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from schemas.delta.data_files import statistics
 from schemas.delta.delta_log import TableDamaged
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.shell_command import PROGRAM, option
 from schemas.storage import Storage
@@ -87,9 +89,19 @@ def _may_be_dictionary(metadata: pq.FileMetaData, name: str) -> bool:
     return not any(encoding.startswith("DELTA_") for group in groups for encoding in group.encodings)
 
 
-def verify_pages(storage: Storage, path: str) -> None:
-    """Reads a file of a table in full, column by column. Raises DataFileDamaged."""
-    with _open(storage, path) as file:
+def verify_file(storage: Storage, stored: StoredFile, columns: Sequence[str]) -> None:
+    """Reads a file of a table in full, column by column, and compares its number of rows and ``columns`` with the log.
+
+    ``columns``: those whose least and greatest values the Delta log has. Raises DataFileDamaged.
+    """
+    with _open(storage, stored.path) as file:
+        found = statistics(file.metadata)
+        least, greatest = (
+            [values.get(name) for name in columns] for values in (found["minValues"], found["maxValues"])
+        )
+        known = stored.rows, [stored.least[name] for name in columns], [stored.greatest[name] for name in columns]
+        if known != (found["numRecords"], least, greatest):
+            raise DataFileDamaged(storage.root, stored.path, "the Delta log has other statistics of it")
         for group in range(file.metadata.num_row_groups):
             for column in range(file.metadata.num_columns):
                 file.reader.read_row_group(group, column_indices=[column], use_threads=False)

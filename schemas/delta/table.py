@@ -91,6 +91,12 @@ class Table:
         """The configuration of the Delta table."""
         return EVERY_TABLE | {"delta.dataSkippingStatsColumns": ",".join(self.statistics_on)}
 
+    @cached_property
+    def known_statistics(self) -> tuple[str, ...]:
+        """The columns whose least and greatest values the Delta log has of every file: no nulls and no long texts."""
+        integers = (name for name in self.statistics_on if pa.types.is_integer(self.schema.field(name).type))
+        return (*integers, *({"run"} & {*self.statistics_on}))
+
     def batch(self, columns: Mapping[str, pa.Array], rows: int) -> pa.RecordBatch:
         """Rows of the table's files from columns by name; missing columns are null."""
         arrays = [

@@ -17,7 +17,8 @@ from schemas.run_ledger import RUN_LEDGER
 from schemas.tables import TABLES
 from tests.captures import capture
 from tests.faults.stores import FaultyBroker
-from tests.nights.commands import Ended, Run, without_runs
+from tests.nights.commands import Ended, Run, differing, without_runs
+from tests.nights.growing_broker import BEFORE, GrowingBroker, sql
 
 DERIVED = ("consumequeue", "delivery_blocks", "delivery_stats", "current_offsets", "queue_progress", "subscriptions")
 """Tables that are derived from others."""
@@ -200,6 +201,27 @@ def test_a_table_restored_to_an_earlier_night(run: Run, broker: FaultyBroker, un
     assert "RESTORE" in refusal(run(nightly, *broker.arguments(2)), "commitlog")
     table.restore(table.version() - 1)
     assert "There was nothing new" in run(nightly, *broker.arguments(2)).out
+
+
+def test_a_table_of_an_earlier_night_with_as_many_rows(run: Run, tmp_path: Path) -> None:
+    """Half of a backup was put back. The offsets are older, and not fewer."""
+    broker, warehouse = GrowingBroker(run, tmp_path), tmp_path / "w"
+    for _ in range(2):
+        shutil.rmtree(tmp_path / "backup", ignore_errors=True)
+        if warehouse.exists():
+            shutil.copytree(warehouse, tmp_path / "backup")
+        broker.grow()
+        assert broker.night([sql(BEFORE, "cg", "n IS NOT NULL")]).code == 0
+    expected = without_runs(warehouse)
+    assert expected["current_offsets"].total() == without_runs(tmp_path / "backup")["current_offsets"].total()
+    shutil.rmtree(warehouse / "current_offsets")
+    shutil.copytree(tmp_path / "backup" / "current_offsets", warehouse / "current_offsets")
+    error = refusal(
+        run(lag, "--warehouse", warehouse), "current_offsets is at version 1, and the last run left it at 2"
+    )
+    assert "maintain --rebuild" in error
+    assert run(maintain, "--rebuild", "--warehouse", warehouse).code == 0
+    assert differing(without_runs(warehouse), expected) == []
 
 
 def test_optimize_and_vacuum_between_two_nights(run: Run, broker: FaultyBroker, undisturbed: FaultyBroker) -> None:

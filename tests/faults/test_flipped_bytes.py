@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +14,7 @@ from schemas.run_ledger import RUN_LEDGER
 from schemas.tables import REBUILT_TABLES, TABLES
 from tests.faults.flips import flip, readable_flips
 from tests.faults.stores import FaultyBroker
-from tests.nights.commands import Run, without_runs
+from tests.nights.commands import Run, differing, without_runs
 
 NAMES = [table.name for table in (*TABLES, RUN_LEDGER)]
 REBUILT = [table.name for table in REBUILT_TABLES]
@@ -117,6 +118,32 @@ def test_a_query_of_an_audit_never_reads_a_damaged_file(
     lines = run(audit, "--warehouse", broker.warehouse).out.splitlines()
     assert any(line.startswith("conservation ") and "not counted: page_checksums failed" in line for line in lines)
     assert lines[-1].endswith(" 0 ok, 0 skipped, 0 warn, 1 error, 25 not counted")
+
+
+@pytest.mark.parametrize("name", ["consumequeue", "commitlog"])
+def test_statistics_of_a_delta_log_that_are_not_those_of_the_file(
+    run: Run, broker: FaultyBroker, undisturbed: FaultyBroker, name: str
+) -> None:
+    """Readers would skip the file."""
+    broker.start_from(undisturbed, 2)
+    commit = max((broker.warehouse / name / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    (add,) = [action["add"] for action in actions if "add" in action]
+    statistics = json.loads(add["stats"])
+    statistics["maxValues"]["store_timestamp"] -= 1
+    add["stats"] = json.dumps(statistics)
+    commit.write_text("\n".join(map(json.dumps, actions)))
+    ended = run(audit, "--warehouse", broker.warehouse)
+    assert ended.code in (2, 3)
+    assert "the Delta log has other statistics of it" in ended.out + ended.error
+    assert_named(ended.out + ended.error, broker.warehouse / name / add["path"], broker.warehouse)
+    mended = run(maintain, "--rebuild", "--warehouse", broker.warehouse)
+    if name == "commitlog":
+        assert (mended.code, "or from a copy" in mended.error) == (2, True)
+    else:
+        assert mended.code == 0, mended.error
+        assert differing(broker.contents(), without_runs(undisturbed.kept(2))) == []
+        assert run(audit, "--warehouse", broker.warehouse, "--all").code == 0
 
 
 def test_results_of_audits_are_no_facts(run: Run, broker: FaultyBroker, undisturbed: FaultyBroker) -> None:

@@ -64,7 +64,7 @@ def test_steps_and_repeated_nights_tell_what_the_night_told(
             broker.grow()
             vanish(broker)
         else:
-            broker.commit(broker.log.time, cg=3, other=3)
+            broker.commit(broker.log.time, cg=0, other=3)
         assert broker.night(events).code == 0
         steps(broker)
         expected = without_runs(broker.folder / "w")
