@@ -217,6 +217,7 @@ def test_a_period_leaves_out_other_messages(night: Path, run: Run) -> None:
         (("--group", "g"), "needs either --sql or --tags"),
         (("--sql", "a"), "needs --group with --sql or --tags, or --changes FILE"),
         (("--group", "gg", "--sql", "a = 5"), "gg has no subscription in"),
+        (("--group", "brand-new", "--sql", "a = 5"), "; --changes FILE tries a group that is new\n"),
         (("--group", "g", "--sql", "a ="), "g on T: the filter does not compile"),
         (("--group", "g", "--topic", "U", "--sql", "a = 5"), "no message of the log has the topic U; it has T"),
         (("--group", "g", "--topic", "t", "--sql", "a = 5"), "has the topic t; did you mean T?"),

@@ -8,7 +8,7 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.what_if.delivery_history import Period
 from schemas.answers.what_if.what_if import WhatIf, what_if
-from schemas.errors import UsageError
+from schemas.errors import UsageError, did_you_mean
 from schemas.spark_tasks import Session
 
 Tried = Sequence[tuple[BrokerFacts, Sequence[SubscriptionRow]]]
@@ -18,6 +18,10 @@ Tried = Sequence[tuple[BrokerFacts, Sequence[SubscriptionRow]]]
 def brokers_that_know(brokers: Sequence[BrokerFacts], group: str) -> list[BrokerFacts]:
     """The brokers at which a group ever subscribed. Raises UsageError if there is none."""
     knowing = [facts for facts in brokers if group in facts.groups]
+    known = sorted({name for facts in brokers for name in facts.groups})
+    if known and not knowing:
+        hint = did_you_mean(group, known) or "; --changes FILE tries a group that is new"
+        raise UsageError(f"{group} has no subscription in {brokers[0].warehouse.location}{hint}")
     if not knowing:
         brokers[0].subscriptions_of(group)
     return knowing
