@@ -128,7 +128,8 @@ def parse_block(
                 start = np.int64(offsets[positions[first + i] if len(positions) > 0 else first + i])
                 end = start + lengths[i]
                 if greatest:
-                    odd[i] = not parse_integer(octets, start, end, greatest, i, numbers, is_number)
+                    parse_integer(octets, start, end, greatest, i, numbers, is_number)
+                    odd[i] = False
                 else:
                     odd[i] = not parse_double(octets, start, end, i, doubles, is_number)
                 count += odd[i]

@@ -13,6 +13,11 @@ import numpy as np
 
 from filtering.numba_compile import Int, compiled
 
+_EXACT = np.uint64(2**53)
+"""Integers up to this one are doubles. One operation on two doubles rounds once, and is faster than a product."""
+_EXACT_TENS = 22
+"""10 to this power is a double."""
+_TENS = 10.0 ** np.arange(_EXACT_TENS + 1)
 _LEAST_TENS, _GREATEST_TENS = -342, 308
 """For smaller powers of ten, 64 bits of digits round to 0; for greater ones, to infinity."""
 _TIES = -4, 23
@@ -42,6 +47,9 @@ _LOW = np.array([power & (2**64 - 1) for power in _POWERS], np.uint64)
 @compiled
 def nearest_double(digits: Int, tens: Int) -> float:
     """``digits`` (a uint64) times 10 to the power ``tens``. Of two doubles that are as near, the even one."""
+    if digits <= _EXACT and -_EXACT_TENS <= tens <= _EXACT_TENS:
+        power: float = _TENS[abs(tens)]
+        return float(digits) * power if tens >= 0 else float(digits) / power
     if digits == 0 or tens < _LEAST_TENS:
         return 0.0
     if tens > _GREATEST_TENS:
