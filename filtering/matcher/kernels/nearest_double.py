@@ -48,8 +48,8 @@ _LOW = np.array([power & (2**64 - 1) for power in _POWERS], np.uint64)
 def nearest_double(digits: Int, tens: Int) -> float:
     """``digits`` (a uint64) times 10 to the power ``tens``. Of two doubles that are as near, the even one."""
     if digits <= _EXACT and -_EXACT_TENS <= tens <= _EXACT_TENS:
-        exact: float = np.float64(digits) * _TENS[tens] if tens >= 0 else np.float64(digits) / _TENS[-tens]
-        return exact
+        power: float = _TENS[abs(tens)]
+        return float(digits) * power if tens >= 0 else float(digits) / power
     if digits == 0 or tens < _LEAST_TENS:
         return 0.0
     if tens > _GREATEST_TENS:
