@@ -27,13 +27,12 @@ from filtering.predicate import (
     TextIn,
 )
 from filtering.sql92.normal_form import property_terms
+from filtering.sql92.normal_form.decided import Decided
 from filtering.sql92.normal_form.form import Form
-from filtering.terms import opposite, without_not
+from filtering.terms import without_not
 
 _READABLE = 160
 """The characters of a sort key that are kept. A hash stands for all of a longer one."""
-_FEW = 8
-"""Simplifications that compare each term with others give up beyond this number."""
 _MANY = 64
 """Terms with more terms of their own are not merged into others or simplified: expressions may have thousands."""
 _CHEAP = (IsPresent, TextIn, IsTrueText)
@@ -97,7 +96,7 @@ class NormalForm(Form):
         compounds = [term for term in terms if isinstance(term, dual)]
         if not compounds or sum(len(term.terms) for term in compounds) > _MANY:
             return terms
-        decided = _Decided(kind, terms)
+        decided = Decided(kind, terms)
         result = []
         for term in terms:
             if not isinstance(term, dual):
@@ -186,43 +185,6 @@ def _merged(kind: type[And | Or], terms: list[Predicate]) -> list[Predicate] | N
             return None
         result += merged
     return result + rest
-
-
-class _Decided:
-    """The values of other terms if all ``terms`` of a conjunction are true, or all of a disjunction are false."""
-
-    def __init__(self, kind: type[And | Or], terms: list[Predicate]) -> None:
-        leaves = [term for term in terms if not isinstance(term, (And, Or))]
-        self._true = set(leaves if kind is And else map(opposite, leaves))
-        self._facts: dict[str, list[Predicate]] = {}
-        for fact in self._true:
-            leaf = without_not(fact)
-            if isinstance(leaf, PropertyLeaf):
-                self._facts.setdefault(leaf.name, []).append(fact)
-
-    def value(self, term: Predicate) -> bool | None:
-        """True, False, or None if both are possible."""
-        if isinstance(term, (And, Or)):
-            return self._compound(term) if len(term.terms) <= _FEW else None
-        if term in self._true:
-            return True
-        if opposite(term) in self._true:
-            return False
-        leaf = without_not(term)
-        facts = self._facts.get(leaf.name, []) if isinstance(leaf, PropertyLeaf) else []
-        if not 0 < len(facts) <= _FEW:
-            return None
-        if property_terms.all_of([*facts, term]) is None:
-            return False
-        return True if property_terms.all_of([*facts, opposite(term)]) is None else None
-
-    def _compound(self, term: And | Or) -> bool | None:
-        """The value of a compound term whose operands are leaves."""
-        values = {None if isinstance(inner, (And, Or)) else self.value(inner) for inner in term.terms}
-        deciding = isinstance(term, Or)
-        if deciding in values:
-            return deciding
-        return None if None in values else not deciding
 
 
 def _key(node: Predicate, operands: list[str]) -> str:
