@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import pyarrow.compute as pc
+
+
 from filtering.sql92 import Expressions
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
@@ -91,7 +94,8 @@ class Scope:
             rows = self.warehouse.rows(table, ["commitlog_offset"], [within("run", self.first_run)], [file])
         except DataFileDamaged:
             return least  # an audit reports the damage
-        return min(rows["commitlog_offset"].to_pylist(), default=None)
+        offset: int | None = pc.min(rows["commitlog_offset"]).as_py()
+        return offset
 
     @cached_property
     def ledger(self) -> list[LedgerEntry]:
