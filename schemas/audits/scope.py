@@ -8,7 +8,6 @@ from functools import cached_property
 
 import pyarrow.compute as pc
 
-
 from filtering.sql92 import Expressions
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
