@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobs import advise, explain, lag, lint, nightly, what_if
+from jobs import advise, explain, lag, lint, maintain, nightly, what_if
 from schemas import warehouse as door
 from schemas.errors import UsageError
 from tests.broker_log import BrokerLog
@@ -195,6 +195,23 @@ def test_lint_tries_a_file_on_the_messages_of_every_broker(run: Run, differing_b
     ended = run(lint, *given)
     assert (ended.code, ended.error) == (3, "mqsieve: 1 finding is error\n")
     assert "! new on T  none of the newest 4 messages matches (a)" in ended.out.splitlines()
+
+
+def test_a_place_that_only_one_broker_has_needs_no_broker(run: Run, differing_brokers: Path) -> None:
+    """Several brokers may have the same topic, queue and offset; then the question must name one."""
+    given = ("--warehouse", differing_brokers, "--queue", 0, "--offset", 0, "--topic")
+    assert (
+        run(explain, *given, "U", "--group", "cg_u").out.splitlines()[0].endswith("  U 0/0 on b → cg_u: not delivered")
+    )
+    (row,) = _rows(run, explain, *given, "U")
+    assert (row["broker_name"], row["consumer_group"]) == ("b", "cg_u")
+    assert list(door.open(differing_brokers).why_at("U", 0, 0).broker_names) == ["b"]
+    for topic in ("T", "nowhere"):
+        assert "say which (--broker NAME" in run(explain, *given, topic).error
+
+
+def test_maintain_tells_that_it_removes_rows_of_every_broker(run: Run) -> None:
+    assert "--broker NAME    the brokerName, default: every one in the warehouse" in run(maintain, "--help").out
 
 
 def test_what_if_compares_the_messages_of_every_broker(run: Run, differing_brokers: Path) -> None:
