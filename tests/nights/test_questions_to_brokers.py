@@ -235,6 +235,8 @@ def test_what_if_leaves_out_brokers_without_the_group_or_without_messages(
 ) -> None:
     first = run(what_if, "--warehouse", warehouse, "--group", "cg_b", "--sql", "TRUE").out.splitlines()[0]
     assert first == "## cg\\_b on T, b: 2 gained, 0 lost, 2 kept"
+    objects = _rows(run, what_if, "--warehouse", warehouse, "--group", "cg_b", "--sql", "TRUE")
+    assert [(each["broker_name"], len(each["changes"])) for each in objects] == [("a", 0), ("b", 1)]
     ended = run(what_if, "--warehouse", warehouse, "--group", "cg_c", "--sql", "TRUE")
     assert (ended.code, ended.error.startswith("mqsieve: cg_c has no subscription in ")) == (2, True)
     changes = tmp_path / "changes.yaml"
