@@ -43,15 +43,14 @@ def main(arguments: list[str]) -> None:
         given.error("choose a message: give either --message, or --topic, --queue and --offset")
     from jobs.cli.explanation import print_choices, print_every_group, print_explanation
     from jobs.cli.json_lines import print_json
-    from schemas.answers.explanation.why import why_at, why_on_brokers
+    from schemas.answers.explanation.why import only_broker_with, why_at, why_on_brokers
 
     group = chosen.group
+    facts = options.brokers_of(chosen)
+    brokers = len(facts)
     if chosen.message is None:
-        found = [why_at(options.facts_of(chosen), *place, group)]
-        brokers = 1
+        found = [why_at(only_broker_with(facts, *place) or options.facts_of(chosen), *place, group)]
     else:
-        facts = options.brokers_of(chosen)
-        brokers = len(facts)
         found = why_on_brokers(facts, chosen.message, group)
     messages = [(each, message) for each in found for message in each.messages]
     if chosen.json:

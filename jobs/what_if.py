@@ -78,8 +78,13 @@ def main(arguments: list[str]) -> None:
     if chosen.json:
         print_json_of_brokers(
             [
-                (name, json_object([change for broker, change in found if broker == name], of_broker))
-                for name, of_broker in lines.items()
+                (
+                    facts.name,
+                    json_object(
+                        [change for broker, change in found if broker == facts.name], lines.get(facts.name, ())
+                    ),
+                )
+                for facts in brokers
             ]
         )
     else:

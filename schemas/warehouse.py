@@ -21,7 +21,7 @@ from filtering.findings import Finding
 from filtering.subscription_data import SQL92, TAG
 from schemas.answers.advice import TopicAdvice, advice
 from schemas.answers.explanation.explain import Explanation
-from schemas.answers.explanation.why import Why, why_at, why_on_brokers
+from schemas.answers.explanation.why import Why, only_broker_with, why_at, why_on_brokers
 from schemas.answers.export import Selection
 from schemas.answers.facts import BrokerFacts, check_only_broker, open_brokers, open_facts
 from schemas.answers.findings import findings
@@ -78,8 +78,9 @@ class OpenWarehouse(Shown):
         return self._explanations(why_on_brokers(self.brokers, key_or_msg_id, group))
 
     def why_at(self, topic: str, queue_id: int, queue_offset: int, group: str | None = None) -> Explanations:
-        """The same for the message at a place of a queue. Raises UsageError if there are several brokers."""
-        return self._explanations([why_at(self.facts, topic, queue_id, queue_offset, group)])
+        """The same for the message at a place of a queue. Raises UsageError if several brokers have one there."""
+        place = (topic, queue_id, queue_offset)
+        return self._explanations([why_at(only_broker_with(self.brokers, *place) or self.facts, *place, group)])
 
     def lag(self, group: str | None = None, topic: str | None = None, newer: CommittedOffsets | None = None) -> Lags:
         """How far groups are behind, a row for each queue. ``newer``: later committed offsets, of one broker only."""

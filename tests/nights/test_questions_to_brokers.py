@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobs import advise, explain, lag, lint, nightly, what_if
+from jobs import advise, explain, lag, lint, maintain, nightly, what_if
 from schemas import warehouse as door
 from schemas.errors import UsageError
 from tests.broker_log import BrokerLog
@@ -197,6 +197,23 @@ def test_lint_tries_a_file_on_the_messages_of_every_broker(run: Run, differing_b
     assert "! new on T  none of the newest 4 messages matches (a)" in ended.out.splitlines()
 
 
+def test_a_place_that_only_one_broker_has_needs_no_broker(run: Run, differing_brokers: Path) -> None:
+    """Several brokers may have the same topic, queue and offset; then the question must name one."""
+    given = ("--warehouse", differing_brokers, "--queue", 0, "--offset", 0, "--topic")
+    assert (
+        run(explain, *given, "U", "--group", "cg_u").out.splitlines()[0].endswith("  U 0/0 on b → cg_u: not delivered")
+    )
+    (row,) = _rows(run, explain, *given, "U")
+    assert (row["broker_name"], row["consumer_group"]) == ("b", "cg_u")
+    assert list(door.open(differing_brokers).why_at("U", 0, 0).broker_names) == ["b"]
+    for topic in ("T", "nowhere"):
+        assert "say which (--broker NAME" in run(explain, *given, topic).error
+
+
+def test_maintain_tells_that_it_removes_rows_of_every_broker(run: Run) -> None:
+    assert "--broker NAME    the brokerName, default: every one in the warehouse" in run(maintain, "--help").out
+
+
 def test_what_if_compares_the_messages_of_every_broker(run: Run, differing_brokers: Path) -> None:
     given = ("--warehouse", differing_brokers, "--group", "cg", "--sql", "price < 5.0")
     out = run(what_if, *given).out
@@ -218,6 +235,8 @@ def test_what_if_leaves_out_brokers_without_the_group_or_without_messages(
 ) -> None:
     first = run(what_if, "--warehouse", warehouse, "--group", "cg_b", "--sql", "TRUE").out.splitlines()[0]
     assert first == "## cg\\_b on T, b: 2 gained, 0 lost, 2 kept"
+    objects = _rows(run, what_if, "--warehouse", warehouse, "--group", "cg_b", "--sql", "TRUE")
+    assert [(each["broker_name"], len(each["changes"])) for each in objects] == [("a", 0), ("b", 1)]
     ended = run(what_if, "--warehouse", warehouse, "--group", "cg_c", "--sql", "TRUE")
     assert (ended.code, ended.error.startswith("mqsieve: cg_c has no subscription in ")) == (2, True)
     changes = tmp_path / "changes.yaml"

@@ -102,6 +102,19 @@ def _no_message(brokers: Sequence[BrokerFacts], text: str) -> UsageError:
     return UsageError(f"{oldest.warehouse.location} has no message with the id or key {text}{ended}")
 
 
+def only_broker_with(
+    brokers: Sequence[BrokerFacts], topic: str, queue_id: int, queue_offset: int
+) -> BrokerFacts | None:
+    """The broker with a message at a place of a queue; None if there are none or several, and it must be named.
+
+    One that is alone is the broker in any case.
+    """
+    if len(brokers) == 1:
+        return brokers[0]
+    found = [facts for facts in brokers if find_at(facts, topic, queue_id, queue_offset)]
+    return found[0] if len(found) == 1 else None
+
+
 def why_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int, group: str | None = None) -> Why:
     """The message at a place of a queue. Raises UsageError if there is none."""
     facts.check_has_messages()
