@@ -15,7 +15,7 @@ from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
 from schemas.queue_progress import QUEUE_PROGRESS
-from tests.broker_log import BrokerLog
+from tests.broker_log import BROKER_CONF, BrokerLog
 from tests.nights.commands import rows_of
 from tests.nights.damage import Change, one_row, rewrite
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, sql
@@ -162,10 +162,25 @@ def rebuilt_after_a_repair_at_the_end_of_a_queue(broker: GrowingBroker) -> None:
     rebuild(broker)
 
 
+def repeated_by_another_broker(broker: GrowingBroker) -> None:
+    """The other broker's nights are repeated, from before this one's on."""
+
+    def night(name: str, *more: object) -> None:
+        (broker.folder / "broker.conf").write_text(BROKER_CONF.replace("brokerName=b", f"brokerName={name}"))
+        assert broker.night(EVENTS, *more).code == 0
+
+    night("other")
+    night("b")
+    assert broker.failed_audits() == []
+    night("other", "--redo-from", 0)
+    broker.grow()
+    night("b")
+
+
 CHANGES = [
     repaired, mended, half_written, corrected_line, cut, corrected_history, repeated_steps, delivered_after_an_audit,
     rebuilt, rebuilt_after_a_repair, rebuilt_between_a_repair_and_its_night,
-    rebuilt_after_a_repair_at_the_end_of_a_queue,
+    rebuilt_after_a_repair_at_the_end_of_a_queue, repeated_by_another_broker,
 ]  # fmt: skip
 
 
@@ -190,6 +205,7 @@ TAMPERED: list[tuple[Callable[[GrowingBroker], None], Table, Change]] = [
     (rebuilt, DELIVERY_STATS, one_row({"uncertain": 7})),
     (rebuilt_after_a_repair, CONSUMEQUEUE, one_row({"store_timestamp": 1}, of=lambda row: row["queue_offset"] == 4)),
     (rebuilt_after_a_repair, CONSUMER_OFFSETS, one_row({"as_of": 1})),
+    (repeated_by_another_broker, DELIVERY_STATS, one_row({"uncertain": 7})),
 ]
 
 
