@@ -24,7 +24,7 @@ _COMMENTS = {
     "uncertain": "messages stored just before or after the filter changed, which the old or the new one filtered",
     "repeated": "scanned entries that the group had pulled before, pulled again after an offset reset",
     "skipped": "entries that the group never pulls: before its first start, or jumped over by a reset",
-    "lost": "entries that the broker deleted before the group pulled them",
+    "lost": "entries that the broker deleted before the group pulled them, or that waited in a queue that began again",
     "stored": "entries added to the queue in this night",
     "pending": "entries that the group has yet to pull, at the end of this night",
 }
