@@ -17,6 +17,12 @@ CURRENT_OFFSETS = Table(
             column("queue_id", pa.int32(), nullable=False),
             column("queue_end", pa.int64(), "queue offset after the last entry", nullable=False),
             column(
+                "begins_at",
+                pa.int64(),
+                "physical offset with which the queue began again at queue offset 0; 0: it never did",
+                nullable=False,
+            ),
+            column(
                 "told_to", pa.int64(), "deliveries are known for all entries before this queue offset; null: for none"
             ),
             column(
@@ -29,5 +35,5 @@ CURRENT_OFFSETS = Table(
     ),
     statistics_on=("topic",),
     dictionary_encoded=("consumer_group", "topic", "queue_id", "run"),
-    delta_encoded=("queue_end", "told_to", "committed"),
+    delta_encoded=("queue_end", "begins_at", "told_to", "committed"),
 )

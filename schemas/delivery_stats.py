@@ -25,7 +25,7 @@ MEANINGS = {
     "uncertain": "stored just before or after the filter changed: the old or the new one filtered them",
     "repeated": "scanned again after an offset reset",
     "skipped": "never pulled: before the group's first start, or jumped over by a reset",
-    "lost": "deleted by the broker before the group pulled them",
+    "lost": "deleted by the broker before the group pulled them, or waiting in a queue that began again",
     "stored": "added to the queue in this night",
     "pending": "not pulled yet at the end of the night",
 }

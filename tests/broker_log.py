@@ -83,6 +83,9 @@ class BrokerLog:
 
     def write_queues(self, folder: Path) -> None:
         """Writes the consume queue files of the store, each with room for more entries."""
+        for file in (folder / "consumequeue").rglob("0*"):
+            if file.is_file():
+                file.unlink()
         for (topic, queue_id), entries in self.queues.items():
             queue = folder / "consumequeue" / topic / str(queue_id)
             queue.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ Sources: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from filtering.consumption.allocation import ClientTags
@@ -13,8 +13,10 @@ from filtering.consumption.client_windows import by_client
 from filtering.consumption.filters_in_force import FiltersInForce
 from filtering.consumption.group_progress import GroupNight
 from filtering.consumption.held_pulls import uncertain_change
-from filtering.consumption.offsets import COMMIT_DELAY, BrokerOffsets, Offsets, OffsetsSoFar
+from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
 from filtering.consumption.position import Position, first_offsets, first_position, known_offsets
+from filtering.consumption.renewals import QueueRenewal, places_at
+from filtering.consumption.stint import Stint
 from filtering.consumption.timeline import Moment, Step, Timeline
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
 from filtering.subscriptions.events import ConsumeStart, GroupTopic, SubscriptionEvent
@@ -45,16 +47,7 @@ class GroupNightPlan:
         self._position = Position()
         self._begins_anew = False
         """Whether the broker has no offset any more of the group, which is away."""
-        self._stint = 0
-        """The time (ms) since which the group pulls without a break or a reset."""
-        self._reset_queues: set[int] = set()
-        """The queues in which an operator moved the group's offset, and it pulled from there."""
-        self._behind: set[int] = set()
-        """The queues in which the group was behind when the night began, and has not begun again."""
-        self._stint_windows: list[tuple[list[PullWindow], int]] = []
-        """The windows since the last start: each as a list and an index into it."""
-        self._reset_windows: dict[int, int] = {}
-        """By queue id, the number of windows in ``_stint_windows`` before its last reset."""
+        self._stint = Stint()
 
     def run(self, line: Timeline, unread: Timeline | None = None) -> None:
         """Plans ``line``.
@@ -68,7 +61,9 @@ class GroupNightPlan:
         is_pulling = line.pulls_at_first
         for i, step in enumerate(line.steps):
             self._take(step, is_pulling, line.resets)
-            is_pulling = step.moment in (Moment.START, Moment.CHANGE) or (is_pulling and step.moment is Moment.RESET)
+            is_pulling = step.moment in (Moment.START, Moment.CHANGE) or (
+                is_pulling and step.moment in (Moment.RESET, Moment.RENEWAL)
+            )
             if is_pulling:
                 self._go_on(step.row, step.at, line.steps[i + 1 :])
         self.group.is_consuming = is_pulling
@@ -82,9 +77,9 @@ class GroupNightPlan:
         last_night = None if unread is None else self._go_back(unread)
         if line.pulls_at_first:
             assert line.first is not None
-            self._stint = self._offsets_so_far.as_of or 0
+            self._stint = Stint(self._offsets_so_far.as_of or 0)
             self._catch_up(line.first)
-            self._go_on(line.first, BEGINNING if unread is None else self._stint + 1, line.steps)
+            self._go_on(line.first, BEGINNING if unread is None else self._stint.at + 1, line.steps)
         elif self._offsets_so_far.removed(self.group.key):
             self._begins_anew = True
         elif last_night is not None and last_night.stopped_at is not None:
@@ -92,7 +87,7 @@ class GroupNightPlan:
             told_to = {queue_id: told_to for queue_id, (told_to, _) in behind.items()}
             self._position = Position(told_to | last_night.told_to, last_night.stopped_at)
         else:
-            self._position = Position(self._offsets_so_far.of(self.group.key))
+            self._position = Position(self._offsets_so_far.waiting(self.group.key))
 
     def _take(self, step: Step, is_pulling: bool, resets: Iterable[SubscriptionEvent]) -> None:
         """What a step changes. ``is_pulling``: whether the group pulled before it."""
@@ -111,6 +106,9 @@ class GroupNightPlan:
                 self._position = Position(stored_from=step.at)
             case Moment.RESET:
                 self._reset(step, is_pulling)
+            case Moment.RENEWAL:
+                for renewal in step.renewals:
+                    self._renew(renewal, is_pulling)
 
     def _go_back(self, unread: Timeline) -> GroupNight:
         """Plans the new messages that were stored before the last night ended, as that night would have done.
@@ -137,7 +135,8 @@ class GroupNightPlan:
     def _begin(self, at: int, resets: Iterable[SubscriptionEvent]) -> None:
         """The group is online for the first time: it goes on at an offset that the broker has, or takes its first."""
         self._position = first_position(self.group.key[1], at, self._consume_from, self._broker_offsets)
-        self._position.offsets.update(known_offsets(self.group.key, at, self._offsets_so_far, resets))
+        renewals = self._broker_offsets.renewals.get(self.group.key[1], ())
+        self._position.offsets.update(known_offsets(self.group.key, at, self._offsets_so_far, resets, renewals))
 
     def _begin_anew(self, at: int) -> None:
         """The group goes on as at its first start, in other queues where an operator set its offset since then."""
@@ -148,18 +147,18 @@ class GroupNightPlan:
     def _start(self, step: Step) -> None:
         """The group pulls what waits for it. What the broker deleted is lost to it."""
         topic, position = self.group.key[1], self._position
-        self._stint, self._stint_windows, self._reset_windows, self._behind = step.at, [], {}, set()
+        self._stint = Stint(step.at, self._stint.moved)
         ranges: dict[int, OffsetRange] = {}
         for queue_id, offset in position.offsets.items():
             first = max(offset, self._broker_offsets.min_offset(topic, queue_id))
             ranges[queue_id] = first, FOREVER
             if queue_id in position.reset:
-                self._reset_queues.add(queue_id)
+                self._stint.moved.add(queue_id)
             elif first > offset:
                 self.group.lost[queue_id] = self.group.lost.get(queue_id, 0) + first - offset
         window = PullWindow(
             self._filters.at(step.row, step.at), step.row.valid_from, BEGINNING, step.at, step.at, ranges,
-            only_listed=position.stored_from is not None,
+            only_listed=position.stored_from is not None, places=self._places(step.at, self._broker_offsets.log_start),
         )  # fmt: skip
         if position.stored_from is None or ranges:
             self._add(self.backlog, window)
@@ -177,22 +176,38 @@ class GroupNightPlan:
             self._position.offsets[queue_id] = offset
             self._position.reset.add(queue_id)
             return
-        self._stint = step.at
-        self._behind.discard(queue_id)
-        self._reset_windows[queue_id] = len(self._stint_windows)
-        self._reset_queues.add(queue_id)
+        self._stint.at = step.at
+        self._stint.move(queue_id)
         message_filter = self._filters.at(step.row, step.at)
         ranges = {queue_id: (offset, FOREVER)}
-        window = PullWindow(message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges, only_listed=True)
+        window = PullWindow(
+            message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges, only_listed=True,
+            places=self._places(step.at, self._broker_offsets.log_start),
+        )  # fmt: skip
         self._add(self.backlog, window)
+
+    def _renew(self, renewal: QueueRenewal, is_pulling: bool) -> None:
+        """A queue begins again. What waited for the group in the old one is lost to it."""
+        self._stint.move(renewal.queue_id)
+        if not is_pulling and not (self._begins_anew and renewal.keeps_offsets):
+            self._position.begin_again(renewal)
+
+    def _places(self, at: int, log_start: int) -> Mapping[int, OffsetRange]:
+        """By queue id, where the entries are that a queue has at ``at`` (ms), if it began again."""
+        topic = self.group.key[1]
+        return places_at(
+            self._offsets_so_far.begins(topic), self._broker_offsets.renewals.get(topic, ()), at, log_start
+        )
 
     def _catch_up(self, row: SubscriptionRow) -> None:
         """A group that was behind continues at its offset of the night before, with its subscription of that time."""
         ranges = self._offsets_so_far.behind(self.group.key)
-        self._behind = set(ranges)
+        self._stint.behind = set(ranges)
         if ranges:
             message_filter = self._filters.at(row, self._offsets_so_far.as_of or row.valid_from)
-            self._add(self.backlog, PullWindow(message_filter, row.valid_from, offsets=ranges, only_listed=True))
+            places = self._places(self._stint.at, log_start=0)
+            window = PullWindow(message_filter, row.valid_from, offsets=ranges, only_listed=True, places=places)
+            self._add(self.backlog, window)
 
     def _wait(self) -> None:
         """The group does not pull when the night ends: it left, or the broker refuses its pulls.
@@ -211,37 +226,20 @@ class GroupNightPlan:
         self.group.stopped_at = self._position.stored_from
         # A committed offset that an operator set does not say how far the group had come.
         reset = self._position.reset
-        self._limit({queue_id: offset for queue_id, offset in committed.items() if queue_id not in reset})
+        self._stint.limit({queue_id: offset for queue_id, offset in committed.items() if queue_id not in reset})
 
     def _check_committed(self) -> None:
         """If a committed offset contradicts the assumption that the group keeps up, the offset counts."""
-        key, broker_offsets = self.group.key, self._broker_offsets
-        if broker_offsets.committed_at is None:
-            return
-        before = self._offsets_so_far.of(key)
-        limits: dict[int, int] = {}
-        for queue_id, offset in broker_offsets.committed.get(key, {}).items():
-            stored_at = broker_offsets.stored_at(key[1], queue_id, offset)
-            since = 0 if queue_id in self._behind else self._stint
-            if stored_at is not None and max(stored_at, since) < broker_offsets.committed_at - COMMIT_DELAY:
-                decided = before.get(queue_id, 0)
-                limits[queue_id] = max(offset, decided) if queue_id not in self._reset_queues else offset
+        before = self._offsets_so_far.of(self.group.key)
+        limits = self._stint.offsets_behind(self.group.key, before, self._broker_offsets)
         if limits:
             self.group.behind = True
             self.group.told_to.update(limits)
-            self._limit(limits)
-
-    def _limit(self, offsets: Offsets) -> None:
-        """Ends the windows of each queue since the last start, or since its last reset, at these offsets."""
-        for number, (windows, index) in enumerate(self._stint_windows):
-            windows[index] = windows[index].up_to(
-                {queue_id: end for queue_id, end in offsets.items() if number >= self._reset_windows.get(queue_id, 0)}
-            )
+            self._stint.limit(limits)
 
     def _add(self, windows: list[PullWindow], window: PullWindow) -> None:
         for part in by_client(window, self._clients):
-            self._stint_windows.append((windows, len(windows)))
-            windows.append(part)
+            self._stint.add(windows, part)
 
     def _note_uncertain(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
         change = uncertain_change(before, self._filters.at(before, at - 1), self._filters.at(after, at), at)

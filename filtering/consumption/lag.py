@@ -155,7 +155,10 @@ class TopicLag:
                 low, high = begin + np.searchsorted(entries.queue_offset[begin:end], window.offsets[queue_id])
                 if low < high:
                     flags = packed_bits.unpack(passed[number], len(entries)) if flags is None else flags
-                    self._extend(sample, flags[low:high])
+                    passes = flags[low:high]
+                    if queue_id in window.places:
+                        passes = passes[entries.commitlog_offset[low:high] >= window.places[queue_id][0]]
+                    self._extend(sample, passes)
 
     def _extend(self, sample: Sample, passes: npt.NDArray[np.bool_]) -> None:
         """Adds entries to the sample, as many as the broker would check."""

@@ -6,9 +6,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 
+from filtering.consumption.renewals import QueueRenewal
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import FOREVER, OffsetRange
 from filtering.subscriptions.events import GroupTopic
@@ -18,6 +20,8 @@ Offsets = Mapping[int, int]
 COMMIT_DELAY = 30_000
 """ms: a consumer that keeps up has committed all older messages. A held pull ends after 15 to 20 s; then its client
 commits within 5 s, and the broker saves the offset within another 5 s."""
+NEVER_AGAIN: Offsets = MappingProxyType({})
+"""The beginnings of queues that never began again."""
 REMOVED, UNKNOWN = -1, -2
 """Instead of an offset. REMOVED: the broker had one, and has none any more; it answers -1, too."""
 
@@ -29,8 +33,8 @@ class BrokerOffsets:
     ``committed`` are the groups' offsets (config/consumerOffset.json) at ``committed_at`` (ms; None: not known).
     ``min_offsets``: by topic, the first entry of each queue that the broker still has. ``queue_ids``: by topic, all
     its queues. ``stored_at`` returns the store time (ms) of the entry at a topic, queue id and queue offset, None if
-    there is no such entry. ``is_whole``: the log still begins with its first message; only used if the queues are
-    not known.
+    there is no such entry. ``log_start``: the physical offset at which the log begins. ``renewals``: by topic, the
+    queues that began again since the last night, in order.
     """
 
     committed: Mapping[GroupTopic, Offsets] = field(default_factory=dict)
@@ -38,7 +42,8 @@ class BrokerOffsets:
     min_offsets: Mapping[str, Offsets] = field(default_factory=dict)
     queue_ids: Mapping[str, frozenset[int]] = field(default_factory=dict)
     stored_at: Callable[[str, int, int], int | None] = lambda topic, queue_id, offset: None
-    is_whole: bool = True
+    log_start: int = 0
+    renewals: Mapping[str, Sequence[QueueRenewal]] = field(default_factory=dict)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """The first entry of a queue that the broker still has; 0 if the queue is not known."""
@@ -57,9 +62,10 @@ class BrokerOffsets:
         offsets = range(self.min_offset(topic, queue_id), FOREVER)
         return offsets[bisect_left(offsets, True, key=is_since)]
 
-    def still_has(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether a queue has an entry, or had it before the broker deleted the message."""
-        return offset < self.min_offset(topic, queue_id) or self.stored_at(topic, queue_id, offset) is not None
+    @property
+    def is_whole(self) -> bool:
+        """Whether the log still begins with its first message."""
+        return self.log_start == 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,26 +74,30 @@ class TopicOffsets:
 
     ``ends`` (queues): the offset after the last entry. ``told_to`` (groups x queues): the offset up to which
     deliveries are decided. ``committed`` (groups x queues): the offset that the broker has, or REMOVED. UNKNOWN means
-    no offset. ``groups`` has the row of each group.
+    no offset. ``groups`` has the row of each group. ``begins`` (queues): the physical offset with which a queue began
+    again; 0 if it never did.
     """
 
     queue_ids: Sequence[int]
     ends: Int64s
+    begins: Int64s
     groups: Mapping[str, int]
     told_to: Int64s
     committed: Int64s
 
     @classmethod
-    def empty(cls, ends: Offsets, groups: Iterable[str]) -> TopicOffsets:
+    def empty(cls, ends: Offsets, groups: Iterable[str], begins: Offsets = NEVER_AGAIN) -> TopicOffsets:
         """The queues of ``ends`` in the order of their ids, and groups whose offsets are all UNKNOWN."""
         queue_ids = sorted(ends)
         numbered = {group: i for i, group in enumerate(groups)}
         unknown = np.full((2, len(numbered), len(queue_ids)), UNKNOWN, np.int64)
-        return cls(queue_ids, np.array([ends[queue_id] for queue_id in queue_ids], np.int64), numbered, *unknown)
+        of_queues = ([known.get(queue_id, 0) for queue_id in queue_ids] for known in (ends, begins))
+        ends_of, begins_of = (np.array(values, np.int64) for values in of_queues)
+        return cls(queue_ids, ends_of, begins_of, numbered, *unknown)
 
-    def extended(self, ends: Offsets, groups: Iterable[str]) -> TopicOffsets:
+    def extended(self, ends: Offsets, groups: Iterable[str], begins: Offsets) -> TopicOffsets:
         """The same offsets with more queues and groups. ``ends`` must have all queues, old ones too."""
-        wider = TopicOffsets.empty(ends, dict.fromkeys([*self.groups, *groups]))
+        wider = TopicOffsets.empty(ends, dict.fromkeys([*self.groups, *groups]), begins)
         columns = np.searchsorted(wider.queue_ids, self.queue_ids)
         rows = np.arange(len(self.groups))
         wider.told_to[np.ix_(rows, columns)] = self.told_to
@@ -99,24 +109,33 @@ class TopicOffsets:
         row, column = self.groups.get(group), self.columns.get(queue_id)
         return UNKNOWN if row is None or column is None else int(self.committed[row, column])
 
-    def losing(self, topic: str, now: BrokerOffsets) -> list[str]:
-        """The groups for which :meth:`loses_offsets` is true."""
-        return [group for group in self.groups if self.loses_offsets((group, topic), now)]
-
-    def loses_offsets(self, key: GroupTopic, now: BrokerOffsets) -> bool:
-        """Whether the broker had offsets of a group, and has none any more in its file: an operator removed them.
-
-        False if the file or the queues are not known, or if they are not the queues of before: a topic that was
-        deleted loses its offsets, too.
-        """
-        group, topic = key
-        if now.committed_at is None or key in now.committed or group not in self.groups:
+    def is_absent(self, key: GroupTopic, now: BrokerOffsets) -> bool:
+        """Whether the broker had offsets of a group, and has none any more in its file. False if that is not known."""
+        row = self.groups.get(key[0])
+        if row is None or now.committed_at is None or key in now.committed:
             return False
-        had = self.committed[self.groups[group]]
-        queues = zip(self.queue_ids, self.ends.tolist(), had.tolist(), strict=True)
-        return bool((had >= 0).any()) and all(
-            now.still_has(topic, queue_id, end - 1) for queue_id, end, offset in queues if offset >= 0
-        )
+        return bool((self.committed[row] >= 0).any())
+
+    def absent(self, topic: str, now: BrokerOffsets) -> list[str]:
+        """The groups for which :meth:`is_absent` is true."""
+        return [group for group in self.groups if self.is_absent((group, topic), now)]
+
+    def losing(self, topic: str, now: BrokerOffsets) -> list[str]:
+        """The absent groups whose topic has queues: it was not only deleted.
+
+        An operator removed their offsets, or the topic was deleted and created again.
+        """
+        return self.absent(topic, now) if topic in now.min_offsets else []
+
+    @property
+    def ends_by_queue(self) -> dict[int, int]:
+        """``ends`` by queue id."""
+        return dict(zip(self.queue_ids, self.ends.tolist(), strict=True))
+
+    @property
+    def begins_by_queue(self) -> dict[int, int]:
+        """``begins`` by queue id."""
+        return dict(zip(self.queue_ids, self.begins.tolist(), strict=True))
 
     @cached_property
     def columns(self) -> dict[int, int]:
@@ -129,12 +148,14 @@ class OffsetsSoFar:
     """How far deliveries are decided when a night begins. ``as_of`` is that time (ms); None in a first night.
 
     ``read_to``: when the last message was stored that earlier nights read (ms; None: not known). It is before
-    ``as_of`` if the copy of the log was older than the rest of the snapshot.
+    ``as_of`` if the copy of the log was older than the rest of the snapshot. ``began_at``: by topic and queue id, when
+    a queue began again (ms), if it did.
     """
 
     as_of: int | None = None
     topics: Mapping[str, TopicOffsets] = field(default_factory=dict)
     read_to: int | None = None
+    began_at: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     def of(self, key: GroupTopic) -> dict[int, int]:
         """By queue id, the offset up to which a group's deliveries are decided."""
@@ -144,6 +165,27 @@ class OffsetsSoFar:
             return {}
         decided = offsets.told_to[offsets.groups[group]].tolist()
         return {queue_id: offset for queue_id, offset in zip(offsets.queue_ids, decided, strict=True) if offset >= 0}
+
+    def waiting(self, key: GroupTopic) -> dict[int, int]:
+        """By queue id, the offset at which a group that does not pull goes on.
+
+        Where the broker kept an offset beyond the end of a queue that began again, the group goes on there, or at the
+        end of the queue if that is still shorter (OFFSET_OVERFLOW_BADLY).
+        """
+        offsets = self.topics.get(key[1])
+        if offsets is None:
+            return {}
+        began_again = {offsets.queue_ids[i]: int(offsets.ends[i]) for i in np.flatnonzero(offsets.begins).tolist()}
+        return self.of(key) | {
+            queue_id: offset
+            for queue_id, offset in (self.committed(key).items() if began_again else ())
+            if offset > began_again.get(queue_id, offset)
+        }
+
+    def begins(self, topic: str) -> dict[int, int]:
+        """By queue id, the physical offset with which a queue began again; 0 if it never did."""
+        offsets = self.topics.get(topic)
+        return {} if offsets is None else offsets.begins_by_queue
 
     def committed(self, key: GroupTopic) -> dict[int, int]:
         """By queue id, the offset that the broker has for a group."""
@@ -157,16 +199,17 @@ class OffsetsSoFar:
     def removed(self, key: GroupTopic) -> bool:
         """Whether the broker had offsets of a group when an earlier night ended, and has none any more."""
         offsets = self.topics.get(key[1])
-        return offsets is not None and any(
-            offsets.committed_by(key[0], queue_id) == REMOVED for queue_id in offsets.queue_ids
-        )
+        if offsets is None:
+            return False
+        committed = [offsets.committed_by(key[0], queue_id) for queue_id in offsets.queue_ids]
+        return REMOVED in committed and max(committed) == REMOVED
 
     def are_removed(self, key: GroupTopic, now: BrokerOffsets) -> bool:
         """Whether the broker had offsets of a group in earlier nights, and has none when this night ends."""
         offsets = self.topics.get(key[1])
         if offsets is None or key in now.committed:
             return False
-        return self.removed(key) or offsets.loses_offsets(key, now)
+        return self.removed(key) or (key[1] in now.min_offsets and offsets.is_absent(key, now))
 
     def behind(self, key: GroupTopic) -> dict[int, OffsetRange]:
         """By queue id, the range of entries that the group has not pulled yet."""

@@ -70,7 +70,8 @@ def plan_night(
             consume_from = first_starts[key].consume_from if key in first_starts else ConsumeFrom.LAST
             clients = tags_of_clients.get(key, ())
             night = GroupNightPlan(key, offsets_so_far, broker_offsets, filters, consume_from, clients)
-            line = timeline(rows, resets.get(key, ()), offsets_so_far.as_of, filters.is_pulling)
+            renewals = broker_offsets.renewals.get(key[1], ())
+            line = timeline(rows, resets.get(key, ()), offsets_so_far.as_of, filters.is_pulling, renewals)
             if config_before is not None and config_before != config:
                 line = _with_new_switches(line, offsets_so_far.as_of, config_before)
             night.run(line, _unread(rows, resets.get(key, ()), offsets_so_far, filters))

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
-from filtering.delivery.pull_window import FOREVER
+from filtering.consumption.renewals import QueueRenewal
+from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, GroupTopic, SubscriptionEvent
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 
@@ -25,6 +26,14 @@ class Position:
     offsets: dict[int, int] = field(default_factory=dict)
     stored_from: int | None = None
     reset: set[int] = field(default_factory=set)
+
+    def begin_again(self, renewal: QueueRenewal) -> None:
+        """A queue begins again. Without an offset at the broker, the group begins at its first entry."""
+        if renewal.keeps_offsets:
+            self.offsets.setdefault(renewal.queue_id, renewal.ended)
+        else:
+            self.offsets[renewal.queue_id] = 0
+            self.reset.discard(renewal.queue_id)
 
 
 def first_position(topic: str, at: int, consume_from: ConsumeStart, broker_offsets: BrokerOffsets) -> Position:
@@ -59,19 +68,30 @@ def first_offsets(
 
 
 def known_offsets(
-    key: GroupTopic, at: int, offsets_so_far: OffsetsSoFar, resets: Iterable[SubscriptionEvent]
+    key: GroupTopic,
+    at: int,
+    offsets_so_far: OffsetsSoFar,
+    resets: Iterable[SubscriptionEvent],
+    renewals: Iterable[QueueRenewal] = (),
 ) -> dict[int, int]:
     """By queue id, the offsets that the broker has at ``at`` (ms) for a group that was never online.
 
-    It has those of the last snapshot, or those that an operator set; the later ones count. ``resets`` are in order.
+    It has those of the last snapshot, or those that an operator set; the later ones count. Where a queue began again
+    since then with its topic, it has none. ``resets`` and ``renewals`` are in order.
     """
     night = offsets_so_far.as_of
     found = offsets_so_far.committed(key)
     is_removed = offsets_so_far.removed(key)
     of_snapshot = set(found)
+    began = {each.queue_id: each.at for each in renewals if each.at < at and not each.keeps_offsets}
+    for queue_id in began:
+        found.pop(queue_id, None)
     for reset in resets:
         queue_id, offset = reset.queue_id or 0, reset.queue_offset or 0
         is_later = night is None or reset.at > night
-        if reset.at < at and (is_later or not (is_removed or queue_id in of_snapshot)):
+        began_at = began.get(queue_id, offsets_so_far.began_at.get((key[1], queue_id), BEGINNING))
+        if not began_at < reset.at < at:
+            continue
+        if is_later or not (is_removed or queue_id in of_snapshot):
             found[queue_id] = offset
     return found

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import groupby
+from typing import NamedTuple
 
+from filtering.consumption.renewals import QueueRenewal
 from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
@@ -23,6 +26,8 @@ class Moment(Enum):
     """The group leaves, or the broker refuses its pulls."""
     RESET = "reset"
     """An operator sets the group's offset in one queue."""
+    RENEWAL = "renewal"
+    """Queues of the topic begin again."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,7 @@ class Step:
     """A moment of a timeline, at ``at`` (ms).
 
     ``row`` is the subscription in force from then on, ``before`` the one until then (None: the first). ``reset`` is
-    the event of a RESET.
+    the event of a RESET, ``renewals`` are those of a RENEWAL.
     """
 
     at: int
@@ -38,6 +43,20 @@ class Step:
     row: SubscriptionRow
     before: SubscriptionRow | None = None
     reset: SubscriptionEvent | None = None
+    renewals: Sequence[QueueRenewal] = ()
+
+
+class _Waiting(NamedTuple):
+    """An offset reset, or the renewals of queues, at a time (ms)."""
+
+    at: int
+    reset: SubscriptionEvent | None = None
+    renewals: Sequence[QueueRenewal] = ()
+
+    def step(self, row: SubscriptionRow) -> Step:
+        """The step of a group with the subscription ``row``."""
+        moment = Moment.RENEWAL if self.reset is None else Moment.RESET
+        return Step(self.at, moment, row, row, self.reset, self.renewals)
 
 
 @dataclass(frozen=True)
@@ -58,16 +77,19 @@ def timeline(
     resets: Iterable[SubscriptionEvent],
     as_of: int | None,
     is_pulling: Callable[[SubscriptionRow], bool],
+    renewals: Iterable[QueueRenewal] = (),
 ) -> Timeline:
     """The steps after ``as_of`` (ms; None: all of them).
 
     ``rows`` are all states of one group and topic, in order; ``resets`` are its reset_offset events. ``is_pulling``
-    tells whether the group pulls under a subscription.
+    tells whether the group pulls under a subscription. ``renewals`` are those of the topic since ``as_of``, in order.
     """
     begins = [row for row in rows if as_of is not None and row.valid_from <= as_of]
     first = begins[-1] if begins else None
     ordered = sorted(resets, key=lambda reset: reset.at)
-    waiting = [reset for reset in ordered if as_of is None or reset.at > as_of]
+    waiting = [_Waiting(reset.at, reset) for reset in ordered if as_of is None or reset.at > as_of]
+    waiting += [_Waiting(at, renewals=tuple(of_topic)) for at, of_topic in groupby(renewals, lambda each: each.at)]
+    waiting.sort(key=lambda each: each.at)
     is_known = any(row.is_consuming for row in begins)
     steps = list(_steps(first, is_known, rows[len(begins) :], waiting, is_pulling))
     return Timeline(first, first is not None and is_pulling(first), steps, ordered)
@@ -77,16 +99,16 @@ def _steps(
     first: SubscriptionRow | None,
     is_known: bool,
     rows: Iterable[SubscriptionRow],
-    waiting: list[SubscriptionEvent],
+    waiting: list[_Waiting],
     is_pulling: Callable[[SubscriptionRow], bool],
 ) -> Iterator[Step]:
-    """``is_known``: whether the group was online before. ``waiting``: the offset resets of the night, in order."""
+    """``is_known``: whether the group was online before. ``waiting``: what happens to queues in the night, in order."""
     current = first
     for row in rows:
         while waiting and waiting[0].at < row.valid_from:
-            reset = waiting.pop(0)
+            happening = waiting.pop(0)
             if current is not None:
-                yield Step(reset.at, Moment.RESET, current, current, reset)
+                yield happening.step(current)
         if row.is_consuming and not is_known:
             is_known = True
             yield Step(row.valid_from, Moment.BEGIN, row, current)
@@ -96,6 +118,6 @@ def _steps(
         elif pulled:
             yield Step(row.valid_from, Moment.STOP, row, current)
         current = row
-    for reset in waiting:
+    for happening in waiting:
         if current is not None:
-            yield Step(reset.at, Moment.RESET, current, current, reset)
+            yield happening.step(current)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,7 @@ CHANGED = pa.schema(
     ]
 )
 """One row for each message that a group would gain or lose by a change; times in ms."""
+NOWHERE_ELSE: Mapping[int, OffsetRange] = MappingProxyType({})
 _NO_BIT_MAP = 0
 
 
@@ -39,6 +41,7 @@ class FilterChange:
     ``received`` are the physical offsets of the messages that the group received, ``dropped`` of those that its
     client's hooks dropped and would drop again; both ascending. By queue id, ``pulled`` has the offsets that the group
     has pulled, ``pending`` those that it has yet to pull. It has pulled all of a queue that ``pulled`` does not list.
+    Both are of the entries with physical offsets in ``places``, in queues that began again.
     ``in_force`` is the group's filter in force; None: it has none, or the broker refuses its pulls.
     """
 
@@ -48,6 +51,7 @@ class FilterChange:
     pulled: Mapping[int, OffsetRange] = field(default_factory=dict)
     pending: Mapping[int, OffsetRange] = field(default_factory=dict)
     in_force: MessageFilter | None = None
+    places: Mapping[int, OffsetRange] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -122,11 +126,12 @@ class _ChangesOfTopic:
     def __init__(self, numbered: Sequence[tuple[int, FilterChange]], stored: tuple[int, int]) -> None:
         self._numbered = numbered
         self._stored = stored
-        pulled_windows = [_window(change.filter, stored, change.pulled, False) for _, change in numbered]
-        pending_windows = [_window(change.filter, stored, change.pending, True) for _, change in numbered]
+        changes = [change for _, change in numbered]
+        pulled_windows = [_window(each.filter, stored, each.pulled, False, each.places) for each in changes]
+        pending_windows = [_window(each.filter, stored, each.pending, True, each.places) for each in changes]
         windows = [_window(change.filter, stored, {}, False) for _, change in numbered]
-        in_force = [(change.in_force, change.pulled) for _, change in numbered if change.in_force is not None]
-        pulled_in_force = [_window(filter_, stored, pulled, False) for filter_, pulled in in_force]
+        in_force = [(each.in_force, each) for each in changes if each.in_force is not None]
+        pulled_in_force = [_window(filter_, stored, each.pulled, False, each.places) for filter_, each in in_force]
         all_in_force = [_window(filter_, stored, {}, False) for filter_, _ in in_force]
         self.filters = TopicFilters(
             _NO_BIT_MAP, windows=[*pulled_windows, *pending_windows, *windows, *pulled_in_force, *all_in_force]
@@ -173,12 +178,14 @@ def _count_kept(number: int, entries: Entries, kept: npt.NDArray[np.bool_], resu
 
 
 def _window(
-    message_filter: MessageFilter, stored: tuple[int, int], offsets: Mapping[int, OffsetRange], only_listed: bool
+    message_filter: MessageFilter,
+    stored: tuple[int, int],
+    offsets: Mapping[int, OffsetRange],
+    only_listed: bool,
+    places: Mapping[int, OffsetRange] = NOWHERE_ELSE,
 ) -> PullWindow:
     without_bit_map = replace(message_filter, bit_pos=())
-    return PullWindow(
-        without_bit_map, BEGINNING, stored_from=stored[0], stored_to=stored[1], offsets=offsets, only_listed=only_listed
-    )
+    return PullWindow(without_bit_map, BEGINNING, *stored, None, offsets, only_listed, places)
 
 
 def _among(values: Int64s, ascending: Int64s) -> npt.NDArray[np.bool_]:

@@ -13,7 +13,7 @@ BEGINNING = -(2**63)
 FOREVER = 2**63 - 1
 
 OffsetRange = tuple[int, int]
-"""Queue offsets, the second exclusive."""
+"""Queue offsets or physical offsets, the second exclusive."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,9 @@ class PullWindow:
     """The messages of a topic that ``message_filter`` filters for its group.
 
     They were stored in [``stored_from``, ``stored_to``) (ms). ``offsets`` limits them by queue id; a queue that is not
-    listed has all of its entries, or none with ``only_listed``. ``subscription_from`` is the valid_from of the
-    subscription. ``available_at`` (ms) is when the group could first pull them; None: when each was stored.
+    listed has all of its entries, or none with ``only_listed``. ``places`` limits them by queue id to physical offsets,
+    in queues that began again. ``subscription_from`` is the valid_from of the subscription. ``available_at`` (ms) is
+    when the group could first pull them; None: when each was stored.
     """
 
     message_filter: MessageFilter
@@ -32,6 +33,7 @@ class PullWindow:
     available_at: int | None = None
     offsets: Mapping[int, OffsetRange] = field(default_factory=dict)
     only_listed: bool = False
+    places: Mapping[int, OffsetRange] = field(default_factory=dict)
 
     @property
     def key(self) -> GroupTopic:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +26,11 @@ from filtering.predicate import TRUE, Predicate
 
 BUFFER_ROWS = 256
 """The number of rows of each buffer that :func:`window_loops.filter_windows` writes to."""
-MaskKey = tuple[int, int, tuple[tuple[int, OffsetRange], ...], bool]
-"""stored_from and stored_to (ms, exclusive), offset ranges by queue id, and whether other queues have no entries."""
+RangeOfQueue = tuple[int, OffsetRange]
+"""A queue id and a range of its entries."""
+MaskKey = tuple[int, int, tuple[RangeOfQueue, ...], bool, tuple[RangeOfQueue, ...]]
+"""stored_from and stored_to (ms, exclusive), queue offsets, whether other queues have no entries, physical offsets."""
+ALL = BEGINNING, FOREVER
 
 
 class TopicFilters:
@@ -59,7 +62,7 @@ class TopicFilters:
         self._bit_pos = _positions([window.message_filter.bit_pos for window in windows])
         self._filter_predicates = np.array([number[data.predicate] for data in filter_data], np.int32)
         self._filter_masks = np.array(
-            [self._mask((data.valid_from, data.valid_to, (), False)) for data in filter_data], np.int32
+            [self._mask((data.valid_from, data.valid_to, (), False, ())) for data in filter_data], np.int32
         )
         self._filter_bit_pos = _positions([data.bit_pos for data in filter_data])
         self._uncertain_changes = [
@@ -67,7 +70,7 @@ class TopicFilters:
                 number[change.before],
                 number[change.after],
                 number[change.until],
-                self._mask((change.stored_from, change.stored_to, (), False)),
+                self._mask((change.stored_from, change.stored_to, (), False, ())),
             )
             for change in uncertain_changes
         ]
@@ -149,18 +152,19 @@ class TopicFilters:
         """The entries that each mask selects. Most masks select all entries of a block, or none."""
         first, last = int(entries.store_timestamp.min()), int(entries.store_timestamp.max())
         masks = EntryMasks(len(self._masks), np.ones(len(entries), bool))
-        for number, (stored_from, stored_to, offsets, only_listed) in enumerate(self._masks):
+        for number, (stored_from, stored_to, offsets, only_listed, places) in enumerate(self._masks):
             if stored_to <= first or last < stored_from:
                 masks.row_of[number] = NOTHING
-            elif offsets or only_listed or first < stored_from or stored_to <= last:
-                listed = dict(offsets)
-                unlisted = (0, 0) if only_listed else (BEGINNING, FOREVER)
-                ranges = [listed.get(queue_id, unlisted) for queue_id in queue_ids.tolist()]
-                low, high = np.ascontiguousarray(np.array(ranges, np.int64).reshape(-1, 2).T)
+            elif offsets or only_listed or places or first < stored_from or stored_to <= last:
+                low, high = _ranges(queue_ids, offsets, (0, 0) if only_listed else ALL)
+                mask = masks.add(number)
                 window_loops.fill_mask(
-                    entries.store_timestamp, entries.queue_offset, bounds, stored_from, stored_to, low, high,
-                    masks.add(number),
-                )  # fmt: skip
+                    entries.store_timestamp, entries.queue_offset, bounds, stored_from, stored_to, low, high, mask
+                )
+                if places:
+                    window_loops.clear_elsewhere(
+                        entries.commitlog_offset, bounds, *_ranges(queue_ids, places, ALL), mask
+                    )
         return masks
 
     def _fill_live_entries(self, store_timestamps: Int64s, readable: npt.NDArray[np.bool_]) -> EntryMasks:
@@ -224,7 +228,16 @@ def _predicates(message_filter: MessageFilter) -> tuple[Predicate, Predicate, Pr
 
 
 def _mask_key(window: PullWindow) -> MaskKey:
-    return window.stored_from, window.stored_to, tuple(sorted(window.offsets.items())), window.only_listed
+    offsets, places = (tuple(sorted(ranges.items())) for ranges in (window.offsets, window.places))
+    return window.stored_from, window.stored_to, offsets, window.only_listed, places
+
+
+def _ranges(queue_ids: Int32s, listed: Iterable[RangeOfQueue], unlisted: OffsetRange) -> tuple[Int64s, Int64s]:
+    """The beginnings and the ends of the ranges of some queues."""
+    by_queue = dict(listed)
+    ranges = [by_queue.get(queue_id, unlisted) for queue_id in queue_ids.tolist()]
+    low, high = np.ascontiguousarray(np.array(ranges, np.int64).reshape(-1, 2).T)
+    return low, high
 
 
 def _positions(bit_pos: Sequence[tuple[int, ...]]) -> Int64s:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.held_pulls import HELD_MESSAGES, HELD_PULL
+from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange
 from filtering.pulls.pull import is_pulling, refusal
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.in_force import state_at
@@ -25,7 +26,8 @@ class NightInQueue:
 
     Deliveries were decided up to offset ``told_before`` when it began, and up to ``told_to`` when it ended. ``lost``
     entries were deleted before the group could pull them; the group never pulls ``skipped`` entries. ``config`` is
-    the broker's configuration in the night.
+    the broker's configuration in the night. The entries are those with physical offsets in ``places``, stored from
+    ``since`` (ms): a night in which the queue began again has an item for the old ones and one for the new ones.
     """
 
     run: str
@@ -36,6 +38,8 @@ class NightInQueue:
     config: BrokerConfig
     lost: int = 0
     skipped: int = 0
+    places: OffsetRange = (BEGINNING, FOREVER)
+    since: int = BEGINNING
 
 
 @dataclass(frozen=True)

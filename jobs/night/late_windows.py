@@ -33,14 +33,17 @@ def late_windows(
     nights = state.nights
     begin = next((index for index, night in enumerate(nights) if (night.delivered_to or 0) > first), len(nights))
     states = [_state_before(index, state, warehouse) for index in range(begin, len(nights) + 1)]
-    queues = replace(offsets, committed={}, committed_at=None)
     for night, (before, after) in zip(nights[begin:], pairwise(states), strict=True):
         known = [event for event in events if event.at <= (night.as_of or 0)]
         history = before.history(known, night.broker, expressions)
+        renewals = after.renewals_since(before)
+        queues = replace(offsets, committed={}, committed_at=None, renewals=renewals)
         plan = plan_night(history, known, before.offsets, queues, night.broker, before.config)
         for window in _windows(plan, before.as_of, night.as_of):
+            pulled_at = window.stored_from if window.available_at is None else window.available_at
+            old = {each.queue_id for each in renewals.get(window.topic, ()) if pulled_at < each.at}
             told = after.offsets.behind(window.key)
-            yield window.up_to({queue_id: told_to for queue_id, (told_to, _) in told.items()})
+            yield window.up_to({queue_id: told_to for queue_id, (told_to, _) in told.items() if queue_id not in old})
     yield from _windows(tonight, state.as_of, None)
 
 

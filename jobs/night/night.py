@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.consumption.plan import NightPlan, plan_night
+from filtering.consumption.renewals import QueueRenewal
 from filtering.delivery.entries import Int64s
 from filtering.delivery.filter_data_in_force import filter_data_in_force
 from filtering.delivery.pull_window import FOREVER, PullWindow
@@ -22,8 +23,10 @@ from jobs.night.log.log_plan import read_ranges
 from jobs.night.night_tasks import NightTasks
 from jobs.night.past.new_messages import NewMessages
 from jobs.night.past.state import BrokerState
+from jobs.night.renewals import NOT_STORED, find_renewals
 from jobs.night.rows.offset_rows import committed_rows, current_offset_rows
 from jobs.night.rows.progress_rows import Part, ProgressRows, progress_rows
+from jobs.night.rows.queue_nights import queue_nights
 from jobs.night.tasks.work import Result, TopicWork, works_by_topic
 from jobs.night.tasks.writer import WRITTEN_BY_TASKS
 from jobs.night.topics import by_topic, filter_data_of_night, first_run_of_backlog, times_of_leaving
@@ -35,6 +38,7 @@ from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.stored_files import files_since
 from schemas.delta.table import Table
+from schemas.delta.table_rows import one_of, within
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.messages.stored_ranges import stored_ranges
 from schemas.quarantine import QUARANTINE
@@ -76,36 +80,58 @@ class Night:
         self.history = self.state.history(self.events, self.broker, self.expressions)
         self._tasks = NightTasks(self.broker, self.changes, self.session, self.hooks, self.new)
         self.changes.create_missing(WRITTEN_BY_TASKS)
-        plan = NightPlan((), (), (), ())
-        if Step.DELIVER in self.steps:
-            plan = plan_night(
-                self.history, self.events, self.state.offsets, self.offsets, self.broker, self.state.config
-            )
+        plan = self._plan()
         if self.hooks:
             check_groups(self.hooks, [group.key for group in plan.groups])
         instants = times_of_leaving(plan.groups)
         mended = self._mend()
-        backlog = self._backlog(plan)  # before the files of new messages are added: it would filter them, too
         new = self._new(plan, instants)
+        renewals = self._renewals(new)
+        if renewals:  # rare: what groups pull depends on them, so the messages are read once more
+            self._tasks.discard(new)
+            self.offsets = replace(self.offsets, renewals=renewals)
+            plan = self._plan()
+            instants = times_of_leaving(plan.groups)
+            new = self._new(plan, instants)
+        backlog = self._backlog(plan)  # before the files of new messages are added: it would filter them, too
+        new = self._tasks.add(new)
         late = self._late(plan, instants)
         parts = [part for part in (new, backlog, late) if part is not None]
-        if late is not None:
-            new.result.add_queues(late.result)
-        rows = progress_rows(
-            self.state.topics,
-            plan.groups,
-            self.offsets,
-            parts,
+        queues = queue_nights(
             new.result.queues,
+            late.result.queues if late is not None else {},
+            {topic: known.begins_by_queue for topic, known in self.state.topics.items()},
+            renewals,
             instants,
-            self.as_of,
-            self.changes.run,
+        )
+        rows = progress_rows(
+            self.state.topics, plan.groups, self.offsets, parts, queues, instants, self.as_of, self.changes.run
         )
         self._add_progress(rows)
         total = mended
         for part in parts:
             total.add_totals(part.result)
         return NightOutcome(plan, rows, total, self._settled)
+
+    def _plan(self) -> NightPlan:
+        if Step.DELIVER not in self.steps:
+            return NightPlan((), (), (), ())
+        return plan_night(self.history, self.events, self.state.offsets, self.offsets, self.broker, self.state.config)
+
+    def _renewals(self, new: Part) -> dict[str, list[QueueRenewal]]:
+        """The queues that began again in the night. It is known when the new messages have been read."""
+
+        def place(topic: str, queue_id: int, offset: int) -> int:
+            where = [
+                one_of("topic", [topic]),
+                one_of("queue_id", [queue_id]),
+                within("queue_offset", offset, offset + 1),
+            ]
+            files = self.changes.files(CONSUMEQUEUE)
+            rows = self.changes.warehouse.rows(CONSUMEQUEUE, ["commitlog_offset"], where, files)
+            return int(rows["commitlog_offset"].to_numpy().max(initial=NOT_STORED))
+
+        return find_renewals(new.result.queues, self.state.topics, place, self.offsets.log_start)
 
     def _add_progress(self, rows: ProgressRows) -> None:
         self.changes.add_rows(QUEUE_PROGRESS, [rows.progress])
@@ -153,7 +179,7 @@ class Night:
                 first, self.state, self.events, plan, self.offsets, self.expressions, self.changes.warehouse
             )
         filter_data = filter_data_in_force(self.history, self.broker)
-        return self._tasks.make_entries(self._read_late, by_topic(windows), {}, filter_data, instants)
+        return self._tasks.add(self._tasks.make_entries(self._read_late, by_topic(windows), {}, filter_data, instants))
 
     def _read_late(self, topics: Mapping[str, TopicWork]) -> Result:
         total = self._read_stored(topics, end=self.state.filtered_to)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from filtering.broker_config import BrokerConfig
@@ -48,19 +48,31 @@ class NightTasks:
         filter_data: Mapping[str, Sequence[FilterDataInForce]],
         instants: Mapping[str, Int64s],
     ) -> Part:
-        """Makes the entries of the messages that ``read`` reads, and filters them. Hooks are asked after that."""
+        """Makes the entries of the messages that ``read`` reads, and filters them. :meth:`add` adds them."""
         windows_now, uncertain_changes_now = ({}, {}) if self.hooks else (windows, uncertain_changes)
         topics = works_by_topic(self.broker, windows_now, uncertain_changes_now, filter_data, instants)
-        result = read(topics)
+        return Part(windows, uncertain_changes, read(topics))
+
+    def add(self, part: Part) -> Part:
+        """Adds the files of new entries. Hooks are asked after that."""
+        result = part.result
         self.add_files(result)
-        if self.hooks:
-            paths = {file.path for file in result.files[CONSUMEQUEUE.name]}
-            new = [file for file in self.changes.files(CONSUMEQUEUE) if file.path in paths]
-            delivered = self.filter_hooked(new, windows, uncertain_changes)
-            delivered.queues = result.queues
-            delivered.damaged_bodies = result.damaged_bodies
-            result = delivered
-        return Part(windows, uncertain_changes, result)
+        if not self.hooks:
+            return part
+        paths = {file.path for file in result.files[CONSUMEQUEUE.name]}
+        new = [file for file in self.changes.files(CONSUMEQUEUE) if file.path in paths]
+        delivered = self.filter_hooked(new, part.windows, part.uncertain_changes)
+        delivered.queues = result.queues
+        delivered.damaged_bodies = result.damaged_bodies
+        return replace(part, result=delivered)
+
+    def discard(self, part: Part) -> None:
+        """Deletes the files of new entries that are made again."""
+        for name, files in part.result.files.items():
+            table = next(table for table in WRITTEN_BY_TASKS if table.name == name)
+            file_system = self.changes.warehouse.log(table).storage.file_system
+            for file in files:
+                file_system.delete_file(file.path)
 
     def filter_hooked(
         self, files: Sequence[StoredFile], windows: Windows, uncertain_changes: UncertainChanges

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import pyarrow.compute as pc
 
 from filtering.consumption.group_progress import GroupNight
@@ -23,13 +22,15 @@ from jobs.night.commit.ledger import commit, next_run
 from jobs.night.inputs.subscription_file import SubscriptionFile
 from jobs.night.rows.offset_rows import current_offset_rows
 from jobs.night.rows.progress_rows import Part, progress_rows
+from jobs.night.rows.queue_nights import QueueNight
 from jobs.night.tasks.stored_task import filter_stored
-from jobs.night.tasks.work import QueueProgress, Work, add_progress, works_by_topic
+from jobs.night.tasks.work import NO_INSTANTS, Work, works_by_topic
 from schemas.answers.facts import BrokerFacts
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
+from schemas.delta.table_rows import sorted_by
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
@@ -149,11 +150,16 @@ def _registration(row: SubscriptionRow, at: int) -> SubscriptionEvent:
     return SubscriptionEvent(at, operation, row.consumer_group, (subscription,))
 
 
-def _queues(facts: BrokerFacts) -> dict[tuple[str, int], QueueProgress]:
+def _queues(facts: BrokerFacts) -> dict[str, dict[int, QueueNight]]:
     """The progress of each queue over all nights."""
-    rows = facts.rows(QUEUE_PROGRESS)
-    queues: dict[tuple[str, int], QueueProgress] = {}
-    for row in rows.to_pylist():
-        seen = QueueProgress(row["from_offset"], row["to_offset"], row["entries"], np.empty(0, np.int64))
-        add_progress(queues, (row["topic"], row["queue_id"]), seen)
-    return queues
+    queues: defaultdict[str, dict[int, QueueNight]] = defaultdict(dict)
+    for row in sorted_by(facts.rows(QUEUE_PROGRESS), "run").to_pylist():
+        topic, queue_id = row["topic"], row["queue_id"]
+        before = queues[topic].get(queue_id)
+        first, end, entries = row["from_offset"], row["to_offset"], row["entries"]
+        if before is not None:
+            entries += before.entries
+            if row["began_at"] is None:
+                first, end = min(first, before.first), max(end, before.end)
+        queues[topic][queue_id] = QueueNight(first, end, entries, NO_INSTANTS)
+    return dict(queues)

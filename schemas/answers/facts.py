@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.broker_config import BrokerConfig
+from filtering.delivery.pull_window import FOREVER, OffsetRange
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
@@ -186,6 +187,18 @@ class BrokerFacts:
     def offsets(self) -> pa.Table:
         """The rows of current_offsets."""
         return self.rows(CURRENT_OFFSETS)
+
+    @cached_property
+    def begins(self) -> Mapping[tuple[str, int], int]:
+        """By topic and queue id, the physical offset with which a queue began again, if it did."""
+        rows = self.offsets.filter(pc.greater(self.offsets["begins_at"], 0))
+        columns = (rows[name].to_pylist() for name in ("topic", "queue_id", "begins_at"))
+        return {(topic, queue_id): begin for topic, queue_id, begin in zip(*columns, strict=True)}
+
+    def places(self, topic: str, queue_ids: Iterable[int]) -> dict[int, OffsetRange]:
+        """By queue id, the physical offsets of the present entries of some queues, if they began again."""
+        begins = {queue_id: self.begins.get((topic, queue_id)) for queue_id in queue_ids}
+        return {queue_id: (begin, FOREVER) for queue_id, begin in begins.items() if begin is not None}
 
     @cached_property
     def topics(self) -> list[str]:

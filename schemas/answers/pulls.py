@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import message_filter
-from filtering.delivery.pull_window import PullWindow
+from filtering.delivery.pull_window import OffsetRange, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.matcher import packed_bits
 from filtering.predicate import TRUE
@@ -42,18 +42,20 @@ FLAGS = pa.schema(
 class StageFlags:
     """Finds the filter stages that entries pass for one subscription. Spark pickles it for its workers.
 
-    Entries of messages before the physical offset ``log_start`` are left out: the broker deleted them.
+    Entries of messages before the physical offset ``log_start`` are left out: the broker deleted them. ``places``: by
+    queue id, the physical offsets of the entries of queues that began again.
     """
 
     filters: TopicFilters
     log_start: int
+    places: Mapping[int, OffsetRange]
 
     @classmethod
-    def of(cls, window: PullWindow, bit_num: int, log_start: int) -> StageFlags:
+    def of(cls, window: PullWindow, bit_num: int, log_start: int, places: Mapping[int, OffsetRange]) -> StageFlags:
         """The flags of a subscription's window. ``bit_num``: the bits of a filter bit map."""
         without_bit_map = replace(window, message_filter=replace(window.message_filter, bit_pos=()))
         unfiltered = replace(window, message_filter=replace(window.message_filter, bit_pos=(), tags=TRUE))
-        return cls(TopicFilters(bit_num, windows=[window, without_bit_map, unfiltered]), log_start)
+        return cls(TopicFilters(bit_num, windows=[window, without_bit_map, unfiltered]), log_start, places)
 
     def __call__(self, blocks: Iterable[Entries]) -> pa.Table:
         """Rows of FLAGS, one for each entry.
@@ -71,6 +73,8 @@ class StageFlags:
         returned = block.delivered.flags(count) | block.dropped_by_client.flags(count)
         columns = [entries.queue_id, entries.queue_offset, entries.size, passed[0], passed[1], returned[2]]
         kept = entries.commitlog_offset >= self.log_start
+        for queue_id, (begin, _) in self.places.items():
+            kept &= (entries.queue_id != queue_id) | (entries.commitlog_offset >= begin)
         return pa.RecordBatch.from_arrays([pa.array(column[kept]) for column in columns], schema=FLAGS)
 
 
@@ -129,7 +133,8 @@ def pulls_of(
     decides = message_filter(wanted[0], in_force, broker)
     assert decides is not None
     window = PullWindow(decides, wanted[0].valid_from)
-    flags = StageFlags.of(window, broker.bloom_filter.m, facts.last.log_start or 0)
+    places = facts.places(topic, {queue_id for name, queue_id in facts.begins if name == topic})
+    flags = StageFlags.of(window, broker.bloom_filter.m, facts.last.log_start or 0, places)
     parts = list(scan_entries(facts.warehouse, facts.name, {topic: flags.filters.properties}, flags, session))
     ids = sorted({queue_id for part in parts for queue_id in pc.unique(part["queue_id"]).to_pylist()})
     queues = ((queue_id, _queues(parts, topic, queue_id)) for queue_id in ids)

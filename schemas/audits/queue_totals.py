@@ -33,7 +33,8 @@ QUEUE_TOTALS = pa.schema(
     ]
 )
 OF_NIGHTS = """
-    SELECT p.broker_name, p.topic, p.queue_id, min(p.from_offset) AS from_offset, max(p.to_offset) AS to_offset,
+    SELECT p.broker_name, p.topic, p.queue_id, min(p.from_offset) AS from_offset,
+      max(greatest(p.to_offset, coalesce(p.ended_at, 0))) AS to_offset,
       sum(p.entries) AS entries, max(b.unreadable_bytes) AS unreadable_bytes
     FROM all_queue_progress p JOIN brokers b ON b.broker_name = p.broker_name
     GROUP BY p.broker_name, p.topic, p.queue_id"""

@@ -20,7 +20,7 @@ EVERY_TABLE = {
     "delta.checkpointInterval": "10",
 }
 """Without deletion vectors, the rows of a table are those of its files, for every reader."""
-LAYOUT = 2
+LAYOUT = 3
 """Version of the tables' columns and their content. The description of every table has it."""
 _LAYOUT = re.compile(r"\(mqsieve layout (\d+)\)$")
 DICTIONARY_BYTES = 1 << 18

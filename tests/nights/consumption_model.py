@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from filtering.sql92 import compile
 from tests.broker_log import Message
-from tests.nights.random_broker import QUEUES, REFUSED
+from tests.nights.random_broker import QUEUES, REFUSED, Renewal
 
 COMMIT_DELAY = 30_000
 Key = tuple[str, str]
@@ -68,6 +68,7 @@ class Model:
         self._tonight: list[Received] = []
         self._as_of = 0
         self._min_offsets: Mapping[tuple[str, int], int] = {}
+        self._will_expire: set[tuple[str, int]] = set()
 
     def night(
         self,
@@ -76,9 +77,11 @@ class Model:
         committed: Mapping[Key, Mapping[int, int]],
         committed_at: int,
         min_offsets: Mapping[tuple[str, int], int],
+        renewals: Sequence[Renewal] = (),
     ) -> None:
         """Like ``Night``."""
         self._min_offsets = min_offsets
+        self._will_expire = {(each.topic, each.queue_id) for each in renewals if not each.is_deleted}
         decided = {key: dict(group.offsets) for key, group in self._groups.items() if group.was_online}
         self._tonight = []
         for key, group in self._groups.items():
@@ -90,10 +93,13 @@ class Model:
                 group.offsets = {}
             self._pull(key)
         happens = {"register": self._register, "unregister": self._unregister, "reset_offset": self._reset}
-        happened = [(event["at"], 0, event) for event in events] + [(each.stored_at, 1, each) for each in messages]
+        happened = [(event["at"], 0, event) for event in events] + [(each.stored_at, 2, each) for each in messages]
+        happened += [(each.at, 1, each) for each in renewals]
         for at, _, each in sorted(happened, key=lambda item: item[:2]):
             if isinstance(each, Message):
                 self._store(each)
+            elif isinstance(each, Renewal):
+                self._begin_again(each)
             else:
                 happens[each["op"]](at, each)
         for key, offsets in committed.items():
@@ -124,7 +130,7 @@ class Model:
                 group.begins_anew = False
                 self._take_first_offsets(key)
             for queue_id in group.offsets:
-                group.offsets[queue_id] = max(group.offsets[queue_id], self._min_offsets.get((key[1], queue_id), 0))
+                group.offsets[queue_id] = max(group.offsets[queue_id], self._min_offset(key[1], queue_id))
             self._start(group, at)
             self._pull(key, at)
 
@@ -136,8 +142,9 @@ class Model:
     def _reset(self, at: int, event: dict[str, Any]) -> None:
         key, queue_id = (event["group"], event["topic"]), event["queue_id"]
         group = self._groups[key]
-        group.offsets[queue_id] = max(event["offset"], self._min_offsets.get((event["topic"], queue_id), 0))
+        group.offsets[queue_id] = event["offset"]
         if group.pulls:
+            group.offsets[queue_id] = max(event["offset"], self._min_offset(event["topic"], queue_id))
             group.since = at
             group.behind.discard(queue_id)
             group.repeated.add(queue_id)
@@ -145,6 +152,32 @@ class Model:
             self._pull(key, at)
         else:
             group.reset.add(queue_id)
+
+    def _min_offset(self, topic: str, queue_id: int) -> int:
+        """The first entry of a queue. None is left in one that will expire in the night."""
+        if (topic, queue_id) in self._will_expire:
+            return len(self._queues[topic][queue_id])
+        return self._min_offsets.get((topic, queue_id), 0)
+
+    def _begin_again(self, renewal: Renewal) -> None:
+        """A queue is empty again. A group without an offset will begin at its first message."""
+        queue_id, end = renewal.queue_id, len(self._queues[renewal.topic][renewal.queue_id])
+        self._queues[renewal.topic][queue_id] = []
+        self._will_expire.discard((renewal.topic, queue_id))
+        for key, group in self._groups.items():
+            if key[1] != renewal.topic:
+                continue
+            group.parts[queue_id] += 1
+            group.repeated.add(queue_id)
+            group.behind.discard(queue_id)
+            if renewal.is_deleted:
+                group.reset.discard(queue_id)
+            if group.pulls or (renewal.is_deleted and group.was_online):
+                group.offsets[queue_id] = 0
+            elif renewal.is_deleted:
+                group.offsets.pop(queue_id, None)
+            elif group.was_online and not group.begins_anew:
+                group.offsets.setdefault(queue_id, end)
 
     def _note_removed(self, key: Key, committed: Mapping[int, int]) -> None:
         """The broker may have no offset any more: a group that does not pull will begin as at its first start."""
@@ -189,7 +222,7 @@ class Model:
                     self._tonight.append(
                         Received(*key, queue_id, message.queue_offset, available_at, group.parts[queue_id])
                     )
-            group.offsets[queue_id] = max(len(queue), group.offsets.get(queue_id, 0))
+            group.offsets[queue_id] = len(queue)
 
     def _believe(self, key: Key, committed: Mapping[int, int], committed_at: int, decided: Mapping[int, int]) -> None:
         """Corrects where the group stands by its committed offsets. A group that pulls may not have committed yet."""

@@ -20,6 +20,15 @@ LAST = 4
 SEGMENT = 1 << 10
 
 
+class Renewal(NamedTuple):
+    """A queue began again before the message that was stored at ``at`` (ms). ``is_deleted``: with its topic."""
+
+    at: int
+    topic: str
+    queue_id: int
+    is_deleted: bool
+
+
 class Night(NamedTuple):
     """What happened in a night. ``committed``: by group and topic, then by queue id, saved at ``committed_at`` (ms).
 
@@ -31,6 +40,7 @@ class Night(NamedTuple):
     committed: dict[tuple[str, str], dict[int, int]]
     committed_at: int
     min_offsets: dict[tuple[str, int], int]
+    renewals: Sequence[Renewal] = ()
 
 
 class Trouble(Enum):
@@ -43,6 +53,10 @@ class Trouble(Enum):
     """In each night, one record may be damaged until the next night."""
     DELETES = "deletes"
     """The broker may delete its oldest segments."""
+    RECREATES = "recreates"
+    """A topic may be deleted and created again."""
+    EXPIRES = "expires"
+    """The broker may delete its oldest segments, and an operator may remove queues that have no message then."""
 
 
 class RandomBroker:
@@ -56,6 +70,7 @@ class RandomBroker:
         self._events: list[dict[str, Any]] = []
         self._last = FIRST_TIME - 5 * EVERY
         self._offsets: dict[str, dict[str, int]] = {}
+        self._expired: set[tuple[str, int]] = set()
         self.store, self.events, self.config = folder / "store", folder / "events.jsonl", folder / "broker.conf"
         bit_map = "enableCalcFilterBitMap=true\nenableConsumeQueueExt=true\n" if self._random.random() < 0.7 else ""
         self.config.write_text("brokerName=b\nenablePropertyFilter=true\n" + bit_map)
@@ -63,16 +78,17 @@ class RandomBroker:
 
     def next_night(self, trouble: Trouble) -> Night:
         messages, events = len(self._log.messages), len(self._events)
-        if trouble is Trouble.DELETES and self._random.random() < 0.5:
+        self._renewals: list[Renewal] = []
+        if trouble in (Trouble.DELETES, Trouble.EXPIRES) and self._random.random() < 0.5:
             self._start = self._random.randint(self._start // SEGMENT, len(self._log.data) // SEGMENT) * SEGMENT
         if trouble is Trouble.CUTS and self._ends_of_nights and self._random.random() < 0.3:
             time = self._log.time
             self._log = copy.deepcopy(self._random.choice(self._ends_of_nights))
             self._log.time = time
+        moves = [self._append, self._append, self._subscribe, self._subscribe, self._leave, self._reset]
+        moves += {Trouble.RECREATES: [self._recreate], Trouble.EXPIRES: [self._expire]}.get(trouble, [])
         for _ in range(self._random.randint(1, 12)):
-            self._random.choice(
-                (self._append, self._append, self._subscribe, self._subscribe, self._leave, self._reset)
-            )()
+            self._random.choice(moves)()
         self._append()
         self._ends_of_nights.append(copy.deepcopy(self._log))
         self._commit_offsets()
@@ -92,12 +108,46 @@ class RandomBroker:
             for (topic, group), queues in ((name.split("@"), queues) for name, queues in self._offsets.items())
         }
         min_offsets = self._log.min_offsets(self._start)
-        return Night(self._log.messages[messages:], self._events[events:], committed, committed_at, min_offsets)
+        new = self._log.messages[messages:], self._events[events:]
+        return Night(*new, committed, committed_at, min_offsets, self._renewals)
 
     def _append(self) -> None:
         tags = {"TAGS": self._random.choice("pq")} if self._random.random() < 0.7 else {}
         queue = self._random.choice(TOPICS), self._random.choice(QUEUES)
         self._log.append(self._random.randint(1, 6), *queue, k=self._random.choice("xyz"), **tags)
+        self._last = max(self._last, self._log.time - EVERY)
+
+    def _recreate(self) -> None:
+        """A topic loses its queues, and the groups' offsets. Its next message follows some time later.
+
+        All of its queues are older than the last message of any of them: others might have begun after that.
+        """
+        topic = self._random.choice(TOPICS)
+        known = [queue for queue in self._log.queues if queue[0] == topic]
+        firsts, lasts = ([self._log.queues[queue][at] for queue in known] for at in (0, -1))
+        if not known or max(firsts) > min(lasts):
+            return
+        for queue in known:
+            del self._log.queues[queue]
+        for group in GROUPS:
+            self._offsets.pop(f"{topic}@{group}", None)
+        for move in self._random.sample([self._subscribe, self._subscribe, self._leave, self._reset], 2):
+            move()
+        self._renewals += [Renewal(self._log.time, *queue, is_deleted=True) for queue in known]
+        self._log.append(self._random.randint(1, 6), *self._random.choice(known), k=self._random.choice("xyz"))
+        self._last = max(self._last, self._log.time - EVERY)
+
+    def _expire(self) -> None:
+        """A queue whose messages are all deleted is removed. The groups keep their offsets."""
+        firsts = self._log.min_offsets(self._start)
+        expired = [queue for queue, entries in self._log.queues.items() if entries and firsts[queue] == len(entries)]
+        if not expired:
+            return
+        queue = self._random.choice(expired)
+        del self._log.queues[queue]
+        self._expired.add(queue)
+        self._renewals.append(Renewal(self._log.time, *queue, is_deleted=False))
+        self._log.append(self._random.randint(1, 6), *queue, k=self._random.choice("xyz"))
         self._last = max(self._last, self._log.time - EVERY)
 
     def _event(self, op: str, **more: Any) -> None:
@@ -117,7 +167,7 @@ class RandomBroker:
 
     def _reset(self) -> None:
         queue = self._random.choice(TOPICS), self._random.choice(QUEUES)
-        offset = self._random.randint(0, len(self._log.queues[queue]))
+        offset = self._random.randint(0, len(self._log.queues.get(queue, ())))
         self._event("reset_offset", topic=queue[0], queue_id=queue[1], offset=offset)
 
     def _commit_offsets(self) -> None:
@@ -130,8 +180,14 @@ class RandomBroker:
                 known = self._offsets.setdefault(f"{queue[0]}@{group}", {})
                 if self._random.random() < 0.2:
                     known[str(queue[1])] = self._random.randint(0, end)
-                elif str(queue[1]) in known:
+                elif str(queue[1]) in known and queue not in self._expired:
                     known[str(queue[1])] = min(end, known[str(queue[1])])
+
+        for renewal in self._renewals:
+            # Clients commit an offset in each queue that they have, even if it is empty.
+            for group in GROUPS:
+                if known := self._offsets.pop(f"{renewal.topic}@{group}", None):
+                    self._offsets[f"{renewal.topic}@{group}"] = {str(renewal.queue_id): 0, **known}
 
     def _damage(self) -> None:
         """Damages a record, but not the first one: another first record means another log.

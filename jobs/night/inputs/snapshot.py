@@ -107,7 +107,7 @@ class StoreSnapshot:
             return None if entry is None else self._stored_at(entry.commitlog_offset)
 
         known = {topic: frozenset(ids) for topic, ids in queue_ids.items()}
-        return BrokerOffsets(committed, committed_at, min_offsets, known, stored_at, is_whole=log_start == 0)
+        return BrokerOffsets(committed, committed_at, min_offsets, known, stored_at, log_start)
 
     def _stored_at(self, commitlog_offset: int) -> int | None:
         """The store time (ms) of the message at a physical offset; 0 if it was deleted, None if it is damaged."""

@@ -60,7 +60,7 @@ class PastOffsets:
         committed = BrokerOffsets(
             without_vanished(self._committed.up_to(entry.run), entry.inputs.get(NOT_COMMITTED, "[]")),
             int(at) if at else None,
-            is_whole=not entry.log_start,
+            log_start=entry.log_start,
         )
         if entry.inputs.get(QUEUES) == "0":
             return committed
@@ -111,7 +111,7 @@ class _StoredQueues:
         # Prepared and rolled back messages have no entry; their queue offset is always 0.
         rows = rows.filter(has_entry(rows["sys_flag"].fill_null(0).to_numpy()))
         self._queues: dict[tuple[str, int], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
-        grouped = sorted_by(rows, *names[:3])
+        grouped = sorted_by(rows, "topic", "queue_id", "commitlog_offset")
         if not len(grouped):
             return
         topics, queue_ids = grouped["topic"].to_pylist(), grouped["queue_id"].to_numpy()
@@ -123,24 +123,30 @@ class _StoredQueues:
             offsets, at, times = (array[begin:end] for array in arrays)
             self._queues[topics[begin], int(queue_ids[begin])] = offsets, at, times
 
+    def _present(self, queue: tuple[str, int], log_end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The entries of a queue before ``log_end``, since it began again at offset 0 for the last time."""
+        offsets, at, times = self._queues.get(queue, (np.empty(0), np.empty(0), np.empty(0)))
+        end = int(np.searchsorted(at, log_end))
+        begins = np.flatnonzero(offsets[:end] == 0)
+        present = slice(begins[-1] if len(begins) else 0, end)
+        return offsets[present], at[present], times[present]
+
     def min_offsets(self, log_start: int, log_end: int) -> dict[str, dict[int, int]]:
         """The first queue offset by topic and queue id, while the log had the physical offsets in this range."""
         found: defaultdict[str, dict[int, int]] = defaultdict(dict)
-        for (topic, queue_id), (offsets, at, _) in self._queues.items():
-            in_log = offsets[(at >= log_start) & (at < log_end)]
-            known = offsets[at < log_end]
-            if len(known):
-                found[topic][queue_id] = int(in_log[0]) if len(in_log) else int(known[-1]) + 1
+        for topic, queue_id in self._queues:
+            offsets, at, _ = self._present((topic, queue_id), log_end)
+            in_log = offsets[at >= log_start]
+            if len(offsets):
+                found[topic][queue_id] = int(in_log[0]) if len(in_log) else int(offsets[-1]) + 1
         return dict(found)
 
     def stored_at_before(self, log_end: int) -> Callable[[str, int, int], int | None]:
         """A function from topic, queue id and queue offset to a store time (ms), for entries before ``log_end``."""
 
         def stored_at(topic: str, queue_id: int, offset: int) -> int | None:
-            offsets, at, times = self._queues.get((topic, queue_id), (np.empty(0), np.empty(0), np.empty(0)))
+            offsets, _, times = self._present((topic, queue_id), log_end)
             index = int(np.searchsorted(offsets, offset))
-            if index == len(offsets) or offsets[index] != offset or at[index] >= log_end:
-                return None
-            return int(times[index])
+            return int(times[index]) if index < len(offsets) and offsets[index] == offset else None
 
         return stored_at

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import OffsetsSoFar, TopicOffsets
+from filtering.consumption.renewals import QueueRenewal
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
@@ -88,15 +89,35 @@ class BrokerState:
     @property
     def offsets(self) -> OffsetsSoFar:
         read_to = self.last.inputs.get(LAST_STORED) if self.last else None
-        return OffsetsSoFar(self.as_of, self.topics, int(read_to) if read_to else None)
+        return OffsetsSoFar(self.as_of, self.topics, int(read_to) if read_to else None, self._began_at)
+
+    @cached_property
+    def _began_at(self) -> dict[tuple[str, int], int]:
+        """By topic and queue id, when a queue began again (ms), if it did."""
+        if not any(known.begins.any() for known in self.topics.values()):
+            return {}
+        rows = self.progress.filter(pc.is_valid(self.progress["began_at"]))
+        columns = (rows[name].to_pylist() for name in ("topic", "queue_id", "began_at"))
+        return {(topic, queue_id): at for topic, queue_id, at in zip(*columns, strict=True)}
 
     @cached_property
     def progress(self) -> pa.Table:
         """Rows of queue_progress in the order of the runs. Only backlogs need them, so they are read on demand."""
         return sorted_by(self.read_progress(), "run")
 
+    def renewals_since(self, before: BrokerState) -> dict[str, list[QueueRenewal]]:
+        """By topic, how queues began again since an earlier state: the last renewal of each."""
+        found: defaultdict[str, list[QueueRenewal]] = defaultdict(list)
+        rows = self.progress.filter(pc.is_valid(self.progress["began_at"]))
+        for row in sorted_by(rows, "began_at").to_pylist():
+            topic, queue_id, begin = row["topic"], row["queue_id"], row["begins_at"]
+            is_present = self.offsets.begins(topic).get(queue_id) == begin
+            if is_present and before.offsets.begins(topic).get(queue_id) != begin:
+                found[topic].append(QueueRenewal(queue_id, begin, row["began_at"], row["ended_at"]))
+        return dict(found)
+
     def first_run_with(self, topic: str, queue_id: int, offset: int) -> str | None:
-        """The first run with an entry at or after a queue offset; None if no run has one."""
+        """The first run with an entry of the present queue at or after a queue offset; None if no run has one."""
         ends, runs = self._runs.get((topic, queue_id), ([], []))
         at = bisect_right(ends, offset)
         return runs[at] if at < len(runs) else None
@@ -105,8 +126,10 @@ class BrokerState:
     def _runs(self) -> dict[tuple[str, int], tuple[list[int], list[str]]]:
         """By queue: the end offsets of the runs' entries, and the runs."""
         found: defaultdict[tuple[str, int], tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
-        columns = (self.progress[name].to_pylist() for name in ("topic", "queue_id", "to_offset", "run"))
-        for topic, queue_id, end, run in zip(*columns, strict=True):
+        columns = (self.progress[name].to_pylist() for name in ("topic", "queue_id", "to_offset", "run", "began_at"))
+        for topic, queue_id, end, run, began_at in zip(*columns, strict=True):
+            if began_at is not None:
+                found.pop((topic, queue_id), None)
             ends, runs = found[topic, queue_id]
             ends.append(max(end, ends[-1] if ends else 0))  # a message log may grow in the middle
             runs.append(run)
@@ -119,11 +142,11 @@ def read_state(warehouse: Warehouse, entries: Sequence[LedgerEntry]) -> BrokerSt
         return BrokerState(())
     name = entries[0].broker_name
     rows = _rows(warehouse, CURRENT_OFFSETS, name)
-    ends = _queue_ends(rows, "queue_end")
+    queues = _queues(rows, "queue_end")
     offsets = rows.filter(pc.is_valid(rows["consumer_group"]))
     return BrokerState(
         entries,
-        _topic_offsets(offsets, ends),
+        _topic_offsets(offsets, queues),
         read_events(warehouse, name),
         lambda: _rows(warehouse, QUEUE_PROGRESS, name),
     )
@@ -137,7 +160,7 @@ def read_state_before(warehouse: Warehouse, entries: Sequence[LedgerEntry], run:
     offsets = _rows(warehouse, CONSUMER_OFFSETS, name, earlier)
     return BrokerState(
         [entry for entry in entries if entry.run < run],
-        _topic_offsets(offsets, _queue_ends(progress, "to_offset")),
+        _topic_offsets(offsets, _queues(progress, "to_offset")),
         read_events(warehouse, name),
         lambda: progress,
     )
@@ -148,12 +171,17 @@ def read_events(warehouse: Warehouse, broker_name: str) -> tuple[SubscriptionEve
     return events_of(_rows(warehouse, SUBSCRIPTION_EVENTS, broker_name))
 
 
-def _queue_ends(rows: pa.Table, column: str) -> dict[str, dict[int, int]]:
-    """By topic and queue id, the greatest value of a column."""
-    ends: defaultdict[str, dict[int, int]] = defaultdict(dict)
-    for (topic, queue_id), end in greatest(rows, ["topic", "queue_id"], column).items():
-        ends[topic][queue_id] = end
-    return dict(ends)
+def _queues(rows: pa.Table, column: str) -> dict[str, TopicOffsets]:
+    """The queues of each topic, without groups. ``column``: that of the ends."""
+    by_queue = ["topic", "queue_id"]
+    begins = greatest(rows, by_queue, "begins_at")
+    if any(begins.values()):
+        begin_of = [begins[queue] for queue in zip(*(rows[name].to_pylist() for name in by_queue), strict=True)]
+        rows = rows.filter(pa.array(rows["begins_at"].to_numpy() == np.array(begin_of, np.int64)))
+    by_topic: defaultdict[str, tuple[dict[int, int], dict[int, int]]] = defaultdict(lambda: ({}, {}))
+    for (topic, queue_id), end in greatest(rows, by_queue, column).items():
+        by_topic[topic][0][queue_id], by_topic[topic][1][queue_id] = end, begins[topic, queue_id]
+    return {topic: TopicOffsets.empty(ends, (), of_topic) for topic, (ends, of_topic) in by_topic.items()}
 
 
 def _rows(warehouse: Warehouse, table: Table, broker_name: str, where: Where = ()) -> pa.Table:
@@ -161,17 +189,18 @@ def _rows(warehouse: Warehouse, table: Table, broker_name: str, where: Where = (
     return warehouse.rows(table, where=where, files=files)
 
 
-def _topic_offsets(rows: pa.Table, ends: dict[str, dict[int, int]]) -> dict[str, TopicOffsets]:
+def _topic_offsets(rows: pa.Table, queues: dict[str, TopicOffsets]) -> dict[str, TopicOffsets]:
     """The last offsets of each group and queue. Of both kinds, a row may have only one."""
     rows = sorted_by(rows, "run").combine_chunks()
     topics = rows["topic"].combine_chunks().dictionary_encode()
-    offsets = {topic: TopicOffsets.empty(queue_ends, ()) for topic, queue_ends in ends.items()}
+    offsets = dict(queues)
     for code, topic in enumerate(topics.dictionary.to_pylist()):
         topic_rows = rows.filter(pa.array(topics.indices.to_numpy() == code))
+        known = queues.get(topic) or TopicOffsets.empty({}, ())
         # Consumers may commit an offset in a queue without messages.
-        topic_rows = topic_rows.filter(pa.array(np.isin(topic_rows["queue_id"].to_numpy(), list(ends.get(topic, ())))))
+        topic_rows = topic_rows.filter(pa.array(np.isin(topic_rows["queue_id"].to_numpy(), list(known.queue_ids))))
         groups = topic_rows["consumer_group"].combine_chunks().dictionary_encode()
-        known = TopicOffsets.empty(ends.get(topic, {}), groups.dictionary.to_pylist())
+        known = known.extended(known.ends_by_queue, groups.dictionary.to_pylist(), known.begins_by_queue)
         columns = np.searchsorted(known.queue_ids, topic_rows["queue_id"].to_numpy())
         rows_of_groups = groups.indices.to_numpy()
         for name, last in (("told_to", known.told_to), ("committed", known.committed)):

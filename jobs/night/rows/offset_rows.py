@@ -27,6 +27,7 @@ def _current_offset_rows(topic: str, offsets: TopicOffsets, run: str) -> pa.Reco
         "topic": repeated(topic, rows),
         "queue_id": pa.array(np.tile(np.array(offsets.queue_ids, np.int32), max(1, groups))),
         "queue_end": pa.array(np.tile(offsets.ends, max(1, groups))),
+        "begins_at": pa.array(np.tile(offsets.begins, max(1, groups))),
         "run": repeated(run, rows),
     }
     if groups:
@@ -67,7 +68,8 @@ def committed_rows(
 ) -> Sequence[pa.RecordBatch]:
     """Rows of consumer_offsets with the committed offsets of a snapshot that differ from those of the last night.
 
-    ``before``: the offsets when that night ended. Those that the broker has removed since are listed, too.
+    ``before``: the offsets when that night ended. Those that the broker has removed since are listed, too. Without
+    known queues, these may be of a deleted topic: deliver sees whether it was created again.
     """
     committed = [
         (group, topic, queue_id, offset)
@@ -78,7 +80,8 @@ def committed_rows(
     committed += [
         (group, topic, queue_id, REMOVED)
         for topic, offsets in before.items()
-        for group in offsets.losing(topic, broker_offsets)
+        if topic in broker_offsets.min_offsets or not broker_offsets.min_offsets
+        for group in offsets.absent(topic, broker_offsets)
         for queue_id in offsets.queue_ids
         if offsets.committed_by(group, queue_id) != UNKNOWN
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,12 +11,14 @@ import pyarrow as pa
 
 from filtering.consumption.group_progress import GroupNight
 from filtering.consumption.offsets import REMOVED, UNKNOWN, BrokerOffsets, Offsets, TopicOffsets
+from filtering.consumption.renewals import QueueRenewal
 from filtering.delivery import window_loops
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.delivery.uncertain_entries import count_uncertain
 from jobs.night.rows.offset_rows import changed_offset_rows
-from jobs.night.tasks.work import QueueProgress, Result
+from jobs.night.rows.queue_nights import QueueNight
+from jobs.night.tasks.work import Result
 from schemas.arrow_batches import numbered, repeated
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS
 from schemas.queue_progress import QUEUE_PROGRESS
@@ -49,22 +51,19 @@ def progress_rows(
     groups: Sequence[GroupNight],
     broker_offsets: BrokerOffsets,
     parts: Sequence[Part],
-    queues: Mapping[tuple[str, int], QueueProgress],
+    queues: Mapping[str, Mapping[int, QueueNight]],
     instants: Mapping[str, Int64s],
     as_of: int,
     run: str,
 ) -> ProgressRows:
     """Makes the rows of a night.
 
-    ``before``: the offsets at the beginning of the night, by topic. ``queues``: the new entries, by topic and queue
-    id. ``instants``: the times (ms) for which workers noted queue ends, by topic.
+    ``before``: the offsets at the beginning of the night, by topic. ``queues``: the queues with new entries, by topic
+    and queue id. ``instants``: the times (ms) for which workers noted queue ends, by topic.
     """
     by_topic: defaultdict[str, list[GroupNight]] = defaultdict(list)
     for group in groups:
         by_topic[group.key[1]].append(group)
-    queues_by_topic: defaultdict[str, dict[int, QueueProgress]] = defaultdict(dict)
-    for (topic, queue_id), progress in queues.items():
-        queues_by_topic[topic][queue_id] = progress
     committed: defaultdict[str, dict[str, Offsets]] = defaultdict(dict)
     for (consumer_group, topic), queue_offsets in broker_offsets.committed.items():
         committed[topic][consumer_group] = queue_offsets
@@ -72,16 +71,19 @@ def progress_rows(
     topics: dict[str, TopicOffsets] = dict(before)
     offsets, stats = [], []
     with_offsets = (before.keys() & committed.keys()) | {topic for topic, removed in losing.items() if removed}
-    for topic in sorted(by_topic.keys() | queues_by_topic.keys() | with_offsets):
+    for topic in sorted(by_topic.keys() | queues.keys() | with_offsets):
         old = before.get(topic) or TopicOffsets.empty({}, ())
-        seen = queues_by_topic[topic]
-        ends = dict(zip(old.queue_ids, old.ends.tolist(), strict=True))
-        ends |= {queue_id: max(progress.end, ends.get(queue_id, 0)) for queue_id, progress in seen.items()}
+        seen = queues.get(topic, {})
+        began = {queue_id: night.renewal for queue_id, night in seen.items() if night.renewal is not None}
+        ends = {queue_id: 0 if queue_id in began else end for queue_id, end in old.ends_by_queue.items()}
+        ends |= {queue_id: max(night.end, ends.get(queue_id, 0)) for queue_id, night in seen.items()}
+        begins = old.begins_by_queue | {queue_id: renewal.commitlog_offset for queue_id, renewal in began.items()}
         # A group without a subscription may begin at its committed offset in a later night.
         others = [group for group, queue_offsets in committed[topic].items() if queue_offsets.keys() & ends.keys()]
-        new = old.extended(ends, [group.key[0] for group in by_topic[topic]] + others)
+        new = old.extended(ends, [group.key[0] for group in by_topic[topic]] + others, begins)
         told_before, committed_before = new.told_to.copy(), new.committed.copy()
         counts = _counts(topic, new, parts)
+        _begin_again(new, began.values())
         for group in by_topic[topic]:
             _advance(group, old, new, seen, instants.get(topic, np.empty(0, np.int64)))
             _count_lost(group, new, counts)
@@ -91,17 +93,30 @@ def progress_rows(
             committed_now[committed_now != UNKNOWN] = REMOVED
         topics[topic] = new
         changed = (new.told_to != told_before) | (new.committed != committed_before)
+        restarted = [new.columns[queue_id] for queue_id in began]
+        changed[:, restarted] |= new.told_to[:, restarted] != UNKNOWN
         offsets.append(changed_offset_rows(topic, new, changed, as_of, run))
-        stored = np.array([seen[queue_id].entries if queue_id in seen else 0 for queue_id in new.queue_ids], np.int64)
-        stats.append(_stat_rows(topic, new, told_before, counts, stored, run))
-    return ProgressRows(offsets, stats, _queue_rows(queues, run), topics)
+        stored, ended = (
+            np.array([getattr(seen[each], name) if each in seen else 0 for each in new.queue_ids], np.int64)
+            for name in ("entries", "ended")
+        )
+        stats.append(_stat_rows(topic, new, told_before, counts, stored, ended, run))
+    return ProgressRows(offsets, stats, _queue_rows(queues, topics, run), topics)
+
+
+def _begin_again(offsets: TopicOffsets, renewals: Iterable[QueueRenewal]) -> None:
+    """Nothing is told of the new entries of queues yet. With their topic, the groups lost their offsets."""
+    for renewal in renewals:
+        column = offsets.columns[renewal.queue_id]
+        for array, value in ((offsets.told_to, 0), *(() if renewal.keeps_offsets else ((offsets.committed, REMOVED),))):
+            array[array[:, column] >= 0, column] = value
 
 
 def _advance(
     group: GroupNight,
     old: TopicOffsets,
     new: TopicOffsets,
-    seen: Mapping[int, QueueProgress],
+    seen: Mapping[int, QueueNight],
     instants: Int64s,
 ) -> None:
     """Writes to ``new`` the offset up to which the group's deliveries are decided."""
@@ -113,7 +128,7 @@ def _advance(
         before_it_stopped = np.array(
             [seen[queue_id].ends[at] if queue_id in seen else 0 for queue_id in new.queue_ids], np.int64
         )
-        new.told_to[row] = np.maximum(before_it_stopped, _old_ends(old, new))
+        new.told_to[row] = np.maximum(before_it_stopped, _old_ends(old, new, seen))
     else:
         new.told_to[row] = np.where(new.told_to[row] == UNKNOWN, 0, new.told_to[row])
     for queue_id, offset in group.told_to.items():
@@ -129,9 +144,11 @@ def _note_committed(offsets: TopicOffsets, committed: Mapping[str, Offsets]) -> 
                 offsets.committed[row, column] = offset
 
 
-def _old_ends(old: TopicOffsets, new: TopicOffsets) -> Int64s:
+def _old_ends(old: TopicOffsets, new: TopicOffsets, seen: Mapping[int, QueueNight]) -> Int64s:
+    """The ends of the queues when the night began; 0 if a queue began again."""
     ends = np.zeros(len(new.queue_ids), np.int64)
     ends[np.searchsorted(new.queue_ids, old.queue_ids)] = old.ends
+    ends[[new.columns[queue_id] for queue_id, night in seen.items() if night.renewal is not None]] = 0
     return ends
 
 
@@ -167,13 +184,19 @@ def _count_lost(group: GroupNight, offsets: TopicOffsets, counts: Mapping[str, I
             counts["lost"][row, column] = lost
 
 
-def _queue_rows(queues: Mapping[tuple[str, int], QueueProgress], run: str) -> pa.RecordBatch:
+def _queue_rows(
+    queues: Mapping[str, Mapping[int, QueueNight]], topics: Mapping[str, TopicOffsets], run: str
+) -> pa.RecordBatch:
+    begins = {topic: topics[topic].begins_by_queue for topic in queues}
     rows = [
         {
-            "topic": topic, "queue_id": queue_id, "from_offset": progress.first, "to_offset": progress.end,
-            "entries": progress.entries, "run": run,
+            "topic": topic, "queue_id": queue_id, "from_offset": night.first, "to_offset": night.end,
+            "entries": night.entries, "begins_at": begins[topic][queue_id],
+            "began_at": None if night.renewal is None else night.renewal.at,
+            "ended_at": None if night.renewal is None else night.ended, "run": run,
         }
-        for (topic, queue_id), progress in sorted(queues.items())
+        for topic, of_topic in sorted(queues.items())
+        for queue_id, night in sorted(of_topic.items())
     ]  # fmt: skip
     return QUEUE_PROGRESS.rows_batch(rows)
 
@@ -184,14 +207,21 @@ def _stat_rows(
     told_before: Int64s,
     counts: dict[str, Int64s],
     stored: Int64s,
+    ended: Int64s,
     run: str,
 ) -> pa.RecordBatch:
-    """The rows of delivery_stats. Entries up to ``told_to`` were filtered (if again: repeated), lost or skipped."""
+    """The rows of delivery_stats. Entries up to ``told_to`` were filtered (if again: repeated), lost or skipped.
+
+    Those that waited in an old queue, which had ``ended`` entries, when the queue began again, are lost.
+    """
     is_told = offsets.told_to != UNKNOWN  # the other groups have no subscription
     counts["stored"][:] = stored * is_told
     counts["pending"] = (offsets.ends - np.maximum(offsets.told_to, 0)) * is_told
-    advanced = np.maximum(offsets.told_to, 0) - np.maximum(told_before, 0)
+    advanced = np.maximum(offsets.told_to, 0) - np.maximum(told_before, 0) + ended * is_told
     rest = advanced - counts["scanned"] - counts["lost"]
+    lost = np.clip(rest, 0, np.where(told_before == UNKNOWN, 0, np.maximum(ended - told_before, 0)))
+    counts["lost"] += lost
+    rest -= lost
     counts["skipped"], counts["repeated"] = np.maximum(rest, 0), np.maximum(-rest, 0)
     shown = [counts[name] for name in ("scanned", "lost", "skipped", "repeated", "stored", "pending", "uncertain")]
     rows, columns = np.nonzero(np.sum(shown, axis=0))

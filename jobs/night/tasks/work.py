@@ -93,25 +93,39 @@ class QueueProgress:
     """The new entries of one queue: the first offset, the offset after the last one, and their number.
 
     ``ends``: for each of the topic's instants, the offset after the last entry stored before it; 0 if there is none.
+    ``begin`` and ``last`` are the physical offsets of the first and the last entry, ``begun_at`` is when the first one
+    was stored (ms).
     """
 
     first: int
     end: int
     entries: int
     ends: Int64s
+    begin: int
+    last: int
+    begun_at: int
 
     def add(self, other: QueueProgress) -> None:
         """Adds the entries of another range."""
         self.first, self.end = min(self.first, other.first), max(self.end, other.end)
         self.entries += other.entries
         self.ends = np.maximum(self.ends, other.ends)
+        if other.begin < self.begin:
+            self.begin, self.begun_at = other.begin, other.begun_at
+        self.last = max(self.last, other.last)
 
 
-def add_progress(queues: dict[tuple[str, int], QueueProgress], queue: tuple[str, int], progress: QueueProgress) -> None:
-    """Adds progress in one queue (topic and queue id) to that of all ``queues``."""
-    known = queues.setdefault(queue, progress)
-    if known is not progress:
-        known.add(progress)
+Queues = dict[tuple[str, int], list[QueueProgress]]
+"""By topic and queue id, the new entries in the order of the log; more than one item if the queue began again."""
+
+
+def add_progress(queues: Queues, queue: tuple[str, int], progress: QueueProgress) -> None:
+    """Adds later entries of one queue to those of all ``queues``. At offset 0, the queue begins again."""
+    known = queues.setdefault(queue, [])
+    if known and progress.first > 0:
+        known[-1].add(progress)
+    else:
+        known.append(progress)
 
 
 @dataclass(eq=False)
@@ -158,17 +172,19 @@ class Result:
     """The result of a task. ``files`` are by table name, ``queues`` by topic and queue id, ``counts`` by topic."""
 
     files: defaultdict[str, list[DataFile]] = field(default_factory=lambda: defaultdict(list))
-    queues: dict[tuple[str, int], QueueProgress] = field(default_factory=dict)
+    queues: Queues = field(default_factory=dict)
     counts: dict[str, TopicCounts] = field(default_factory=dict)
     damaged_bodies: int = 0
     deliveries: int = 0
 
     def add(self, other: Result) -> None:
-        """Adds the result of another task with the same work."""
+        """Adds the result of another task with the same work, which reads later messages."""
         self.add_totals(other)
         for name, files in other.files.items():
             self.files[name] += files
-        self.add_queues(other)
+        for queue, of_queue in other.queues.items():
+            for progress in of_queue:
+                add_progress(self.queues, queue, progress)
         for topic, counts in other.counts.items():
             self.add_counts(topic, counts)
 
@@ -177,11 +193,6 @@ class Result:
         known = self.counts.setdefault(topic, counts)
         if known is not counts:
             known.add(counts)
-
-    def add_queues(self, other: Result) -> None:
-        """Adds the new entries of the queues."""
-        for queue, progress in other.queues.items():
-            add_progress(self.queues, queue, progress)
 
     def add_totals(self, other: Result) -> None:
         """Adds the numbers that do not depend on windows."""

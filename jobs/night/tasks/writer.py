@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +11,12 @@ from filtering.delivery import window_loops
 from filtering.delivery.block_result import BlockResult
 from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_CLIENT, DROPPED_BY_HOOK
 from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, block_matches, block_rows
-from filtering.delivery.entries import Entries, Int64s
+from filtering.delivery.entries import Entries
 from filtering.delivery.filter_hooks import after_hooks
 from filtering.delivery.match_sets import MatchSets
 from jobs.night.tasks.new_entries import NewEntries
-from jobs.night.tasks.work import NO_INSTANTS, QueueProgress, Result, TopicCounts, TopicWork, Work, add_progress
+from jobs.night.tasks.queue_progress import progress_of_block
+from jobs.night.tasks.work import NO_INSTANTS, Result, TopicCounts, TopicWork, Work, add_progress
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
@@ -122,19 +122,8 @@ class NightWriter:
 
     def _note_queues(self, entries: Entries, work: TopicWork | None) -> None:
         instants = work.instants if work is not None else NO_INSTANTS
-        queue_ids, bounds = entries.queue_bounds
-        first, last = entries.queue_offset[bounds[:-1]], entries.queue_offset[bounds[1:] - 1]
-        queues = zip(queue_ids.tolist(), pairwise(bounds.tolist()), first.tolist(), last.tolist(), strict=True)
-        for queue_id, (begin, end), first_offset, last_offset in queues:
-            ends = _ends(entries, begin, end, instants) if len(instants) else NO_INSTANTS
-            seen = QueueProgress(first_offset, last_offset + 1, end - begin, ends)
-            add_progress(self.result.queues, (entries.topic, queue_id), seen)
-
-
-def _ends(entries: Entries, begin: int, end: int, instants: Int64s) -> Int64s:
-    """For each instant, the queue offset after the last entry stored before it, among the entries of one queue."""
-    offsets, times = entries.queue_offset[begin:end], entries.store_timestamp[begin:end]
-    return np.array([int(offsets[times < instant].max(initial=-1)) + 1 for instant in instants.tolist()], np.int64)
+        for queue_id, progress in progress_of_block(entries, instants):
+            add_progress(self.result.queues, (entries.topic, queue_id), progress)
 
 
 def _count_dropped(dropped: MatchSets, outcome: BlockResult, entries: Entries) -> None:

@@ -30,7 +30,7 @@ from filtering.subscriptions.in_force import in_force_at, present_filter
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.explanation.found_messages import FoundMessage
 from schemas.answers.explanation.message_deliveries import Delivery
-from schemas.answers.explanation.queue_history import nights_by_queue
+from schemas.answers.explanation.queue_history import nights_by_queue, nights_of_message, resets_in
 from schemas.answers.explanation.uncertainty import after_change_of_tags
 from schemas.answers.facts import BrokerFacts, GroupQueue
 from schemas.answers.lag.standings import standings
@@ -148,10 +148,12 @@ class Explainer:
         if message.commitlog_offset >= (self._facts.last.delivered_to or 0):
             explanation = self._without_filters(message, consumer_group, Outcome.PENDING, "deliver has not run yet")
             return self._previewed(explanation, rows)
-        is_deleted = message.commitlog_offset < (self._facts.last.log_start or 0)
-        place = Place(message.queue_offset, message.store_timestamp, message.run, is_deleted)
         queue = consumer_group, message.topic, message.queue_id
-        nights, resets = self._nights.get(queue, ()), self._facts.resets.get(queue, ())
+        begin = self._facts.begins.get(queue[1:], 0)
+        is_deleted = message.commitlog_offset < max(begin, self._facts.last.log_start or 0)
+        place = Place(message.queue_offset, message.store_timestamp, message.run, is_deleted)
+        nights = nights_of_message(self._nights.get(queue, ()), message.commitlog_offset)
+        resets = resets_in(nights, self._facts.resets.get(queue, ()), message.commitlog_offset < begin)
         pulls = pulls_of_message(rows, nights, resets, place, self._facts.broker, self._facts.as_of)
         if isinstance(pulls, NotPulled):
             outcome = Outcome.PENDING if pulls.is_pending else Outcome.NOT_SUBSCRIBED

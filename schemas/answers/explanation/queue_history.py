@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 import pyarrow.compute as pc
 
-from filtering.delivery.pull_window import BEGINNING
+from filtering.consumption.renewals import QueueRenewal
+from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.explanation.pulls_of_message import NightInQueue
 from schemas.answers.facts import BrokerFacts, GroupQueue
 from schemas.answers.first_starts import FirstStarts
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table_rows import one_of, sorted_by
+from schemas.queue_progress import QUEUE_PROGRESS
 
 
 def nights_by_queue(facts: BrokerFacts, groups: Collection[str] | None) -> dict[GroupQueue, list[NightInQueue]]:
@@ -24,18 +27,59 @@ def nights_by_queue(facts: BrokerFacts, groups: Collection[str] | None) -> dict[
     missed = {
         (move.run, *queue): (move.lost, move.skipped) for queue, moves in first_starts.moves.items() for move in moves
     }
+    renewals = _renewals(facts)
     by_queue: defaultdict[GroupQueue, list[NightInQueue]] = defaultdict(list)
     offsets = facts.rows(CONSUMER_OFFSETS, where=where)
     offsets = offsets.filter(pc.is_valid(offsets["told_to"]))  # the others have only committed offsets
     for row in sorted_by(offsets, "run").to_pylist():
         queue = row["consumer_group"], row["topic"], row["queue_id"]
-        before = by_queue[queue][-1].told_to if by_queue[queue] else 0
+        last = by_queue[queue][-1] if by_queue[queue] else None
+        before = last.told_to if last is not None else 0
+        places, since = (last.places, last.since) if last is not None else ((BEGINNING, FOREVER), BEGINNING)
         lost, skipped = missed.get((row["run"], *queue), (0, 0))
         if skipped and not before:
             first = first_starts.of(queue)
             skipped = skipped if first is None else first
         begin, night = nights[row["run"]]
-        by_queue[queue].append(
-            NightInQueue(night.run, begin, night.as_of or 0, before, row["told_to"], night.broker, lost, skipped)
+        renewal = renewals.get((row["run"], *queue[1:]))
+        item = NightInQueue(
+            night.run, begin, night.as_of or 0, before, row["told_to"], night.broker, lost, skipped, places, since
         )
+        if renewal is not None:
+            of_old = min(skipped, renewal.ended) if last is None else 0
+            pulled_to = max(before, renewal.ended - lost)
+            by_queue[queue].append(replace(item, told_to=pulled_to, lost=0, skipped=of_old))
+            by_queue[queue] = [_until(renewal, each) for each in by_queue[queue]]
+            new = (renewal.commitlog_offset, FOREVER)
+            item = replace(item, told_before=0, lost=0, skipped=skipped - of_old, places=new, since=renewal.at)
+        by_queue[queue].append(item)
     return dict(by_queue)
+
+
+def nights_of_message(nights: Iterable[NightInQueue], commitlog_offset: int) -> list[NightInQueue]:
+    """The nights of the queue that had the message at a physical offset, before or after it began again."""
+    return [night for night in nights if night.places[0] <= commitlog_offset < night.places[1]]
+
+
+def resets_in(nights: Sequence[NightInQueue], resets: Iterable[tuple[int, int]], is_old: bool) -> list[tuple[int, int]]:
+    """The offset resets, as (ms, offset), of a queue in its nights. ``is_old``: it began again after them."""
+    since = nights[0].since if nights else BEGINNING
+    until = nights[-1].as_of if nights and is_old else FOREVER
+    return [reset for reset in resets if since < reset[0] <= until]
+
+
+def _until(renewal: QueueRenewal, night: NightInQueue) -> NightInQueue:
+    """The same night, if it is one of the queue that ended with a renewal: its entries end there."""
+    begin, end = night.places
+    return replace(night, places=(begin, min(end, renewal.commitlog_offset)))
+
+
+def _renewals(facts: BrokerFacts) -> dict[tuple[str, str, int], QueueRenewal]:
+    """The renewals of queues, by run, topic and queue id."""
+    rows = facts.rows(QUEUE_PROGRESS)
+    return {
+        (row["run"], row["topic"], row["queue_id"]): QueueRenewal(
+            row["queue_id"], row["begins_at"], row["began_at"], row["ended_at"]
+        )
+        for row in rows.filter(pc.is_valid(rows["began_at"])).to_pylist()
+    }

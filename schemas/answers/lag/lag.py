@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from filtering.consumption.lag import TopicLag, checked_range, checks_entries, is_measured
 from filtering.delivery.message_filter import MessageFilter, message_filters
@@ -125,9 +127,19 @@ def _first_offsets(facts: BrokerFacts, by_topic: Mapping[str, Iterable[Standing]
         return {}
     in_log = within("commitlog_offset", facts.last.log_start)
     wanted = [one_of("topic", behind), in_log, within("queue_offset", min(map(min, behind.values())))]
-    return least(
-        facts.rows(CONSUMEQUEUE, ["topic", "queue_id", "queue_offset"], wanted), ["topic", "queue_id"], "queue_offset"
-    )
+    names = ["topic", "queue_id", "queue_offset", *(["commitlog_offset"] if facts.begins else [])]
+    rows = facts.rows(CONSUMEQUEUE, names, wanted)
+    if facts.begins:
+        rows = rows.filter(pa.array(_is_present(rows, facts)))
+    return least(rows, ["topic", "queue_id"], "queue_offset")
+
+
+def _is_present(rows: pa.Table, facts: BrokerFacts) -> NDArray[np.bool_]:
+    """Whether entries are of the present queues, not of those before they began again."""
+    keys, numbers = group_numbers(rows, ["topic", "queue_id"])
+    begins = np.array([facts.begins.get(key, 0) for key in keys], np.int64)
+    is_present: NDArray[np.bool_] = rows["commitlog_offset"].to_numpy() >= begins[numbers]
+    return is_present
 
 
 def _topic_lag(
@@ -154,7 +166,11 @@ def _topic_lag(
         # The broker's first filter passes all entries for a subscription whose pulls it refuses.
         return [
             PullWindow(
-                filters.get(key, MessageFilter(*key)), in_force[key].valid_from, offsets=offsets, only_listed=True
+                filters.get(key, MessageFilter(*key)),
+                in_force[key].valid_from,
+                offsets=offsets,
+                only_listed=True,
+                places=facts.places(key[1], offsets),
             )
             for key, offsets in ranges.items()
         ]
@@ -190,7 +206,7 @@ def _first_needed(facts: BrokerFacts, counts: Mapping[str, TopicLag]) -> int | N
     rows = facts.rows(CONSUMEQUEUE, ["topic", "queue_id", "queue_offset", "commitlog_offset"], wanted)
     keys, numbers = group_numbers(rows, ["topic", "queue_id"])
     firsts = np.array([from_offsets.get(key, FOREVER) for key in keys], np.int64)
-    is_needed = rows["queue_offset"].to_numpy() >= firsts[numbers]
+    is_needed = (rows["queue_offset"].to_numpy() >= firsts[numbers]) & _is_present(rows, facts)
     at = rows["commitlog_offset"].to_numpy()[is_needed]
     return int(at.min()) if len(at) else None
 

@@ -48,6 +48,7 @@ class DeliveryHistory:
             pulled=pulled,
             pending=pending,
             in_force=None if old is None else message_filter(old, [old], self._facts.broker),
+            places=self._facts.places(topic, pulled),
         )
 
 

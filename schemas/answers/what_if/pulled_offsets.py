@@ -42,7 +42,9 @@ class PulledOffsets:
         return pulled, pending
 
     def _begin(self, queue: GroupQueue) -> int:
-        """The first offset that the group pulled, at its first start or after a reset."""
+        """The first offset that the group pulled: at its first start, after a reset, or when the queue began again."""
+        if queue[1:] in self._facts.begins:
+            return 0
         resets = (offset for _, offset in self._facts.resets.get(queue, ()))
         return max(min([self._first_starts.of(queue) or 0, *resets]), self._first_starts.first_stored(queue[1:]))
 

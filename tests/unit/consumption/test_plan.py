@@ -185,6 +185,6 @@ def test_a_group_that_begins_at_a_time_begins_at_the_end_of_its_retry_topic() ->
 
 
 def test_without_the_queues_a_time_selects_messages_by_their_store_times() -> None:
-    offsets = BrokerOffsets(is_whole=False)
+    offsets = BrokerOffsets(log_start=1)
     assert first_position("T", 1000, 500, offsets) == Position(stored_from=500)
     assert first_position("T", 1000, 1500, offsets) == Position(stored_from=1000)

@@ -32,7 +32,8 @@ def random_messages(choose: random.Random) -> tuple[list[dict[str, Any]], list[b
         properties = {"TAGS": choose.choice(TAGS), "colour": choose.choice(COLOURS)}
         offset = number - queue_ids.index(queue_id)
         time = choose.randrange(100)
-        rows.append({"queue_id": queue_id, "queue_offset": offset, "store_timestamp": time, "properties": properties})
+        row = {"queue_id": queue_id, "queue_offset": offset, "commitlog_offset": choose.randrange(100)}
+        rows.append(row | {"store_timestamp": time, "properties": properties})
     bit_maps = [choose.choice([choose.randbytes(8), b"\xff" * 8, None, b"\xff" * 4]) for _ in rows]
     return rows, bit_maps
 
@@ -52,9 +53,11 @@ def random_window(choose: random.Random) -> PullWindow:
         client_tags=TextIn("TAGS", texts) if has_tags else TRUE,
     )
     offsets = {queue_id: (choose.randrange(20), choose.randrange(20, 50)) for queue_id in choose.sample([0, 1, 3], 2)}
+    renewed = choose.sample([0, 1, 3], choose.choice([0, 0, 2]))
     return PullWindow(
         message_filter, 0, choose.randrange(50), choose.randrange(40, 101), offsets=offsets,
         only_listed=choose.random() < 0.5,
+        places={queue_id: (choose.randrange(50), 80) for queue_id in renewed},
     )  # fmt: skip
 
 
@@ -63,6 +66,9 @@ def outcomes(window: PullWindow, row: dict[str, Any], bit_map: bytes | None) -> 
     filters, properties, queue_id = window.message_filter, row["properties"], row["queue_id"]
     low, high = window.offsets.get(queue_id, (0, 0) if window.only_listed else (0, MESSAGES))
     if not (window.stored_from <= row["store_timestamp"] < window.stored_to and low <= row["queue_offset"] < high):
+        return
+    begin, end = window.places.get(queue_id, (0, 100))
+    if not begin <= row["commitlog_offset"] < end:
         return
     tags, colours = filters.client_tags, filters.expression
     has_hash = tags == TRUE or tags_code(properties["TAGS"]) in map(tags_code, tags.texts)  # type: ignore[attr-defined]
