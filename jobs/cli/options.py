@@ -117,7 +117,7 @@ def session() -> SparkSession:
 
 def facts_of(options: argparse.Namespace) -> BrokerFacts:
     """The tables of the broker that the options name. Raises UsageError if there is no such broker."""
-    from schemas.answers.facts import open_facts
+    from schemas.answers.brokers import open_facts
 
     name = options.broker
     config = getattr(options, "broker_config", None)
@@ -136,7 +136,7 @@ def facts_of(options: argparse.Namespace) -> BrokerFacts:
 
 def brokers_of(options: argparse.Namespace) -> list[BrokerFacts]:
     """The tables of the broker that --broker names, or else of each broker of the warehouse, by name."""
-    from schemas.answers.facts import open_brokers, open_facts
+    from schemas.answers.brokers import open_brokers, open_facts
 
     warehouse = warehouse_of(options.warehouse)
     return open_brokers(warehouse) if options.broker is None else [open_facts(warehouse, options.broker)]

@@ -11,7 +11,8 @@ from filtering.counted import counted
 from filtering.subscriptions.events import Operation
 from jobs.cli.text import count, expression_line, print_table, short
 from jobs.night.run import NightReport, Run
-from schemas.answers.facts import BrokerFacts, open_facts
+from schemas.answers.brokers import open_facts
+from schemas.answers.facts import BrokerFacts
 from schemas.answers.inconsistency import inconsistent_groups
 from schemas.answers.report.night_summary import GroupCounts, NightSummary, messages_without_entry, night_summary
 from schemas.commitlog import COMMITLOG

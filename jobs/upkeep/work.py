@@ -9,7 +9,7 @@ from jobs.night.run import Run
 from jobs.upkeep.old_files import clean
 from jobs.upkeep.rebuild import find_damage, rebuild
 from jobs.upkeep.retention import remove_bodies, remove_nights
-from schemas.answers.facts import check_broker
+from schemas.answers.brokers import check_broker
 from schemas.ledger_check import open_warehouse
 from schemas.ledger_inputs import REBUILT
 from schemas.run_ledger import MAINTAIN, LedgerEntry

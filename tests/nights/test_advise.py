@@ -11,7 +11,7 @@ import pytest
 from filtering.subscription_data import SQL92
 from jobs import advise
 from schemas.answers.advice import advice
-from schemas.answers.facts import open_facts
+from schemas.answers.brokers import open_facts
 from schemas.delta.warehouse import Warehouse
 from tests.nights.commands import Run, rows_of
 from tests.nights.growing_broker import BEFORE, LOW, GrowingBroker, sql

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.answers.facts import open_facts
+from schemas.answers.brokers import open_facts
 from schemas.answers.lag.lag import lag
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import SEGMENT, BrokerLog

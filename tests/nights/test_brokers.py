@@ -15,7 +15,7 @@ import pytest
 
 from jobs import lint, nightly
 from schemas import warehouse as door
-from schemas.answers.facts import open_facts
+from schemas.answers.brokers import open_facts
 from schemas.answers.report.night_summary import night_summary
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError

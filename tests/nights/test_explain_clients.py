@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from jobs import explain, nightly
+from schemas.answers.brokers import open_facts
 from schemas.answers.explanation.page import explanation_html
 from schemas.answers.explanation.why import why_at
-from schemas.answers.facts import open_facts
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.nights import commands

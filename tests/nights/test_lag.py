@@ -10,7 +10,8 @@ import pytest
 
 from jobs import lag as lag_job
 from jobs import nightly
-from schemas.answers.facts import BrokerFacts, open_facts
+from schemas.answers.brokers import open_facts
+from schemas.answers.facts import BrokerFacts
 from schemas.answers.lag.lag import Lag, lag
 from schemas.answers.lag.standings import CommittedOffsets
 from schemas.delta.warehouse import Warehouse

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jobs import explain, lint, nightly, what_if
-from schemas.answers.facts import open_facts
+from schemas.answers.brokers import open_facts
 from schemas.answers.findings import findings
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import FIRST_TIME, BrokerLog

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from jobs import deliver, dispatch, ingest, nightly, register, report
-from schemas.answers.facts import open_facts
+from schemas.answers.brokers import open_facts
 from schemas.answers.lag.lag import lag
 from schemas.answers.report.night_summary import night_summary
 from schemas.answers.report.report import report as read_report

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobs import explain, nightly, register, replay
-from schemas.answers.facts import open_facts
+from schemas.answers.brokers import open_facts
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
 from tests.nights.commands import differing, rows_of
