@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 
 import numpy as np
 import pyarrow.compute as pc
@@ -114,14 +114,14 @@ class _StoredQueues:
         grouped = sorted_by(rows, "topic", "queue_id", "commitlog_offset")
         if not len(grouped):
             return
-        topics, queue_ids = grouped["topic"].to_pylist(), grouped["queue_id"].to_numpy()
+        topics = grouped["topic"].combine_chunks().dictionary_encode()
+        queue_ids = grouped["queue_id"].to_numpy()
         arrays = [grouped[name].to_numpy() for name in names[2:]]
-        changed = [
-            i for i in range(len(topics)) if not i or (topics[i], queue_ids[i]) != (topics[i - 1], queue_ids[i - 1])
-        ]
-        for begin, end in zip(changed, [*changed[1:], len(topics)], strict=True):
+        ends_queue = (np.diff(topics.indices) != 0) | (np.diff(queue_ids) != 0)
+        begins = [0, *(np.flatnonzero(ends_queue) + 1).tolist()]
+        for begin, end in zip(begins, [*begins[1:], len(grouped)], strict=True):
             offsets, at, times = (array[begin:end] for array in arrays)
-            self._queues[topics[begin], int(queue_ids[begin])] = offsets, at, times
+            self._queues[topics[begin].as_py(), int(queue_ids[begin])] = offsets, at, times
 
     def _present(self, queue: tuple[str, int], log_end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The entries of a queue before ``log_end``, since it began again at offset 0 for the last time."""
@@ -143,9 +143,10 @@ class _StoredQueues:
 
     def stored_at_before(self, log_end: int) -> Callable[[str, int, int], int | None]:
         """A function from topic, queue id and queue offset to a store time (ms), for entries before ``log_end``."""
+        present = cache(partial(self._present, log_end=log_end))
 
         def stored_at(topic: str, queue_id: int, offset: int) -> int | None:
-            offsets, _, times = self._present((topic, queue_id), log_end)
+            offsets, _, times = present((topic, queue_id))
             index = int(np.searchsorted(offsets, offset))
             return int(times[index]) if index < len(offsets) and offsets[index] == offset else None
 
