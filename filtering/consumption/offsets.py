@@ -127,12 +127,12 @@ class TopicOffsets:
         """
         return self.absent(topic, now) if topic in now.min_offsets else []
 
-    @property
+    @cached_property
     def ends_by_queue(self) -> dict[int, int]:
         """``ends`` by queue id."""
         return dict(zip(self.queue_ids, self.ends.tolist(), strict=True))
 
-    @property
+    @cached_property
     def begins_by_queue(self) -> dict[int, int]:
         """``begins`` by queue id."""
         return dict(zip(self.queue_ids, self.begins.tolist(), strict=True))
