@@ -15,7 +15,8 @@ from schemas.queue_progress import QUEUE_PROGRESS
 
 
 def row(queue_id: int, run: str) -> dict[str, Any]:
-    return {"topic": "T", "queue_id": queue_id, "from_offset": 0, "to_offset": 1, "entries": 1, "run": run}
+    offsets = {"from_offset": 0, "to_offset": 1, "entries": 1, "begins_at": 0}
+    return {"topic": "T", "queue_id": queue_id, **offsets, "run": run}
 
 
 def test_row_groups_stay_small_when_rows_are_removed(tmp_path: Path) -> None:
