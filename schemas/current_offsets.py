@@ -19,8 +19,7 @@ CURRENT_OFFSETS = Table(
             column(
                 "begins_at",
                 pa.int64(),
-                "physical offset with which the queue began again at queue offset 0; 0: it never did",
-                nullable=False,
+                "physical offset with which the queue began again at queue offset 0; null: it never did",
             ),
             column(
                 "told_to", pa.int64(), "deliveries are known for all entries before this queue offset; null: for none"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from filtering.counted import counted
 from schemas.delta.delta_log import MAINTENANCE, TableDamaged, TableState, run_of
 from schemas.delta.open_data_file import DataFileDamaged
-from schemas.delta.table import LAYOUT, Table
+from schemas.delta.table import LAYOUT, UPGRADED_LAYOUT, Table
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry, read_ledger, runs_of
@@ -26,6 +26,17 @@ def open_warehouse(warehouse: Warehouse) -> list[LedgerEntry]:
     for table, damage in damages(warehouse, entries):
         raise damaged(warehouse, table, damage, entries)
     return entries
+
+
+def upgrade(warehouse: Warehouse) -> None:
+    """Brings tables of the layout before up to date. The ledger is last, so a killed run leaves what the next does.
+
+    Raises UsageError if a table is of another layout.
+    """
+    for table in (*TABLES, RUN_LEDGER):
+        if warehouse.exists(table):
+            _refuse_other_layout(warehouse, warehouse.log(table).layout)
+            warehouse.log(table).upgrade()
 
 
 def open_runs(warehouse: Warehouse) -> list[LedgerEntry]:
@@ -108,14 +119,21 @@ def read_runs(warehouse: Warehouse) -> list[LedgerEntry]:
 
 
 def _check_layout(warehouse: Warehouse, table: Table) -> None:
-    if warehouse.exists(table):
-        _refuse_other_layout(warehouse, warehouse.log(table).layout)
+    if not warehouse.exists(table):
+        return
+    layout = warehouse.log(table).layout
+    _refuse_other_layout(warehouse, layout)
+    if layout < LAYOUT:
+        raise UsageError(
+            f"{warehouse.location} was written by an older mqsieve (layout {layout}): the next nightly brings it up "
+            "to date"
+        )
 
 
 def _refuse_other_layout(warehouse: Warehouse, layout: int) -> None:
     if layout > LAYOUT:
         raise UsageError(f"{warehouse.location} was written by a newer mqsieve (layout {layout}): use that")
-    if layout < LAYOUT:
+    if layout < UPGRADED_LAYOUT:
         raise UsageError(f"{warehouse.location} was written by an older mqsieve (layout {layout}): {START_AGAIN}")
 
 

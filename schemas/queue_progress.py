@@ -30,8 +30,7 @@ QUEUE_PROGRESS = Table(
             column(
                 "begins_at",
                 pa.int64(),
-                "physical offset with which the queue began again at queue offset 0; 0: it never did",
-                nullable=False,
+                "physical offset with which the queue began again at queue offset 0; null: it never did",
             ),
             column(
                 "began_at",

@@ -34,7 +34,7 @@ from jobs.night.rows.subscription_rows import write_subscriptions
 from jobs.night.tasks.message_log import IngestedLog, ingest_message_log
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
-from schemas.ledger_check import open_warehouse, undo_unfinished_run
+from schemas.ledger_check import open_warehouse, undo_unfinished_run, upgrade
 from schemas.ledger_inputs import INPUTS_END, MESSAGE_LOG, REPEATED_FROM
 from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry
 from schemas.spark_tasks import Session
@@ -75,7 +75,11 @@ class Run:
     entries: list[LedgerEntry] = field(default_factory=list)
 
     def open(self) -> None:
-        """Checks the tables against the ledger, and undoes what an unfinished run committed. Raises UsageError."""
+        """Checks the tables against the ledger, and undoes what an unfinished run committed. Raises UsageError.
+
+        Tables that an older mqsieve wrote are brought up to date.
+        """
+        upgrade(self.warehouse)
         self.entries = open_warehouse(self.warehouse)
         if any(entry.job == REPLAY for entry in self.entries):
             raise UsageError(

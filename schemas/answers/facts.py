@@ -190,7 +190,7 @@ class BrokerFacts:
     @cached_property
     def begins(self) -> Mapping[tuple[str, int], int]:
         """By topic and queue id, the physical offset with which a queue began again, if it did."""
-        rows = self.offsets.filter(pc.greater(self.offsets["begins_at"], 0))
+        rows = self.offsets.filter(pc.is_valid(self.offsets["begins_at"]))
         columns = (rows[name].to_pylist() for name in ("topic", "queue_id", "begins_at"))
         return {(topic, queue_id): begin for topic, queue_id, begin in zip(*columns, strict=True)}
 

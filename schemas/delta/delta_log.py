@@ -10,20 +10,25 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, QueryBuilder
+from deltalake import CommitProperties, DeltaTable, Field, QueryBuilder
 from deltalake.exceptions import DeltaError
 from deltalake.exceptions import TableNotFoundError as NotFound
 from deltalake.transaction import AddAction, RemoveAction
 
 from schemas.delta.data_files import DataFile
 from schemas.delta.stored_files import StoredFile
-from schemas.delta.table import Table, layout_of
+from schemas.delta.table import LAYOUT, Table, layout_of
 from schemas.errors import UsageError, WarehouseBusy
 from schemas.storage import Storage
 
 RUN_KEY = "mqsieve.run"
-MAINTENANCE = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "VACUUM", "SET TBLPROPERTIES", "COMPUTE STATS"})
-"""Operations of other programs that leave the rows of a table unchanged."""
+MAINTENANCE = frozenset(
+    {
+        "OPTIMIZE", "VACUUM START", "VACUUM END", "VACUUM", "SET TBLPROPERTIES", "COMPUTE STATS", "ADD COLUMN",
+        "UPDATE TABLE METADATA",
+    }
+)  # fmt: skip
+"""Operations that leave the rows of a table unchanged: of other programs, and of :meth:`DeltaLog.upgrade`."""
 
 
 class TableDamaged(UsageError):
@@ -81,7 +86,7 @@ class DeltaLog:
 
     @property
     def layout(self) -> int:
-        """The layout with which the table was created."""
+        """The layout of the table."""
         return layout_of(self._table.metadata().description)
 
     @property
@@ -112,6 +117,16 @@ class DeltaLog:
             )
         if self.version < self.empty_version:
             self._table.alter.add_constraint(dict(self.table.constraints))
+
+    def upgrade(self) -> None:
+        """Adds the columns that a table of an older layout lacks. They are null in its rows."""
+        if self.exists and self.layout < LAYOUT:
+            present = {*self.schema.names}
+            new = [Field.from_arrow(field) for field in self.table.schema if field.name not in present]
+            if new:
+                self._table.alter.add_columns(new)
+            self._table.alter.set_table_description(self.table.description)
+            self._forget()
 
     @cached_property
     def files(self) -> list[StoredFile]:
@@ -188,9 +203,10 @@ class DeltaLog:
         self._forget()
 
     def restore(self, version: int, run: str) -> None:
-        """Restores a version of the table in a new commit."""
+        """Restores the rows of a version of the table in a new commit."""
         self._table.restore(version, commit_properties=CommitProperties(custom_metadata={RUN_KEY: run}))
         self._forget()
+        self.upgrade()
 
     def clean(self) -> int:
         """Deletes data files that no version of the last week uses, and log entries older than 30 days.

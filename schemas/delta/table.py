@@ -22,6 +22,8 @@ EVERY_TABLE = {
 """Without deletion vectors, the rows of a table are those of its files, for every reader."""
 LAYOUT = 3
 """Version of the tables' columns and their content. The description of every table has it."""
+UPGRADED_LAYOUT = 2
+"""The oldest layout that a night brings up to date: its tables only lack columns, which are null in its rows."""
 _LAYOUT = re.compile(r"\(mqsieve layout (\d+)\)$")
 DICTIONARY_BYTES = 1 << 18
 COMMENTS = {

@@ -31,7 +31,7 @@ from jobs import (
     report,
     what_if,
 )  # fmt: skip
-from schemas.delta.table import LAYOUT
+from schemas.delta.table import LAYOUT, UPGRADED_LAYOUT
 from schemas.delta.warehouse import Warehouse
 from schemas.tables import REBUILT_TABLES, TABLES
 from tests.broker_log import SEGMENT, BrokerLog
@@ -327,7 +327,9 @@ def test_days_that_are_all_kept(shop: Shop) -> None:
     assert differing(contents(shop.folder / "w"), before) == []
 
 
-@pytest.mark.parametrize(("layout", "told"), [(LAYOUT + 1, "a newer mqsieve"), (LAYOUT - 1, "an older mqsieve")])
+@pytest.mark.parametrize(
+    ("layout", "told"), [(LAYOUT + 1, "a newer mqsieve"), (UPGRADED_LAYOUT - 1, "an older mqsieve")]
+)
 @pytest.mark.parametrize("table", ["run_ledger", "consumequeue"])
 def test_tables_of_another_layout_are_refused(run: Run, copied: Path, layout: int, told: str, table: str) -> None:
     description = Warehouse.at(str(copied)).log(TABLES[1]).table.comment

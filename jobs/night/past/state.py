@@ -174,10 +174,11 @@ def read_events(warehouse: Warehouse, broker_name: str) -> tuple[SubscriptionEve
 def _queues(rows: pa.Table, column: str) -> dict[str, TopicOffsets]:
     """The queues of each topic, without groups. ``column``: that of the ends."""
     by_queue = ["topic", "queue_id"]
-    begins = greatest(rows, by_queue, "begins_at")
+    begins_at = rows["begins_at"].fill_null(0)
+    begins = greatest(rows.select(by_queue).append_column("begins_at", begins_at), by_queue, "begins_at")
     if any(begins.values()):
         begin_of = [begins[queue] for queue in zip(*(rows[name].to_pylist() for name in by_queue), strict=True)]
-        rows = rows.filter(pa.array(rows["begins_at"].to_numpy() == np.array(begin_of, np.int64)))
+        rows = rows.filter(pa.array(begins_at.to_numpy() == np.array(begin_of, np.int64)))
     by_topic: defaultdict[str, tuple[dict[int, int], dict[int, int]]] = defaultdict(lambda: ({}, {}))
     for (topic, queue_id), end in greatest(rows, by_queue, column).items():
         by_topic[topic][0][queue_id], by_topic[topic][1][queue_id] = end, begins[topic, queue_id]

@@ -23,11 +23,12 @@ def _current_offset_rows(topic: str, offsets: TopicOffsets, run: str) -> pa.Reco
     """A row for each group and queue. A topic without groups has a row without a group for each queue."""
     queues, groups = len(offsets.queue_ids), len(offsets.groups)
     rows = queues * max(1, groups)
+    begins = np.tile(offsets.begins, max(1, groups))
     columns = {
         "topic": repeated(topic, rows),
         "queue_id": pa.array(np.tile(np.array(offsets.queue_ids, np.int32), max(1, groups))),
         "queue_end": pa.array(np.tile(offsets.ends, max(1, groups))),
-        "begins_at": pa.array(np.tile(offsets.begins, max(1, groups))),
+        "begins_at": pa.array(begins, mask=begins == 0),
         "run": repeated(run, rows),
     }
     if groups:

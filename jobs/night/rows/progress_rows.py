@@ -191,7 +191,7 @@ def _queue_rows(
     rows = [
         {
             "topic": topic, "queue_id": queue_id, "from_offset": night.first, "to_offset": night.end,
-            "entries": night.entries, "begins_at": begins[topic][queue_id],
+            "entries": night.entries, "begins_at": begins[topic][queue_id] or None,
             "began_at": None if night.renewal is None else night.renewal.at,
             "ended_at": None if night.renewal is None else night.ended, "run": run,
         }
