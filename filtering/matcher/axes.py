@@ -65,6 +65,16 @@ class TextAxis:
         text_classes = np.array([*classes, len(class_of), len(class_of) + 1], np.int32)
         return cls(name, tuple(leaves_of), text_classes, start)
 
+    def gates(self) -> Callable[[TextIn], int]:
+        """Returns the number of gates that a leaf takes, about."""
+        class_of = dict(zip(self.texts, self.text_classes.tolist(), strict=False))
+
+        def gates_of(leaf: TextIn) -> int:
+            chosen = len({class_of[text] for text in leaf.texts})
+            return min(chosen, self.registers - chosen)
+
+        return gates_of
+
     def signal(self, gates: Gates) -> Signal:
         """Signals of leaves on this axis: true in the classes of a leaf, or false in the others if these are fewer."""
         class_of = dict(zip(self.texts, self.text_classes.tolist(), strict=False))

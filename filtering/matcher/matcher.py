@@ -17,8 +17,9 @@ from filtering.matcher.columns import columns
 from filtering.matcher.kernels import kernels
 from filtering.matcher.matches import Matches
 from filtering.matcher.program import compile_program
+from filtering.matcher.text_lists import TextLists
 from filtering.matcher.text_search import SearchLeaf, TextSearch
-from filtering.predicate import Predicate, PropertyPairLeaf
+from filtering.predicate import Predicate, PropertyPairLeaf, TextIn
 
 
 class Matcher:
@@ -66,6 +67,9 @@ class Matcher:
         for name, searched, search in self._searches:
             if name in columns_by_name:
                 singles[searched] = leaves.searches(search, columns_by_name[name])
+        for name, listed, lists in self._lists:
+            if name in columns_by_name:
+                singles[listed] = lists.holds(columns_by_name[name])
         pairs = {i: leaf for i, leaf in enumerate(program.singles) if isinstance(leaf, PropertyPairLeaf)}
         for i, answer in zip(pairs, leaves.pairs(pairs.values(), columns_by_name), strict=True):
             if answer is not None:
@@ -95,3 +99,12 @@ class Matcher:
         return [
             (name, list(texts), TextSearch.of(list(texts.values()), kind)) for (name, kind), texts in searched.items()
         ]
+
+    @cached_property
+    def _lists(self) -> list[tuple[str, list[int], TextLists]]:
+        """Properties whose texts singles list: the property, which singles, and their lists."""
+        listed: defaultdict[str, dict[int, frozenset[str]]] = defaultdict(dict)
+        for i, leaf in enumerate(self._program.singles):
+            if isinstance(leaf, TextIn):
+                listed[leaf.name][i] = leaf.texts
+        return [(name, list(texts), TextLists.of(list(texts.values()))) for name, texts in listed.items()]

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from filtering.matcher.axes import Axis, AxisKey, Signal, axis_key, axis_of
+from filtering.matcher.axes import Axis, AxisKey, Signal, TextAxis, axis_key, axis_of
 from filtering.matcher.gates import ALWAYS, NEVER, Gates, invert
-from filtering.predicate import And, Constant, Not, Or, Predicate, postorder
+from filtering.predicate import And, Constant, Not, Or, Predicate, TextIn, postorder
+
+MOST_GATES = 64
+"""A list of texts that would take more gates is a leaf without an axis. Few lists overlap so much."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +22,7 @@ class Program:
     """Instructions that combine registers of bits, with one bit for each message (see Gates).
 
     Register 0 is zero. The registers of the axes follow, then one register for each of ``singles``: the leaves without
-    an axis.
+    an axis, and long lists of texts.
     """
 
     axes: tuple[Axis, ...]
@@ -50,16 +53,28 @@ def compile_program(predicates: Sequence[Predicate]) -> Program:
             by_axis[key].append(node)
         elif not isinstance(node, And | Or | Not | Constant):
             singles.append(node)
-    axes: list[Axis] = []
+    long_lists = {leaf for leaves in by_axis.values() for leaf in _long_lists(leaves)}
+    singles += [node for node in nodes if node in long_lists]
+    on_axes = {key: [leaf for leaf in leaves if leaf not in long_lists] for key, leaves in by_axis.items()}
+    axes: dict[AxisKey, Axis] = {}
     start = 1
-    for key, leaves in by_axis.items():
-        axes.append(axis_of(key, leaves, start))
-        start += axes[-1].registers
+    for key, leaves in on_axes.items():
+        if leaves:
+            axes[key] = axis_of(key, leaves, start)
+            start += axes[key].registers
     gates = Gates(start - 1 + len(singles))
-    signal_on = {key: axis.signal(gates) for key, axis in zip(by_axis, axes, strict=True)}
+    signal_on = {key: axis.signal(gates) for key, axis in axes.items()}
     signals = _signals(nodes, gates, signal_on, {leaf: 2 * (start + i) for i, leaf in enumerate(singles)})
     instructions, registers = gates.instructions([signals[predicate] for predicate in predicates])
-    return Program(tuple(axes), tuple(singles), instructions, registers, len(predicates))
+    return Program(tuple(axes.values()), tuple(singles), instructions, registers, len(predicates))
+
+
+def _long_lists(leaves: Sequence[Predicate]) -> list[Predicate]:
+    """The lists of texts among the leaves of one axis that would take too many gates."""
+    if not any(isinstance(leaf, TextIn) and len(leaf.texts) > MOST_GATES for leaf in leaves):
+        return []
+    gates_of = TextAxis.of("", leaves, 0).gates()
+    return [leaf for leaf in leaves if isinstance(leaf, TextIn) and gates_of(leaf) > MOST_GATES]
 
 
 def _signals(
@@ -80,6 +95,6 @@ def _signals(
             case Or(terms=terms):
                 signals[node] = gates.any_of(signals[term] for term in terms)
             case _:
-                if (key := axis_key(node)) is not None:
+                if node not in signals and (key := axis_key(node)) is not None:
                     signals[node] = signal_on[key](node)
     return signals

@@ -6,8 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from filtering.matcher import Matcher
 from filtering.matcher.column import Column
 from filtering.matcher.kernels import kernels
+from filtering.matcher.packed_bits import unpack
+from filtering.matcher.program import compile_program
+from filtering.sql92 import compile
 
 ALIKE = ["", "a", "a\0", "\0", "\0a", "ab", "abcdefgh", "abcdefg", "abcdefg\0", "bbcdefgh", "ä", "äöüß", "日本", "b"]
 LONGER = ["abcdefghi", "abcdefgh\0", "abcdefghijklmnop", "abcdefgh-jklmnop", "x" * 17, "x" * 8 + "y" + "x" * 8]
@@ -60,3 +64,23 @@ def test_texts_that_go_on_from_the_end_of_their_table_are_found() -> None:
         answers = np.arange(len(known) + 2, dtype=np.int32)
         index = kernels.index_texts(tuple(known), answers)
         assert kernels.find_texts(Column(pa.array(known)), index).tolist() == [*range(1_000)]
+
+
+@pytest.mark.parametrize("is_dictionary", [False, True])
+def test_long_lists_that_overlap(is_dictionary: bool) -> None:
+    """70 lists of 100 to 300 of 400 texts, more than bits in a word, take a register each and not one for each text."""
+    chosen = random.Random(3)
+    every = [f"shop {number}" for number in range(400)]
+    lists = [chosen.sample(every, chosen.choice([100, 200, 300])) for _ in range(70)]
+    texts = [chosen.choice([None, "", "shop", *every]) for _ in range(1_000)]
+    column = pa.array(texts, pa.string())
+    batch = pa.record_batch({"a": column.dictionary_encode() if is_dictionary else column})
+    quoted = [", ".join(f"'{text}'" for text in listed) for listed in lists]
+    asked = [f"a IN ({listed})" for listed in quoted] + [f"a NOT IN ({listed})" for listed in quoted]
+    matcher = Matcher([compile(text).predicate for text in [*asked, "a = 'shop 7'", "b IN ('x')"]])
+    expected = [[text in listed for text in texts] for listed in lists]
+    expected += [[text is not None and text not in listed for text in texts] for listed in lists]
+    expected += [[text == "shop 7" for text in texts], [False] * len(texts)]
+    assert unpack(matcher.match(batch).bits, len(texts)).tolist() == expected
+    assert matcher.match(batch.select([])).counts().tolist() == [0] * len(expected)
+    assert sum(axis.registers for axis in compile_program([compile(text).predicate for text in asked]).axes) < 10
