@@ -204,3 +204,15 @@ def test_a_file_that_is_no_segment_of_the_log(small_segments: GrowingBroker, nam
         night(broker)
     assert broker.received("cg") == list(range(60))
     assert sorted(row["queue_offset"] for row in rows_of(broker.folder / "w", "commitlog")) == list(range(60))
+
+
+def test_a_half_written_message_stays_in_quarantine_while_the_log_does_not_grow(broker: GrowingBroker) -> None:
+    """Nights that have something else to do do not read it again."""
+    broker.log.data = broker.log.data[:-40]
+    broker.log.write(broker.folder / "store")
+    night(broker)
+    found = list(rows_of(broker.folder / "w", "quarantine"))
+    assert len(found) == 1
+    broker.commit(broker.log.time, cg=3)
+    assert "There was nothing new" not in night(broker).out
+    assert list(rows_of(broker.folder / "w", "quarantine")) == found
