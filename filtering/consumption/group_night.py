@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from filtering.consumption.allocation import ClientTags
-from filtering.consumption.client_windows import by_client
 from filtering.consumption.filters_in_force import FiltersInForce
 from filtering.consumption.group_progress import GroupNight
 from filtering.consumption.held_pulls import uncertain_change
-from filtering.consumption.offsets import COMMIT_DELAY, BrokerOffsets, Offsets, OffsetsSoFar
+from filtering.consumption.offsets import COMMIT_DELAY, BrokerOffsets, OffsetsSoFar
+from filtering.consumption.planned_windows import PlannedWindows
 from filtering.consumption.position import Position, first_offsets, first_position, known_offsets
 from filtering.consumption.timeline import Moment, Step, Timeline
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
@@ -34,14 +34,14 @@ class GroupNightPlan:
         clients: Sequence[ClientTags],
     ) -> None:
         self.group = GroupNight(key)
-        self.online: list[PullWindow] = []
-        self.backlog: list[PullWindow] = []
         self.uncertain_changes: list[UncertainChange] = []
         self._offsets_so_far = offsets_so_far
         self._broker_offsets = broker_offsets
         self._filters = filters
         self._consume_from = consume_from
         self._clients = clients
+        self._windows = PlannedWindows(clients, filters)
+        self.online, self.backlog = self._windows.online, self._windows.backlog
         self._position = Position()
         self._begins_anew = False
         """Whether the broker has no offset any more of the group, which is away."""
@@ -51,10 +51,6 @@ class GroupNightPlan:
         """The queues in which an operator moved the group's offset, and it pulled from there."""
         self._behind: set[int] = set()
         """The queues in which the group was behind when the night began, and has not begun again."""
-        self._stint_windows: list[tuple[list[PullWindow], int]] = []
-        """The windows since the last start: each as a list and an index into it."""
-        self._reset_windows: dict[int, int] = {}
-        """By queue id, the number of windows in ``_stint_windows`` before its last reset."""
 
     def run(self, line: Timeline, unread: Timeline | None = None) -> None:
         """Plans ``line``.
@@ -71,11 +67,13 @@ class GroupNightPlan:
             is_pulling = step.moment in (Moment.START, Moment.CHANGE) or (is_pulling and step.moment is Moment.RESET)
             if is_pulling:
                 self._go_on(step.row, step.at, line.steps[i + 1 :])
+        self._windows.read_later()
         self.group.is_consuming = is_pulling
         if is_pulling:
             self._check_committed()
         else:
             self._wait()
+        self.group.told_to = self._windows.unread.begins(self._broker_offsets) | self.group.told_to
 
     def _resume(self, line: Timeline, unread: Timeline | None) -> None:
         """The group goes on as it was when the last night ended."""
@@ -131,8 +129,9 @@ class GroupNightPlan:
     def _go_on(self, row: SubscriptionRow, begin: int, later: Sequence[Step]) -> None:
         """The group pulls messages stored from ``begin`` (ms) until its next step."""
         end = later[0].at if later else FOREVER
+        self._windows.unread.note_pulls(row, begin, end)
         for start, stop, message_filter in self._filters.during(row, begin, end):
-            self._add(self.online, PullWindow(message_filter, row.valid_from, start, stop))
+            self._windows.add(self.online, PullWindow(message_filter, row.valid_from, start, stop))
 
     def _begin(self, at: int, resets: Iterable[SubscriptionEvent]) -> None:
         """The group is online for the first time: it goes on at an offset that the broker has, or takes its first."""
@@ -148,7 +147,8 @@ class GroupNightPlan:
     def _start(self, step: Step) -> None:
         """The group pulls what waits for it. What the broker deleted is lost to it."""
         topic, position = self.group.key[1], self._position
-        self._stint, self._stint_windows, self._reset_windows, self._behind = step.at, [], {}, set()
+        self._windows.start()
+        self._stint, self._behind = step.at, set()
         ranges: dict[int, OffsetRange] = {}
         for queue_id, offset in position.offsets.items():
             first = max(offset, self._broker_offsets.min_offset(topic, queue_id))
@@ -162,37 +162,38 @@ class GroupNightPlan:
             only_listed=position.stored_from is not None,
         )  # fmt: skip
         if position.stored_from is None or ranges:
-            self._add(self.backlog, window)
+            self._windows.add(self.backlog, window)
         if position.stored_from is not None:
             others = dict.fromkeys(ranges, (0, 0))
             rest = replace(window, stored_from=position.stored_from, offsets=others, only_listed=False)
-            self._add(self.backlog, rest)
+            self._windows.add(self.backlog, rest)
 
     def _reset(self, step: Step, is_pulling: bool) -> None:
         """An operator set the offset of one queue: the group pulls the messages from there, now or when it can."""
         assert step.reset is not None
         queue_id, offset = step.reset.queue_id or 0, step.reset.queue_offset or 0
         offset = max(offset, self._broker_offsets.min_offset(self.group.key[1], queue_id))
+        self._windows.reset(queue_id)
         if not is_pulling:
             self._position.offsets[queue_id] = offset
             self._position.reset.add(queue_id)
             return
         self._stint = step.at
         self._behind.discard(queue_id)
-        self._reset_windows[queue_id] = len(self._stint_windows)
         self._reset_queues.add(queue_id)
         message_filter = self._filters.at(step.row, step.at)
         ranges = {queue_id: (offset, FOREVER)}
         window = PullWindow(message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges, only_listed=True)
-        self._add(self.backlog, window)
+        self._windows.add(self.backlog, window)
 
     def _catch_up(self, row: SubscriptionRow) -> None:
         """A group that was behind continues at its offset of the night before, with its subscription of that time."""
         ranges = self._offsets_so_far.behind(self.group.key)
         self._behind = set(ranges)
         if ranges:
-            message_filter = self._filters.at(row, self._offsets_so_far.as_of or row.valid_from)
-            self._add(self.backlog, PullWindow(message_filter, row.valid_from, offsets=ranges, only_listed=True))
+            as_of = self._offsets_so_far.as_of or row.valid_from
+            window = PullWindow(self._filters.at(row, as_of), row.valid_from, offsets=ranges, only_listed=True)
+            self._windows.add(self.backlog, self._windows.unread.keep(self.backlog, window, as_of))
 
     def _wait(self) -> None:
         """The group does not pull when the night ends: it left, or the broker refuses its pulls.
@@ -211,7 +212,7 @@ class GroupNightPlan:
         self.group.stopped_at = self._position.stored_from
         # A committed offset that an operator set does not say how far the group had come.
         reset = self._position.reset
-        self._limit({queue_id: offset for queue_id, offset in committed.items() if queue_id not in reset})
+        self._windows.limit({queue_id: offset for queue_id, offset in committed.items() if queue_id not in reset})
 
     def _check_committed(self) -> None:
         """If a committed offset contradicts the assumption that the group keeps up, the offset counts."""
@@ -229,19 +230,7 @@ class GroupNightPlan:
         if limits:
             self.group.behind = True
             self.group.told_to.update(limits)
-            self._limit(limits)
-
-    def _limit(self, offsets: Offsets) -> None:
-        """End the windows of each queue since the last start, or since its last reset, at these offsets."""
-        for number, (windows, index) in enumerate(self._stint_windows):
-            windows[index] = windows[index].up_to(
-                {queue_id: end for queue_id, end in offsets.items() if number >= self._reset_windows.get(queue_id, 0)}
-            )
-
-    def _add(self, windows: list[PullWindow], window: PullWindow) -> None:
-        for part in by_client(window, self._clients):
-            self._stint_windows.append((windows, len(windows)))
-            windows.append(part)
+            self._windows.limit(limits)
 
     def _note_uncertain(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
         change = uncertain_change(before, self._filters.at(before, at - 1), self._filters.at(after, at), at)
