@@ -99,3 +99,18 @@ def test_a_reset_while_no_client_reads_the_queue(broker: GrowingBroker) -> None:
     reset = event(after(16), "reset_offset", "cg", queue_id=1, offset=4)
     assert broker.night([*JOINS, reset, SUBSCRIBES]).code == 0
     assert received(broker, 1) == [*stored(broker, 1)[:2], (4, after(18)), (5, after(18)), *stored(broker, 1)[6:]]
+
+
+def test_the_last_client_that_subscribes_leaves_before_another_one_joins(broker: GrowingBroker) -> None:
+    """For a while, the group has only a client that does not subscribe to the topic. No queue is read."""
+    store(broker)
+    broker.log.append(2, queue_id=1)
+    write(broker)
+    leaves = event(after(15), "unregister", "cg", client_id="c1").replace(', "topic": "T"', "")
+    joins = heartbeat(after(18), "c3", T | {"sub_version": 8}), event(after(18) + 1, "unregister", "cg", client_id="c2")
+    lines = [*JOINS, leaves, joins[0], joins[1].replace(', "topic": "T"', "")]
+    assert broker.night(lines).code == 0
+    assert [offset for offset, _ in received(broker, 0)] == list(range(12))
+    times = stored(broker, 1)
+    late = [(offset, after(18)) for offset in range(2, 6)]
+    assert received(broker, 1) == [*times[:2], *late, *times[6:]]
