@@ -17,7 +17,7 @@ from filtering.delivery.pull_window import FOREVER
 from filtering.predicate import TRUE, Predicate
 from filtering.subscription_data import TAG, build_subscription_data
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
-from filtering.subscriptions.inconsistency import ClientSubscription, GroupClients, group_clients
+from filtering.subscriptions.inconsistency import ClientSubscription, GroupClients, client_states
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def tag_disagreements(
     Events without client ids do not count. ``queue_ids``: the queue ids of each topic.
     """
     disagreements: defaultdict[GroupTopic, list[ClientTags]] = defaultdict(list)
-    for state in group_clients(events):
+    for state in client_states(events):
         queues = queue_ids.get(state.topic)
         if not state.is_consistent and state.expression_type is not None and queues:
             valid_to = FOREVER if state.valid_to is None else state.valid_to

@@ -5,37 +5,66 @@ Source: PullAPIWrapper.processPullResult.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from filtering.consumption.allocation import ClientTags
 from filtering.delivery.pull_window import FOREVER, PullWindow
-from filtering.predicate import Predicate
+from filtering.predicate import TRUE, Predicate
 
 
-def by_client(window: PullWindow, clients: Sequence[ClientTags]) -> Iterable[PullWindow]:
-    """Splits a window by the times at which clients check different tags, and then by client."""
+def by_client(window: PullWindow, clients: Sequence[ClientTags]) -> Iterator[PullWindow]:
+    """Splits a window by the times at which clients check different tags, and then by client.
+
+    Queues that no client reads then are left out.
+    """
+    for during, part in _split(window, clients):
+        if part is None:
+            yield during
+            continue
+        for check in dict.fromkeys(part.by_queue.values()):
+            if check is not None:
+                queues = [queue_id for queue_id, queue_check in part.by_queue.items() if queue_check is check]
+                yield _narrowed(during, queues, check)
+
+
+def unread(window: PullWindow, clients: Sequence[ClientTags]) -> Iterator[tuple[int, PullWindow, int]]:
+    """What :func:`by_client` leaves out: a queue id, its window, and until when (ms) no client reads the queue."""
+    for during, part in _split(window, clients):
+        if part is not None:
+            for queue_id, check in part.by_queue.items():
+                if check is None:
+                    yield queue_id, _narrowed(during, [queue_id], window.message_filter.client_tags), part.valid_to
+
+
+def read_from(queue_id: int, at: int, clients: Sequence[ClientTags]) -> int:
+    """The first time (ms) from ``at`` on at which a client reads a queue; FOREVER if none does."""
+    for part in clients:
+        if part.valid_from <= at < part.valid_to and part.by_queue.get(queue_id, TRUE) is None:
+            at = part.valid_to
+    return at
+
+
+def _split(window: PullWindow, clients: Sequence[ClientTags]) -> Iterator[tuple[PullWindow, ClientTags | None]]:
+    """The window by time, each part with its clients if they check different tags."""
     at = window.available_at
     begin, end = (window.stored_from, window.stored_to) if at is None else (at, at + 1)
     overlapping = [part for part in clients if part.valid_from < end and begin < part.valid_to]
     if not overlapping:
-        yield window
+        yield window, None
         return
     for part in overlapping:
         if at is None and begin < part.valid_from:
-            yield replace(window, stored_from=begin, stored_to=part.valid_from)
+            yield replace(window, stored_from=begin, stored_to=part.valid_from), None
         during = (
             window
             if at is not None
             else replace(window, stored_from=max(begin, part.valid_from), stored_to=min(end, part.valid_to))
         )
-        for check in dict.fromkeys(part.by_queue.values()):
-            if check is not None:
-                queues = [queue_id for queue_id, queue_check in part.by_queue.items() if queue_check is check]
-                yield _narrowed(during, queues, check)
+        yield during, part
         begin = part.valid_to
     if at is None and begin < end:
-        yield replace(window, stored_from=begin, stored_to=end)
+        yield replace(window, stored_from=begin, stored_to=end), None
 
 
 def _narrowed(window: PullWindow, queue_ids: Iterable[int], client_tags: Predicate) -> PullWindow:

@@ -9,14 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from filtering.consumption.allocation import ClientTags
-from filtering.consumption.client_windows import by_client
 from filtering.consumption.filters_in_force import FiltersInForce
 from filtering.consumption.group_progress import GroupNight
 from filtering.consumption.held_pulls import uncertain_change
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
+from filtering.consumption.planned_windows import PlannedWindows
 from filtering.consumption.position import Position, first_offsets, first_position, known_offsets
 from filtering.consumption.renewals import QueueRenewal, places_at
-from filtering.consumption.stint import Stint
 from filtering.consumption.timeline import Moment, Step, Timeline
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
 from filtering.subscriptions.events import ConsumeStart, GroupTopic, SubscriptionEvent
@@ -36,18 +35,17 @@ class GroupNightPlan:
         clients: Sequence[ClientTags],
     ) -> None:
         self.group = GroupNight(key)
-        self.online: list[PullWindow] = []
-        self.backlog: list[PullWindow] = []
         self.uncertain_changes: list[UncertainChange] = []
         self._offsets_so_far = offsets_so_far
         self._broker_offsets = broker_offsets
         self._filters = filters
         self._consume_from = consume_from
         self._clients = clients
+        self._windows = PlannedWindows(clients, filters)
+        self.online, self.backlog = self._windows.online, self._windows.backlog
         self._position = Position()
         self._begins_anew = False
         """Whether the broker has no offset any more of the group, which is away."""
-        self._stint = Stint()
 
     def run(self, line: Timeline, unread: Timeline | None = None) -> None:
         """Plans ``line``.
@@ -66,20 +64,23 @@ class GroupNightPlan:
             )
             if is_pulling:
                 self._go_on(step.row, step.at, line.steps[i + 1 :])
+        self._windows.read_later()
         self.group.is_consuming = is_pulling
         if is_pulling:
             self._check_committed()
         else:
             self._wait()
+        self.group.told_to = self._windows.unread.begins(self._broker_offsets) | self.group.told_to
 
     def _resume(self, line: Timeline, unread: Timeline | None) -> None:
         """The group goes on as it was when the last night ended."""
         last_night = None if unread is None else self._go_back(unread)
         if line.pulls_at_first:
             assert line.first is not None
-            self._stint = Stint(self._offsets_so_far.as_of or 0)
+            as_of = self._offsets_so_far.as_of or 0
+            self._windows.stint.at = as_of
             self._catch_up(line.first)
-            self._go_on(line.first, BEGINNING if unread is None else self._stint.at + 1, line.steps)
+            self._go_on(line.first, BEGINNING if unread is None else as_of + 1, line.steps)
         elif self._offsets_so_far.removed(self.group.key):
             self._begins_anew = True
         elif last_night is not None and last_night.stopped_at is not None:
@@ -129,8 +130,9 @@ class GroupNightPlan:
     def _go_on(self, row: SubscriptionRow, begin: int, later: Sequence[Step]) -> None:
         """The group pulls messages stored from ``begin`` (ms) until its next step."""
         end = later[0].at if later else FOREVER
+        self._windows.unread.note_pulls(row, begin, end)
         for start, stop, message_filter in self._filters.during(row, begin, end):
-            self._add(self.online, PullWindow(message_filter, row.valid_from, start, stop))
+            self._windows.add(self.online, PullWindow(message_filter, row.valid_from, start, stop))
 
     def _begin(self, at: int, resets: Iterable[SubscriptionEvent]) -> None:
         """The group is online for the first time: it goes on at an offset that the broker has, or takes its first."""
@@ -147,13 +149,13 @@ class GroupNightPlan:
     def _start(self, step: Step) -> None:
         """The group pulls what waits for it. What the broker deleted is lost to it."""
         topic, position = self.group.key[1], self._position
-        self._stint = Stint(step.at, self._stint.moved)
+        self._windows.start(step.at)
         ranges: dict[int, OffsetRange] = {}
         for queue_id, offset in position.offsets.items():
             first = max(offset, self._broker_offsets.min_offset(topic, queue_id))
             ranges[queue_id] = first, FOREVER
             if queue_id in position.reset:
-                self._stint.moved.add(queue_id)
+                self._windows.stint.moved.add(queue_id)
             elif first > offset:
                 self.group.lost[queue_id] = self.group.lost.get(queue_id, 0) + first - offset
         window = PullWindow(
@@ -161,34 +163,36 @@ class GroupNightPlan:
             only_listed=position.stored_from is not None, places=self._places(step.at, self._broker_offsets.log_start),
         )  # fmt: skip
         if position.stored_from is None or ranges:
-            self._add(self.backlog, window)
+            self._windows.add(self.backlog, window)
         if position.stored_from is not None:
             others = dict.fromkeys(ranges, (0, 0))
             rest = replace(window, stored_from=position.stored_from, offsets=others, only_listed=False)
-            self._add(self.backlog, rest)
+            self._windows.add(self.backlog, rest)
 
     def _reset(self, step: Step, is_pulling: bool) -> None:
         """An operator set the offset of one queue: the group pulls the messages from there, now or when it can."""
         assert step.reset is not None
         queue_id, offset = step.reset.queue_id or 0, step.reset.queue_offset or 0
         offset = max(offset, self._broker_offsets.min_offset(self.group.key[1], queue_id))
+        self._windows.leave(queue_id)
         if not is_pulling:
             self._position.offsets[queue_id] = offset
             self._position.reset.add(queue_id)
             return
-        self._stint.at = step.at
-        self._stint.move(queue_id)
+        self._windows.stint.at = step.at
+        self._windows.stint.move(queue_id)
         message_filter = self._filters.at(step.row, step.at)
         ranges = {queue_id: (offset, FOREVER)}
         window = PullWindow(
             message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges, only_listed=True,
             places=self._places(step.at, self._broker_offsets.log_start),
         )  # fmt: skip
-        self._add(self.backlog, window)
+        self._windows.add(self.backlog, window)
 
     def _renew(self, renewal: QueueRenewal, is_pulling: bool) -> None:
         """A queue begins again. What waited for the group in the old one is lost to it."""
-        self._stint.move(renewal.queue_id)
+        self._windows.leave(renewal.queue_id)
+        self._windows.stint.move(renewal.queue_id)
         if not is_pulling and not (self._begins_anew and renewal.keeps_offsets):
             self._position.begin_again(renewal)
 
@@ -202,12 +206,14 @@ class GroupNightPlan:
     def _catch_up(self, row: SubscriptionRow) -> None:
         """A group that was behind continues at its offset of the night before, with its subscription of that time."""
         ranges = self._offsets_so_far.behind(self.group.key)
-        self._stint.behind = set(ranges)
+        self._windows.stint.behind = set(ranges)
         if ranges:
-            message_filter = self._filters.at(row, self._offsets_so_far.as_of or row.valid_from)
-            places = self._places(self._stint.at, log_start=0)
-            window = PullWindow(message_filter, row.valid_from, offsets=ranges, only_listed=True, places=places)
-            self._add(self.backlog, window)
+            as_of = self._offsets_so_far.as_of or row.valid_from
+            places = self._places(self._windows.stint.at, log_start=0)
+            window = PullWindow(
+                self._filters.at(row, as_of), row.valid_from, offsets=ranges, only_listed=True, places=places
+            )
+            self._windows.add(self.backlog, self._windows.unread.keep(self.backlog, window, as_of))
 
     def _wait(self) -> None:
         """The group does not pull when the night ends: it left, or the broker refuses its pulls.
@@ -226,20 +232,16 @@ class GroupNightPlan:
         self.group.stopped_at = self._position.stored_from
         # A committed offset that an operator set does not say how far the group had come.
         reset = self._position.reset
-        self._stint.limit({queue_id: offset for queue_id, offset in committed.items() if queue_id not in reset})
+        self._windows.stint.limit({queue_id: offset for queue_id, offset in committed.items() if queue_id not in reset})
 
     def _check_committed(self) -> None:
         """If a committed offset contradicts the assumption that the group keeps up, the offset counts."""
         before = self._offsets_so_far.of(self.group.key)
-        limits = self._stint.offsets_behind(self.group.key, before, self._broker_offsets)
+        limits = self._windows.stint.offsets_behind(self.group.key, before, self._broker_offsets)
         if limits:
             self.group.behind = True
             self.group.told_to.update(limits)
-            self._stint.limit(limits)
-
-    def _add(self, windows: list[PullWindow], window: PullWindow) -> None:
-        for part in by_client(window, self._clients):
-            self._stint.add(windows, part)
+            self._windows.stint.limit(limits)
 
     def _note_uncertain(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
         change = uncertain_change(before, self._filters.at(before, at - 1), self._filters.at(after, at), at)

@@ -26,7 +26,7 @@ class Stint:
     """By queue id, the number of windows before its last move."""
 
     def add(self, windows: list[PullWindow], window: PullWindow) -> None:
-        """Append a window to a list of windows."""
+        """Appends a window to a list of windows."""
         self._windows.append((windows, len(windows)))
         windows.append(window)
 
@@ -37,7 +37,7 @@ class Stint:
         self._begins[queue_id] = len(self._windows)
 
     def limit(self, offsets: Offsets) -> None:
-        """End the windows of each queue, since its last move, at these offsets."""
+        """Ends the windows of each queue, since its last move, at these offsets."""
         for number, (windows, index) in enumerate(self._windows):
             windows[index] = windows[index].up_to(
                 {queue_id: end for queue_id, end in offsets.items() if number >= self._begins.get(queue_id, 0)}

@@ -59,7 +59,15 @@ class GroupClients:
 
 
 def group_clients(events: Iterable[SubscriptionEvent]) -> list[GroupClients]:
-    """Every state of a group and topic with clients, ordered by group, topic and time.
+    """Every state of a group and topic to which a client subscribes, ordered by group, topic and time.
+
+    ``events`` are as in :func:`client_states`.
+    """
+    return [state for state in client_states(events) if state.agreeing or state.overruled]
+
+
+def client_states(events: Iterable[SubscriptionEvent]) -> list[GroupClients]:
+    """Every state of a group and topic, also without clients that subscribe to it, ordered by group, topic and time.
 
     ``events`` must be in order of time. An event without a client id changes the subscription in force, but not the
     subscription of a client. A client stays until it unregisters. Subscriptions sent with pulls do not count: the
@@ -76,7 +84,7 @@ def group_clients(events: Iterable[SubscriptionEvent]) -> list[GroupClients]:
         group.apply(event)
         for topic in group.topics:
             append_state(rows[event.group, topic], group.row(event.group, topic, event.at))
-    return [row for key in sorted(rows) for row in rows[key] if row.agreeing or row.overruled]
+    return [row for key in sorted(rows) for row in rows[key]]
 
 
 class _Group:

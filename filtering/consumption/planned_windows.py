@@ -1,0 +1,48 @@
+"""The pull windows of one group on one topic in a night, for each of its clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from filtering.consumption.allocation import ClientTags
+from filtering.consumption.client_windows import by_client
+from filtering.consumption.filters_in_force import FiltersInForce
+from filtering.consumption.stint import Stint
+from filtering.consumption.unread_queues import UnreadQueues
+from filtering.delivery.pull_window import PullWindow
+
+
+class PlannedWindows:
+    """``online`` and ``backlog`` as in ``NightPlan``.
+
+    ``stint`` is the time in which the group pulls without a break, and ``unread`` is what waits in queues that no
+    client reads.
+    """
+
+    def __init__(self, clients: Sequence[ClientTags], filters: FiltersInForce) -> None:
+        self.online: list[PullWindow] = []
+        self.backlog: list[PullWindow] = []
+        self.stint = Stint()
+        self.unread = UnreadQueues(clients, filters)
+        self._clients = clients
+
+    def add(self, windows: list[PullWindow], window: PullWindow) -> None:
+        """Adds a window to ``online`` or ``backlog``, split by client."""
+        for part in by_client(window, self._clients):
+            self.stint.add(windows, part)
+        self.unread.add(windows, window)
+
+    def read_later(self) -> None:
+        """Adds what was pulled after all, because a client read its queue again."""
+        for windows, window in self.unread.take_read():
+            self.add(windows, window)
+
+    def start(self, at: int) -> None:
+        """The group begins to pull at ``at`` (ms)."""
+        self.read_later()
+        self.stint = Stint(at, self.stint.moved)
+
+    def leave(self, queue_id: int) -> None:
+        """The group goes on at another offset of a queue: what waits there is not pulled."""
+        self.read_later()
+        self.unread.forget(queue_id)
