@@ -96,7 +96,7 @@ class BrokerState:
         """By topic and queue id, when a queue began again (ms), if it did."""
         if not any(known.begins.any() for known in self.topics.values()):
             return {}
-        rows = self.progress.filter(pc.is_valid(self.progress["began_at"]))
+        rows = self._present_progress.filter(pc.is_valid(self._present_progress["began_at"]))
         columns = (rows[name].to_pylist() for name in ("topic", "queue_id", "began_at"))
         return {(topic, queue_id): at for topic, queue_id, at in zip(*columns, strict=True)}
 
@@ -104,6 +104,18 @@ class BrokerState:
     def progress(self) -> pa.Table:
         """Rows of queue_progress in the order of the runs. Only backlogs need them, so they are read on demand."""
         return sorted_by(self.read_progress(), "run")
+
+    @cached_property
+    def _present_progress(self) -> pa.Table:
+        """The rows of present queues: not of those that ended, or that dispatch has found since the last night."""
+        begins = {
+            (topic, queue_id): begin
+            for topic, known in self.topics.items()
+            for queue_id, begin in known.begins_by_queue.items()
+        }
+        columns = (self.progress[name].to_pylist() for name in ("topic", "queue_id", "begins_at"))
+        present = [begins.get((topic, queue), 0) == (begin or 0) for topic, queue, begin in zip(*columns, strict=True)]
+        return self.progress.filter(pa.array(present, pa.bool_()))
 
     def renewals_since(self, before: BrokerState) -> dict[str, list[QueueRenewal]]:
         """By topic, how queues began again since an earlier state: the last renewal of each."""
@@ -126,10 +138,9 @@ class BrokerState:
     def _runs(self) -> dict[tuple[str, int], tuple[list[int], list[str]]]:
         """By queue: the end offsets of the runs' entries, and the runs."""
         found: defaultdict[tuple[str, int], tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
-        columns = (self.progress[name].to_pylist() for name in ("topic", "queue_id", "to_offset", "run", "began_at"))
-        for topic, queue_id, end, run, began_at in zip(*columns, strict=True):
-            if began_at is not None:
-                found.pop((topic, queue_id), None)
+        names = ("topic", "queue_id", "to_offset", "run")
+        columns = (self._present_progress[name].to_pylist() for name in names)
+        for topic, queue_id, end, run in zip(*columns, strict=True):
             ends, runs = found[topic, queue_id]
             ends.append(max(end, ends[-1] if ends else 0))  # a message log may grow in the middle
             runs.append(run)
