@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from filtering.counted import counted
 from schemas.delta.delta_log import MAINTENANCE, TableDamaged, TableState, run_of
@@ -31,12 +32,14 @@ def open_warehouse(warehouse: Warehouse) -> list[LedgerEntry]:
 def upgrade(warehouse: Warehouse) -> None:
     """Brings tables of the layout before up to date. The ledger is last, so a killed run leaves what the next does.
 
-    Raises UsageError if a table is of another layout.
+    A table that cannot be read is left to :func:`open_warehouse`, which says what to do. Raises UsageError if a table
+    is of another layout.
     """
     for table in (*TABLES, RUN_LEDGER):
-        if warehouse.exists(table):
-            _refuse_other_layout(warehouse, warehouse.log(table).layout)
-            warehouse.log(table).upgrade()
+        with suppress(TableDamaged):
+            if warehouse.exists(table):
+                _refuse_other_layout(warehouse, warehouse.log(table).layout)
+                warehouse.log(table).upgrade()
 
 
 def open_runs(warehouse: Warehouse) -> list[LedgerEntry]:
