@@ -209,7 +209,11 @@ class OffsetsSoFar:
         offsets = self.topics.get(key[1])
         if offsets is None or key in now.committed:
             return False
-        return self.removed(key) or (key[1] in now.min_offsets and offsets.is_absent(key, now))
+        if self.removed(key) or (key[1] in now.min_offsets and offsets.is_absent(key, now)):
+            return True
+        deleted = {each.queue_id for each in now.renewals.get(key[1], ()) if not each.keeps_offsets}
+        committed = self.committed(key).keys()
+        return bool(committed) and committed <= deleted
 
     def behind(self, key: GroupTopic) -> dict[int, OffsetRange]:
         """By queue id, the range of entries that the group has not pulled yet."""
