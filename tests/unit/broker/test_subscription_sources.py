@@ -181,7 +181,7 @@ def test_where_a_group_begins_in_every_format(written: str | int, means: Consume
         ("- group: cg\n  topic: T\n  tag: a\n  at: noon", "'noon' is not a time"),
         ("- group: cg\n  topic: T\n  tag: a\n  at: 1795237513466000", "is after the year 9999; write milliseconds"),
         ("- group: cg\n  topic: T\n  tag: a\n  class_filter_mode: yes", "must be true or false, not 'yes'"),
-        ("- group: cg\n  topic: T\n  tag: a\n  consume_from: frist", "must be first, last or a time: 'frist' is not"),
+        ("- group: cg\n  topic: T\n  tag: a\n  consume_from: newest", "must be first, last or a time: 'newest' is not"),
         ("- cg_paid", "needs group:, topic:"),
     ],
 )
