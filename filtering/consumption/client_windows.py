@@ -13,28 +13,19 @@ from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.predicate import TRUE, Predicate
 
 
-def by_client(window: PullWindow, clients: Sequence[ClientTags]) -> Iterator[PullWindow]:
-    """Splits a window by the times at which clients check different tags, and then by client.
-
-    Queues that no client reads then are left out.
-    """
-    for during, part in _split(window, clients):
-        if part is None:
-            yield during
-            continue
-        for check in dict.fromkeys(part.by_queue.values()):
-            if check is not None:
-                queues = [queue_id for queue_id, queue_check in part.by_queue.items() if queue_check is check]
-                yield _narrowed(during, queues, check)
+def by_client(window: PullWindow, clients: ClientTags) -> Iterator[PullWindow]:
+    """Splits a window by client. Queues that no client reads are left out."""
+    for check in dict.fromkeys(clients.by_queue.values()):
+        if check is not None:
+            queues = [queue_id for queue_id, queue_check in clients.by_queue.items() if queue_check is check]
+            yield _narrowed(window, queues, check)
 
 
-def unread(window: PullWindow, clients: Sequence[ClientTags]) -> Iterator[tuple[int, PullWindow, int]]:
-    """What :func:`by_client` leaves out: a queue id, its window, and until when (ms) no client reads the queue."""
-    for during, part in _split(window, clients):
-        if part is not None:
-            for queue_id, check in part.by_queue.items():
-                if check is None:
-                    yield queue_id, _narrowed(during, [queue_id], window.message_filter.client_tags), part.valid_to
+def unread(window: PullWindow, clients: ClientTags) -> Iterator[tuple[int, PullWindow]]:
+    """What :func:`by_client` leaves out: queue ids, each with its window."""
+    for queue_id, check in clients.by_queue.items():
+        if check is None:
+            yield queue_id, _narrowed(window, [queue_id], window.message_filter.client_tags)
 
 
 def read_from(queue_id: int, at: int, clients: Sequence[ClientTags]) -> int:
@@ -45,8 +36,8 @@ def read_from(queue_id: int, at: int, clients: Sequence[ClientTags]) -> int:
     return at
 
 
-def _split(window: PullWindow, clients: Sequence[ClientTags]) -> Iterator[tuple[PullWindow, ClientTags | None]]:
-    """The window by time, each part with its clients if they check different tags."""
+def by_time(window: PullWindow, clients: Sequence[ClientTags]) -> Iterator[tuple[PullWindow, ClientTags | None]]:
+    """Splits a window by the times at which clients check different tags. Each part has its clients if they do."""
     at = window.available_at
     begin, end = (window.stored_from, window.stored_to) if at is None else (at, at + 1)
     overlapping = [part for part in clients if part.valid_from < end and begin < part.valid_to]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from filtering.consumption.allocation import ClientTags
-from filtering.consumption.client_windows import by_client
+from filtering.consumption.client_windows import by_client, by_time
 from filtering.consumption.filters_in_force import FiltersInForce
 from filtering.consumption.stint import Stint
 from filtering.consumption.unread_queues import UnreadQueues
@@ -28,9 +28,13 @@ class PlannedWindows:
 
     def add(self, windows: list[PullWindow], window: PullWindow) -> None:
         """Adds a window to ``online`` or ``backlog``, split by client."""
-        for part in by_client(window, self._clients):
-            self.stint.add(windows, part)
-        self.unread.add(windows, window)
+        for during, clients in by_time(window, self._clients):
+            if clients is None:
+                self.stint.add(windows, during)
+            else:
+                for part in by_client(during, clients):
+                    self.stint.add(windows, part)
+                self.unread.add(windows, during, clients)
 
     def read_later(self) -> None:
         """Adds what was pulled after all, because a client read its queue again."""

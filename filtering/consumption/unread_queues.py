@@ -40,10 +40,10 @@ class UnreadQueues:
         """The group pulls under a subscription in [``begin``, ``end``) (ms). Call it in the order of time."""
         self._pulls.append((begin, end, row))
 
-    def add(self, windows: list[PullWindow], window: PullWindow) -> None:
+    def add(self, windows: list[PullWindow], window: PullWindow, clients: ClientTags) -> None:
         """Keeps what no client reads of a window that belongs in ``windows``."""
-        for queue_id, part, until in unread(window, self._clients):
-            self._waiting.append(_Waiting(windows, queue_id, part, until))
+        for queue_id, part in unread(window, clients):
+            self._waiting.append(_Waiting(windows, queue_id, part, clients.valid_to))
 
     def keep(self, windows: list[PullWindow], window: PullWindow, at: int) -> PullWindow:
         """Keeps what no client reads at ``at`` (ms) of a window of listed queues, and returns the rest."""
