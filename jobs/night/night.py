@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from filtering.broker_config import BrokerConfig
@@ -23,7 +23,7 @@ from jobs.night.log.log_plan import read_ranges
 from jobs.night.night_tasks import NightTasks
 from jobs.night.past.new_messages import NewMessages
 from jobs.night.past.state import BrokerState
-from jobs.night.renewals import NOT_STORED, find_renewals
+from jobs.night.renewals import find_renewals
 from jobs.night.rows.offset_rows import committed_rows, current_offset_rows
 from jobs.night.rows.progress_rows import Part, ProgressRows, progress_rows
 from jobs.night.rows.queue_nights import queue_nights
@@ -36,9 +36,10 @@ from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
+from schemas.delta.aggregates import Key, greatest
 from schemas.delta.stored_files import files_since
 from schemas.delta.table import Table
-from schemas.delta.table_rows import one_of, within
+from schemas.delta.table_rows import one_of
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.messages.stored_ranges import stored_ranges
 from schemas.quarantine import QUARANTINE
@@ -121,17 +122,12 @@ class Night:
     def _renewals(self, new: Part) -> dict[str, list[QueueRenewal]]:
         """The queues that began again in the night. It is known when the new messages have been read."""
 
-        def place(topic: str, queue_id: int, offset: int) -> int:
-            where = [
-                one_of("topic", [topic]),
-                one_of("queue_id", [queue_id]),
-                within("queue_offset", offset, offset + 1),
-            ]
-            files = self.changes.files(CONSUMEQUEUE)
-            rows = self.changes.warehouse.rows(CONSUMEQUEUE, ["commitlog_offset"], where, files)
-            return int(rows["commitlog_offset"].to_numpy().max(initial=NOT_STORED))
+        def places(topic: str, queue_offsets: Collection[int]) -> dict[Key, int]:
+            where = [one_of("topic", [topic]), one_of("queue_offset", queue_offsets)]
+            names, files = ["queue_id", "queue_offset", "commitlog_offset"], self.changes.files(CONSUMEQUEUE)
+            return greatest(self.changes.warehouse.rows(CONSUMEQUEUE, names, where, files), names[:2], names[2])
 
-        return find_renewals(new.result.queues, self.state.topics, place, self.offsets.log_start)
+        return find_renewals(new.result.queues, self.state.topics, places, self.offsets.log_start)
 
     def _add_progress(self, rows: ProgressRows) -> None:
         self.changes.add_rows(QUEUE_PROGRESS, [rows.progress])

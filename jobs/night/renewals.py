@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ from filtering.consumption.offsets import TopicOffsets
 from filtering.consumption.renewals import QueueRenewal
 from jobs.night.tasks.work import QueueProgress, Queues
 
-NOT_STORED = -1
+_NOT_STORED = -1
 """Instead of the physical offset of an entry that is not in the tables: it is older than all that are."""
 
 
@@ -46,13 +46,13 @@ class _Deletion:
 def find_renewals(
     queues: Queues,
     before: Mapping[str, TopicOffsets],
-    place: Callable[[str, int, int], int],
+    places: Callable[[str, Collection[int]], Mapping[tuple[int, int], int]],
     log_start: int,
 ) -> dict[str, list[QueueRenewal]]:
     """The renewals of queues by topic, in order.
 
-    ``queues``: the new entries. ``before``: the queues when the night begins. ``place`` returns the physical offset of
-    a stored entry, by topic, queue id and queue offset. The log begins at ``log_start``.
+    ``queues``: the new entries. ``before``: the queues when the night begins. ``places`` returns the physical offsets
+    of a topic's stored entries at some queue offsets, by queue id and queue offset. The log begins at ``log_start``.
     """
     ends = {topic: known.ends_by_queue for topic, known in before.items()}
     renewed = {
@@ -62,11 +62,12 @@ def find_renewals(
     }
     found = {}
     for topic in sorted(renewed):
-        generations: dict[int, list[_Generation]] = {
-            queue_id: [_Generation(place(topic, queue_id, 0), 0, end, place(topic, queue_id, end - 1))]
-            for queue_id, end in ends.get(topic, {}).items()
-            if end > 0
-        }
+        stored = {queue_id: end for queue_id, end in ends.get(topic, {}).items() if end > 0}
+        place = places(topic, {0, *(end - 1 for end in stored.values())})
+        generations: dict[int, list[_Generation]] = {}
+        for queue_id, end in stored.items():
+            first, last = (place.get((queue_id, offset), _NOT_STORED) for offset in (0, end - 1))
+            generations[queue_id] = [_Generation(first, 0, end, last)]
         for (name, queue_id), progress in queues.items():
             if name == topic:
                 generations[queue_id] = _continued(generations.get(queue_id, []), progress)

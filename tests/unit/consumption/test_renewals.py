@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 
 import numpy as np
 import pytest
@@ -43,10 +44,10 @@ def renewals(
     known = dict(log[:begin])  # the last entry of each queue
     before = {"T": TopicOffsets.empty({queue_id: offset + 1 for queue_id, offset in known.items()}, ())}
 
-    def place(_topic: str, queue_id: int, offset: int) -> int:
-        return max(at for at, entry in enumerate(log[:begin]) if entry == (queue_id, offset))
+    def places(_topic: str, queue_offsets: Collection[int]) -> dict[Entry, int]:
+        return {entry: at for at, entry in enumerate(log[:begin]) if entry[1] in queue_offsets}
 
-    found = find_renewals(read(log, begin, borders or []).queues, before, place, log_start)
+    found = find_renewals(read(log, begin, borders or []).queues, before, places, log_start)
     return found.get("T", [])
 
 
