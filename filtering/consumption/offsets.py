@@ -134,8 +134,8 @@ class TopicOffsets:
 
     @cached_property
     def begins_by_queue(self) -> dict[int, int]:
-        """``begins`` by queue id."""
-        return dict(zip(self.queue_ids, self.begins.tolist(), strict=True))
+        """``begins`` by queue id, of the queues that began again."""
+        return {self.queue_ids[i]: int(self.begins[i]) for i in np.flatnonzero(self.begins).tolist()}
 
     @cached_property
     def columns(self) -> dict[int, int]:
@@ -175,15 +175,16 @@ class OffsetsSoFar:
         offsets = self.topics.get(key[1])
         if offsets is None:
             return {}
-        began_again = {offsets.queue_ids[i]: int(offsets.ends[i]) for i in np.flatnonzero(offsets.begins).tolist()}
+        began_again, ends = offsets.begins_by_queue, offsets.ends_by_queue
+        committed = self.committed(key) if began_again else {}
         return self.of(key) | {
             queue_id: offset
-            for queue_id, offset in (self.committed(key).items() if began_again else ())
-            if offset > began_again.get(queue_id, offset)
+            for queue_id, offset in committed.items()
+            if queue_id in began_again and offset > ends[queue_id]
         }
 
     def begins(self, topic: str) -> dict[int, int]:
-        """By queue id, the physical offset with which a queue began again; 0 if it never did."""
+        """By queue id, the physical offsets with which queues began again."""
         offsets = self.topics.get(topic)
         return {} if offsets is None else offsets.begins_by_queue
 
@@ -199,10 +200,9 @@ class OffsetsSoFar:
     def removed(self, key: GroupTopic) -> bool:
         """Whether the broker had offsets of a group when an earlier night ended, and has none any more."""
         offsets = self.topics.get(key[1])
-        if offsets is None:
+        if offsets is None or key[0] not in offsets.groups:
             return False
-        committed = [offsets.committed_by(key[0], queue_id) for queue_id in offsets.queue_ids]
-        return REMOVED in committed and max(committed) == REMOVED
+        return bool(offsets.committed[offsets.groups[key[0]]].max(initial=UNKNOWN) == REMOVED)
 
     def are_removed(self, key: GroupTopic, now: BrokerOffsets) -> bool:
         """Whether the broker had offsets of a group in earlier nights, and has none when this night ends."""

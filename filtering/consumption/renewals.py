@@ -33,13 +33,13 @@ def places_at(
 ) -> dict[int, OffsetRange]:
     """By queue id, the physical offsets of the entries that a queue has at ``at`` (ms), if it began again.
 
-    ``begins``: the physical offsets with which queues begin when the night begins; 0 if they never began again.
+    ``begins``: when the night begins, the physical offsets with which queues began again.
     ``renewals`` are those of the night. Messages before ``log_start`` are not in an old queue any more.
     """
     by_queue: dict[int, list[QueueRenewal]] = {}
     for renewal in renewals:
         by_queue.setdefault(renewal.queue_id, []).append(renewal)
-    found = {queue_id: (begin, FOREVER) for queue_id, begin in begins.items() if begin > 0}
+    found = {queue_id: (begin, FOREVER) for queue_id, begin in begins.items()}
     for queue_id, of_queue in by_queue.items():
         before = [renewal.commitlog_offset for renewal in of_queue if renewal.at < at]
         after = [renewal.commitlog_offset for renewal in of_queue if renewal.at >= at]

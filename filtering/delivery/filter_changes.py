@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +29,6 @@ CHANGED = pa.schema(
     ]
 )
 """One row for each message that a group would gain or lose by a change; times in ms."""
-NOWHERE_ELSE: Mapping[int, OffsetRange] = MappingProxyType({})
 _NO_BIT_MAP = 0
 
 
@@ -129,10 +127,10 @@ class _ChangesOfTopic:
         changes = [change for _, change in numbered]
         pulled_windows = [_window(each.filter, stored, each.pulled, False, each.places) for each in changes]
         pending_windows = [_window(each.filter, stored, each.pending, True, each.places) for each in changes]
-        windows = [_window(change.filter, stored, {}, False) for _, change in numbered]
+        windows = [_window(each.filter, stored, {}, False, {}) for each in changes]
         in_force = [(each.in_force, each) for each in changes if each.in_force is not None]
         pulled_in_force = [_window(filter_, stored, each.pulled, False, each.places) for filter_, each in in_force]
-        all_in_force = [_window(filter_, stored, {}, False) for filter_, _ in in_force]
+        all_in_force = [_window(filter_, stored, {}, False, {}) for filter_, _ in in_force]
         self.filters = TopicFilters(
             _NO_BIT_MAP, windows=[*pulled_windows, *pending_windows, *windows, *pulled_in_force, *all_in_force]
         )
@@ -182,7 +180,7 @@ def _window(
     stored: tuple[int, int],
     offsets: Mapping[int, OffsetRange],
     only_listed: bool,
-    places: Mapping[int, OffsetRange] = NOWHERE_ELSE,
+    places: Mapping[int, OffsetRange],
 ) -> PullWindow:
     without_bit_map = replace(message_filter, bit_pos=())
     return PullWindow(without_bit_map, BEGINNING, *stored, None, offsets, only_listed, places)

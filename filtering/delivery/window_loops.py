@@ -68,7 +68,7 @@ def fill_mask(
 
 @compiled
 def clear_elsewhere(places: Array, bounds: Array, places_from: Array, places_to: Array, mask: Array) -> None:
-    """Clear the bits of entries whose physical offset is outside the range of their queue."""
+    """Clears the bits of entries whose physical offset is outside the range of their queue."""
     for queue in range(len(bounds) - 1):
         low, high = places_from[queue], places_to[queue]
         for row in range(bounds[queue], bounds[queue + 1]):

@@ -67,7 +67,7 @@ def follows(octets: Array, at: Int, direction: Int, rest: Array) -> bool:
 
 @compiled
 def spread(of_texts: Array, texts: Int, positions: Array, bits: Array) -> None:
-    """Set bit i of row s of ``bits`` if bit positions[i] of row s of ``of_texts`` is set: 64 rows at a time.
+    """Sets bit i of row s of ``bits`` if bit positions[i] of row s of ``of_texts`` is set: 64 rows at a time.
 
     ``texts``: the number of texts. A negative position has no bit. ``bits`` must be all zeros.
     """

@@ -108,8 +108,10 @@ def _begin_again(offsets: TopicOffsets, renewals: Iterable[QueueRenewal]) -> Non
     """Nothing is told of the new entries of queues yet. With their topic, the groups lost their offsets."""
     for renewal in renewals:
         column = offsets.columns[renewal.queue_id]
-        for array, value in ((offsets.told_to, 0), *(() if renewal.keeps_offsets else ((offsets.committed, REMOVED),))):
-            array[array[:, column] >= 0, column] = value
+        told_to, committed = offsets.told_to[:, column], offsets.committed[:, column]
+        told_to[told_to >= 0] = 0
+        if not renewal.keeps_offsets:
+            committed[committed >= 0] = REMOVED
 
 
 def _advance(
@@ -191,7 +193,7 @@ def _queue_rows(
     rows = [
         {
             "topic": topic, "queue_id": queue_id, "from_offset": night.first, "to_offset": night.end,
-            "entries": night.entries, "begins_at": begins[topic][queue_id] or None,
+            "entries": night.entries, "begins_at": begins[topic].get(queue_id),
             "began_at": None if night.renewal is None else night.renewal.at,
             "ended_at": None if night.renewal is None else night.ended, "run": run,
         }

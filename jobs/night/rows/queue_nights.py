@@ -40,7 +40,7 @@ def queue_nights(
     """The queues with new entries, and those that began again, by topic and queue id.
 
     ``new`` and ``late``: the entries of new messages, and of those that earlier nights could not read. ``begins``: the
-    physical offsets with which queues began when the night began. ``instants``: those of ``ends``, by topic.
+    physical offsets with which queues had begun again before the night. ``instants``: those of ``ends``, by topic.
     """
     of_queues: defaultdict[tuple[str, int], list[QueueRenewal]] = defaultdict(list)
     for topic, of_topic in renewals.items():

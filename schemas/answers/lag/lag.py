@@ -206,7 +206,9 @@ def _first_needed(facts: BrokerFacts, counts: Mapping[str, TopicLag]) -> int | N
     rows = facts.rows(CONSUMEQUEUE, ["topic", "queue_id", "queue_offset", "commitlog_offset"], wanted)
     keys, numbers = group_numbers(rows, ["topic", "queue_id"])
     firsts = np.array([from_offsets.get(key, FOREVER) for key in keys], np.int64)
-    is_needed = (rows["queue_offset"].to_numpy() >= firsts[numbers]) & _is_present(rows, facts)
+    is_needed = rows["queue_offset"].to_numpy() >= firsts[numbers]
+    if facts.begins:
+        is_needed &= _is_present(rows, facts)
     at = rows["commitlog_offset"].to_numpy()[is_needed]
     return int(at.min()) if len(at) else None
 
