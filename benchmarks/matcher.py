@@ -72,7 +72,7 @@ def measure(groups: int, rounds: int) -> dict[str, dict[str, float]]:
     for _ in range(rounds):
         for name, runner in engines.items():
             times[name].append(mean(_passes(runner, ROUND)))
-    result = {}
+    result: dict[str, dict[str, float]] = {}
     for name, runner in engines.items():
         rows = rows_of(name, groups)
         if isinstance(runner, FilterBench):

@@ -31,11 +31,12 @@ class Ours:
         return perf_counter() - begin
 
     def check(self) -> Result:
-        counts, sums = 0, 0
+        counts, sums = [], []
         for start, indptr, rows in self._pairs():
             total = np.concatenate([[0], np.cumsum(mixed(rows.astype(np.int64) + start))])
-            counts, sums = counts + np.diff(indptr), sums + np.diff(total[indptr])
-        return np.asarray(counts), np.asarray(sums)
+            counts.append(np.diff(indptr))
+            sums.append(np.diff(total[indptr]))
+        return np.sum(counts, axis=0), np.sum(sums, axis=0)
 
 
 class Polars:
@@ -80,8 +81,8 @@ class DuckDB:
             self._connection.execute(f"PREPARE counts_{first} AS SELECT {', '.join(counts)} FROM ({typed})")
 
     def _counts(self) -> list[int]:
-        rows = [self._connection.execute(f"EXECUTE counts_{first}").fetchone() for first in self._queries]
-        return [count for row in rows for count in row]
+        rows = [self._connection.execute(f"EXECUTE counts_{first}").fetchall() for first in self._queries]
+        return [count for [row] in rows for count in row]
 
     def seconds(self) -> float:
         begin = perf_counter()

@@ -17,7 +17,7 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
-class OneProcessForEachFile(LoadScopeScheduling):
+class OneProcessForEachFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     """A file's tests stay in one process, and so do all tests that share the Spark session."""
 
     def _split_scope(self, nodeid: str) -> str:

@@ -2,6 +2,8 @@
 
 import struct
 import zlib
+from collections.abc import Mapping
+from typing import Any
 
 from filtering.tags_code import java_hash
 
@@ -43,11 +45,11 @@ def filler(size: int) -> bytes:
     return struct.pack(">ii", size, BLANK).ljust(size, b"\0")
 
 
-def log_of(*options: dict[str, object]) -> bytes:
+def log_of(*options: Mapping[str, Any]) -> bytes:
     """Records one after another, from physical offset 0 on."""
     log = b""
     for chosen in options:
-        log += record(len(log), **chosen)  # type: ignore[arg-type]
+        log += record(len(log), **chosen)
     return log
 
 

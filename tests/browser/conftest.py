@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -38,7 +39,7 @@ def show(browser: Browser, tmp_path: Path, complaints: list[str]) -> Iterator[Ca
     """Opens the page of a report in a new context with some options. A complaint that is left fails the test."""
     contexts = []
 
-    def show(report: Report, **context: object) -> Page:
+    def show(report: Report, **context: Any) -> Page:
         file = tmp_path / "night.html"
         file.write_bytes(render_page(report))
         contexts.append(browser.new_context(**context))

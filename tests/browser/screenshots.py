@@ -8,16 +8,18 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from typing import Literal
 
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, ViewportSize
 
 from jobs import nightly, report
 from tests.browser.chromium import chromium, opened
 from tests.nights.commands import living
 
 DOCS = Path(__file__).parents[2] / "docs" / "images"
-SIZE = {"width": 1120, "height": 860}
-PHONE = {"width": 390, "height": 860}
+SIZE: ViewportSize = {"width": 1120, "height": 860}
+PHONE: ViewportSize = {"width": 390, "height": 860}
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 def main() -> None:
@@ -34,11 +36,11 @@ def main() -> None:
         # The name of the folder is random, and is in every command.
         page.write_text(page.read_text("utf-8").replace(str(warehouse), "/data/mqsieve"), "utf-8")
         with opened(program) as browser:
-            for scheme in ("light", "dark"):
+            for scheme in SCHEMES:
                 _take(browser, page, scheme)
 
 
-def _take(browser: Browser, page: Path, scheme: str) -> None:
+def _take(browser: Browser, page: Path, scheme: Literal["light", "dark"]) -> None:
     shown = browser.new_page(viewport=SIZE, color_scheme=scheme)
     shown.goto(page.as_uri())
     shown.screenshot(path=DOCS / f"report-{scheme}.png")

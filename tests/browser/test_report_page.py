@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from schemas.answers.report.group_lags import GroupLag
 from schemas.answers.report.groups import GroupReport
@@ -26,7 +26,7 @@ HOSTILE = (
 
 def column(page: Page, title: str, shown_only: bool = True) -> list[str]:
     """The texts of a column of the table of groups, from the top down."""
-    return page.evaluate(
+    texts: list[str] = page.evaluate(
         """([title, shownOnly]) => {
           const table = document.getElementById("groups-table");
           const at = [...table.tHead.rows[0].cells].findIndex((cell) => cell.textContent === title);
@@ -35,9 +35,10 @@ def column(page: Page, title: str, shown_only: bool = True) -> list[str]:
         }""",
         [title, shown_only],
     )
+    return texts
 
 
-def title(page: Page, name: str) -> object:
+def title(page: Page, name: str) -> Locator:
     return page.locator("#groups-table thead th", has=page.get_by_role("button", name=name, exact=True))
 
 

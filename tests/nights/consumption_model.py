@@ -93,8 +93,11 @@ class Model:
                 group.offsets = {}
             self._pull(key)
         happens = {"register": self._register, "unregister": self._unregister, "reset_offset": self._reset}
-        happened = [(event["at"], 0, event) for event in events] + [(each.stored_at, 2, each) for each in messages]
-        happened += [(each.at, 1, each) for each in renewals]
+        happened: list[tuple[int, int, dict[str, Any] | Renewal | Message]] = [
+            *((event["at"], 0, event) for event in events),
+            *((each.at, 1, each) for each in renewals),
+            *((each.stored_at, 2, each) for each in messages),
+        ]
         for at, _, each in sorted(happened, key=lambda item: item[:2]):
             if isinstance(each, Message):
                 self._store(each)
@@ -256,7 +259,7 @@ _compiled = cache(compile)
 
 
 def _is_refused(subscription: dict[str, Any]) -> bool:
-    return subscription["type"] == "SQL92" and subscription["expression"] == REFUSED
+    return (subscription["type"], subscription["expression"]) == ("SQL92", REFUSED)
 
 
 def _matches(subscription: dict[str, Any], properties: dict[str, str]) -> bool:

@@ -112,7 +112,7 @@ class RandomBroker:
         return Night(*new, committed, committed_at, min_offsets, self._renewals)
 
     def _append(self) -> None:
-        tags = {"TAGS": self._random.choice("pq")} if self._random.random() < 0.7 else {}
+        tags: dict[str, Any] = {"TAGS": self._random.choice("pq")} if self._random.random() < 0.7 else {}
         queue = self._random.choice(TOPICS), self._random.choice(QUEUES)
         self._log.append(self._random.randint(1, 6), *queue, k=self._random.choice("xyz"), **tags)
         self._last = max(self._last, self._log.time - EVERY)
@@ -186,7 +186,7 @@ class RandomBroker:
         for renewal in self._renewals:
             # Clients commit an offset in each queue that they have, even if it is empty.
             for group in GROUPS:
-                if known := self._offsets.pop(f"{renewal.topic}@{group}", None):
+                if known := self._offsets.pop(f"{renewal.topic}@{group}", {}):
                     self._offsets[f"{renewal.topic}@{group}"] = {str(renewal.queue_id): 0, **known}
 
     def _damage(self) -> None:

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 from deltalake import DeltaTable
-from deltalake.schema import Field
+from deltalake.schema import Field, PrimitiveType
 
 from filtering.time_spans import DAY
 from jobs import audit, nightly
@@ -159,7 +159,7 @@ def test_a_flipped_byte_fails_the_page_checksums(replayed: Replayed, tmp_path: P
 
 def test_a_column_too_many_fails_the_schema(replayed: Replayed, tmp_path: Path) -> None:
     warehouse = copy_of(replayed("small"), tmp_path / "w")
-    DeltaTable(str(tmp_path / "w" / "quarantine")).alter.add_columns([Field("more", "string")])
+    DeltaTable(str(tmp_path / "w" / "quarantine")).alter.add_columns([Field("more", PrimitiveType("string"))])
     seal(warehouse)
     result = results(Warehouse.at(str(tmp_path / "w")), "schema_as_declared")["schema_as_declared"]
     assert [(row["table_name"], row["column_name"]) for row in result.sample] == [("quarantine", "more")]
@@ -329,7 +329,7 @@ def test_an_audit_of_ones_own(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_an_audit_reads_all_properties_of_a_message(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first 24 names of a topic have columns of their own."""
-    many = {f"p{number}": f"v{number}" for number in range(30)} | {"odd": "a\x01b"}
+    many: dict[str, Any] = {f"p{number}": f"v{number}" for number in range(30)} | {"odd": "a\x01b"}
     store = BrokerLog().append(2, **many).append(1).append(1, p29="other").write(tmp_path / "store")
     (tmp_path / "audits.yaml").write_text(
         "audits:\n- name: all_there\n  about: They are.\n  from: commitlog\n  error_if: '> 0'\n"

@@ -84,7 +84,7 @@ def corrected_history(broker: GrowingBroker) -> None:
 
 def steps(broker: GrowingBroker, *jobs: object) -> None:
     given = ("--warehouse", broker.folder / "w", "--broker-config", broker.folder / "broker.conf")
-    inputs = {
+    inputs: dict[object, tuple[object, ...]] = {
         ingest: ("--store", broker.folder / "store"), register: ("--subscriptions", broker.folder / "events.jsonl"),
     }  # fmt: skip
     for job in jobs:

@@ -58,7 +58,7 @@ def open_to_all(tmp_path: Path) -> None:
 @contextmanager
 def as_nobody() -> Iterator[None]:
     """Drops root's rights during a test, since root may read everything."""
-    assert night_job.run_job, "is imported by now: nobody may not read it"
+    assert callable(night_job.run_job), "is imported by now: nobody may not read it"
     root = os.geteuid() == 0
     if root:
         os.seteuid(65534)
@@ -447,7 +447,8 @@ def offsets(warehouse: Path) -> list[int]:
 def test_the_command_itself_says_one_line(tmp_path: Path) -> None:
     """The user's view: spark-submit, its log, and its exit code."""
     pq.write_table(pa.table({"topic": ["OrderEvents"]}), tmp_path / "log.parquet")
-    command = [PROJECT / "spark-submit.sh", "ingest", "--store", tmp_path / "log.parquet", "--warehouse", tmp_path]
+    given = ("--store", str(tmp_path / "log.parquet"), "--warehouse", str(tmp_path))
+    command = [str(PROJECT / "spark-submit.sh"), "ingest", *given]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert one_line(ended.stderr), ended.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> warehouse.OpenWarehouse
 
 
 def test_hostile_names_stay_text(hostile: warehouse.OpenWarehouse) -> None:
-    shown = [
+    shown: list[Any] = [
         hostile.why(HOSTILE),
         hostile.why_at(HOSTILE, 0, 0, HOSTILE),
         hostile.lag(),

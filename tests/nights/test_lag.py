@@ -90,6 +90,8 @@ def test_the_oldest_is_the_first_that_the_group_would_get(nights: Path) -> None:
     for row in lag(facts):
         if row.exact_lag and (row.consumer_group, row.topic) not in changed:
             place = row.consumer_group, row.topic, row.queue_id
+            assert row.position is not None
+            assert row.oldest_pending_at is not None
             first = min(o for o in range(row.position, row.end) if (*place, o) in later)
             assert row.oldest_pending_at == stored[row.topic, row.queue_id, first]
             assert row.oldest_pending_ms == facts.as_of - row.oldest_pending_at

@@ -128,7 +128,8 @@ def test_a_filter_that_reads_only_tags_asks_for_a_known_property(tmp_path: Path,
 
 def test_properties_without_a_column_are_known(tmp_path: Path) -> None:
     log = BrokerLog()
-    log.append(3, **{f"p{number}": "x" for number in range(40)})
+    properties: dict[str, Any] = {f"p{number}": "x" for number in range(40)}
+    log.append(3, **properties)
     log.write(tmp_path / "store")
     filters = {f"cg_{number}": f"p{number} = 'x'" for number in range(41)}
     events = [json.dumps(_register(group, text, "SQL92")) + "\n" for group, text in filters.items()]

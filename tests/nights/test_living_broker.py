@@ -197,7 +197,7 @@ def test_pending_lost_and_told_offsets(nights: Path) -> None:
 
 
 def last_run(warehouse: Path) -> str:
-    return max(row["run"] for row in rows_of(warehouse, "run_ledger", "run"))
+    return max(str(row["run"]) for row in rows_of(warehouse, "run_ledger", "run"))
 
 
 def test_committed_offsets_are_those_of_the_snapshots(nights: Path) -> None:

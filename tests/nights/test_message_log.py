@@ -138,12 +138,13 @@ def test_a_log_without_messages_after_another_one(
 def test_a_store_goes_on_where_a_message_log_of_it_ended(tmp_path: Path) -> None:
     """The message log is an export of the same broker's commitlog, made between two nights on its store."""
     log, exported = BrokerLog(), tmp_path / "log.jsonl"
-    for folder, stores in (("made", ["store"]), ("w", [exported, "store", exported, "store"])):
+    store = tmp_path / "store"
+    for folder, inputs in (("made", [store]), ("w", [exported, store, exported, store])):
         given = ("--warehouse", str(tmp_path / folder))
-        for store in stores:
-            if store == "store":
-                log.append(3).write(tmp_path / "store")
-            nightly.main(["--store", str(tmp_path / store), *given])
+        for each in inputs:
+            if each == store:
+                log.append(3).write(store)
+            nightly.main(["--store", str(each), *given])
             export.main(["commitlog", *given, "--output", str(exported)])
     assert list(rows_of(tmp_path / "w", "quarantine")) == []
     found = sorted(row["queue_offset"] for row in rows_of(tmp_path / "w", "consumequeue"))

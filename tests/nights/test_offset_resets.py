@@ -26,7 +26,8 @@ def reset(at: int, offset: int) -> str:
 
 
 def told_to(broker: GrowingBroker) -> int | None:
-    return next(rows_of(broker.folder / "w", "current_offsets"))["told_to"]
+    offset: int | None = next(rows_of(broker.folder / "w", "current_offsets"))["told_to"]
+    return offset
 
 
 def test_a_group_that_consumes_pulls_again_at_once(broker: GrowingBroker) -> None:

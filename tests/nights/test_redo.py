@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +52,7 @@ class Nights:
     def audit(self) -> Ended:
         return self._run(audit, "--all", "--warehouse", self.warehouse)
 
-    def tables(self) -> dict[str, object]:
+    def tables(self) -> dict[str, Counter[str]]:
         found = contents(self.warehouse)
         return {name: found[name] for name in REPEATED}
 
@@ -261,7 +263,8 @@ def test_a_night_of_messages_that_each_have_their_own_topic(broker: GrowingBroke
     """So many distinct texts are stored without a dictionary; a redo, backlogs and answers read them as one."""
     broker.log = BrokerLog(segment=1 << 20)
     for number in range(1_100):
-        broker.log.append(topic=f"%RETRY%cg_{number}", **{f"name_{number}": "x"})
+        name: dict[str, Any] = {f"name_{number}": "x"}
+        broker.log.append(topic=f"%RETRY%cg_{number}", **name)
     events = [sql(BEFORE, "cg", "n IS NOT NULL")]
     for _ in range(2):
         broker.grow()

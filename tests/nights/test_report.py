@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from jobs import deliver, dispatch, ingest, nightly, register, report
+from jobs.cli import options
 from schemas.answers.brokers import open_facts
 from schemas.answers.lag.lag import lag
 from schemas.answers.report.night_summary import night_summary
@@ -220,7 +221,7 @@ def test_the_same_warehouse_gives_the_same_bytes(four_nights: Path, tmp_path: Pa
 
 def test_every_command_is_one_that_a_job_takes(four_nights: Path, tmp_path: Path) -> None:
     commands = re.findall(r'<code class="command">(.*?)</code>', page_of(four_nights, tmp_path))
-    jobs = Counter()
+    jobs = Counter[str]()
     for program, job, *given in map(shlex.split, map(unescape, commands)):
         assert program == "./spark-submit.sh"
         jobs[job] += 1
@@ -257,13 +258,13 @@ def test_each_night_names_the_filter_that_stopped_its_messages(broker: GrowingBr
     broker.grow()
     broker.night([by_tags, sql(after(10), "cg", "n = '15'")])
     facts = open_facts(Warehouse.at(str(broker.folder / "w")))
-    stages = [night.stages for night in read_report(facts, None).nights]
+    stages = [night.stages for night in read_report(facts, options.session).nights]
     assert [(night.stopped_by_tags_code, night.stopped_by_bit_map) for night in stages] == [(10, 0), (0, 9)]
 
 
 def nights_of(broker: GrowingBroker) -> list[tuple[int, int, int | None, int]]:
     """Of each night of the report: its messages, log bytes, damaged pieces and deliveries."""
-    nights = read_report(open_facts(Warehouse.at(str(broker.folder / "w"))), None).nights
+    nights = read_report(open_facts(Warehouse.at(str(broker.folder / "w"))), options.session).nights
     return [(each.messages, each.quarantined, each.log_bytes, each.stages.delivered) for each in nights]
 
 

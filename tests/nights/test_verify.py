@@ -77,7 +77,7 @@ def flip(file: Path, at: int) -> None:
 
 def last_entry(topic: str, queue_id: int) -> int:
     entries = rows("small", "consumequeue")
-    return max(e["queueOffset"] for e in entries if (e["topic"], e["queueId"]) == (topic, queue_id))
+    return max(int(e["queueOffset"]) for e in entries if (e["topic"], e["queueId"]) == (topic, queue_id))
 
 
 def last_file(folder: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -235,10 +236,12 @@ def test_messages_before_the_first_start_are_not_gained_unless_the_queue_was_res
     for _ in range(40):
         log.append(1, "T").append(1, "U")
     log.write(tmp_path / "store", start=log.segment)  # with offset 0, a new group would begin there
-    of_group = {"group": "cg", "at": log.messages[60].stored_at - 1}
-    filters = [{"op": "register", "topic": topic, "type": "SQL92", "expression": "n = '35'"} for topic in "TU"]
-    reset = {"op": "reset_offset", "topic": "U", "queue_id": 0, "offset": 25, "at": log.messages[-1].stored_at}
-    lines = [json.dumps(of_group | event) for event in (*filters, reset)]
+    registered: Mapping[str, object] = {"group": "cg", "at": log.messages[60].stored_at - 1, "op": "register"}
+    events: list[Mapping[str, object]] = [
+        *({"topic": topic, "type": "SQL92", "expression": "n = '35'"} for topic in "TU"),
+        {"op": "reset_offset", "topic": "U", "queue_id": 0, "offset": 25, "at": log.messages[-1].stored_at},
+    ]
+    lines = [json.dumps({**registered, **event}) for event in events]
     (tmp_path / "events.jsonl").write_text("\n".join(lines))
     (tmp_path / "broker.conf").write_text("enablePropertyFilter=true\n")
     nightly.main(

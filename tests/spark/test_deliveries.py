@@ -1,6 +1,7 @@
 """Readers see one row a pair, however the messages of a block are kept."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
@@ -11,14 +12,16 @@ from schemas.delivery_pairs import pairs_of
 from schemas.spark_views import pairs
 
 MESSAGES = 1 << 16
-KEPT = {
+KEPT: dict[str, dict[str, object]] = {
     "few": {"messages": 5, "positions": [0, 1, 2, 8, 9], "bits": None},
     "far": {"messages": 1, "positions": [65535], "bits": None},
     "none": {"messages": 0, "positions": [], "bits": None},
     "many": {"messages": 4, "positions": None, "bits": [0b1000000001 | -(1 << 63), *[0] * 1022, -(1 << 63)]},
     "all": {"messages": MESSAGES, "positions": None, "bits": None},
 }
-EXPECTED = {"few": [0, 1, 2, 8, 9], "far": [65535], "none": [], "many": [0, 9, 63, 65535], "all": range(MESSAGES)}
+EXPECTED: dict[str, Sequence[int]] = {
+    "few": [0, 1, 2, 8, 9], "far": [65535], "none": [], "many": [0, 9, 63, 65535], "all": range(MESSAGES),
+}  # fmt: skip
 
 
 def block(kept: dict[str, dict[str, object]], messages: int) -> pa.Table:

@@ -6,6 +6,7 @@ import logging
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def test_what_hooks_drop_is_counted_and_listed(
         for m in rows("small", "messages")
         if not m.get("blank")
     }
-    kept_by = {
+    kept_by: dict[str, Callable[[int, int], bool]] = {
         "cg_all_orders": lambda queue, offset: (
             properties["OrderEvents", queue, offset].get("region") == "hangzhou" and queue < 2
         ),
@@ -96,7 +97,7 @@ def test_small_arrow_batches_make_no_more_blocks(spark: SparkSession, tmp_path: 
     store = BrokerLog().append(2_000, region="hangzhou").write(tmp_path / "store")
     (tmp_path / "subscriptions.yaml").write_text("- {group: g, topic: T, tag: '*'}")
     (tmp_path / "hooks.yaml").write_text("- {group: g, topic: T, predicate: queue_offset % 2 = 0}")
-    before = spark.conf.get(ARROW_BATCH)
+    before = spark.conf.get(ARROW_BATCH) or ""
     spark.conf.set(ARROW_BATCH, "100")
     try:
         given = ("--subscriptions", tmp_path / "subscriptions.yaml", "--filter-hooks", tmp_path / "hooks.yaml")

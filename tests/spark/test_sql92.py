@@ -34,7 +34,7 @@ SESSIONS = {
 
 @contextmanager
 def session(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    before = {name: spark.conf.get(name) for name in settings}
+    before = {name: spark.conf.get(name) or "" for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
     yield
@@ -113,7 +113,7 @@ def test_properties_may_be_columns(spark: SparkSession) -> None:
     assert [row.n for row in frame.where(predicate).collect()] == [1]
 
 
-def test_an_integer_with_a_byte_order_mark_is_none(spark):
+def test_an_integer_with_a_byte_order_mark_is_none(spark: SparkSession) -> None:
     """Spark's CSV parser skips the mark if it is in the first text of a task."""
     expressions = [compile(text) for text in ("a = 5", "a <> 7", "a > 4294967296 OR b = 5")]
     messages = [[("a", "\ufeff5"), ("b", "\ufeff5")], [("a", "٥"), ("b", "５")]]
@@ -145,7 +145,8 @@ def test_an_integer_with_a_byte_order_mark_is_none(spark):
 )
 def test_nothing_in_a_string_escapes_into_sql(spark: SparkSession, text: str, escaped: str) -> None:
     expression = "a = '{0}' AND a CONTAINS '{0}' AND a IN ('', '{0}')".format(text.replace("'", "''"))
-    messages = [[("a", text)], [("a", text + "x")], [("a", "A")], [("a", "")], [("a", spark.sparkContext.master)]]
+    values = (text, text + "x", "A", "", str(spark.sparkContext.master))
+    messages = [[("a", value)] for value in values]
     with session(spark, {"spark.sql.parser.escapedStringLiterals": escaped}):
         (answer,) = evaluated(spark, [compile(expression)], messages)
     assert answer == [True, False, False, False, False]

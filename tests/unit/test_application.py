@@ -180,7 +180,7 @@ def test_an_interrupt_while_imports_load_is_one_line(tmp_path: Path, module: str
     (tmp_path / f"{module}.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     # Tests that run in the background ignore the signal, and so would the job.
     listen = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
-    command = [sys.executable, "-c", listen, PROJECT / "spark-submit.sh", "lag", "--warehouse", tmp_path]
+    command = [sys.executable, "-c", listen, str(PROJECT / "spark-submit.sh"), "lag", "--warehouse", str(tmp_path)]
     ended = subprocess.run(
         command, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False
     )

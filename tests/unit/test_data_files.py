@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -61,7 +60,10 @@ ROWS = Table(
 )
 
 
-def stored_rows(folder: Path, *row_groups: list[tuple[int | None, str | None, str | None]]) -> tuple[Any, list[str]]:
+Row = tuple[int | None, str | None, str | None]
+
+
+def stored_rows(folder: Path, *row_groups: list[Row]) -> tuple[list[Row], list[str]]:
     """The rows that readers see, and the columns of each file."""
     writer, storage = DataFileWriter(ROWS, Storage.at(str(folder))), Storage.at(str(folder))
     for rows in row_groups:
@@ -71,11 +73,11 @@ def stored_rows(folder: Path, *row_groups: list[tuple[int | None, str | None, st
     assert [file.rows for file in files] == [pq.read_metadata(folder / path).num_rows for path in paths]
     columns = [",".join(pq.read_schema(folder / path).names) for path in paths]
     found = read_rows(ROWS, storage, paths).to_pylist()
-    return [tuple(row.values()) for row in found], columns
+    return [(row["number"], row["text"], row["rest"]) for row in found], columns
 
 
 def test_columns_without_values_are_left_out_until_they_have_some(tmp_path: Path) -> None:
-    groups = [
+    groups: list[list[Row]] = [
         [(1, "a", None), (2, "b", None)],
         [(3, "c", None)],
         [(4, "d", "x")],
@@ -115,7 +117,8 @@ def test_stored_messages_are_those_of_the_log(tmp_path: Path, seed: int) -> None
     (tmp_path / "log").write_bytes(log := log_of(*records))
     storage = Storage.at(str(tmp_path))
     rows, writer = CommitlogRows("run", Bodies.NONE, {}), DataFileWriter(COMMITLOG, storage)
-    waiting, parts, decoded = [], [], []
+    waiting: list[pa.RecordBatch] = []
+    parts, decoded = [], []
     for piece in scan(Segment(0, "log", len(log), storage), chunk_bytes=1 << 15):
         assert isinstance(piece, Records)
         batch, messages = rows.rows(piece)
@@ -161,7 +164,11 @@ def check_properties(folder: Path, texts: list[bytes], wanted: list[str] | None 
 @pytest.mark.parametrize("seed", range(3))
 def test_nights_that_give_a_property_other_columns_are_read_together(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    storage, parts, topics, properties, paths = Storage.at(str(tmp_path)), [], [], [], []
+    storage = Storage.at(str(tmp_path))
+    topics: list[str] = []
+    properties: list[dict[str, str]] = []
+    parts: list[Messages] = []
+    paths = []
     for night in range(4):
         names = rng.sample("abcdef", 4)
         records = []
@@ -176,7 +183,7 @@ def test_nights_that_give_a_property_other_columns_are_read_together(tmp_path: P
         for piece in scan(Segment(0, f"log {night}", len(log), storage), chunk_bytes=1 << 12):
             assert isinstance(piece, Records)
             batch, messages = rows.rows(piece)
-            assert_filters_read(messages, properties[-200:][sum(map(len, parts)) - 200 * night :])
+            assert_filters_read(messages, properties[-200:][sum(len(part) for part in parts) - 200 * night :])
             writer.write([batch])
             parts.append(messages)
         paths += [file.path for file in writer.close()]
@@ -232,7 +239,9 @@ def test_no_message_has_a_property(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(log := log_of({"topic": b"A"}, {"topic": b"B"}))
     storage = Storage.at(str(tmp_path))
     rows, writer = CommitlogRows("run", Bodies.KEEP, {}), DataFileWriter(COMMITLOG, storage)
-    writer.write([rows.rows(piece)[0] for piece in scan(Segment(0, "log", len(log), storage))])
+    (piece,) = scan(Segment(0, "log", len(log), storage))
+    assert isinstance(piece, Records)
+    writer.write([rows.rows(piece)[0]])
     paths = [file.path for file in writer.close()]
     (messages,) = read_messages(storage, paths, WHOLE_LOG, None, {"a"})
     assert [shape.topic for shape in messages.shapes] == ["A", "B"]

@@ -12,6 +12,7 @@ from filtering import sql92
 from filtering.predicate import FALSE, TRUE, Predicate, TextIn
 from filtering.predicate_value import holds
 from filtering.relation import Kind, Relation, Trait, common_traits, relation, satisfying
+from filtering.relation.satisfying import NONE
 from tests.depth import examples
 from tests.unit.matcher import random_work
 from tests.unit.sql92.generator import NAMES, VALUES, Generator
@@ -105,10 +106,10 @@ def pair_of(random: Random) -> tuple[Predicate, Predicate]:
         (first, f"NOT {first}"),
         (f"{first} OR {second}", f"NOT (NOT {first} AND NOT {second})"),
     ]
-    pair = [compiled(text) for text in random.choice(ways)]
-    if None in pair:
+    old, new = (compiled(text) for text in random.choice(ways))
+    if old is None or new is None:
         return pair_of(random)
-    return pair[0].predicate, pair[1].predicate
+    return old.predicate, new.predicate
 
 
 def messages_of(random: Random, count: int) -> list[dict[str, str]]:
@@ -147,7 +148,7 @@ def test_a_message_satisfies_and_nothing_else_is_ruled_out(random: Random) -> No
     answer = satisfying(predicate)
     if isinstance(answer, dict):
         assert holds(predicate, answer)
-    elif answer.name == "NONE":
+    elif answer is NONE:
         assert not any(holds(predicate, message) for message in random_work.messages(random, 40))
 
 

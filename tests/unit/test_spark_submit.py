@@ -137,7 +137,7 @@ def test_links_to_it_work(machine: Machine, tmp_path: Path) -> None:
     """A link in a folder of programs, to a relative link beside the project."""
     (tmp_path / "beside").symlink_to("my project/spark-submit.sh")
     (machine.bin / "mqsieve").symlink_to(tmp_path / "beside")
-    command = [machine.bin / "bash", machine.bin / "mqsieve", "--help"]
+    command = [str(machine.bin / "bash"), str(machine.bin / "mqsieve"), "--help"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", env={"PATH": machine.bin})
     assert (ended.returncode, ended.stdout, ended.stderr) == machine.run("--help")
     assert "nightly" in ended.stdout
@@ -145,13 +145,13 @@ def test_links_to_it_work(machine: Machine, tmp_path: Path) -> None:
 
 def test_a_topics_queue_is_no_queue_of_yarn(tmp_path: Path) -> None:
     place = ("--topic", "T", "--queue", "0", "--offset=3")
-    command = [PROJECT / "spark-submit.sh", "explain", "--warehouse", str(tmp_path), *place]
+    command = [str(PROJECT / "spark-submit.sh"), "explain", "--warehouse", str(tmp_path), *place]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, "has no night yet" in ended.stderr) == (2, True)
 
 
 def test_a_queue_of_yarn_is_not_swallowed_without_yarn() -> None:
-    command = [PROJECT / "spark-submit.sh", "lag", "--queue=3", "--warehouse", "w"]
+    command = [str(PROJECT / "spark-submit.sh"), "lag", "--queue=3", "--warehouse", "w"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.startswith("mqsieve: unrecognized arguments: --queue 3;")

@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from filtering.consumer_filter_manager import DAY, ConsumerFilterManager, FilterState
+from filtering.consumer_filter_manager import ConsumerFilterManager, FilterState
+from filtering.time_spans import DAY
 from tests.captures import UNDAMAGED, capture, rows
 from tests.unit.broker import cases
 
@@ -24,7 +25,7 @@ def replay(sequence: dict[str, Any]) -> None:
             manager.unregister(event["group"], now)
         after = {(row["topic"], row["group"]): row for row in manager.state()}
         answer = [
-            {key: row[key] for key in row.keys() - {"bornTime", "deadTime"}}
+            {name: value for name, value in row.items() if name not in ("bornTime", "deadTime")}
             | {"bornRenewed": key not in before or before[key]["bornTime"] != row["bornTime"]}
             for key, row in after.items()
         ]

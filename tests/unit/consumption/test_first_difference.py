@@ -22,8 +22,8 @@ CLIENTS = (CLIENT % (100, "c1", "a", 1), CLIENT % (200, "c2", "b", 2))
 
 
 def difference(one: tuple[str, ...], other: tuple[str, ...], as_of: int = 10_000) -> int | None:
-    lists = ([parse_event(line) for line in lines] for lines in (one, other))
-    return first_difference(*lists, as_of, BrokerConfig(), Expressions())
+    first, second = ([parse_event(line) for line in lines] for lines in (one, other))
+    return first_difference(first, second, as_of, BrokerConfig(), Expressions())
 
 
 @pytest.mark.parametrize(("as_of", "at"), [(99, None), (100, 100)])

@@ -16,7 +16,7 @@ TAGS = ["Aa", "BB", "paid", "shipped", None]
 
 
 def heartbeat(at: int, client: str, version: int, expression: str, **more: Any) -> SubscriptionEvent:
-    subscription = Subscription(**{"topic": "T", "expression": expression, "type": "TAG", "version": version} | more)
+    subscription: Any = {"topic": "T", "expression": expression, "type": "TAG", "version": version} | more
     return SubscriptionEvent(at, Operation.HEARTBEAT, "cg", (subscription,), client_id=client)
 
 

@@ -18,9 +18,8 @@ FILTERING = BrokerConfig(enable_property_filter=True, enable_calc_filter_bit_map
 
 
 def filters_of(config: BrokerConfig = FILTERING, **subscription: Any) -> list[MessageFilter]:
-    event = SubscriptionEvent(
-        1_000, Operation.REGISTER, "cg", (Subscription(**{"topic": "T", "version": 7} | subscription),)
-    )
+    given: Any = {"topic": "T", "version": 7} | subscription
+    event = SubscriptionEvent(1_000, Operation.REGISTER, "cg", (given,))
     return message_filters(subscription_history([event], config)[-1:], config)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from filtering import sql92
@@ -14,7 +16,7 @@ LONG = 2_000
 EVERY = 24
 
 
-def some() -> list[dict[str, object]]:
+def some() -> list[dict[str, Any]]:
     return [e for e in expressions()[::EVERY] if e["compiles"] and len(e["expression"]) < LONG]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable, Sequence
 
 from filtering.predicate import (
     FALSE,
@@ -45,7 +46,7 @@ TEXTS = [
 INTS = [0, 5, -5, 2147483647, -2147483648, 12, 100]
 LONGS = [*INTS, 2**63 - 1, -(2**63), 2**31, 123456789012345678]
 DOUBLES = [0.0, -0.0, 5.0, 0.1, 12.34, math.nan, math.inf, -math.inf, 9007199254740992.0, 4.9e-324, 1e308, -12.34]
-VALUES = {NumberType.INT: INTS, NumberType.LONG: LONGS, NumberType.DOUBLE: DOUBLES}
+VALUES: dict[NumberType, Sequence[float]] = {NumberType.INT: INTS, NumberType.LONG: LONGS, NumberType.DOUBLE: DOUBLES}
 CODES = [0, 1, -1, 2**31 - 1, -(2**31), 2112, 77]
 
 
@@ -65,7 +66,7 @@ def leaf(random: random.Random) -> Predicate:
     text = random.choice(TEXTS)
     type = random.choice(list(NumberType))
     comparison = random.choice(list(Comparison))
-    return random.choice(
+    make: Callable[[], Predicate] = random.choice(
         [
             lambda: random.choice([TRUE, FALSE]),
             lambda: IsPresent(name),
@@ -83,7 +84,8 @@ def leaf(random: random.Random) -> Predicate:
             lambda: DoublesCompare(name, other, comparison),
             lambda: TagsCodeIn(frozenset(random.sample(CODES, random.randint(0, 5)))),
         ]
-    )()
+    )
+    return make()
 
 
 def messages(random: random.Random, rows: int) -> list[dict[str, str]]:

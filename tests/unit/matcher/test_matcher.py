@@ -61,7 +61,7 @@ def check(matches: Matches, expected: Bools) -> None:
     assert (np.ascontiguousarray(matches.bits).view(np.uint8).reshape(octets.shape) == octets).all()
     assert matches.counts().tolist() == expected.sum(axis=1).tolist()
     indptr, positions = matches.pairs()
-    assert (indptr.dtype, positions.dtype) == (np.int64, np.int32)
+    assert (indptr.dtype, positions.dtype) == (np.dtype(np.int64), np.dtype(np.int32))
     assert indptr.tolist() == [0, *expected.sum(axis=1).cumsum().tolist()]
     assert (positions == np.nonzero(expected)[1]).all()
 

@@ -38,7 +38,8 @@ def split(segment: Segment) -> tuple[list[int], list[Damage]]:
 
 
 def damage_report(name: str) -> dict[str, Any]:
-    return json.loads((capture(name) / "DAMAGE.json").read_text())
+    report: dict[str, Any] = json.loads((capture(name) / "DAMAGE.json").read_text())
+    return report
 
 
 @pytest.mark.parametrize("name", DAMAGED)
@@ -73,6 +74,7 @@ def test_a_body_without_its_crc_is_kept_and_countable() -> None:
     flipped = []
     for segment in segments(Storage.at(str(capture("small_corrupt") / "store"))):
         for records in scan(segment):
+            assert isinstance(records, Records)
             batch = decode(records, ["commitlog_offset", "body_crc", "body_crc_computed"])
             flipped += [
                 row["commitlog_offset"] for row in batch.to_pylist() if row["body_crc"] != row["body_crc_computed"]
@@ -209,7 +211,8 @@ def test_noise_anywhere_costs_only_the_messages_it_touches(tmp_path: Path) -> No
         log = bytearray(sound)
         length = rng.choice([1, 4, 100, 3000, 30000])
         start = rng.randrange(spans[-1][0])
-        log[start : start + length] = rng.choice([rng.randbytes, bytes, lambda n: b"\xff" * n])(length)
+        noise = rng.choice([rng.randbytes(length), bytes(length), b"\xff" * length])
+        log[start : start + length] = noise
         kept, damage = walked(bytes(log), tmp_path, segment.offset)
 
         untouched = {at + segment.offset for at, size in spans if at + size <= start or at >= start + length}
