@@ -57,6 +57,14 @@ def test_tags_and_expressions_are_compared() -> None:
     assert relation(sql92.compile("a = 'x'").predicate, FALSE).kind is Kind.NARROWER
 
 
+def test_filters_of_very_many_properties_are_compared() -> None:
+    old = sql92.compile("a = 'x'").predicate
+    new = sql92.compile(" OR ".join(f"p{i} = 'x'" for i in range(1200))).predicate
+    found = relation(old, new)
+    assert (found.kind, found.only_old) == (Kind.OVERLAPPING, {"a": "x"})
+    check_messages(found, old, new)
+
+
 def check_messages(found: Relation, old: Predicate, new: Predicate) -> None:
     """The messages that are shown do what they are shown for."""
     for message, expected in (
