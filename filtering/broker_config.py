@@ -16,6 +16,7 @@ from typing import Any
 from filtering.bloom_filter import BloomFilter
 from filtering.java.numbers import parse_int, parse_long
 from filtering.java.properties import parse_properties
+from filtering.java.strings import trim
 from filtering.tags_code import parse_delay_levels
 from filtering.time_spans import DAY
 from filtering.yaml_input import InvalidYaml, load
@@ -215,7 +216,7 @@ def _typed(key: str, value: Any, expected: type) -> Any:
     """``value``, a text or a value from YAML or JSON, as a bool, int or str."""
     text = _text(value)
     if expected is str:
-        return text.strip()
+        return trim(text)
     if expected is bool:
         if text.lower() not in ("true", "false"):
             raise InvalidBrokerConfig(f"{key}={text!r} is neither true nor false")

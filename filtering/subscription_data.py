@@ -8,13 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NotRequired, TypedDict
 
+from filtering.java.strings import trim
 from filtering.tags_code import java_hash
 
 SUB_ALL = "*"
 TAG = "TAG"
 SQL92 = "SQL92"
-# java.lang.String.trim drops every character up to U+0020 at both ends
-_TRIMMED = "".join(map(chr, range(0x21)))
 
 
 class Subscription(TypedDict):
@@ -76,7 +75,7 @@ def build_subscription_data(topic: str, sub_string: str | None) -> SubscriptionD
 
 def tags_in(sub_string: str) -> frozenset[str]:
     """The tags that a tag expression lists, trimmed."""
-    return frozenset(filter(None, (part.strip(_TRIMMED) for part in sub_string.split("||"))))
+    return frozenset(filter(None, map(trim, sub_string.split("||"))))
 
 
 def is_tag_type(expression_type: str | None) -> bool:

@@ -49,6 +49,13 @@ def test_properties_read_as_java_reads_them() -> None:
     assert config.broker_name == "broker-a\tb"
 
 
+@pytest.mark.parametrize("name", ["境内", "b\x85", "b\xa0"])
+def test_a_name_keeps_the_octets_that_java_does_not_trim(name: str) -> None:
+    """Java reads the file as ISO-8859-1, and trims what is up to U+0020."""
+    octets = name.encode().decode("latin-1")
+    assert BrokerConfig.from_properties(f"brokerName= {octets}\t\x00").broker_name == octets
+
+
 def test_yaml_has_the_same_keys() -> None:
     config = BrokerConfig.from_yaml("enablePropertyFilter: true\nbrokerName: 7\nnamesrvAddr: localhost:9876\n")
     assert config == BrokerConfig(enable_property_filter=True, broker_name="7")
