@@ -83,6 +83,8 @@ def test_an_odd_file_size_is_rounded_up_to_whole_entries(size: int, entries: int
         ("maxErrorRateOfBloomFilter=0", "maxErrorRateOfBloomFilter=0,.* f must be"),
         ("expectConsumerNumUseFilter=0", "expectConsumerNumUseFilter=0: n must be"),
         ("messageDelayLevel=1s 2x", "messageDelayLevel: '2x' is not a delay"),
+        ("messageDelayLevel=99999999999999999999s", "messageDelayLevel: '99999999999999999999s' is not a delay"),
+        ("messageDelayLevel=9223372036854775807d", "messageDelayLevel: '9223372036854775807d' is not a delay"),
         ("mappedFileSizeConsumeQueue=0", "mappedFileSizeConsumeQueue=0: a file size"),
         ("maxFilterMessageSize=3000000000", "maxFilterMessageSize='3000000000' is not a whole number of 32 bits"),
         ("travelCqFileNumWhenGetMessage=0", "travelCqFileNumWhenGetMessage=0: must be 1 or more"),
