@@ -160,7 +160,7 @@ def test_a_message_satisfies_and_nothing_else_is_ruled_out(random: Random) -> No
 
 
 def test_what_messages_have_in_common() -> None:
-    system = {"WAIT": "true", "UNIQ_KEY": "AC11"}
+    system = {"WAIT": "true", "UNIQ_KEY": "AC11", "DLQ_ORIGIN_TOPIC": "OrderEvents", "_SYS_MSG_PRIORITY_": "1"}
     changed = [{"region": "us", "price": str(n), "id": f"m{n}"} | system for n in range(10, 20)]
     others = [{"region": "us" if n % 2 else "eu", "price": str(n), "id": f"m{n}", "note": "x"} for n in range(30)]
     assert Trait("name", ("O'Brien",), 1.0, 0.0).text == "name = 'O''Brien'"
