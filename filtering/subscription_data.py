@@ -10,6 +10,7 @@ from typing import NotRequired, TypedDict
 
 from filtering.java.strings import trim
 from filtering.tags_code import java_hash
+from filtering.type_checks import check_type
 
 SUB_ALL = "*"
 TAG = "TAG"
@@ -67,6 +68,7 @@ def build_subscription_data(topic: str, sub_string: str | None) -> SubscriptionD
     """
     if not sub_string or sub_string == SUB_ALL:
         return SubscriptionData(topic, SUB_ALL, frozenset(), frozenset())
+    check_type(sub_string, str, "a tag expression is a text, such as 'paid || shipped'")
     if not any(sub_string.split("||")):
         raise ValueError(f"subString split error: {sub_string!r} names no tag; write tags joined by ||, or * for all")
     tags = tags_in(sub_string)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from filtering.java.hashes import string_hashes
 from filtering.java.numbers import LONG_MAX, parse_int, parse_long
+from filtering.type_checks import check_type
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 DELAY_PROPERTY = "DELAY"
@@ -23,6 +24,7 @@ _MILLISECONDS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 def java_hash(text: str) -> int:
     """java.lang.String.hashCode: a hash over UTF-16 units, wrapped to a signed 32-bit integer."""
+    check_type(text, str, "a tag is a text")
     value = 0
     for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")):
         value = (31 * value + unit) & 0xFFFFFFFF
