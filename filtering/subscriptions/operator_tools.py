@@ -27,7 +27,7 @@ LOG_TIME_ZONE = timezone(timedelta(hours=8))
 _SUBSCRIPTION = re.compile(
     r"SubscriptionData \[classFilterMode=(?P<class_filter_mode>true|false), topic=(?P<topic>\S+), "
     r"subString=(?P<expression>.*?), tagsSet=\[.*?\], codeSet=\[[-\d, ]*\], subVersion=(?P<version>\d+), "
-    r"expressionType=(?P<type>\w*)\]",
+    r"expressionType=(?:null|(?P<type>\w*))\]",
     re.DOTALL,
 )
 _LOG_LINE = re.compile(r"^(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\b.*? - (?P<message>.*)$", re.DOTALL)
