@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from filtering.predicate import Comparison, NumberType
+from filtering.predicate import TRUE_TEXTS, Comparison, NumberType
 from filtering.predicate_value import parse
 from filtering.sql92.errors import EvaluationError
 from filtering.sql92.syntax import nodes
@@ -94,7 +94,7 @@ def _values_equal(left: Value, right: Value) -> bool:
         case (bool(), str()):
             raise EvaluationError("a boolean on the left is compared with text")
         case (str(), bool()):
-            return (left.lower() == "true") is right
+            return (left in TRUE_TEXTS) is right
         case (Number(), str()) | (str(), Number()) | (Number(), Number()):
             return _compare(left, right) == 0
         case _:
