@@ -8,6 +8,8 @@ import pyarrow as pa
 from filtering.matcher.column import Column
 from filtering.matcher.kernels import kernels
 
+_TEXTS = (pa.string(), pa.large_string(), pa.string_view(), pa.null())
+
 
 def columns(properties: pa.RecordBatch | pa.Array, names: tuple[str, ...]) -> dict[str, Column]:
     """The columns of the properties ``names`` that the batch has. Raises TypeError for another kind of batch."""
@@ -31,12 +33,10 @@ def _column(array: pa.Array, name: str) -> Column:
 
 def _strings(array: pa.Array, name: str) -> pa.StringArray:
     """The texts, or only nulls. Raises TypeError for other types: the text of a number is not known."""
-    type_ = array.type
-    if pa.types.is_string(type_):
-        return array
-    if not (pa.types.is_large_string(type_) or pa.types.is_string_view(type_) or pa.types.is_null(type_)):
+    type_ = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if type_ not in _TEXTS:
         raise TypeError(f"properties are texts: {name} has the type {type_}")
-    return array.cast(pa.string())
+    return array if array.type == pa.string() else array.cast(pa.string())
 
 
 def _of_map(properties: pa.MapArray, names: tuple[str, ...]) -> dict[str, Column]:
