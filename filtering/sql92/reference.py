@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from filtering.counted import shortened
 from filtering.predicate import TRUE_TEXTS, Comparison, NumberType
 from filtering.predicate_value import parse
 from filtering.sql92.errors import EvaluationError
@@ -19,6 +20,8 @@ from filtering.sql92.syntax.walk import Steps, run
 
 Value: TypeAlias = bool | str | Number | None
 Properties: TypeAlias = Mapping[str, str]
+_SHOWN = 60
+"""Characters of a text in an error."""
 
 
 def evaluate(root: Node, properties: Properties) -> bool | None:
@@ -137,7 +140,7 @@ def _number(value: Value, type_: NumberType) -> Number:
     assert isinstance(value, str)
     number = parse(type_, value)
     if number is None:
-        raise EvaluationError(f"{value!r} is not a Java {type_.value}")
+        raise EvaluationError(f"{shortened(value, _SHOWN)!r} is not a Java {type_.value}")
     return Number(type_, number)
 
 
