@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 import mmh3
 
 from filtering.java.numbers import INT_MAX
+from filtering.type_checks import check_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class BloomFilter:
 
         Raises ValueError for other values.
         """
+        if not isinstance(f, Integral) or not isinstance(n, Integral):
+            raise TypeError(f"f and n are whole numbers, not {f!r} and {n!r}")
         if not 1 <= f < 100:
             raise ValueError("f must be greater or equal than 1 and less than 100")
         if n < 1:
@@ -41,6 +45,7 @@ class BloomFilter:
 
     def bit_positions(self, key: str) -> tuple[int, ...]:
         """The ``k`` positions of ``key``, each in [0, m); they may repeat."""
+        check_type(key, str, "a key is a text, such as 'cg_paid#OrderEvents'")
         low = mmh3.hash64(key.encode("utf-8", "replace"), x64arch=True, signed=False)[0]
         hash1, hash2 = low & 0xFFFFFFFF, low >> 32
         positions = []
@@ -53,6 +58,8 @@ class BloomFilter:
 
     def bit_map(self, keys: Iterable[str]) -> bytes:
         """One bit for each of the ``m`` with the positions of every key set, least significant bit first."""
+        if isinstance(keys, str):
+            raise TypeError("keys must be a list of texts, not one text")
         bits = bytearray(math.ceil(self.m / 8))
         for key in keys:
             for position in self.bit_positions(key):

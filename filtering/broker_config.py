@@ -16,8 +16,10 @@ from typing import Any
 from filtering.bloom_filter import BloomFilter
 from filtering.java.numbers import parse_int, parse_long
 from filtering.java.properties import parse_properties
+from filtering.java.strings import trim
 from filtering.tags_code import parse_delay_levels
 from filtering.time_spans import DAY
+from filtering.type_checks import check_type
 from filtering.yaml_input import InvalidYaml, load
 
 CONSUME_QUEUE_UNIT = 20
@@ -137,6 +139,7 @@ class BrokerConfig:
         Raises InvalidBrokerConfig if a known key has a value of the wrong type, or if a line is too long. (For a wrong
         type, the broker itself would silently keep its default, or take anything but ``true`` as false.)
         """
+        check_type(text, str, "a broker configuration is the text of its file")
         for number, line in enumerate(text.split("\n") if len(text) > LONGEST_LINE else (), start=1):
             if len(line) > LONGEST_LINE:
                 raise InvalidBrokerConfig(f"line {number} is longer than {LONGEST_LINE:,} characters")
@@ -215,7 +218,7 @@ def _typed(key: str, value: Any, expected: type) -> Any:
     """``value``, a text or a value from YAML or JSON, as a bool, int or str."""
     text = _text(value)
     if expected is str:
-        return text.strip()
+        return trim(text)
     if expected is bool:
         if text.lower() not in ("true", "false"):
             raise InvalidBrokerConfig(f"{key}={text!r} is neither true nor false")

@@ -49,7 +49,7 @@ class ConsumerFilterData:
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any], expressions: Expressions) -> ConsumerFilterData:
-        """The reverse of :meth:`to_json`. Raises KeyError or TypeError if a field is missing."""
+        """The reverse of :meth:`to_json`. Raises KeyError, TypeError or ValueError for a missing or bad field."""
         expression, expression_type = entry["expression"], entry["expressionType"]
         compiled = compile_filter(expression_type, expression, expressions)
         return cls(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypedDict
 
@@ -55,6 +55,8 @@ class ConsumerFilterManager:
 
     def register(self, group: str, subscriptions: Iterable[Subscription], now: int) -> None:
         """Registers all subscriptions of ``group``. Its filters on other topics die."""
+        if isinstance(subscriptions, Mapping):
+            raise TypeError("subscriptions must be a list, not one subscription")
         topics = set()
         for subscription in subscriptions:
             topics.add(subscription["topic"])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from filtering.java.numbers import double_order, parse_double, parse_int, parse_long
 from filtering.predicate import (
+    TRUE_TEXTS,
     And,
     Comparison,
     Constant,
@@ -85,7 +86,7 @@ def text_holds(leaf: PropertyLeaf, text: str) -> bool:
         case TextEndsWith():
             return text.endswith(leaf.text)
         case IsTrueText():
-            return text.lower() == "true"
+            return text in TRUE_TEXTS
         case IsNumber():
             return parse(leaf.type, text) is not None
         case NumberIs():

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NotRequired, TypedDict
 
+from filtering.java.strings import trim
 from filtering.tags_code import java_hash
+from filtering.type_checks import check_type
 
 SUB_ALL = "*"
 TAG = "TAG"
 SQL92 = "SQL92"
-# java.lang.String.trim drops every character up to U+0020 at both ends
-_TRIMMED = "".join(map(chr, range(0x21)))
 
 
 class Subscription(TypedDict):
@@ -68,6 +68,7 @@ def build_subscription_data(topic: str, sub_string: str | None) -> SubscriptionD
     """
     if not sub_string or sub_string == SUB_ALL:
         return SubscriptionData(topic, SUB_ALL, frozenset(), frozenset())
+    check_type(sub_string, str, "a tag expression is a text, such as 'paid || shipped'")
     if not any(sub_string.split("||")):
         raise ValueError(f"subString split error: {sub_string!r} names no tag; write tags joined by ||, or * for all")
     tags = tags_in(sub_string)
@@ -76,7 +77,7 @@ def build_subscription_data(topic: str, sub_string: str | None) -> SubscriptionD
 
 def tags_in(sub_string: str) -> frozenset[str]:
     """The tags that a tag expression lists, trimmed."""
-    return frozenset(filter(None, (part.strip(_TRIMMED) for part in sub_string.split("||"))))
+    return frozenset(filter(None, map(trim, sub_string.split("||"))))
 
 
 def is_tag_type(expression_type: str | None) -> bool:

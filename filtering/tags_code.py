@@ -6,7 +6,6 @@ DefaultMessageStore.parseDelayLevel and computeDeliverTimestamp.
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Sequence
 
@@ -15,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.java.hashes import string_hashes
-from filtering.java.numbers import parse_int
+from filtering.java.numbers import LONG_MAX, parse_int, parse_long
+from filtering.type_checks import check_type
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 DELAY_PROPERTY = "DELAY"
@@ -24,6 +24,7 @@ _MILLISECONDS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 def java_hash(text: str) -> int:
     """java.lang.String.hashCode: a hash over UTF-16 units, wrapped to a signed 32-bit integer."""
+    check_type(text, str, "a tag is a text")
     value = 0
     for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")):
         value = (31 * value + unit) & 0xFFFFFFFF
@@ -48,13 +49,14 @@ def tags_codes(tags: pa.Array | pa.ChunkedArray) -> pa.Int64Array:
 def parse_delay_levels(message_delay_level: str) -> tuple[int, ...]:
     """The delay of each level in milliseconds, from a ``messageDelayLevel`` such as ``1s 5s 1m 2h``.
 
-    Raises ValueError if a level is not a number followed by s, m, h or d.
+    Raises ValueError if a level is not a number followed by s, m, h or d, or has more milliseconds than a Long.
     """
     levels = []
     for level in message_delay_level.rstrip(" ").split(" "):
-        if not re.fullmatch(r"[+-]?[0-9]+[smhd]", level):
+        number, unit = parse_long(level[:-1]), _MILLISECONDS.get(level[-1:])
+        if number is None or unit is None or abs(number * unit) > LONG_MAX:
             raise ValueError(f"messageDelayLevel: {level!r} is not a delay; write a number and s, m, h or d, as in 10s")
-        levels.append(int(level[:-1]) * _MILLISECONDS[level[-1]])
+        levels.append(number * unit)
     return tuple(levels)
 
 

@@ -9,7 +9,7 @@ the client which reads it does not subscribe to.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from filtering.delivery.message_filter import tag_check
@@ -33,9 +33,12 @@ class ClientTags:
     by_queue: Mapping[int, Predicate | None]
 
 
-def allocate_averagely(queue_ids: Sequence[int], clients: Sequence[str]) -> dict[int, str]:
-    """The client of each queue id: queues and clients are sorted, and each client gets consecutive queues."""
-    ordered, readers = sorted(queue_ids), sorted(clients)
+def allocate_averagely(queue_ids: Iterable[int], clients: Iterable[str]) -> dict[int, str]:
+    """The client of each queue id: queues and clients are sorted, and each client gets consecutive queues.
+
+    Clients are sorted as in Java, by UTF-16 units.
+    """
+    ordered, readers = sorted(queue_ids), sorted(clients, key=lambda client: client.encode("utf-16-be"))
     size, rest = divmod(len(ordered), len(readers))
     allocated: dict[int, str] = {}
     start = 0
@@ -74,7 +77,7 @@ def client_checks(state: GroupClients) -> dict[str, Predicate]:
 
 def _by_queue(state: GroupClients, queue_ids: Iterable[int]) -> dict[int, Predicate | None]:
     checks: dict[str, Predicate | None] = {**dict.fromkeys(state.absent), **client_checks(state)}
-    return {queue_id: checks[client] for queue_id, client in allocate_averagely(list(queue_ids), list(checks)).items()}
+    return {queue_id: checks[client] for queue_id, client in allocate_averagely(queue_ids, checks).items()}
 
 
 def _check(topic: str, subscription: ClientSubscription | GroupClients) -> Predicate:

@@ -109,6 +109,13 @@ class TopicOffsets:
         row, column = self.groups.get(group), self.columns.get(queue_id)
         return UNKNOWN if row is None or column is None else int(self.committed[row, column])
 
+    def by_queue(self, group: str, offsets: Int64s) -> dict[int, int]:
+        """By queue id, the ``offsets`` of a group, ``told_to`` or ``committed``, where there is one."""
+        if group not in self.groups:
+            return {}
+        known = offsets[self.groups[group]].tolist()
+        return {queue_id: offset for queue_id, offset in zip(self.queue_ids, known, strict=True) if offset >= 0}
+
     def is_absent(self, key: GroupTopic, now: BrokerOffsets) -> bool:
         """Whether the broker had offsets of a group, and has none any more in its file. False if that is not known."""
         row = self.groups.get(key[0])
@@ -159,12 +166,8 @@ class OffsetsSoFar:
 
     def of(self, key: GroupTopic) -> dict[int, int]:
         """By queue id, the offset up to which a group's deliveries are decided."""
-        group, topic = key
-        offsets = self.topics.get(topic)
-        if offsets is None or group not in offsets.groups:
-            return {}
-        decided = offsets.told_to[offsets.groups[group]].tolist()
-        return {queue_id: offset for queue_id, offset in zip(offsets.queue_ids, decided, strict=True) if offset >= 0}
+        offsets = self.topics.get(key[1])
+        return {} if offsets is None else offsets.by_queue(key[0], offsets.told_to)
 
     def waiting(self, key: GroupTopic) -> dict[int, int]:
         """By queue id, the offset at which a group that does not pull goes on.
@@ -190,12 +193,8 @@ class OffsetsSoFar:
 
     def committed(self, key: GroupTopic) -> dict[int, int]:
         """By queue id, the offset that the broker has for a group."""
-        group, topic = key
-        offsets = self.topics.get(topic)
-        if offsets is None:
-            return {}
-        found = {queue_id: offsets.committed_by(group, queue_id) for queue_id in offsets.queue_ids}
-        return {queue_id: offset for queue_id, offset in found.items() if offset >= 0}
+        offsets = self.topics.get(key[1])
+        return {} if offsets is None else offsets.by_queue(key[0], offsets.committed)
 
     def removed(self, key: GroupTopic) -> bool:
         """Whether the broker had offsets of a group when an earlier night ended, and has none any more."""

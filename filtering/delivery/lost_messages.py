@@ -42,8 +42,8 @@ class Loss:
     """A subscription of ``clients`` that was overruled in a state of its group.
 
     It counts for the messages stored in that state. ``own`` is the subscription's filter. ``in_force`` is the filter
-    that the broker used instead. It is None if the broker refused
-    the group's pulls: then the messages that ``own`` lets pass are not lost but wait for a pull that is answered.
+    that the broker used instead. It is None if the broker refused the group's pulls: then the messages that ``own``
+    lets pass are not lost but wait for a pull that is answered.
     """
 
     state: GroupClients

@@ -124,8 +124,8 @@ def delivers(row: SubscriptionRow) -> Predicate | None:
         return None
     if row.takes_every_message:
         return TRUE
-    if not is_tag_type(row.expression_type):
-        return row.compiled.expression.predicate if row.compiled.expression is not None else None
+    if row.compiled.expression is not None:
+        return row.compiled.expression.predicate
     return tag_check(row.tags_set) if row.tags_set else FALSE
 
 

@@ -36,12 +36,10 @@ def values_for(leaf: Predicate, name: str, properties: Mapping[str, str]) -> Ite
     match leaf:
         case TextIn():
             yield from _nearest(now, leaf.texts)
-        case TextContains():
-            yield from _with((now or "") + leaf.text, leaf.text)
+        case TextContains() | TextEndsWith():
+            yield from ((now or "") + leaf.text, leaf.text)
         case TextStartsWith():
-            yield from _with(leaf.text + (now or ""), leaf.text)
-        case TextEndsWith():
-            yield from _with((now or "") + leaf.text, leaf.text)
+            yield from (leaf.text + (now or ""), leaf.text)
         case IsTrueText():
             yield from ("true", "false")
         case IsNumber():
@@ -51,10 +49,6 @@ def values_for(leaf: Predicate, name: str, properties: Mapping[str, str]) -> Ite
         case PropertyPairLeaf():
             yield from _beside(leaf, name, properties)
     yield from (now, *ANY_TEXTS, None)
-
-
-def _with(*texts: str) -> Iterator[str]:
-    yield from (text for text in texts if text)
 
 
 def _nearest(now: str | None, texts: frozenset[str]) -> Iterator[str]:

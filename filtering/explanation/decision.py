@@ -111,16 +111,14 @@ def decide(
         return Decision(Outcome.STOPPED_BY_TAGS_CODE, Stage.TAGS_CODE, why)
     expression = deciding_expression(row, others, config, properties)
     bit_map = check_bit_map(filters, config, entry)
-    result, error = Result.TRUE, None
-    if expression is not None:
-        result, error = evaluated(expression, properties)
+    result, error = (Result.TRUE, None) if expression is None else evaluated(expression, properties)
     if bit_map is not None and bit_map.unset:
         headline, detail = reasons.not_in_bit_map(expression, properties, result)
         return Decision(Outcome.STOPPED_BY_BIT_MAP, Stage.BIT_MAP, headline, detail, expression, bit_map)
-    if result is Result.ERROR:
+    if expression is not None and error is not None:
         headline, detail = reasons.failed(expression, properties, error)
         return Decision(Outcome.EXPRESSION_FAILED, Stage.EXPRESSION, headline, detail, expression, bit_map)
-    if result is not Result.TRUE:
+    if expression is not None and result is not Result.TRUE:
         headline, detail = reasons.not_true(expression, properties, result)
         return Decision(Outcome.STOPPED_BY_EXPRESSION, Stage.EXPRESSION, headline, detail, expression, bit_map)
     if not holds(filters.client_tags, properties):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from filtering.sql92.syntax import nodes
-from filtering.sql92.syntax.nodes import Node, NumberLiteral, Search, inside
+from filtering.sql92.syntax.nodes import Node, NumberLiteral, Search
 from filtering.sql92.syntax.tokens import string_literal
 
 
@@ -98,9 +98,7 @@ def _in(node: nodes.In, negation: str) -> list[Node | str]:
 
 
 def is_combination(node: Node) -> bool:
-    """Whether the node combines others: AND, OR, NOT before parentheses or another NOT, or parentheses around these."""
+    """Whether the node, without parentheses around it, combines others: AND, OR, NOT before parentheses or a NOT."""
     if isinstance(node, nodes.Not):
         return isinstance(node.operand, (nodes.Parentheses, nodes.Not))
-    if isinstance(node, nodes.Parentheses):
-        return is_combination(inside(node))
     return isinstance(node, (nodes.And, nodes.Or))

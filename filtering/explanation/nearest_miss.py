@@ -11,11 +11,12 @@ from filtering.explanation.candidates import values_for
 from filtering.explanation.decision import Decision, Outcome, deciding_expression
 from filtering.explanation.expression_text import expression_text
 from filtering.explanation.nearest_change import Change, nearest_change
-from filtering.explanation.trace import Result, evaluated
+from filtering.explanation.trace import Result, evaluated, trace
 from filtering.predicate import NumberType, Predicate, TextIn
 from filtering.predicate_value import holds
 from filtering.sql92 import CompiledExpression, compile
 from filtering.sql92.syntax.nodes import Minus, Node, NumberLiteral, Parentheses, walk
+from filtering.sql92.syntax.parser import LONGEST
 from filtering.sql92.syntax.tokens import string_literal
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.tags_code import SCHEDULE_TOPIC, tags_code
@@ -98,17 +99,18 @@ def _other_tag(row: SubscriptionRow, properties: Mapping[str, str]) -> NearestMi
 
 
 def _decimal_literal(expression: CompiledExpression, properties: Mapping[str, str]) -> NearestMiss | None:
-    """The expression with one integer written as a decimal, which can be compared with 12.50, too."""
-    tree = expression.syntax_tree
-    for literal in walk(tree):
+    """The expression with one integer written as a decimal, which can be compared with 12.50, too.
+
+    The integer is one of the comparison that fails. None also if the expression would be too long to compile.
+    """
+    failed = next(part.node for part in trace(expression, properties).leaves() if part.error is not None)
+    for literal in walk(failed):
         if not isinstance(literal, NumberLiteral) or literal.value.type is NumberType.DOUBLE or not literal.value.value:
             continue
         decimal = {literal: literal.image.rstrip("lL") + ".0"}
-        changed = compile(expression_text(tree, decimal))
-        if evaluated(changed, properties)[0] is Result.TRUE:
-            return NearestMiss(
-                expression=changed.expression, literal=expression_text(_comparison(tree, literal), decimal)
-            )
+        text = expression_text(expression.syntax_tree, decimal)
+        if len(text) <= LONGEST and evaluated(compile(text), properties)[0] is Result.TRUE:
+            return NearestMiss(expression=text, literal=expression_text(_comparison(failed, literal), decimal))
     return None
 
 

@@ -75,13 +75,13 @@ def not_in_bit_map(expression: CompiledExpression | None, properties: Mapping[st
     return "the expression did not match when the message was stored", _leaves(expression, properties)
 
 
-def failed(expression: CompiledExpression | None, properties: Mapping[str, str], error: str | None) -> Reason:
+def failed(expression: CompiledExpression, properties: Mapping[str, str], error: str) -> Reason:
     """The evaluation of the expression fails at the broker."""
     leaf = next((part.text for part in _decisive(expression, properties) if part.error), "")
     return f"{shortened(leaf, LONGEST)} fails", f"{error}; the broker fails the whole expression, which is no match"
 
 
-def not_true(expression: CompiledExpression | None, properties: Mapping[str, str], result: Result) -> Reason:
+def not_true(expression: CompiledExpression, properties: Mapping[str, str], result: Result) -> Reason:
     """The expression is FALSE or NULL."""
     return f"the expression is {result.value}", _leaves(expression, properties)
 
@@ -104,7 +104,7 @@ def leaf_values(part: Part) -> str:
     )
 
 
-def _leaves(expression: CompiledExpression | None, properties: Mapping[str, str]) -> str:
+def _leaves(expression: CompiledExpression, properties: Mapping[str, str]) -> str:
     decisive = _decisive(expression, properties)
     shown = [
         f"{shortened(part.text, LONGEST)} is {part.result.value}, {leaf_values(part) or 'always'}"
@@ -113,9 +113,7 @@ def _leaves(expression: CompiledExpression | None, properties: Mapping[str, str]
     return "; ".join(shown) + (f"; and {len(decisive) - NAMED:,} more" if len(decisive) > NAMED else "")
 
 
-def _decisive(expression: CompiledExpression | None, properties: Mapping[str, str]) -> list[Part]:
-    if expression is None:
-        return []
+def _decisive(expression: CompiledExpression, properties: Mapping[str, str]) -> list[Part]:
     return [part for part in trace(expression, properties).leaves() if part.decides]
 
 

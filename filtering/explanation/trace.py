@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from filtering.explanation.expression_text import expression_text, is_combination
-from filtering.sql92 import CompiledExpression, EvaluationError, compile
+from filtering.sql92 import CompiledExpression, EvaluationError
+from filtering.sql92.reference import evaluate
 from filtering.sql92.syntax.nodes import And, Node, Not, Or, inside, named_properties
 
 DEEPEST = 50
@@ -30,7 +31,7 @@ _OPPOSITE = {Result.TRUE: Result.FALSE, Result.FALSE: Result.TRUE}
 
 @dataclass(frozen=True)
 class Part:
-    """A part of an evaluated expression. ``kind`` is AND, OR, NOT or leaf.
+    """A part of an evaluated expression: ``node`` of its tree. ``kind`` is AND, OR, NOT or leaf.
 
     ``values`` are the properties that a leaf reads, None if missing. ``error`` says what failed. ``decides``: the
     result of the whole expression depends on this part.
@@ -39,6 +40,7 @@ class Part:
     kind: str
     text: str
     result: Result
+    node: Node = field(repr=False)
     parts: Sequence[Part] = ()
     values: Mapping[str, str | None] = field(default_factory=dict)
     error: str | None = None
@@ -59,8 +61,12 @@ def trace(expression: CompiledExpression, properties: Mapping[str, str]) -> Part
 
 def evaluated(expression: CompiledExpression, properties: Mapping[str, str]) -> tuple[Result, str | None]:
     """The result of the whole expression, and what failed (None: nothing)."""
+    return _evaluated(expression.syntax_tree, properties)
+
+
+def _evaluated(node: Node, properties: Mapping[str, str]) -> tuple[Result, str | None]:
     try:
-        return _RESULTS[expression.evaluate(properties)], None
+        return _RESULTS[evaluate(node, properties)], None
     except EvaluationError as error:
         return Result.ERROR, str(error)
 
@@ -72,7 +78,7 @@ def _part(node: Node, properties: Mapping[str, str], depth: int, reached: bool) 
         return _leaf(node, properties, reached)
     if isinstance(node, Not):
         operand = _part(node.operand, properties, depth + 1, reached)
-        return Part("NOT", "NOT", _OPPOSITE.get(operand.result, operand.result), (operand,), error=operand.error)
+        return Part("NOT", "NOT", _OPPOSITE.get(operand.result, operand.result), node, (operand,), error=operand.error)
     kind: type[And | Or] = And if isinstance(node, And) else Or
     ends_at = Result.FALSE if kind is And else Result.TRUE
     parts: list[Part] = []
@@ -85,7 +91,7 @@ def _part(node: Node, properties: Mapping[str, str], depth: int, reached: bool) 
         ):
             result = part.result
     word = "AND" if kind is And else "OR"
-    return Part(word, word, result, parts, error=next((part.error for part in parts if part.error), None))
+    return Part(word, word, result, node, parts, error=next((part.error for part in parts if part.error), None))
 
 
 def _operands(node: Node, kind: type[And | Or]) -> list[Node]:
@@ -101,9 +107,9 @@ def _leaf(node: Node, properties: Mapping[str, str], reached: bool) -> Part:
     text = expression_text(node)
     values = {name: properties.get(name) for name in named_properties(node)}
     if not reached:
-        return Part("leaf", text, Result.NOT_EVALUATED, values=values)
-    result, error = evaluated(compile(text), properties)
-    return Part("leaf", text, result, values=values, error=error)
+        return Part("leaf", text, Result.NOT_EVALUATED, node, values=values)
+    result, error = _evaluated(node, properties)
+    return Part("leaf", text, result, node, values=values, error=error)
 
 
 def _marked(part: Part, decides: bool) -> Part:

@@ -14,7 +14,10 @@ Array = npt.NDArray[Any]
 
 @compiled
 def hash_texts(data: Array, bounds: Array, hashes: Array) -> None:
-    """``data`` is UTF-8. A character of one to three bytes is one unit of UTF-16, a character of four bytes is two."""
+    """hashes[i] becomes String.hashCode of the text data[bounds[i]:bounds[i + 1]], which is UTF-8.
+
+    A character of one to three bytes is one unit of UTF-16, a character of four bytes is two.
+    """
     for row in range(len(hashes)):
         value = np.uint32(0)
         at, end = bounds[row], bounds[row + 1]

@@ -7,11 +7,12 @@ import re
 import struct
 import unicodedata
 
+from filtering.java.strings import trim
+
 _ASCII_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DECIMAL = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
 _HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
 _NOT_FINITE = re.compile(r"([+-]?)(NaN|Infinity)")
-_TRIMMED = "".join(map(chr, range(0x21)))
 _INTEGER_DIGITS = 19
 
 INT_MAX = 2**31 - 1
@@ -30,7 +31,7 @@ def parse_long(text: str) -> int | None:
 
 def parse_double(text: str) -> float | None:
     """java.lang.Double.valueOf, or None if it throws."""
-    text = text.strip(_TRIMMED)
+    text = trim(text)
     if match := _DECIMAL.fullmatch(text):
         return float(match[1])
     if match := _NOT_FINITE.fullmatch(text):

@@ -1,4 +1,4 @@
-"""Decodes strings as Java's ``new String(bytes, UTF_8)``: malformed input is replaced by U+FFFD."""
+"""Java's strings: decoded as ``new String(bytes, UTF_8)``, which replaces malformed input by U+FFFD, and trimmed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _HALF_A_PAIR = re.compile("[\ud800-\udfff]")
+_TRIMMED = "".join(map(chr, range(0x21)))
+
+
+def trim(text: str) -> str:
+    """java.lang.String.trim: the text without the characters up to U+0020 at both ends."""
+    return text.strip(_TRIMMED)
 
 
 def decode_utf8(data: bytes) -> str:

@@ -7,6 +7,7 @@ from enum import Enum
 
 from filtering.predicate import And, Not, Predicate
 from filtering.relation.satisfying import NONE, Answer, Message, satisfying
+from filtering.type_checks import check_type
 
 
 class Kind(Enum):
@@ -47,6 +48,8 @@ def relation(old: Predicate, new: Predicate) -> Relation:
 
     Equal predicates are one object, and need no proof.
     """
+    for predicate in (old, new):
+        check_type(predicate, Predicate, "a filter is a predicate, such as compile('price > 5').predicate")
     if old is new:
         return Relation(Kind.EQUIVALENT, None, None, _message(satisfying(new)))
     proven = _relation(old, new, plain=False)

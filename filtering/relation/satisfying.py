@@ -144,12 +144,13 @@ def _implied_terms(pair: Predicate) -> list[Predicate]:
 
 
 def _shortened(predicate: Predicate, message: Message) -> Message:
-    """The message without the properties that the predicate does not need."""
+    """The message without properties that the predicate does not need."""
+    needed = message
     for name in message:
-        rest = {other: text for other, text in message.items() if other != name}
+        rest = {other: text for other, text in needed.items() if other != name}
         if holds(predicate, rest):
-            return _shortened(predicate, rest)
-    return message
+            needed = rest
+    return needed
 
 
 def _messages(branch: _Branch, plain: bool) -> Iterator[Message]:

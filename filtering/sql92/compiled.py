@@ -13,9 +13,9 @@ from filtering.sql92.lowering.lowering import Lowering
 from filtering.sql92.normal_form.form import Form
 from filtering.sql92.normal_form.normal_form import NormalForm
 from filtering.sql92.reference import evaluate
-from filtering.sql92.spark_sql.leaves import Column
 from filtering.sql92.spark_sql.predicate import spark_sql
 from filtering.sql92.syntax.parser import parse
+from filtering.type_checks import check_type
 
 
 class CompiledExpression:
@@ -51,15 +51,17 @@ class CompiledExpression:
         texts of string columns; properties without a column then count as missing. These texts are inserted
         as they are. Text of the expression is always escaped.
         """
-        return spark_sql(
-            self.predicate, _map_column(properties) if isinstance(properties, str) else _separate_columns(properties)
-        )
+        if isinstance(properties, str):
+            return spark_sql(self.predicate, lambda name: f"{properties}['{name}']")
+        check_type(properties, Mapping, "properties are the SQL text of a map, or a mapping of names to SQL texts")
+        return spark_sql(self.predicate, lambda name: properties.get(name, "CAST(NULL AS STRING)"))
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
         """The broker's outcome on a message's properties: TRUE, FALSE or NULL (None).
 
         Raises EvaluationError if the broker's evaluation fails, and TypeError if a property is not a text.
         """
+        check_type(properties, Mapping, "properties are a mapping of names to texts")
         for name, text in properties.items():
             if not isinstance(text, str):
                 raise TypeError(f"properties are texts: {name} is {text!r} ({type(text).__name__})")
@@ -96,14 +98,5 @@ def compile(expression: str) -> CompiledExpression:
 
     Raises InvalidExpression if the broker refuses it.
     """
-    if not isinstance(expression, str):
-        raise TypeError(f"an expression is a text, not {type(expression).__name__}")
+    check_type(expression, str, "an expression is a text")
     return CompiledExpression(expression)
-
-
-def _map_column(properties: str) -> Column:
-    return lambda name: f"{properties}['{name}']"
-
-
-def _separate_columns(columns: Mapping[str, str]) -> Column:
-    return lambda name: columns.get(name, "CAST(NULL AS STRING)")

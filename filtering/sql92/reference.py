@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from filtering.java.numbers import compare_doubles, parse_double, parse_int, parse_long
-from filtering.predicate import Comparison, NumberType
+from filtering.counted import shortened
+from filtering.predicate import TRUE_TEXTS, Comparison, NumberType
+from filtering.predicate_value import parse
 from filtering.sql92.errors import EvaluationError
 from filtering.sql92.syntax import nodes
+from filtering.sql92.syntax.checks import compare
 from filtering.sql92.syntax.nodes import Node, Number, Search
 from filtering.sql92.syntax.walk import Steps, run
 
 Value: TypeAlias = bool | str | Number | None
 Properties: TypeAlias = Mapping[str, str]
-
-_PARSERS: dict[NumberType, Callable[[str], int | float | None]] = {
-    NumberType.INT: parse_int,
-    NumberType.LONG: parse_long,
-    NumberType.DOUBLE: parse_double,
-}
+_SHOWN = 60
+"""Characters of a text in an error."""
 
 
 def evaluate(root: Node, properties: Properties) -> bool | None:
@@ -99,7 +97,7 @@ def _values_equal(left: Value, right: Value) -> bool:
         case (bool(), str()):
             raise EvaluationError("a boolean on the left is compared with text")
         case (str(), bool()):
-            return (left.lower() == "true") is right
+            return (left in TRUE_TEXTS) is right
         case (Number(), str()) | (str(), Number()) | (Number(), Number()):
             return _compare(left, right) == 0
         case _:
@@ -133,19 +131,16 @@ def _ordered(left: Node, comparison: Comparison, right: Node, properties: Proper
 def _compare(left: Value, right: Value) -> int:
     """-1, 0 or 1. A number decides how text is parsed; two texts are doubles (ComparisonExpression.__compare)."""
     type_ = left.type if isinstance(left, Number) else right.type if isinstance(right, Number) else NumberType.DOUBLE
-    first, second = _number(left, type_), _number(right, type_)
-    if NumberType.DOUBLE in (first.type, second.type):
-        return compare_doubles(float(first.value), float(second.value))
-    return -1 if first.value < second.value else 1 if first.value > second.value else 0
+    return compare(_number(left, type_), _number(right, type_))
 
 
 def _number(value: Value, type_: NumberType) -> Number:
     if isinstance(value, Number):
         return value
     assert isinstance(value, str)
-    number = _PARSERS[type_](value)
+    number = parse(type_, value)
     if number is None:
-        raise EvaluationError(f"{value!r} is not a Java {type_.value}")
+        raise EvaluationError(f"{shortened(value, _SHOWN)!r} is not a Java {type_.value}")
     return Number(type_, number)
 
 

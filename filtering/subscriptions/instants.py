@@ -9,6 +9,8 @@ from filtering.time_spans import AFTER_YEAR_9999
 
 SECONDS = range(10**9, 10**10)
 """Times that are between 2001 and 2286 as seconds, and in 1970 as milliseconds."""
+DIGITS_OF_A_DATE = range(10**13, 10**14)
+"""Dates and times written as yyyyMMddHHmmss, like RocketMQ's consumeTimestamp. As milliseconds they are after 2286."""
 
 
 def instant(text: str) -> int:
@@ -25,9 +27,11 @@ def instant(text: str) -> int:
 
 
 def in_milliseconds(number: int) -> int:
-    """The argument, a time that a user wrote. Raises ValueError if it cannot be milliseconds, or must be seconds."""
+    """The argument, a time that a user wrote. Raises ValueError if it must be seconds, or digits of a date."""
     if number in SECONDS:
         raise ValueError(f"{number} is before RocketMQ, and looks like seconds; write milliseconds, as in {number}000")
+    if number in DIGITS_OF_A_DATE:
+        raise ValueError(f"{number} has no time zone; write 2026-11-26T01:30:00+08:00")
     return checked(number)
 
 

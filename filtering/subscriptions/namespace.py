@@ -22,12 +22,15 @@ SYSTEM_TOPICS = frozenset(
         "TRANS_CHECK_MAX_TIME_TOPIC",
     }
 )  # fmt: skip
-SYSTEM_PREFIXES = ("rmq_sys_", "CID_RMQ_SYS_")
-"""Of names that NamespaceUtil leaves as they are."""
 SYSTEM_GROUPS = frozenset(
-    {"TOOLS_CONSUMER", "SCHEDULE_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "__MONITOR_CONSUMER"}
-)
-SYSTEM_GROUP_PREFIXES = ("CID_RMQ_SYS_", "CID_SYS_RMQ_", "CID_ONS")
+    {
+        "CID_ONS-HTTP-PROXY", "CID_ONSAPI_OWNER", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_PULL", "DEFAULT_CONSUMER",
+        "FILTERSRV_CONSUMER", "SCHEDULE_CONSUMER", "SELF_TEST_C_GROUP", "TOOLS_CONSUMER", "__MONITOR_CONSUMER",
+    }
+)  # fmt: skip
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+SYSTEM_PREFIXES = ("rmq_sys_", SYSTEM_GROUP_PREFIX)
+"""Of names that NamespaceUtil leaves as they are."""
 
 
 def is_lmq(topic: str) -> bool:
@@ -36,8 +39,8 @@ def is_lmq(topic: str) -> bool:
 
 
 def is_system_group(group: str) -> bool:
-    """Whether RocketMQ itself uses a group (MixAll.isSysConsumerGroup)."""
-    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIXES)
+    """Whether RocketMQ itself uses a consumer group (MixAll.isSysConsumerGroupPullMessage)."""
+    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def wrap_namespace(namespace: str, resource: str) -> str:

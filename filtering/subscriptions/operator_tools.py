@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -27,7 +27,7 @@ LOG_TIME_ZONE = timezone(timedelta(hours=8))
 _SUBSCRIPTION = re.compile(
     r"SubscriptionData \[classFilterMode=(?P<class_filter_mode>true|false), topic=(?P<topic>\S+), "
     r"subString=(?P<expression>.*?), tagsSet=\[.*?\], codeSet=\[[-\d, ]*\], subVersion=(?P<version>\d+), "
-    r"expressionType=(?P<type>\w*)\]",
+    r"expressionType=(?:null|(?P<type>\w*))\]",
     re.DOTALL,
 )
 _LOG_LINE = re.compile(r"^(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\b.*? - (?P<message>.*)$", re.DOTALL)
@@ -71,8 +71,8 @@ def is_broker_log(text: str) -> bool:
 def read_broker_log(text: str) -> BrokerLog:
     """Reads the lines of a broker.log that report changes of subscriptions."""
     events, incomplete = [], []
-    for number, logged in _log_lines(text):
-        message, at = logged["message"], _milliseconds(logged["time"])
+    for number, logged, rest in _log_lines(text):
+        message, at = "\n".join([logged["message"], *rest]), _milliseconds(logged["time"])
         if match := _ADDED.search(message) or _CHANGED.search(message):
             subscription = _SUBSCRIPTION.match(match["new"])
             if subscription is None or has_half_a_pair(subscription[0]):
@@ -86,18 +86,16 @@ def read_broker_log(text: str) -> BrokerLog:
     return BrokerLog(events, incomplete)
 
 
-def _log_lines(text: str) -> Iterator[tuple[int, re.Match[str]]]:
+def _log_lines(text: str) -> list[tuple[int, re.Match[str], list[str]]]:
     """The lines with a time, by number, each with the lines after it: an expression may have several lines."""
-    whole: list[tuple[int, str]] = []
+    whole: list[tuple[int, re.Match[str], list[str]]] = []
     for number, line in enumerate(text.split("\n"), start=1):
         line = line.removesuffix("\r")
-        if _LOG_LINE.match(line):
-            whole.append((number, line))
-        elif whole:
-            whole[-1] = whole[-1][0], f"{whole[-1][1]}\n{line}"
-    for number, line in whole:
         if logged := _LOG_LINE.match(line):
-            yield number, logged
+            whole.append((number, logged, []))
+        elif whole:
+            whole[-1][2].append(line)
+    return whole
 
 
 def consumer_connection(text: str, expressions: Expressions) -> ConsumerConnection:

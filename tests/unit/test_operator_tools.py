@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from filtering.subscriptions.events import ConsumeFrom
+from filtering.subscriptions.operator_tools import read_broker_log
 from filtering.subscriptions.sources import parse_subscriptions
 from jobs import subscriptions
 from schemas.errors import UsageError
@@ -52,6 +53,19 @@ DASHBOARD = {
         },
     },
 }
+
+
+def test_a_log_may_have_very_many_lines_without_a_time() -> None:
+    """Joined one by one, they would be copied as often as there are lines."""
+    trace = "\tat org.apache.rocketmq.broker.processor.PullMessageProcessor.processRequest\n" * 300_000
+    events = read_broker_log(LOG + trace + LOG).events
+    assert events == [*read_broker_log(LOG).events, *read_broker_log(LOG).events]
+
+
+def test_a_subscription_without_a_type_is_one_to_tags() -> None:
+    """A client may send null, which the broker takes for TAG (ExpressionType.isTagType), and logs as a word."""
+    (event,) = read_broker_log(LOG.split("\n")[3].replace("expressionType=TAG", "expressionType=null")).events
+    assert event.subscriptions[0]["type"] == "TAG"
 
 
 def test_a_broker_log_becomes_the_events_it_logged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

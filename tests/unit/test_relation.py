@@ -58,6 +58,14 @@ def test_tags_and_expressions_are_compared() -> None:
     assert relation(sql92.compile("a = 'x'").predicate, FALSE).kind is Kind.NARROWER
 
 
+def test_filters_of_very_many_properties_are_compared() -> None:
+    old = sql92.compile("a = 'x'").predicate
+    new = sql92.compile(" OR ".join(f"p{i} = 'x'" for i in range(1200))).predicate
+    found = relation(old, new)
+    assert (found.kind, found.only_old) == (Kind.OVERLAPPING, {"a": "x"})
+    check_messages(found, old, new)
+
+
 def check_messages(found: Relation, old: Predicate, new: Predicate) -> None:
     """The messages that are shown do what they are shown for."""
     for message, expected in (
@@ -153,7 +161,7 @@ def test_a_message_satisfies_and_nothing_else_is_ruled_out(random: Random) -> No
 
 
 def test_what_messages_have_in_common() -> None:
-    system = {"WAIT": "true", "UNIQ_KEY": "AC11"}
+    system = {"WAIT": "true", "UNIQ_KEY": "AC11", "DLQ_ORIGIN_TOPIC": "OrderEvents", "_SYS_MSG_PRIORITY_": "1"}
     changed = [{"region": "us", "price": str(n), "id": f"m{n}"} | system for n in range(10, 20)]
     others = [{"region": "us" if n % 2 else "eu", "price": str(n), "id": f"m{n}", "note": "x"} for n in range(30)]
     assert Trait("name", ("O'Brien",), 1.0, 0.0).text == "name = 'O''Brien'"

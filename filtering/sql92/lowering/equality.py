@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from filtering.predicate import FALSE, TRUE, IsTrueText, Predicate
+from filtering.predicate import FALSE, TRUE, TRUE_TEXTS, IsTrueText, Predicate
 from filtering.sql92.lowering import comparisons, nulls
 from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome, Lower
 from filtering.sql92.lowering.operands import Operand, Value
@@ -57,7 +57,6 @@ def _as_boolean(lower: Lower, value: Property | Value | BooleanNode) -> Steps[tu
         case Property(name=name):
             return IsTrueText(name), present_but_not(IsTrueText(name))
         case Value(value=text):
-            assert isinstance(text, str)
-            return (TRUE, FALSE) if text.lower() == "true" else (FALSE, TRUE)
+            return (TRUE, FALSE) if text in TRUE_TEXTS else (FALSE, TRUE)
         case BooleanNode():
             return (yield from lower(value, EvaluationOutcome.TRUE)), (yield from lower(value, EvaluationOutcome.FALSE))

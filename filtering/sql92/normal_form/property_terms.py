@@ -66,19 +66,17 @@ def any_of(terms: list[Predicate]) -> list[Predicate] | None:
         return [IsPresent(name)] if not negative else None
     if len(negative) > 1:
         negative = [leaf for leaf in negative if not isinstance(leaf, IsPresent)]
-    listed = [leaf.texts for leaf in positive if isinstance(leaf, TextIn)]
+    listed = frozenset().union(*(leaf.texts for leaf in positive if isinstance(leaf, TextIn)))
     excluded = _intersection(leaf.texts for leaf in negative if isinstance(leaf, TextIn))
     positive = _widened([leaf for leaf in positive if not isinstance(leaf, TextIn)])
     negative = [leaf for leaf in negative if not isinstance(leaf, TextIn)]
     if excluded is not None:
-        united = frozenset().union(*listed)
-        kept = frozenset(text for text in excluded - united if all_hold(text, negative, positive))
+        kept = frozenset(text for text in excluded - listed if all_hold(text, negative, positive))
         if not kept:
             return None
         negative.append(TextIn(name, kept))
     elif listed:
-        united = frozenset().union(*listed)
-        texts = frozenset(text for text in united if all_hold(text, negative, positive))
+        texts = frozenset(text for text in listed if all_hold(text, negative, positive))
         positive += [TextIn(name, texts)] if texts else []
     return [*positive, *(Not(leaf) for leaf in negative)]
 

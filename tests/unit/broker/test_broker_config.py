@@ -49,6 +49,13 @@ def test_properties_read_as_java_reads_them() -> None:
     assert config.broker_name == "broker-a\tb"
 
 
+@pytest.mark.parametrize("name", ["境内", "b\x85", "b\xa0"])
+def test_a_name_keeps_the_octets_that_java_does_not_trim(name: str) -> None:
+    """Java reads the file as ISO-8859-1, and trims what is up to U+0020."""
+    octets = name.encode().decode("latin-1")
+    assert BrokerConfig.from_properties(f"brokerName= {octets}\t\x00").broker_name == octets
+
+
 def test_yaml_has_the_same_keys() -> None:
     config = BrokerConfig.from_yaml("enablePropertyFilter: true\nbrokerName: 7\nnamesrvAddr: localhost:9876\n")
     assert config == BrokerConfig(enable_property_filter=True, broker_name="7")
@@ -76,6 +83,8 @@ def test_an_odd_file_size_is_rounded_up_to_whole_entries(size: int, entries: int
         ("maxErrorRateOfBloomFilter=0", "maxErrorRateOfBloomFilter=0,.* f must be"),
         ("expectConsumerNumUseFilter=0", "expectConsumerNumUseFilter=0: n must be"),
         ("messageDelayLevel=1s 2x", "messageDelayLevel: '2x' is not a delay"),
+        ("messageDelayLevel=99999999999999999999s", "messageDelayLevel: '99999999999999999999s' is not a delay"),
+        ("messageDelayLevel=9223372036854775807d", "messageDelayLevel: '9223372036854775807d' is not a delay"),
         ("mappedFileSizeConsumeQueue=0", "mappedFileSizeConsumeQueue=0: a file size"),
         ("maxFilterMessageSize=3000000000", "maxFilterMessageSize='3000000000' is not a whole number of 32 bits"),
         ("travelCqFileNumWhenGetMessage=0", "travelCqFileNumWhenGetMessage=0: must be 1 or more"),

@@ -236,6 +236,7 @@ def test_an_empty_file_has_no_events() -> None:
         ({"at": True}, "at must be a whole number"),
         ({"at": 1795237513466000}, "is after the year 9999; write milliseconds"),
         ({"at": 1795237513}, "looks like seconds; write milliseconds, as in 1795237513000"),
+        ({"at": 20261126013000}, "20261126013000 has no time zone; write 2026-11-26T01:30:00+08:00"),
         ({"typ": "SQL92"}, "typ is not known; did you mean type?"),
         ({"group": ""}, "group must be a text"),
         ({"topic": 7}, "topic must be a text, not 7"),

@@ -53,6 +53,7 @@ def test_a_scheduled_message_without_a_level_keeps_its_hash() -> None:
 
 
 def test_delay_levels() -> None:
+    assert parse_delay_levels("\u0663s +1m 0h") == (3_000, 60_000, 0), "any number that Long.parseLong reads"
     levels = parse_delay_levels("1s 2m 3h 1d")
     assert levels == (1_000, 120_000, 10_800_000, 86_400_000)
     assert delay_of("2", levels) == 120_000

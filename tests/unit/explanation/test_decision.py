@@ -79,6 +79,12 @@ def test_a_reason_is_a_headline_and_its_detail(expression: str, headline: str, d
     assert decision.reason.startswith(f"{headline}: {detail}")
 
 
+def test_a_long_text_that_is_no_number_is_shortened() -> None:
+    reason = decided(subscribed("price > 5"), {"price": "9" * 30_000}).reason
+    assert f"'{'9' * 59}…' is not a Java int" in reason
+    assert len(reason) < 200
+
+
 def test_the_bit_map_stops_what_did_not_match_when_it_was_stored() -> None:
     row = subscribed("a = 5", config=BIT_MAPS)
     nothing, everything = bytes(BIT_MAPS.bloom_filter.m // 8), b"\xff" * (BIT_MAPS.bloom_filter.m // 8)

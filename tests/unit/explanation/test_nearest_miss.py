@@ -47,6 +47,21 @@ def test_where_no_message_would_match(expression: str, type: str) -> None:
     assert missed(subscribed(expression, type), {"flag": "true", "TAGS": "a"}) is None
 
 
+def test_one_of_thousands_of_integers_is_written_as_a_decimal() -> None:
+    """Only the comparison that failed is tried: each try compiles the whole expression."""
+    others = " OR ".join(f"a = {i}" for i in range(2_000))
+    found = missed(subscribed(f"{others} OR price > 50 OR {others}"), {"price": "55.10"})
+    assert found is not None
+    assert found.text == "price > 50.0"
+
+
+@pytest.mark.parametrize("listed", [",".join(f"'{i}'" for i in range(34_000))])
+def test_an_expression_of_the_greatest_length_has_no_longer_one(listed: str) -> None:
+    found = missed(subscribed(f"a IN({listed}) OR price > 50"), {"a": "x", "price": "55.10"})
+    assert found is not None
+    assert found.expression is None
+
+
 def test_a_tag_that_is_subscribed() -> None:
     row = subscribed("paid || shipped", "TAG")
     found = missed(row, {"TAGS": "shiped"})

@@ -73,3 +73,9 @@ def test_a_long_or_deep_expression_is_no_matter() -> None:
     assert len(list(trace(sql92.compile(chain), {"a": "x"}).leaves())) == 1_000
     deep = "(" * 500 + "a = 1" + " AND b = 2)" * 500
     assert trace(sql92.compile(deep), {"a": "1", "b": "2"}).result is Result.TRUE
+
+
+def test_the_longest_list_is_no_matter() -> None:
+    """Written out, with a blank after each comma, it is longer than an expression can be."""
+    listed = ",".join(f"'{i}'" for i in range(34_000))
+    assert trace(sql92.compile(f"a IN({listed})"), {"a": "x"}).result is Result.FALSE

@@ -136,6 +136,8 @@ def test_messages_without_properties() -> None:
     check(matcher.match(as_map([None, {"a": ""}, {"b": ""}, {}])), expected)
     check(matcher.match(as_map([{"a": "x"}, None, {"a": ""}, {"b": ""}, {}])[1:]), expected)
     check(matcher.match(pa.nulls(3, MAP)), expected[:, [0, 0, 0]])
+    numbered = pa.MapArray.from_arrays([0, 0, 1, 2], pa.array(["a", "b"]), pa.array(["", ""]).dictionary_encode())
+    check(matcher.match(numbered), expected[:, :3])
     check(matcher.match(pa.array([None, {"a": ""}, {"a": None}], pa.struct({"a": pa.string()}))), expected[:, :3])
     empty = pa.RecordBatch.from_struct_array(pa.array([{}, {}], pa.struct([])))
     check(matcher.match(empty), expected[:, [0, 0]])
