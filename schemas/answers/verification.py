@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -204,8 +203,7 @@ def _file_sizes(store: Storage, broker: BrokerConfig, is_given: bool) -> tuple[i
 
 def check_store(store: Storage) -> None:
     """Raises UsageError if a folder has no consume queue."""
-    if not store.is_folder():
-        problem = "is a file" if store.is_local and Path(store.root).is_file() else "does not exist"
+    if problem := store.why_no_folder():
         raise UsageError(f"{store.root} {problem}; give a broker's whole store folder")
     if not store.files("consumequeue", recursive=True):
         raise UsageError(f"{store.root} has no consumequeue folder; give a broker's whole store folder")
