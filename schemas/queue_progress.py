@@ -27,11 +27,7 @@ QUEUE_PROGRESS = Table(
                 "number of entries, also of an old queue; fewer than there are offsets if records were not decodable",
                 nullable=False,
             ),
-            column(
-                "begins_at",
-                pa.int64(),
-                "physical offset with which the queue began again at queue offset 0; null: it never did",
-            ),
+            column("begins_at", pa.int64()),
             column(
                 "began_at",
                 pa.int64(),
