@@ -6,7 +6,7 @@ readers do not see them, and the next run undoes them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -151,6 +151,14 @@ def runs_of(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
             runs[i] = _maintained(runs[i], broker_name, entry)
         runs[-1] = replace(runs[-1], tables=entry.tables, maintained=entry.run)
     return runs
+
+
+def by_broker(runs: Iterable[LedgerEntry]) -> dict[str, list[LedgerEntry]]:
+    """The runs of each broker, by its name."""
+    found: dict[str, list[LedgerEntry]] = {}
+    for run in runs:
+        found.setdefault(run.broker_name, []).append(run)
+    return found
 
 
 def unreplaced_runs(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:

@@ -18,7 +18,7 @@ from schemas.errors import UsageError
 from schemas.ledger_check import START_AGAIN, damaged, damages, read_runs, undo_unfinished_run
 from schemas.ledger_inputs import WITHDRAWN
 from schemas.page_checksums import damaged_files
-from schemas.run_ledger import REPLAY, LedgerEntry, nights_of, unreplaced_runs
+from schemas.run_ledger import REPLAY, LedgerEntry, by_broker, nights_of, unreplaced_runs
 from schemas.spark_tasks import Session
 from schemas.subscriptions import SUBSCRIPTIONS, subscription_rows
 from schemas.tables import DERIVED_TABLES, REBUILT_TABLES, TABLES
@@ -31,10 +31,6 @@ class DamagedTables:
 
     entries: Sequence[LedgerEntry]
     tables: dict[str, str]
-
-    def runs(self, broker_name: str) -> list[LedgerEntry]:
-        """The runs of a broker whose rows were in the tables."""
-        return unreplaced_runs([entry for entry in self.entries if entry.broker_name == broker_name])
 
 
 def find_damage(warehouse: Warehouse, session: Session) -> DamagedTables:
@@ -62,7 +58,7 @@ def rebuild(run: Run, damage: DamagedTables, name: str) -> dict[str, str]:
     Returns inputs for the ledger's entry: the rows that have other runs now. Raises UsageError if the nights cannot be
     repeated from the tables alone.
     """
-    nights = {name: damage.runs(name) for name in dict.fromkeys(entry.broker_name for entry in damage.entries)}
+    nights = {broker_name: unreplaced_runs(runs) for broker_name, runs in by_broker(damage.entries).items()}
     for entries in nights.values():
         for entry in entries:
             _check_repeatable(entry, entries[-1].messages_from)

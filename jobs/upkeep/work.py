@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from filtering.counted import counted
 from jobs.night.commit.changes import Changes
 from jobs.night.commit.ledger import record
@@ -12,7 +14,7 @@ from jobs.upkeep.retention import remove_bodies, remove_nights
 from schemas.answers.brokers import check_broker
 from schemas.ledger_check import open_warehouse
 from schemas.ledger_inputs import REBUILT
-from schemas.run_ledger import MAINTAIN, LedgerEntry
+from schemas.run_ledger import MAINTAIN, LedgerEntry, by_broker
 
 
 def maintain(run: Run, broker_name: str | None, keep_days: int | None, keep_bodies: int | None) -> list[str]:
@@ -21,14 +23,15 @@ def maintain(run: Run, broker_name: str | None, keep_days: int | None, keep_bodi
     Raises UsageError if there is no such broker.
     """
     run.open()
-    brokers = dict.fromkeys(entry.broker_name for entry in run.entries)
+    brokers = by_broker(run.entries)
     if broker_name is not None:
         check_broker(broker_name, list(brokers))
     name = run.next_run()
     inputs: dict[str, str] = {}
     lines: list[str] = []
     for broker in [broker_name] if broker_name is not None else brokers:
-        broker_inputs, broker_lines = _remove(run, broker, keep_days, keep_bodies, name)
+        changes = Changes(run.warehouse, broker, name)
+        broker_inputs, broker_lines = _remove(brokers[broker], keep_days, keep_bodies, changes)
         inputs |= {f"{broker}/{key}": value for key, value in broker_inputs.items()}
         lines += broker_lines
     cleaning = clean(run.warehouse)
@@ -37,11 +40,10 @@ def maintain(run: Run, broker_name: str | None, keep_days: int | None, keep_bodi
 
 
 def _remove(
-    run: Run, broker_name: str, keep_days: int | None, keep_bodies: int | None, name: str
+    entries: Sequence[LedgerEntry], keep_days: int | None, keep_bodies: int | None, changes: Changes
 ) -> tuple[dict[str, str], list[str]]:
     """Removes old rows of a broker. Returns inputs for the ledger's entry, and lines for the user."""
-    entries = [entry for entry in run.entries if entry.broker_name == broker_name]
-    changes = Changes(run.warehouse, broker_name, name)
+    broker_name = changes.broker_name
     inputs: dict[str, str] = {}
     lines = []
     if keep_days is not None:
