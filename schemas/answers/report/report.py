@@ -17,7 +17,7 @@ from schemas.answers.report.groups import GroupReport, TopicReport, group_report
 from schemas.answers.report.nights import Night, chosen_nights, compared_night, night_rows, nights_with_deliveries
 from schemas.answers.report.not_replayed import not_replayed
 from schemas.quarantine import QUARANTINE
-from schemas.run_ledger import read_ledger
+from schemas.run_ledger import by_broker, read_ledger, runs_of
 from schemas.spark_tasks import Session
 
 
@@ -79,7 +79,7 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
     return Report(
         facts.warehouse.location,
         facts.name,
-        len({entry.broker_name for entry in read_ledger(facts.warehouse)}) == 1,
+        len(by_broker(runs_of(read_ledger(facts.warehouse)))) == 1,
         [nights[entry.run] for entry in shown],
         len(with_deliveries) - len(shown),
         nights[compared_entry.run] if compared_entry is not None else None,
