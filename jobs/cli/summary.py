@@ -18,6 +18,7 @@ from schemas.answers.report.night_summary import GroupCounts, NightSummary, mess
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delivery_stats import MEANINGS
+from schemas.delta.table_rows import one_of
 from schemas.printable import printable
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.commitlog.recovery import Recovery, recovery
@@ -222,7 +223,7 @@ def _damage(facts: BrokerFacts, report: NightReport) -> list[str]:
 
 def _is_log_damaged(facts: BrokerFacts, run: str) -> bool:
     """Whether a run quarantined bytes of the log; others are lines of text files."""
-    names = facts.rows_of_runs(QUARANTINE, [run], ["source_file"])["source_file"].to_pylist()
+    names = facts.rows(QUARANTINE, ["source_file"], [one_of("run", [run])])["source_file"].to_pylist()
     return any(map(is_mapped_file, names))
 
 

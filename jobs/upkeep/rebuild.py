@@ -92,7 +92,7 @@ def _rebuild_broker(run: Run, entries: Sequence[LedgerEntry], broken: Sequence[T
     for table in DERIVED_TABLES:
         if table is CONSUMER_OFFSETS and prepared is not None:
             # The committed offsets of a snapshot that only ingest has read are still needed.
-            changes.delete_rows(table, [within("run", below=prepared)], changes.files(table))
+            changes.delete_rows(table, [within("run", below=prepared)])
         else:
             changes.replace_rows(table, [])
     state = BrokerState((), events=events)

@@ -71,8 +71,7 @@ def _remove_rows(table: Table, run: str, changes: Changes) -> int:
     before = sum(file.rows for file in files)
     old = [file for file in files if file.greatest["run"] < run]
     changes.remove_files(table, old)
-    mixed = [file for file in files if file.least["run"] < run <= file.greatest["run"]]
-    changes.delete_rows(table, [within("run", below=run)], mixed)
+    changes.delete_rows(table, [within("run", below=run)])
     return before - sum(file.rows for file in changes.files(table))
 
 

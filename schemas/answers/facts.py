@@ -21,9 +21,8 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.aggregates import Key, sums_of_parts
-from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
-from schemas.delta.table_rows import Where, one_of, row_groups
+from schemas.delta.table_rows import Where, files_that_may_hold, one_of, row_groups
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_inputs import FIRST_SNAPSHOT, NOT_REPLAYED
@@ -102,23 +101,14 @@ class BrokerFacts:
         """The broker's rows of a table."""
         return self.warehouse.rows(table, columns, where, self.warehouse.files(table, self.name))
 
-    def rows_of_runs(self, table: Table, runs: Sequence[str], columns: Sequence[str] | None = None) -> pa.Table:
-        """The broker's rows that some runs added."""
-        return self.warehouse.rows(table, columns, [one_of("run", runs)], self.files_of_runs(table, runs))
-
     def sums(
         self, table: Table, by: Sequence[str], columns: Sequence[str], runs: Sequence[str] | None = None
     ) -> dict[Key, dict[str, int]]:
         """By the values of ``by``, the sums of some integer columns. ``runs``: only of rows that these runs added."""
         storage, where = self.warehouse.log(table).storage, [] if runs is None else [one_of("run", runs)]
-        files = self.warehouse.files(table, self.name) if runs is None else self.files_of_runs(table, runs)
+        files = files_that_may_hold(self.warehouse.files(table, self.name), where)
         parts = (part for file in files for part in row_groups(table, storage, file.path, [*by, *columns], where))
         return sums_of_parts(parts, by, columns)
-
-    def files_of_runs(self, table: Table, runs: Sequence[str]) -> list[StoredFile]:
-        """The broker's files that may have rows which some runs added."""
-        files = self.warehouse.files(table, self.name)
-        return [file for file in files if any(file.may_have("run", run, run) for run in runs)]
 
     @cached_property
     def events(self) -> tuple[SubscriptionEvent, ...]:

@@ -41,12 +41,6 @@ class StoredFile:
         stats = json.loads(file.stats)
         return cls(file.path, file.size, file.rows, broker_name, stats["minValues"], stats["maxValues"])
 
-    def may_have(self, column: str, low: Any, high: Any) -> bool:
-        """Whether a value from ``low`` to ``high``, both inclusive, may be in the file."""
-        if column not in self.least or column not in self.greatest:
-            return True
-        return bool(self.least[column] <= high and low <= self.greatest[column])
-
 
 def files_since(files: Sequence[StoredFile], run: str) -> list[StoredFile]:
     """The files that may have rows of a run or of a later one."""

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from schemas.delta.open_data_file import open_data_file
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.storage import Storage
 
@@ -101,6 +102,19 @@ def may_hold(group: pq.RowGroupMetaData, where: Where) -> bool:
             if column.path_in_schema == condition.column and not condition.may_hold(statistics.min, statistics.max):
                 return False
     return True
+
+
+def files_that_may_hold(files: Sequence[StoredFile], where: Where) -> list[StoredFile]:
+    """The files that may have a row for which all conditions hold, by their statistics in the Delta log."""
+    return [
+        file
+        for file in files
+        if all(
+            condition.may_hold(file.least[condition.column], file.greatest[condition.column])
+            for condition in where
+            if condition.column in file.least and condition.column in file.greatest
+        )
+    ]
 
 
 def filtered(rows: pa.Table, where: Where) -> pa.Table:

@@ -62,10 +62,10 @@ class Changes:
         self.remove_files(table, files)
         self.add_rows(table, batches)
 
-    def delete_rows(self, table: Table, where: Where, may_have: Iterable[StoredFile]) -> None:
-        """Removes the rows that match ``where``. ``may_have``: the files that may have such rows."""
+    def delete_rows(self, table: Table, where: Where) -> None:
+        """Removes the rows that match ``where``."""
         columns = [condition.column for condition in where]
-        for file in may_have:
+        for file in self.files(table):
             if len(self.warehouse.rows(table, columns, where, [file])):
                 rewritten = self._without_rows(table, where, file)
                 if self._is_of_earlier_runs(table, file):

@@ -46,8 +46,7 @@ def remove_lines(lines: Collection[RejectedLine], changes: Changes) -> set[int]:
     """Removes quarantined lines, with all others of the same numbers. Returns the numbers."""
     for name in {line.source_file for line in lines}:
         numbers = sorted({line.offset for line in lines if line.source_file == name})
-        files = [file for file in changes.files(QUARANTINE) if file.may_have("source_file", name, name)]
-        changes.delete_rows(QUARANTINE, [one_of("source_file", [name]), one_of("offset", numbers)], files)
+        changes.delete_rows(QUARANTINE, [one_of("source_file", [name]), one_of("offset", numbers)])
     return {line.offset for line in lines}
 
 

@@ -23,6 +23,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
+from schemas.delta.table_rows import files_that_may_hold, within
 from schemas.spark_tasks import run_on_rows
 from schemas.spark_views import with_properties
 from schemas.storage import spark_file, spark_path
@@ -34,7 +35,7 @@ def hooked_entries(
     """The entries of some files with the answers of the hooks."""
     low = min(file.least["commitlog_offset"] for file in entry_files)
     high = max(file.greatest["commitlog_offset"] for file in entry_files)
-    message_files = [file for file in changes.files(COMMITLOG) if file.may_have("commitlog_offset", low, high)]
+    message_files = files_that_may_hold(changes.files(COMMITLOG), [within("commitlog_offset", low, high + 1)])
     messages = with_properties(_read(spark, COMMITLOG, changes, message_files)).select("commitlog_offset", "properties")
     entries = _read(spark, CONSUMEQUEUE, changes, entry_files).drop("run", "store_date")
     return with_answers(entries.join(messages, "commitlog_offset"), hooks)
