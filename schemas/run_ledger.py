@@ -184,6 +184,11 @@ def nights_of(runs: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     return [run for run in runs if run.delivers]
 
 
+def filtered_to(nights: Sequence[LedgerEntry]) -> int:
+    """The physical offset up to which some nights, in order, have filtered messages."""
+    return nights[-1].delivered_to or 0 if nights else 0
+
+
 def discards_of_filters(nights: Sequence[LedgerEntry], broker: BrokerConfig) -> list[int]:
     """The times (ms), in order, at which a broker started with another Bloom filter than in the night before.
 

@@ -20,7 +20,7 @@ from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table_rows import sorted_by
 from schemas.ledger_inputs import COMMITTED_AT, NOT_COMMITTED, QUEUES
 from schemas.messages.stored_messages import PhysicalRange
-from schemas.run_ledger import LedgerEntry
+from schemas.run_ledger import LedgerEntry, filtered_to
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,8 @@ def past_nights(nights: Sequence[LedgerEntry], indices: range, changes: Changes)
     offsets = PastOffsets(changes)
     for index in indices:
         entry = nights[index]
-        stored = filtered_to(nights, index), entry.delivered_to or 0
+        stored = filtered_to(nights[:index]), filtered_to(nights[: index + 1])
         yield PastNight(entry, stored, offsets.of(entry))
-
-
-def filtered_to(nights: Sequence[LedgerEntry], index: int) -> int:
-    """The physical offset up to which the nights before an index filtered messages."""
-    return nights[index - 1].delivered_to or 0 if index else 0
 
 
 class PastOffsets:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from filtering.delivery.pull_window import FOREVER
 from jobs.night.commit.changes import Changes
 from jobs.night.log.log_plan import LogPlan
-from jobs.night.past.past_nights import PastNight, filtered_to, past_nights
+from jobs.night.past.past_nights import PastNight, past_nights
 from jobs.night.past.state import BrokerState, read_state_before
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
@@ -18,7 +18,7 @@ from schemas.errors import UsageError
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.commitlog.segments import is_mapped_file
-from schemas.run_ledger import LedgerEntry, first_beyond, unreplaced_runs
+from schemas.run_ledger import LedgerEntry, filtered_to, first_beyond, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
 from schemas.tables import DERIVED_TABLES
 
@@ -70,7 +70,7 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
     rest, prepared = None, []
     if cut is not None:
         _cut_log(cut, changes)
-        rest = filtered_to(nights, cut_at), cut
+        rest = filtered_to(nights[:cut_at]), cut
     elif state.first_prepared is not None:
         runs = (entry for entry in entries if entry.run >= state.first_prepared)
         prepared = [replace(entry, dispatched_to=entry.delivered_to) for entry in runs]
@@ -114,7 +114,7 @@ def _check_hooks(nights: Sequence[LedgerEntry], repeated: range, cut: int | None
                 f"{'with these' if hooks else 'without'}: give the --filter-hooks that it had, or --redo-from "
                 f"{(nights[index].as_of or 0) + 1} or later"
             )
-    if cut is None or cut <= filtered_to(nights, repeated.stop) or repeated.stop == len(nights):
+    if cut is None or cut <= filtered_to(nights[: repeated.stop]) or repeated.stop == len(nights):
         return
     had = nights[repeated.stop].hooks
     if had != hooks:

@@ -28,7 +28,7 @@ from schemas.delta.table_rows import Where, sorted_by, within
 from schemas.delta.warehouse import Warehouse
 from schemas.ledger_inputs import LAST_STORED
 from schemas.queue_progress import QUEUE_PROGRESS
-from schemas.run_ledger import LedgerEntry, discards_of_filters, nights_of, unreplaced_runs
+from schemas.run_ledger import LedgerEntry, discards_of_filters, filtered_to, nights_of, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
 
 
@@ -68,7 +68,7 @@ class BrokerState:
     @property
     def filtered_to(self) -> int:
         """The physical offset up to which the last night filtered messages."""
-        return self.nights[-1].delivered_to or 0 if self.nights else 0
+        return filtered_to(self.nights)
 
     @property
     def config(self) -> BrokerConfig | None:
