@@ -13,9 +13,9 @@ from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.open_data_file import DataFileDamaged
-from schemas.delta.stored_files import StoredFile, files_since
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
-from schemas.delta.table_rows import within
+from schemas.delta.table_rows import files_that_may_hold, within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.quality_results import QUALITY_RESULTS
@@ -99,7 +99,7 @@ class Scope:
 
     def new_files(self, table: Table) -> list[StoredFile]:
         """The files that may have rows of the nights in scope."""
-        return files_since(self.warehouse.log(table).files, self.first_run)
+        return files_that_may_hold(self.warehouse.log(table).files, [within("run", self.first_run)])
 
     def files_of_range(self, table: Table) -> list[StoredFile]:
         """The files of commitlog or consumequeue with rows from :attr:`audited_from` on."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delta.stored_files import StoredFile, files_since
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import files_that_may_hold, within
 from schemas.messages.stored_messages import WHOLE_LOG, PhysicalRange
@@ -46,7 +46,7 @@ def stored_ranges(
     """
     entry_files = files_of(CONSUMEQUEUE)
     if first_run is not None:
-        entry_files = files_since(entry_files, first_run)
+        entry_files = files_that_may_hold(entry_files, [within("run", first_run)])
         first = min((file.least["commitlog_offset"] for file in entry_files), default=FOREVER)
         offsets = max(offsets[0], first), offsets[1]
     ranges = []
