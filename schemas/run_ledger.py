@@ -85,7 +85,7 @@ class LedgerEntry:
 
     @property
     def delivers(self) -> bool:
-        """Whether the run was a whole night. The others prepare one."""
+        """Whether the run told deliveries: a whole night, or its last step. The others prepare one."""
         return self.job not in PREPARING
 
     @property

@@ -12,6 +12,7 @@ from filtering.subscriptions.events import Operation
 from jobs.cli.text import count, expression_line, print_table, short
 from jobs.night.run import NightReport, Run
 from schemas.answers.brokers import open_facts
+from schemas.answers.export import DELIVERIES
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.inconsistency import inconsistent_groups
 from schemas.answers.report.night_summary import GroupCounts, NightSummary, messages_without_entry, night_summary
@@ -43,7 +44,6 @@ COLUMNS = (
 ALWAYS_SHOWN = frozenset({"scanned", "passed_stage1", "passed_stage2", "delivered", "pending"})
 WIDTH = 118
 LONGEST_FILTER = 400
-DELIVERIES = "deliveries"
 WRITTEN_BY_JOB = {"ingest": COMMITLOG.name, "register": SUBSCRIPTIONS.name, "dispatch": CONSUMEQUEUE.name}
 """The table that a step before deliver writes."""
 

@@ -9,7 +9,6 @@ import tarfile
 from pathlib import Path
 
 import pytest
-
 from deltalake import DeltaTable
 
 from jobs import audit, lag, nightly, replay

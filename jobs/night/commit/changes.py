@@ -40,7 +40,7 @@ class Changes:
     def files(self, table: Table) -> list[StoredFile]:
         """The broker's files of a table, with added files and without removed files."""
         removed = {file.path for file in self._removed[table.name]}
-        committed = [file for file in self._committed(table) if file.path not in removed]
+        committed = [file for file in self.warehouse.files(table, self.broker_name) if file.path not in removed]
         return committed + [StoredFile.from_data_file(file, self._broker_of(table)) for file in self._added[table.name]]
 
     def add_files(self, table: Table, files: Iterable[DataFile]) -> None:
@@ -141,9 +141,6 @@ class Changes:
 
     def _is_of_earlier_runs(self, table: Table, file: StoredFile) -> bool:
         return file.path in self._rewritten or all(added.path != file.path for added in self._added[table.name])
-
-    def _committed(self, table: Table) -> list[StoredFile]:
-        return self.warehouse.files(table, self.broker_name)
 
     def _broker_of(self, table: Table) -> str | None:
         return self.broker_name if table.partition_by else None
