@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jobs.night.commit.changes import Changes
 from jobs.night.past.past_nights import past_nights
-from jobs.night.past.state import BrokerState, read_events
+from jobs.night.past.state import BrokerState
 from jobs.night.run import Run
 from jobs.upkeep.moved_rows import moved_rows
 from schemas.consumer_offsets import CONSUMER_OFFSETS
@@ -20,7 +20,7 @@ from schemas.ledger_inputs import WITHDRAWN
 from schemas.page_checksums import damaged_files
 from schemas.run_ledger import REPLAY, LedgerEntry, by_broker, nights_of, unreplaced_runs
 from schemas.spark_tasks import Session
-from schemas.subscriptions import SUBSCRIPTIONS, subscription_rows
+from schemas.subscriptions import SUBSCRIPTIONS, read_events, subscription_rows
 from schemas.tables import DERIVED_TABLES, REBUILT_TABLES, TABLES
 from schemas.withdrawals import withdrawals_text
 

@@ -28,7 +28,7 @@ from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_inputs import FIRST_SNAPSHOT, NOT_REPLAYED
 from schemas.rocketmq_store.not_replayed import NotReplayed
 from schemas.run_ledger import REPLAY, LedgerEntry, discards_of_filters, nights_of, unreplaced_runs
-from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
+from schemas.subscriptions import read_events
 
 NO_SUBSCRIPTIONS = "no night had --subscriptions"
 GroupQueue = tuple[str, str, int]
@@ -113,7 +113,7 @@ class BrokerFacts:
     @cached_property
     def events(self) -> tuple[SubscriptionEvent, ...]:
         """All subscription events, in order."""
-        return events_of(self.rows(SUBSCRIPTION_EVENTS, ["number", "event"]))
+        return read_events(self.warehouse, self.name)
 
     @cached_property
     def resets(self) -> Mapping[GroupQueue, Sequence[tuple[int, int]]]:

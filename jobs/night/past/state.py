@@ -29,7 +29,7 @@ from schemas.delta.warehouse import Warehouse
 from schemas.ledger_inputs import LAST_STORED
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import LedgerEntry, discards_of_filters, filtered_to, nights_of, unreplaced_runs
-from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
+from schemas.subscriptions import read_events
 
 
 @dataclass(frozen=True)
@@ -175,11 +175,6 @@ def read_state_before(warehouse: Warehouse, entries: Sequence[LedgerEntry], run:
         read_events(warehouse, name),
         lambda: progress,
     )
-
-
-def read_events(warehouse: Warehouse, broker_name: str) -> tuple[SubscriptionEvent, ...]:
-    """All subscription events of a broker, in order."""
-    return events_of(_rows(warehouse, SUBSCRIPTION_EVENTS, broker_name))
 
 
 def _queues(rows: pa.Table, column: str) -> dict[str, TopicOffsets]:
