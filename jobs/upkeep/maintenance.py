@@ -8,13 +8,14 @@ from filtering.counted import counted
 from jobs.night.commit.changes import Changes
 from jobs.night.commit.ledger import record
 from jobs.night.run import Run
-from jobs.upkeep.old_files import clean
 from jobs.upkeep.rebuild import find_damage, rebuild
 from jobs.upkeep.retention import remove_bodies, remove_nights
 from schemas.answers.brokers import check_broker
+from schemas.delta.warehouse import Warehouse
 from schemas.ledger_check import open_warehouse
 from schemas.ledger_inputs import REBUILT
-from schemas.run_ledger import MAINTAIN, LedgerEntry, by_broker
+from schemas.run_ledger import MAINTAIN, RUN_LEDGER, LedgerEntry, by_broker
+from schemas.tables import TABLES, UNLEDGERED_TABLES
 
 
 def maintain(run: Run, broker_name: str | None, keep_days: int | None, keep_bodies: int | None) -> list[str]:
@@ -34,9 +35,9 @@ def maintain(run: Run, broker_name: str | None, keep_days: int | None, keep_bodi
         broker_inputs, broker_lines = _remove(brokers[broker], keep_days, keep_bodies, changes)
         inputs |= {f"{broker}/{key}": value for key, value in broker_inputs.items()}
         lines += broker_lines
-    cleaning = clean(run.warehouse)
+    deleted = _delete_old_files(run.warehouse)
     record(run.warehouse, LedgerEntry(name, "", MAINTAIN, inputs=inputs))
-    return [*lines, f"{counted(cleaning.files, 'old file')} deleted, of {counted(cleaning.tables, 'table')}"]
+    return [*lines, f"{counted(sum(deleted), 'old file')} deleted, of {counted(len(deleted), 'table')}"]
 
 
 def _remove(
@@ -55,12 +56,22 @@ def _remove(
             nights = counted(removed.kept_for_broker, "older night is", "older nights are")
             lines.append(f"{broker_name}: {nights} kept: the broker still has messages of them")
     if keep_bodies is not None:
-        removed, body_inputs = remove_bodies(entries, keep_bodies, changes)
+        removed_bodies, body_inputs = remove_bodies(entries, keep_bodies, changes)
         inputs |= body_inputs
-        bodies, days = counted(removed.bodies, "body", "bodies"), counted(keep_bodies, "day")
+        bodies, days = counted(removed_bodies, "body", "bodies"), counted(keep_bodies, "day")
         lines.append(f"{broker_name}: {bodies} of nights older than {days} removed")
     changes.commit()
     return inputs, lines
+
+
+def _delete_old_files(warehouse: Warehouse) -> list[int]:
+    """Deletes data files that were removed from their table, or left by a run that died, more than a week ago.
+
+    A reader that opened a table within the week still finds its files. The Delta logs get a checkpoint and lose
+    entries older than 30 days. Returns the number of deleted files of each table that had some.
+    """
+    existing = [table for table in (*TABLES, RUN_LEDGER, *UNLEDGERED_TABLES) if warehouse.exists(table)]
+    return [deleted for table in existing if (deleted := warehouse.log(table).clean())]
 
 
 def rebuild_damaged(run: Run) -> list[str]:
