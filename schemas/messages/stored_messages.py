@@ -57,14 +57,6 @@ def newest_messages_first(
             yield _read_group(file, number, WHOLE_LOG, topics, properties), group.num_rows
 
 
-def row_group_bounds(storage: Storage, path: str) -> list[PhysicalRange]:
-    """The physical offsets of each row group of a file of commitlog."""
-    with open_data_file(COMMITLOG, storage, path) as file:
-        groups = file.row_groups
-    bounds = [group.column(0).statistics for group in groups]  # of commitlog_offset
-    return [(bound.min, bound.max + 1) for bound in bounds]
-
-
 def end_of_messages(warehouse: Warehouse, files: Sequence[StoredFile], begun: int) -> int:
     """The physical offset after the last of the messages that begin at ``begun`` or later; 0 without one.
 
