@@ -27,7 +27,7 @@ from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, sorted_by, within
 from schemas.delta.warehouse import Warehouse
 from schemas.ledger_inputs import LAST_STORED
-from schemas.queue_progress import QUEUE_PROGRESS
+from schemas.queue_progress import QUEUE_PROGRESS, renewals_of
 from schemas.run_ledger import LedgerEntry, discards_of_filters, filtered_to, nights_of, unreplaced_runs
 from schemas.subscriptions import read_events
 
@@ -96,9 +96,7 @@ class BrokerState:
         """By topic and queue id, when a queue began again (ms), if it did."""
         if not any(known.begins.any() for known in self.topics.values()):
             return {}
-        rows = self._present_progress.filter(pc.is_valid(self._present_progress["began_at"]))
-        columns = (rows[name].to_pylist() for name in ("topic", "queue_id", "began_at"))
-        return {(topic, queue_id): at for topic, queue_id, at in zip(*columns, strict=True)}
+        return {(topic, each.queue_id): each.at for _, topic, each in renewals_of(self._present_progress)}
 
     @cached_property
     def progress(self) -> pa.Table:
@@ -120,12 +118,10 @@ class BrokerState:
     def renewals_since(self, before: BrokerState) -> dict[str, list[QueueRenewal]]:
         """By topic, how queues began again since an earlier state: the last renewal of each."""
         found: defaultdict[str, list[QueueRenewal]] = defaultdict(list)
-        rows = self.progress.filter(pc.is_valid(self.progress["began_at"]))
-        for row in sorted_by(rows, "began_at").to_pylist():
-            topic, queue_id, begin = row["topic"], row["queue_id"], row["begins_at"]
-            is_present = self.offsets.begins(topic).get(queue_id) == begin
-            if is_present and before.offsets.begins(topic).get(queue_id) != begin:
-                found[topic].append(QueueRenewal(queue_id, begin, row["began_at"], row["ended_at"]))
+        for _, topic, renewal in renewals_of(self.progress):
+            begin_now, begin_then = (state.offsets.begins(topic).get(renewal.queue_id) for state in (self, before))
+            if begin_now == renewal.commitlog_offset != begin_then:
+                found[topic].append(renewal)
         return dict(found)
 
     def first_run_with(self, topic: str, queue_id: int, offset: int) -> str | None:
