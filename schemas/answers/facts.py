@@ -22,7 +22,7 @@ from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.aggregates import Key, sums_of_parts
 from schemas.delta.table import Table
-from schemas.delta.table_rows import Where, files_that_may_hold, one_of, row_groups
+from schemas.delta.table_rows import Where, files_that_may_hold, one_of, row_groups, tuples
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_inputs import FIRST_SNAPSHOT, NOT_REPLAYED
@@ -181,8 +181,7 @@ class BrokerFacts:
     def begins(self) -> Mapping[tuple[str, int], int]:
         """By topic and queue id, the physical offset with which a queue began again, if it did."""
         rows = self.offsets.filter(pc.is_valid(self.offsets["begins_at"]))
-        columns = (rows[name].to_pylist() for name in ("topic", "queue_id", "begins_at"))
-        return {(topic, queue_id): begin for topic, queue_id, begin in zip(*columns, strict=True)}
+        return {(topic, queue_id): begin for topic, queue_id, begin in tuples(rows, "topic", "queue_id", "begins_at")}
 
     def places(self, topic: str, queue_ids: Iterable[int]) -> dict[int, OffsetRange]:
         """By queue id, the physical offsets of the present entries of some queues, if they began again."""

@@ -133,6 +133,11 @@ def without(rows: pa.Table, where: Where) -> pa.Table:
     return rows.filter(pc.invert(every))
 
 
+def tuples(rows: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
+    """The values of some columns, row by row."""
+    return zip(*(rows[name].to_pylist() for name in columns), strict=True)
+
+
 def sorted_by(rows: pa.Table, *columns: str) -> pa.Table:
     """The rows in ascending order of some columns, stable."""
     return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in columns]))

@@ -17,7 +17,7 @@ from jobs.night.commit.changes import Changes
 from jobs.night.past.vanished_offsets import without_vanished
 from schemas.commitlog import COMMITLOG
 from schemas.consumer_offsets import CONSUMER_OFFSETS
-from schemas.delta.table_rows import sorted_by
+from schemas.delta.table_rows import sorted_by, tuples
 from schemas.ledger_inputs import COMMITTED_AT, NOT_COMMITTED, QUEUES
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.run_ledger import LedgerEntry, filtered_to
@@ -88,8 +88,7 @@ class _Committed:
         """The last committed offsets in runs up to ``run``, by group and topic, then by queue id."""
         found: defaultdict[GroupTopic, dict[int, int]] = defaultdict(dict)
         rows = self._rows.filter(pc.less_equal(self._rows["run"], run))
-        names = ("consumer_group", "topic", "queue_id", "committed")
-        for group, topic, queue_id, offset in zip(*(rows[name].to_pylist() for name in names), strict=True):
+        for group, topic, queue_id, offset in tuples(rows, "consumer_group", "topic", "queue_id", "committed"):
             found[group, topic][queue_id] = offset
         present = {
             key: {queue_id: at for queue_id, at in queues.items() if at != REMOVED} for key, queues in found.items()

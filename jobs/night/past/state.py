@@ -24,7 +24,7 @@ from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.aggregates import greatest
 from schemas.delta.table import Table
-from schemas.delta.table_rows import Where, sorted_by, within
+from schemas.delta.table_rows import Where, sorted_by, tuples, within
 from schemas.delta.warehouse import Warehouse
 from schemas.ledger_inputs import LAST_STORED
 from schemas.queue_progress import QUEUE_PROGRESS, renewals_of
@@ -111,8 +111,8 @@ class BrokerState:
             for topic, known in self.topics.items()
             for queue_id, begin in known.begins_by_queue.items()
         }
-        columns = (self.progress[name].to_pylist() for name in ("topic", "queue_id", "begins_at"))
-        present = [begins.get((topic, queue), 0) == (begin or 0) for topic, queue, begin in zip(*columns, strict=True)]
+        rows = tuples(self.progress, "topic", "queue_id", "begins_at")
+        present = [begins.get((topic, queue), 0) == (begin or 0) for topic, queue, begin in rows]
         return self.progress.filter(pa.array(present, pa.bool_()))
 
     def renewals_since(self, before: BrokerState) -> dict[str, list[QueueRenewal]]:
@@ -134,9 +134,7 @@ class BrokerState:
     def _runs(self) -> dict[tuple[str, int], tuple[list[int], list[str]]]:
         """By queue: the end offsets of the runs' entries, and the runs."""
         found: defaultdict[tuple[str, int], tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
-        names = ("topic", "queue_id", "to_offset", "run")
-        columns = (self._present_progress[name].to_pylist() for name in names)
-        for topic, queue_id, end, run in zip(*columns, strict=True):
+        for topic, queue_id, end, run in tuples(self._present_progress, "topic", "queue_id", "to_offset", "run"):
             ends, runs = found[topic, queue_id]
             ends.append(max(end, ends[-1] if ends else 0))  # a message log may grow in the middle
             runs.append(run)
@@ -179,7 +177,7 @@ def _queues(rows: pa.Table, column: str) -> dict[str, TopicOffsets]:
     begins_at = rows["begins_at"].fill_null(0)
     begins = greatest(rows.select(by_queue).append_column("begins_at", begins_at), by_queue, "begins_at")
     if any(begins.values()):
-        begin_of = [begins[queue] for queue in zip(*(rows[name].to_pylist() for name in by_queue), strict=True)]
+        begin_of = [begins[queue] for queue in tuples(rows, *by_queue)]
         rows = rows.filter(pa.array(begins_at.to_numpy() == np.array(begin_of, np.int64)))
     by_topic: defaultdict[str, tuple[dict[int, int], dict[int, int]]] = defaultdict(lambda: ({}, {}))
     for (topic, queue_id), end in greatest(rows, by_queue, column).items():

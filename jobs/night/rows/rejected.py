@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from filtering.subscriptions.events import InvalidSubscriptionEvent
 from jobs.night.commit.changes import Changes
-from schemas.delta.table_rows import one_of
+from schemas.delta.table_rows import one_of, tuples
 from schemas.quarantine import QUARANTINE
 
 
@@ -39,7 +39,7 @@ def quarantined_lines(source_files: Collection[str], changes: Changes) -> set[Re
     """The quarantined lines of some text files."""
     in_files = [one_of("source_file", source_files)]
     rows = changes.warehouse.rows(QUARANTINE, RejectedLine._fields, in_files, changes.files(QUARANTINE))
-    return set(map(RejectedLine._make, zip(*(column.to_pylist() for column in rows.columns), strict=True)))
+    return set(map(RejectedLine._make, tuples(rows, *RejectedLine._fields)))
 
 
 def remove_lines(lines: Collection[RejectedLine], changes: Changes) -> set[int]:
