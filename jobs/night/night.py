@@ -123,8 +123,8 @@ class Night:
 
         def places(topic: str, queue_offsets: Collection[int]) -> dict[Key, int]:
             where = [one_of("topic", [topic]), one_of("queue_offset", queue_offsets)]
-            names, files = ["queue_id", "queue_offset", "commitlog_offset"], self.changes.files(CONSUMEQUEUE)
-            return greatest(self.changes.warehouse.rows(CONSUMEQUEUE, names, where, files), names[:2], names[2])
+            names = ["queue_id", "queue_offset", "commitlog_offset"]
+            return greatest(self.changes.rows(CONSUMEQUEUE, names, where), names[:2], names[2])
 
         return find_renewals(new.result.queues, self.state.topics, places, self.offsets.log_start)
 

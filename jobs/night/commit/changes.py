@@ -43,6 +43,10 @@ class Changes:
         committed = [file for file in self.warehouse.files(table, self.broker_name) if file.path not in removed]
         return committed + [StoredFile.from_data_file(file, self._broker_of(table)) for file in self._added[table.name]]
 
+    def rows(self, table: Table, columns: Sequence[str] | None = None, where: Where = ()) -> pa.Table:
+        """The broker's rows of a table, with those that the run has added, and without those that it has removed."""
+        return self.warehouse.rows(table, columns, where, self.files(table))
+
     def add_files(self, table: Table, files: Iterable[DataFile]) -> None:
         added = list(files)
         if added:
@@ -95,7 +99,7 @@ class Changes:
         self.remove_files(table, old)
         self.add_files(table, new)
 
-    def rows(self, table: Table) -> int:
+    def added_rows(self, table: Table) -> int:
         """The number of rows that the run adds."""
         added = (file.rows for file in self._added[table.name] if file.path not in self._rewritten)
         return sum(added) - self._rows_kept[table.name]

@@ -81,7 +81,7 @@ class _Committed:
     """The committed offsets of earlier snapshots."""
 
     def __init__(self, changes: Changes) -> None:
-        rows = changes.warehouse.rows(CONSUMER_OFFSETS, files=changes.files(CONSUMER_OFFSETS))
+        rows = changes.rows(CONSUMER_OFFSETS)
         self._rows = sorted_by(rows.filter(pc.is_valid(rows["committed"])), "run")
 
     def up_to(self, run: str) -> dict[GroupTopic, dict[int, int]]:
@@ -101,7 +101,7 @@ class _StoredQueues:
 
     def __init__(self, changes: Changes) -> None:
         names = ["topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp"]
-        rows = changes.warehouse.rows(COMMITLOG, [*names, "sys_flag"], files=changes.files(COMMITLOG))
+        rows = changes.rows(COMMITLOG, [*names, "sys_flag"])
         # Prepared and rolled back messages have no entry; their queue offset is always 0.
         rows = rows.filter(has_entry(rows["sys_flag"].fill_null(0).to_numpy()))
         self._queues: dict[tuple[str, int], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}

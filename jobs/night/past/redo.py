@@ -90,8 +90,7 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
 
 def _first_entry(first_run: str, changes: Changes) -> int:
     """The least physical offset of the entries of a run and of later runs."""
-    since = [within("run", first_run)]
-    rows = changes.warehouse.rows(CONSUMEQUEUE, ["commitlog_offset"], since, changes.files(CONSUMEQUEUE))
+    rows = changes.rows(CONSUMEQUEUE, ["commitlog_offset"], [within("run", first_run)])
     return int(rows["commitlog_offset"].to_numpy().min(initial=FOREVER))
 
 
@@ -133,8 +132,8 @@ def _cut_log(cut: int, changes: Changes) -> None:
 
 def delete_log_damage(where: Condition, changes: Changes) -> None:
     """Removes the quarantined bytes of the log for which a condition holds. Lines of text files stay."""
-    rows = changes.warehouse.rows(QUARANTINE, ["source_file"], files=changes.files(QUARANTINE))
-    segments = [name for name in set(rows["source_file"].to_pylist()) if is_mapped_file(name)]
+    names = set(changes.rows(QUARANTINE, ["source_file"])["source_file"].to_pylist())
+    segments = [name for name in names if is_mapped_file(name)]
     changes.delete_rows(QUARANTINE, [one_of("source_file", segments), where])
 
 

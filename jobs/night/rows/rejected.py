@@ -37,8 +37,7 @@ def replace_rejected(source_file: str, rejected: Sequence[InvalidSubscriptionEve
 
 def quarantined_lines(source_files: Collection[str], changes: Changes) -> set[RejectedLine]:
     """The quarantined lines of some text files."""
-    in_files = [one_of("source_file", source_files)]
-    rows = changes.warehouse.rows(QUARANTINE, RejectedLine._fields, in_files, changes.files(QUARANTINE))
+    rows = changes.rows(QUARANTINE, RejectedLine._fields, [one_of("source_file", source_files)])
     return set(map(RejectedLine._make, tuples(rows, *RejectedLine._fields)))
 
 

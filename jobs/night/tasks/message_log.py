@@ -40,7 +40,7 @@ def ingest_message_log(source: Path, bodies: Bodies, changes: Changes, session: 
     changes.create_missing([COMMITLOG, QUARANTINE])
     found = files(source)
     log = [part for file in found for part in parts(file)]
-    stored = changes.warehouse.rows(COMMITLOG, ["commitlog_offset"], files=changes.files(COMMITLOG))
+    stored = changes.rows(COMMITLOG, ["commitlog_offset"])
     quarantined = quarantined_lines([file.name for file in found], changes)
     read = partial(
         read_part,
