@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.cli import application, options
 from jobs.cli.application import Parser
-from jobs.cli.text import count, print_by_line, print_table, short
+from jobs.cli.text import count, print_by_line, print_table_of_brokers, short
 from schemas.printable import printable
 
 if TYPE_CHECKING:
@@ -86,10 +86,7 @@ def _print_topics(topics: Sequence[tuple[str, TopicAdvice]], several: bool) -> N
                 "-" if bit_map.best is None else f"{bit_map.best.f}, {bit_map.best.n}",
             ]
         )  # fmt: skip
-    if several:
-        print_table(titles, rows, left=2)
-    else:
-        print_table(titles[1:], [row[1:] for row in rows])
+    print_table_of_brokers(titles, rows, several, left=2)
     for broker, topic in topics:
         where = f"{topic.topic} on {broker}" if several else topic.topic
         print(f"  {printable(where)}: {'on' if topic.bit_map.use else 'off'}: {topic.bit_map.reason}")

@@ -51,10 +51,11 @@ def main(arguments: list[str]) -> None:
     from schemas.answers.brokers import check_broker
     from schemas.answers.export import Selection, batches_of, check_groups, check_topics, schema_of
     from schemas.ledger_check import open_runs
+    from schemas.run_ledger import by_broker
 
     kind = chosen.format or _format_of(chosen.output)
     warehouse = options.warehouse_of(chosen.warehouse)
-    brokers = dict.fromkeys(entry.broker_name for entry in open_runs(warehouse))
+    brokers = by_broker(open_runs(warehouse))
     if chosen.broker is not None:
         check_broker(chosen.broker, list(brokers))
     check_groups(warehouse, chosen.group or ())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser, given_name, input_file
-from jobs.cli.text import age, count, print_table, short, time
+from jobs.cli.text import age, count, print_table_of_brokers, short, time
 from schemas.errors import UsageError
 from schemas.printable import printable
 
@@ -109,7 +109,7 @@ def _print_groups(rows: Sequence[tuple[str, Lag]], several: bool) -> None:
     if behind:
         titles = ("broker", "group", "topic", *TITLES, "pulls")
         lines = [[*map(short, key), *_cells(queues)] for key, queues in behind]
-        _print_rows(titles, lines, several)
+        print_table_of_brokers(titles, lines, several, left=3)
     up_to_date = len(subscriptions) - len(behind)
     print(f"{up_to_date:,} of {counted(len(subscriptions), 'subscription')} are up to date")
 
@@ -121,15 +121,7 @@ def _print_queues(rows: Sequence[tuple[str, Lag]], several: bool) -> None:
          "-" if row.committed is None else f"{row.committed:,}", f"{row.end:,}", *_cells([row])]
         for broker, row in rows
     ]  # fmt: skip
-    _print_rows(titles, lines, several)
-
-
-def _print_rows(titles: Sequence[str], lines: Sequence[Sequence[str]], several: bool) -> None:
-    """Prints a table whose first columns are broker, group and topic; without the broker if there is only one."""
-    if several:
-        print_table(titles, lines, left=3)
-    else:
-        print_table(titles[1:], [line[1:] for line in lines], left=2)
+    print_table_of_brokers(titles, lines, several, left=3)
 
 
 def _cells(rows: Sequence[Lag]) -> list[str]:

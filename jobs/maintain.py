@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> None:
     if chosen.rebuild and (chosen.keep_days, chosen.keep_bodies) != (None, None):
         raise UsageError("--rebuild takes no --keep-days or --keep-bodies: run maintain twice")
     from jobs.night.run import Run
-    from jobs.upkeep.work import maintain, rebuild_damaged
+    from jobs.upkeep.maintenance import maintain, rebuild_damaged
     from schemas.ledger_check import read_runs
     from schemas.warehouse_folder import no_nights
 

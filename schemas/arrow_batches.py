@@ -1,4 +1,4 @@
-"""Arrow record batches: combines those of Spark, which cuts rows into batches of its own size, and fills columns."""
+"""Arrow record batches: collects and splits them, and fills columns."""
 
 from __future__ import annotations
 
@@ -9,20 +9,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-ROWS = 1 << 16
-BYTES = 64 << 20
 
-
-def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of at least ROWS rows or BYTES bytes. Only the last may be smaller."""
+def gathered(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[list[pa.RecordBatch]]:
+    """The same batches in lists of at least ``rows`` rows or ``size`` bytes. Only the last may have less."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
-        if sum(part.num_rows for part in waiting) >= ROWS or sum(part.nbytes for part in waiting) >= BYTES:
-            yield from _together(waiting)
+        if sum(part.num_rows for part in waiting) >= rows or sum(part.nbytes for part in waiting) >= size:
+            yield waiting
             waiting = []
     if waiting:
-        yield from _together(waiting)
+        yield waiting
 
 
 def split(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:
@@ -63,9 +60,3 @@ def of_one_type(arrays: Sequence[pa.Array]) -> list[pa.Array]:
 def decoded(array: pa.Array) -> pa.Array:
     """A column that is not a dictionary."""
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-
-
-def _together(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in pa.Table.from_batches(batches).combine_chunks().to_batches():
-        if batch.num_rows:
-            yield batch

@@ -16,14 +16,8 @@ CONSUMER_OFFSETS = Table(
             column("topic", pa.string(), nullable=False),
             column("queue_id", pa.int32(), nullable=False),
             column("as_of", pa.int64(), "end of the night, ms since the epoch", nullable=False),
-            column(
-                "told_to", pa.int64(), "deliveries are known for all entries before this queue offset; null: for none"
-            ),
-            column(
-                "committed",
-                pa.int64(),
-                "the broker's offset, from config/consumerOffset.json of the snapshot; -1: it has none any more",
-            ),
+            column("told_to", pa.int64()),
+            column("committed", pa.int64()),
             column("run", pa.string(), "the run that saw the change", nullable=False),
         ]
     ),

@@ -16,19 +16,9 @@ CURRENT_OFFSETS = Table(
             column("topic", pa.string(), nullable=False),
             column("queue_id", pa.int32(), nullable=False),
             column("queue_end", pa.int64(), "queue offset after the last entry", nullable=False),
-            column(
-                "begins_at",
-                pa.int64(),
-                "physical offset with which the queue began again at queue offset 0; null: it never did",
-            ),
-            column(
-                "told_to", pa.int64(), "deliveries are known for all entries before this queue offset; null: for none"
-            ),
-            column(
-                "committed",
-                pa.int64(),
-                "the broker's offset, from config/consumerOffset.json of the snapshot; -1: it has none any more",
-            ),
+            column("begins_at", pa.int64()),
+            column("told_to", pa.int64()),
+            column("committed", pa.int64()),
             column("run", pa.string(), nullable=False),
         ]
     ),

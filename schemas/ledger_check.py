@@ -16,6 +16,7 @@ from schemas.tables import REBUILT_TABLES, TABLES
 from schemas.warehouse_folder import no_nights
 
 START_AGAIN = "give another --warehouse and run nightly on the store again"
+REPLAY_AGAIN = "run replay again, into another folder"
 
 
 def open_warehouse(warehouse: Warehouse) -> list[LedgerEntry]:
@@ -32,9 +33,12 @@ def open_warehouse(warehouse: Warehouse) -> list[LedgerEntry]:
 def upgrade(warehouse: Warehouse) -> None:
     """Brings tables of the layout before up to date. The ledger is last, so a killed run leaves what the next does.
 
-    A table that cannot be read is left to :func:`open_warehouse`, which says what to do. Raises UsageError if a table
-    is of another layout.
+    A table that cannot be read, and a replay, are left to :func:`open_warehouse`, which says what to do. Raises
+    UsageError if a table is of another layout.
     """
+    with suppress(TableDamaged):
+        if _is_older_replay(warehouse):
+            return
     for table in (*TABLES, RUN_LEDGER):
         with suppress(TableDamaged):
             if warehouse.exists(table):
@@ -127,10 +131,14 @@ def _check_layout(warehouse: Warehouse, table: Table) -> None:
     layout = warehouse.log(table).layout
     _refuse_other_layout(warehouse, layout)
     if layout < LAYOUT:
-        raise UsageError(
-            f"{warehouse.location} was written by an older mqsieve (layout {layout}): the next nightly brings it up "
-            "to date"
-        )
+        remedy = REPLAY_AGAIN if _is_older_replay(warehouse) else "the next nightly brings it up to date"
+        raise UsageError(f"{warehouse.location} was written by an older mqsieve (layout {layout}): {remedy}")
+
+
+def _is_older_replay(warehouse: Warehouse) -> bool:
+    ledger = warehouse.log(RUN_LEDGER)
+    is_older = ledger.exists and UPGRADED_LAYOUT <= ledger.layout < LAYOUT
+    return is_older and any(entry.job == REPLAY for entry in read_ledger(warehouse))
 
 
 def _refuse_other_layout(warehouse: Warehouse, layout: int) -> None:
@@ -178,7 +186,7 @@ def _leftover(warehouse: Warehouse, table: Table, version: int, entries: Sequenc
 
 def _remedy(warehouse: Warehouse, table: Table, entries: Sequence[LedgerEntry]) -> str:
     if entries[-1].job == REPLAY:
-        return "a replay is not repaired: run replay again, into another folder"
+        return f"a replay is not repaired: {REPLAY_AGAIN}"
     if table in REBUILT_TABLES:
         return f"{warehouse.command('maintain --rebuild')} rebuilds it from commitlog and subscription_events"
     version = entries[-1].tables[table.name].version

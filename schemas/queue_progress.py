@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+from collections.abc import Iterator
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filtering.consumption.renewals import QueueRenewal
 from schemas.delta.table import Table, column
+from schemas.delta.table_rows import sorted_by
 
 QUEUE_PROGRESS = Table(
     "queue_progress",
@@ -27,11 +32,7 @@ QUEUE_PROGRESS = Table(
                 "number of entries, also of an old queue; fewer than there are offsets if records were not decodable",
                 nullable=False,
             ),
-            column(
-                "begins_at",
-                pa.int64(),
-                "physical offset with which the queue began again at queue offset 0; null: it never did",
-            ),
+            column("begins_at", pa.int64()),
             column(
                 "began_at",
                 pa.int64(),
@@ -48,3 +49,10 @@ QUEUE_PROGRESS = Table(
     statistics_on=("run",),
     dictionary_encoded=("topic", "queue_id", "run"),
 )
+
+
+def renewals_of(rows: pa.Table) -> Iterator[tuple[str, str, QueueRenewal]]:
+    """The renewals of queues that some rows have, in the order of time, each with its run and topic."""
+    for row in sorted_by(rows.filter(pc.is_valid(rows["began_at"])), "began_at").to_pylist():
+        renewal = QueueRenewal(row["queue_id"], row["begins_at"], row["began_at"], row["ended_at"])
+        yield row["run"], row["topic"], renewal

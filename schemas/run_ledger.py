@@ -6,7 +6,7 @@ readers do not see them, and the next run undoes them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -85,7 +85,7 @@ class LedgerEntry:
 
     @property
     def delivers(self) -> bool:
-        """Whether the run was a whole night. The others prepare one."""
+        """Whether the run told deliveries: a whole night, or its last step. The others prepare one."""
         return self.job not in PREPARING
 
     @property
@@ -153,6 +153,14 @@ def runs_of(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     return runs
 
 
+def by_broker(runs: Iterable[LedgerEntry]) -> dict[str, list[LedgerEntry]]:
+    """The runs of each broker, by its name."""
+    found: dict[str, list[LedgerEntry]] = {}
+    for run in runs:
+        found.setdefault(run.broker_name, []).append(run)
+    return found
+
+
 def unreplaced_runs(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     """The runs of one broker whose rows are in the tables, each with the configuration that its rows came from.
 
@@ -174,6 +182,11 @@ def unreplaced_runs(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
 def nights_of(runs: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     """The whole nights among some runs, without those that prepared one."""
     return [run for run in runs if run.delivers]
+
+
+def filtered_to(nights: Sequence[LedgerEntry]) -> int:
+    """The physical offset up to which some nights, in order, have filtered messages."""
+    return nights[-1].delivered_to or 0 if nights else 0
 
 
 def discards_of_filters(nights: Sequence[LedgerEntry], broker: BrokerConfig) -> list[int]:

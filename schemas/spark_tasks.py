@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -80,7 +80,8 @@ def _run_in_threads(tasks: Sequence[Task], function: Callable[[Task], Result]) -
 def run_on_rows(rows: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[Result]]) -> list[Result]:
     """All that ``function`` yields on Spark's workers for the batches of each partition, in any order."""
     try:
-        results = rows.mapInArrow(_Pickling(function), "result binary").toArrow()["result"].to_pylist()
+        pickled = partial(_pickled, function=function)
+        results = rows.mapInArrow(pickled, "result binary").toArrow()["result"].to_pylist()
     except Exception as error:
         if _follows_interrupt(error):
             raise KeyboardInterrupt from error
@@ -121,25 +122,21 @@ def _is_local(spark: SparkSession) -> bool:
 
 def _run_in_spark(tasks: Sequence[Task], function: Callable[[Task], Result], spark: SparkSession) -> list[Result]:
     indices = spark.range(0, len(tasks), 1, len(tasks))
-    results = dict(run_on_rows(indices, _Runner(tuple(tasks), function)))
+    results = dict(run_on_rows(indices, partial(_numbered, tasks=tuple(tasks), function=function)))
     return [results[index] for index in range(len(tasks))]
 
 
-@dataclass(frozen=True)
-class _Runner(Generic[Task, Result]):
-    tasks: tuple[Task, ...]
-    function: Callable[[Task], Result]
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Result]]:
-        for batch in batches:
-            for index in batch["id"].to_pylist():
-                yield index, self.function(self.tasks[index])
+def _numbered(
+    batches: Iterator[pa.RecordBatch], tasks: Sequence[Task], function: Callable[[Task], Result]
+) -> Iterator[tuple[int, Result]]:
+    """The results of the tasks whose indices are in ``batches``, each with its index."""
+    for batch in batches:
+        for index in batch["id"].to_pylist():
+            yield index, function(tasks[index])
 
 
-@dataclass(frozen=True)
-class _Pickling(Generic[Result]):
-    function: Callable[[Iterator[pa.RecordBatch]], Iterator[Result]]
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for result in self.function(batches):
-            yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result)]})
+def _pickled(
+    batches: Iterator[pa.RecordBatch], function: Callable[[Iterator[pa.RecordBatch]], Iterator[Result]]
+) -> Iterator[pa.RecordBatch]:
+    for result in function(batches):
+        yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result)]})

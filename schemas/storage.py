@@ -78,6 +78,12 @@ class Storage:
             return Path(self.root).is_dir()
         return bool(self.files(recursive=True))
 
+    def why_no_folder(self) -> str | None:
+        """What is wrong with a path that is not a folder, to follow its name in a message; None if it is one."""
+        if self.is_folder():
+            return None
+        return "is a file" if self.is_local and Path(self.root).exists() else "does not exist"
+
     def files(self, folder: str = "", recursive: bool = False) -> list[fs.FileInfo]:
         """The files in a folder, empty if it does not exist."""
         selector = fs.FileSelector(folder, allow_not_found=True, recursive=recursive)

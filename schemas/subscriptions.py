@@ -12,6 +12,7 @@ from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.delta.table import Table, column
 from schemas.delta.table_rows import sorted_by
+from schemas.delta.warehouse import Warehouse
 
 SUBSCRIPTIONS = Table(
     "subscriptions",
@@ -85,8 +86,10 @@ def _table_row(row: SubscriptionRow) -> dict[str, Any]:
     return values | {"predicate": compiled and compiled.spark_predicate()}
 
 
-def events_of(rows: pa.Table) -> tuple[SubscriptionEvent, ...]:
-    """The events of rows of subscription_events, in order."""
+def read_events(warehouse: Warehouse, broker_name: str) -> tuple[SubscriptionEvent, ...]:
+    """All subscription events of a broker, in order."""
+    files = warehouse.files(SUBSCRIPTION_EVENTS, broker_name)
+    rows = warehouse.rows(SUBSCRIPTION_EVENTS, ["number", "event"], files=files)
     lines = sorted_by(rows, "number")["event"].to_pylist()
     return tuple(parse_event(line, len(line)) for line in lines)
 

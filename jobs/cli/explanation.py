@@ -134,7 +134,7 @@ def _decisive(trace: Part) -> list[str]:
     return lines
 
 
-def _leaf(leaf: Part, width: int = 0) -> str:
+def _leaf(leaf: Part, width: int) -> str:
     return f"{short(leaf.text, LONGEST_LEAF):<{width}}  {MARKS[leaf.result]}  {printable(leaf_values(leaf))}".rstrip()
 
 

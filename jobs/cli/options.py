@@ -123,13 +123,13 @@ def facts_of(options: argparse.Namespace) -> BrokerFacts:
     config = getattr(options, "broker_config", None)
     warehouse = warehouse_of(options.warehouse)
     if name is None and config is not None:
-        from filtering.broker_config import BrokerConfig
-        from jobs.night.inputs.broker import read_broker_config
+        from jobs.night.inputs.broker import DEFAULT_NAME, read_broker_config
         from schemas.ledger_check import open_warehouse
+        from schemas.run_ledger import by_broker
 
         name = read_broker_config(config).broker_name
-        known = {entry.broker_name for entry in open_warehouse(warehouse)}
-        if name == BrokerConfig().broker_name and name not in known and len(known) == 1:
+        known = by_broker(open_warehouse(warehouse))
+        if name == DEFAULT_NAME and name not in known and len(known) == 1:
             (name,) = known
     return open_facts(warehouse, name)
 

@@ -12,12 +12,14 @@ from filtering.subscriptions.events import Operation
 from jobs.cli.text import count, expression_line, print_table, short
 from jobs.night.run import NightReport, Run
 from schemas.answers.brokers import open_facts
+from schemas.answers.export import DELIVERIES
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.inconsistency import inconsistent_groups
 from schemas.answers.report.night_summary import GroupCounts, NightSummary, messages_without_entry, night_summary
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delivery_stats import MEANINGS
+from schemas.delta.table_rows import one_of
 from schemas.printable import printable
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.commitlog.recovery import Recovery, recovery
@@ -42,7 +44,6 @@ COLUMNS = (
 ALWAYS_SHOWN = frozenset({"scanned", "passed_stage1", "passed_stage2", "delivered", "pending"})
 WIDTH = 118
 LONGEST_FILTER = 400
-DELIVERIES = "deliveries"
 WRITTEN_BY_JOB = {"ingest": COMMITLOG.name, "register": SUBSCRIPTIONS.name, "dispatch": CONSUMEQUEUE.name}
 """The table that a step before deliver writes."""
 
@@ -222,7 +223,7 @@ def _damage(facts: BrokerFacts, report: NightReport) -> list[str]:
 
 def _is_log_damaged(facts: BrokerFacts, run: str) -> bool:
     """Whether a run quarantined bytes of the log; others are lines of text files."""
-    names = facts.rows_of_runs(QUARANTINE, [run], ["source_file"])["source_file"].to_pylist()
+    names = facts.rows(QUARANTINE, ["source_file"], [one_of("run", [run])])["source_file"].to_pylist()
     return any(map(is_mapped_file, names))
 
 

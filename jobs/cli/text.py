@@ -74,6 +74,14 @@ def print_table(
         print((indent + "  ".join(cells)).rstrip())
 
 
+def print_table_of_brokers(titles: Sequence[str], rows: Sequence[Sequence[str]], several: bool, left: int) -> None:
+    """As :func:`print_table`. The first column names the broker; it is left out if there are not ``several``."""
+    if several:
+        print_table(titles, rows, left)
+    else:
+        print_table(titles[1:], [row[1:] for row in rows], left - 1)
+
+
 def print_by_line(lines: Iterable[tuple[str, str]]) -> None:
     """Prints each line once, after the brokers that it is about. ``lines``: the name of a broker, and a line."""
     brokers: defaultdict[str, dict[str, None]] = defaultdict(dict)

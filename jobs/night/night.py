@@ -37,9 +37,8 @@ from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.aggregates import Key, greatest
-from schemas.delta.stored_files import files_since
 from schemas.delta.table import Table
-from schemas.delta.table_rows import one_of
+from schemas.delta.table_rows import files_that_may_hold, one_of, within
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.messages.stored_ranges import stored_ranges
 from schemas.quarantine import QUARANTINE
@@ -124,8 +123,8 @@ class Night:
 
         def places(topic: str, queue_offsets: Collection[int]) -> dict[Key, int]:
             where = [one_of("topic", [topic]), one_of("queue_offset", queue_offsets)]
-            names, files = ["queue_id", "queue_offset", "commitlog_offset"], self.changes.files(CONSUMEQUEUE)
-            return greatest(self.changes.warehouse.rows(CONSUMEQUEUE, names, where, files), names[:2], names[2])
+            names = ["queue_id", "queue_offset", "commitlog_offset"]
+            return greatest(self.changes.rows(CONSUMEQUEUE, names, where), names[:2], names[2])
 
         return find_renewals(new.result.queues, self.state.topics, places, self.offsets.log_start)
 
@@ -213,7 +212,7 @@ class Night:
             for topic, items in by_topic(plan.uncertain_changes).items()
         }
         if self.hooks:
-            files = files_since(self.changes.files(CONSUMEQUEUE), first_run)
+            files = files_that_may_hold(self.changes.files(CONSUMEQUEUE), [within("run", first_run)])
             return Part(windows, uncertain_changes, self._tasks.filter_hooked(files, windows, uncertain_changes))
         topics = works_by_topic(self.broker, windows, uncertain_changes)
         ranges = stored_ranges(self.changes.files, first_run=first_run)

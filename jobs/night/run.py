@@ -36,7 +36,7 @@ from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run, upgrade
 from schemas.ledger_inputs import INPUTS_END, MESSAGE_LOG, REPEATED_FROM
-from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry
+from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry, by_broker
 from schemas.spark_tasks import Session
 from schemas.tables import APPENDED_TABLES
 
@@ -98,8 +98,7 @@ class Run:
         Raises UsageError if the inputs do not continue those of earlier nights.
         """
         begun = time.monotonic()
-        entries = [entry for entry in self.entries if entry.broker_name == broker.name]
-        state = read_state(self.warehouse, entries)
+        state = read_state(self.warehouse, by_broker(self.entries).get(broker.name, ()))
         plan = self._log_plan(inputs, state, options)
         is_new_epoch = plan is not None and plan.cut == 0
         continued = BrokerState(()) if is_new_epoch else state

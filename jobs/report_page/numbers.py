@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from filtering.counted import shortened
 from jobs.cli.text import age as duration
 from jobs.cli.text import short
-from schemas.printable import printable
+from schemas.answers.plain_text import one_line
 from schemas.time_text import time_text
 
 LONGEST_NAME = 80
@@ -65,7 +65,7 @@ def sentence(text: str) -> str:
 
 def cut(text: str, longest: int) -> str:
     """One printable line, cut at ``longest`` characters."""
-    return shortened(printable(" ".join(text[: 4 * longest].split())), longest)
+    return shortened(one_line(text[: 4 * longest]), longest)
 
 
 def night_names(instants: Sequence[int]) -> list[str]:

@@ -47,7 +47,7 @@ def moved_rows(entries: Sequence[LedgerEntry], changes: Changes) -> Iterator[Wit
 def _has_group_before(queue_offset: int, where: Where, changes: Changes) -> bool:
     """Whether, in some runs and a queue, some group did not come beyond a message."""
     at_most = [*where, within("told_to", below=queue_offset + 1)]
-    return bool(len(changes.warehouse.rows(CONSUMER_OFFSETS, ["run"], at_most, changes.files(CONSUMER_OFFSETS))))
+    return bool(len(changes.rows(CONSUMER_OFFSETS, ["run"], at_most)))
 
 
 def _late_messages(
@@ -59,7 +59,7 @@ def _late_messages(
     range of physical offsets, and the greatest queue offset; None if the queue ended before it in the first night.
     """
     names = ["commitlog_offset", "queue_offset", "run", "topic", "queue_id"]
-    rows = changes.warehouse.rows(COMMITLOG, names, files=changes.files(COMMITLOG))
+    rows = changes.rows(COMMITLOG, names)
     ends, runs = [night.delivered_to or 0 for night in nights], [night.run for night in nights]
     own = np.searchsorted(ends, rows["commitlog_offset"].to_numpy(), side="right")
     distinct = rows["run"].combine_chunks().dictionary_encode()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jobs.night.commit.changes import Changes
 from jobs.night.past.past_nights import past_nights
-from jobs.night.past.state import BrokerState, read_events
+from jobs.night.past.state import BrokerState
 from jobs.night.run import Run
 from jobs.upkeep.moved_rows import moved_rows
 from schemas.consumer_offsets import CONSUMER_OFFSETS
@@ -18,9 +18,9 @@ from schemas.errors import UsageError
 from schemas.ledger_check import START_AGAIN, damaged, damages, read_runs, undo_unfinished_run
 from schemas.ledger_inputs import WITHDRAWN
 from schemas.page_checksums import damaged_files
-from schemas.run_ledger import REPLAY, LedgerEntry, nights_of, unreplaced_runs
+from schemas.run_ledger import REPLAY, LedgerEntry, by_broker, nights_of, unreplaced_runs
 from schemas.spark_tasks import Session
-from schemas.subscriptions import SUBSCRIPTIONS, subscription_rows
+from schemas.subscriptions import SUBSCRIPTIONS, read_events, subscription_rows
 from schemas.tables import DERIVED_TABLES, REBUILT_TABLES, TABLES
 from schemas.withdrawals import withdrawals_text
 
@@ -31,10 +31,6 @@ class DamagedTables:
 
     entries: Sequence[LedgerEntry]
     tables: dict[str, str]
-
-    def runs(self, broker_name: str) -> list[LedgerEntry]:
-        """The runs of a broker whose rows were in the tables."""
-        return unreplaced_runs([entry for entry in self.entries if entry.broker_name == broker_name])
 
 
 def find_damage(warehouse: Warehouse, session: Session) -> DamagedTables:
@@ -62,7 +58,7 @@ def rebuild(run: Run, damage: DamagedTables, name: str) -> dict[str, str]:
     Returns inputs for the ledger's entry: the rows that have other runs now. Raises UsageError if the nights cannot be
     repeated from the tables alone.
     """
-    nights = {name: damage.runs(name) for name in dict.fromkeys(entry.broker_name for entry in damage.entries)}
+    nights = {broker_name: unreplaced_runs(runs) for broker_name, runs in by_broker(damage.entries).items()}
     for entries in nights.values():
         for entry in entries:
             _check_repeatable(entry, entries[-1].messages_from)
@@ -96,7 +92,7 @@ def _rebuild_broker(run: Run, entries: Sequence[LedgerEntry], broken: Sequence[T
     for table in DERIVED_TABLES:
         if table is CONSUMER_OFFSETS and prepared is not None:
             # The committed offsets of a snapshot that only ingest has read are still needed.
-            changes.delete_rows(table, [within("run", below=prepared)], changes.files(table))
+            changes.delete_rows(table, [within("run", below=prepared)])
         else:
             changes.replace_rows(table, [])
     state = BrokerState((), events=events)

@@ -24,14 +24,10 @@ from schemas.tables import TRIMMED_TABLES
 
 @dataclass(frozen=True)
 class Removed:
-    """The numbers of removed ``rows`` and ``bodies`` of one broker.
+    """The number of removed ``rows`` of one broker, and of old nights that are still in the broker's own log."""
 
-    ``kept_for_broker``: the number of old nights that are still in the broker's own log.
-    """
-
-    rows: int = 0
-    bodies: int = 0
-    kept_for_broker: int = 0
+    rows: int
+    kept_for_broker: int
 
 
 def first_kept(entries: Sequence[LedgerEntry], keep_days: int) -> int:
@@ -59,11 +55,11 @@ def remove_nights(entries: Sequence[LedgerEntry], keep_days: int, changes: Chang
     while first and not (entries[first - 1].is_complete and not entries[first].cut):
         first -= 1
     if not first:
-        return Removed(kept_for_broker=len(nights_of(entries[:requested]))), {}
+        return Removed(0, len(nights_of(entries[:requested]))), {}
     rows = sum(_remove_rows(table, entries[first].run, changes) for table in TRIMMED_TABLES)
     delete_log_damage(within("run", below=entries[first].run), changes)
     kept_for_broker = len(nights_of(entries[first:requested]))
-    return Removed(rows, kept_for_broker=kept_for_broker), {MESSAGES_FROM: str(entries[first - 1].ingested_to or 0)}
+    return Removed(rows, kept_for_broker), {MESSAGES_FROM: str(entries[first - 1].ingested_to or 0)}
 
 
 def _remove_rows(table: Table, run: str, changes: Changes) -> int:
@@ -71,25 +67,24 @@ def _remove_rows(table: Table, run: str, changes: Changes) -> int:
     before = sum(file.rows for file in files)
     old = [file for file in files if file.greatest["run"] < run]
     changes.remove_files(table, old)
-    mixed = [file for file in files if file.least["run"] < run <= file.greatest["run"]]
-    changes.delete_rows(table, [within("run", below=run)], mixed)
+    changes.delete_rows(table, [within("run", below=run)])
     return before - sum(file.rows for file in changes.files(table))
 
 
-def remove_bodies(entries: Sequence[LedgerEntry], keep_days: int, changes: Changes) -> tuple[Removed, dict[str, str]]:
+def remove_bodies(entries: Sequence[LedgerEntry], keep_days: int, changes: Changes) -> tuple[int, dict[str, str]]:
     """Removes the bodies of messages of old nights, and keeps their checksums.
 
-    Returns the numbers, and inputs for the ledger's entry.
+    Returns their number, and inputs for the ledger's entry.
     """
     run = entries[first_kept(entries, keep_days)].run
     removed_to = entries[-1].inputs.get(BODIES_FROM, "")
     if run <= removed_to:
-        return Removed(), {}
+        return 0, {}
     bodies = 0
     for file in changes.files(COMMITLOG):
         if file.least["run"] < run and file.greatest["run"] >= removed_to:
             bodies += _without_bodies(file, run, changes)
-    return Removed(bodies=bodies), {BODIES_FROM: run}
+    return bodies, {BODIES_FROM: run}
 
 
 def _without_bodies(file: StoredFile, run: str, changes: Changes) -> int:

@@ -9,7 +9,7 @@ from schemas.answers.facts import BrokerFacts
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_runs
-from schemas.run_ledger import LedgerEntry
+from schemas.run_ledger import by_broker
 
 
 def open_facts(
@@ -19,25 +19,18 @@ def open_facts(
 
     ``expressions`` are already compiled filters. Raises UsageError if there is no such broker, or if there are several.
     """
-    by_broker = _runs_by_broker(warehouse)
+    runs = by_broker(open_runs(warehouse))
     if broker_name is None:
-        check_only_broker(list(by_broker))
-    chosen = broker_name if broker_name is not None else next(iter(by_broker))
-    check_broker(chosen, list(by_broker))
-    return BrokerFacts(warehouse, by_broker[chosen], expressions or Expressions())
+        check_only_broker(list(runs))
+    chosen = broker_name if broker_name is not None else next(iter(runs))
+    check_broker(chosen, list(runs))
+    return BrokerFacts(warehouse, runs[chosen], expressions or Expressions())
 
 
 def open_brokers(warehouse: Warehouse) -> list[BrokerFacts]:
     """The stored data of each broker of a warehouse, in the order of their names."""
     expressions = Expressions()
-    return [BrokerFacts(warehouse, runs, expressions) for _, runs in sorted(_runs_by_broker(warehouse).items())]
-
-
-def _runs_by_broker(warehouse: Warehouse) -> dict[str, list[LedgerEntry]]:
-    by_broker: dict[str, list[LedgerEntry]] = {}
-    for entry in open_runs(warehouse):
-        by_broker.setdefault(entry.broker_name, []).append(entry)
-    return by_broker
+    return [BrokerFacts(warehouse, runs, expressions) for _, runs in sorted(by_broker(open_runs(warehouse)).items())]
 
 
 def check_only_broker(names: Sequence[str]) -> None:

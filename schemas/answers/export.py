@@ -15,7 +15,7 @@ from schemas.delivery_pairs import DELIVERY_COLUMNS, pairs_of
 from schemas.delta.open_data_file import OpenDataFile, open_data_file
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
-from schemas.delta.table_rows import filtered, one_of
+from schemas.delta.table_rows import files_that_may_hold, filtered, one_of
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.messages.message_view import file_columns, view
@@ -101,7 +101,7 @@ def _order(file: StoredFile) -> tuple[str, int, str]:
 def _rows(
     warehouse: Warehouse, table: Table, file: StoredFile, selection: Selection, columns: Sequence[str]
 ) -> Iterator[pa.Table]:
-    if selection.topics is not None and not any(file.may_have("topic", topic, topic) for topic in selection.topics):
+    if selection.topics is not None and not files_that_may_hold([file], [one_of("topic", selection.topics)]):
         return
     with open_data_file(table, warehouse.log(table).storage, file.path) as opened:
         for group in range(len(opened.row_groups)):

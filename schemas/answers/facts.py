@@ -21,15 +21,14 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.aggregates import Key, sums_of_parts
-from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
-from schemas.delta.table_rows import Where, one_of, row_groups
+from schemas.delta.table_rows import Where, files_that_may_hold, one_of, row_groups, tuples
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_inputs import FIRST_SNAPSHOT, NOT_REPLAYED
 from schemas.rocketmq_store.not_replayed import NotReplayed
 from schemas.run_ledger import REPLAY, LedgerEntry, discards_of_filters, nights_of, unreplaced_runs
-from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
+from schemas.subscriptions import read_events
 
 NO_SUBSCRIPTIONS = "no night had --subscriptions"
 GroupQueue = tuple[str, str, int]
@@ -102,28 +101,19 @@ class BrokerFacts:
         """The broker's rows of a table."""
         return self.warehouse.rows(table, columns, where, self.warehouse.files(table, self.name))
 
-    def rows_of_runs(self, table: Table, runs: Sequence[str], columns: Sequence[str] | None = None) -> pa.Table:
-        """The broker's rows that some runs added."""
-        return self.warehouse.rows(table, columns, [one_of("run", runs)], self.files_of_runs(table, runs))
-
     def sums(
         self, table: Table, by: Sequence[str], columns: Sequence[str], runs: Sequence[str] | None = None
     ) -> dict[Key, dict[str, int]]:
         """By the values of ``by``, the sums of some integer columns. ``runs``: only of rows that these runs added."""
         storage, where = self.warehouse.log(table).storage, [] if runs is None else [one_of("run", runs)]
-        files = self.warehouse.files(table, self.name) if runs is None else self.files_of_runs(table, runs)
+        files = files_that_may_hold(self.warehouse.files(table, self.name), where)
         parts = (part for file in files for part in row_groups(table, storage, file.path, [*by, *columns], where))
         return sums_of_parts(parts, by, columns)
-
-    def files_of_runs(self, table: Table, runs: Sequence[str]) -> list[StoredFile]:
-        """The broker's files that may have rows which some runs added."""
-        files = self.warehouse.files(table, self.name)
-        return [file for file in files if any(file.may_have("run", run, run) for run in runs)]
 
     @cached_property
     def events(self) -> tuple[SubscriptionEvent, ...]:
         """All subscription events, in order."""
-        return events_of(self.rows(SUBSCRIPTION_EVENTS, ["number", "event"]))
+        return read_events(self.warehouse, self.name)
 
     @cached_property
     def resets(self) -> Mapping[GroupQueue, Sequence[tuple[int, int]]]:
@@ -191,8 +181,7 @@ class BrokerFacts:
     def begins(self) -> Mapping[tuple[str, int], int]:
         """By topic and queue id, the physical offset with which a queue began again, if it did."""
         rows = self.offsets.filter(pc.is_valid(self.offsets["begins_at"]))
-        columns = (rows[name].to_pylist() for name in ("topic", "queue_id", "begins_at"))
-        return {(topic, queue_id): begin for topic, queue_id, begin in zip(*columns, strict=True)}
+        return {(topic, queue_id): begin for topic, queue_id, begin in tuples(rows, "topic", "queue_id", "begins_at")}
 
     def places(self, topic: str, queue_ids: Iterable[int]) -> dict[int, OffsetRange]:
         """By queue id, the physical offsets of the present entries of some queues, if they began again."""

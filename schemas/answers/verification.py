@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +23,10 @@ from schemas.rocketmq_store.consumequeue.consume_queue import QueueEntries
 from schemas.rocketmq_store.consumequeue.consume_queue_ext import has_extension
 from schemas.rocketmq_store.consumequeue.queue_files import Difference
 from schemas.rocketmq_store.consumequeue.queue_index import QueueIndex
-from schemas.rocketmq_store.consumequeue.queue_verification import QueueVerification
+from schemas.rocketmq_store.consumequeue.queue_verification import CONSUME_QUEUE, EXTENSION, QueueVerification
 from schemas.storage import Storage
 
-KINDS = ("consumequeue", "consumequeue_ext")
+KINDS = (CONSUME_QUEUE, EXTENSION)
 _COLUMNS = (
     "topic", "queue_id", "queue_offset", "commitlog_offset", "size", "tags_code", "store_timestamp", "filter_bit_map",
 )  # fmt: skip
@@ -143,7 +142,7 @@ class _Queues:
         newer = sum(queue.finish() for queue in known.values())
         found = [(key, difference) for key, queue in known.items() for difference in queue.differences]
         unknown = {kind: on_disk[kind] - self._known.keys() for kind in KINDS}
-        newer_queues = {key: count for key in unknown[KINDS[0]] if (count := self._newer_entries(*key))}
+        newer_queues = {key: count for key in unknown[CONSUME_QUEUE] if (count := self._newer_entries(*key))}
         newer += sum(newer_queues.values())
         for kind, keys in unknown.items():
             for key in keys - newer_queues.keys():
@@ -204,10 +203,9 @@ def _file_sizes(store: Storage, broker: BrokerConfig, is_given: bool) -> tuple[i
 
 def check_store(store: Storage) -> None:
     """Raises UsageError if a folder has no consume queue."""
-    if not store.is_folder():
-        problem = "is a file" if store.is_local and Path(store.root).is_file() else "does not exist"
+    if problem := store.why_no_folder():
         raise UsageError(f"{store.root} {problem}; give a broker's whole store folder")
-    if not store.files("consumequeue", recursive=True):
+    if not store.files(CONSUME_QUEUE, recursive=True):
         raise UsageError(f"{store.root} has no consumequeue folder; give a broker's whole store folder")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -93,7 +94,8 @@ def bit_map_checks(scope: Scope, session: Session) -> pa.Table:
         properties = {topic: of_topic.properties for topic, of_topic in filters.items()}
         passed = {topic: np.zeros(of_topic.window_count, np.int64) for topic, of_topic in filters.items()}
         stored = since, FOREVER
-        for part in scan_entries(scope.warehouse, facts.name, properties, _Passed(filters), session, stored):
+        count = partial(_passed, filters=filters)
+        for part in scan_entries(scope.warehouse, facts.name, properties, count, session, stored):
             for topic, more in part.items():
                 passed[topic] += more
         for topic, windows in windows_of.items():
@@ -131,18 +133,13 @@ def _with_and_without_bit_maps(windows: Sequence[PullWindow], broker: BrokerConf
     return TopicFilters(broker.bloom_filter.m, (), [*windows, *without])
 
 
-@dataclass(frozen=True, eq=False)
-class _Passed:
+def _passed(entries: Iterator[Entries], filters: Mapping[str, TopicFilters]) -> dict[str, np.ndarray]:
     """Counts, by topic, the messages that pass each window's second filter."""
-
-    filters: Mapping[str, TopicFilters]
-
-    def __call__(self, entries: Iterator[Entries]) -> dict[str, np.ndarray]:
-        passed: dict[str, np.ndarray] = {}
-        for block in entries:
-            counts = self.filters[block.topic].run(block).counts[:, :, PASSED_STAGE2].sum(axis=1)
-            passed[block.topic] = passed.get(block.topic, 0) + counts
-        return passed
+    passed: dict[str, np.ndarray] = {}
+    for block in entries:
+        counts = filters[block.topic].run(block).counts[:, :, PASSED_STAGE2].sum(axis=1)
+        passed[block.topic] = passed.get(block.topic, 0) + counts
+    return passed
 
 
 def inconsistencies(scope: Scope, session: Session) -> pa.Table:

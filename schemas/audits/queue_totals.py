@@ -18,7 +18,7 @@ from filtering.broker_config import SHORTEST_RECORD
 from schemas.audits.scope import Scope
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.table import Table
-from schemas.delta.table_rows import one_of, sorted_by, within
+from schemas.delta.table_rows import filtered, one_of, sorted_by, within
 from schemas.queue_progress import QUEUE_PROGRESS
 
 QUEUE_TOTALS = pa.schema(
@@ -65,7 +65,7 @@ def _of_stored_entries(scope: Scope, total: dict[str, Any]) -> dict[str, Any]:
     counted = pc.sum(progress.filter(pc.greater_equal(progress["run"], first_kept))["entries"]).as_py() or 0
     entries = _rows_of_queue(scope, CONSUMEQUEUE, ["queue_offset", "commitlog_offset", "run"], total)
     stored = pc.sum(pc.greater_equal(entries["run"], first_kept)).as_py() or 0
-    kept = sorted_by(entries.filter(within("commitlog_offset", messages_from).mask(entries)), "commitlog_offset")
+    kept = sorted_by(filtered(entries, [within("commitlog_offset", messages_from)]), "commitlog_offset")
     offsets, places = (kept[name].to_numpy() for name in ("queue_offset", "commitlog_offset"))
     goes_back = (np.diff(offsets) <= 0) & (np.diff(places) > 0)
     began = np.flatnonzero(goes_back & (offsets[1:] * SHORTEST_RECORD <= total["unreadable_bytes"])) + 1
@@ -78,6 +78,4 @@ def _of_stored_entries(scope: Scope, total: dict[str, Any]) -> dict[str, Any]:
 
 def _rows_of_queue(scope: Scope, table: Table, columns: list[str], queue: dict[str, Any]) -> pa.Table:
     where = [one_of(name, [queue[name]]) for name in ("topic", "queue_id")]
-    files = scope.warehouse.files(table, queue["broker_name"])
-    may_have = [file for file in files if file.may_have("topic", queue["topic"], queue["topic"])]
-    return scope.warehouse.rows(table, columns, where, may_have)
+    return scope.warehouse.rows(table, columns, where, scope.warehouse.files(table, queue["broker_name"]))

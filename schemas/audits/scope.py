@@ -13,13 +13,13 @@ from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.open_data_file import DataFileDamaged
-from schemas.delta.stored_files import StoredFile, files_since
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
-from schemas.delta.table_rows import within
+from schemas.delta.table_rows import files_that_may_hold, within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.quality_results import QUALITY_RESULTS
-from schemas.run_ledger import RUN_LEDGER, LedgerEntry, read_ledger, unreplaced_runs
+from schemas.run_ledger import RUN_LEDGER, LedgerEntry, by_broker, read_ledger, unreplaced_runs
 from schemas.tables import TABLES
 
 
@@ -44,29 +44,25 @@ class Scope:
     def last_run(self) -> str:
         return self.entries[-1].run
 
-    @property
-    def last_entries(self) -> dict[str, LedgerEntry]:
-        """The last entry of each broker."""
-        return {entry.broker_name: entry for entry in self.entries}
+    @cached_property
+    def _runs(self) -> dict[str, list[LedgerEntry]]:
+        return by_broker(self.entries)
 
     @cached_property
     def facts(self) -> list[BrokerFacts]:
         """The stored data of each broker."""
         expressions = Expressions()
-        return [
-            BrokerFacts(self.warehouse, [entry for entry in self.entries if entry.broker_name == name], expressions)
-            for name in self.last_entries
-        ]
+        return [BrokerFacts(self.warehouse, runs, expressions) for runs in self._runs.values()]
 
     def first_kept(self, broker_name: str) -> str:
         """The first run of a broker whose messages maintenance has not removed."""
-        entries = unreplaced_runs([entry for entry in self.entries if entry.broker_name == broker_name])
+        entries = unreplaced_runs(self._runs[broker_name])
         messages_from = self.messages_from(broker_name)
         return next((entry.run for entry in entries if (entry.ingested_to or 0) > messages_from), entries[0].run)
 
     def messages_from(self, broker_name: str) -> int:
         """The physical offset before which maintenance removed the messages of a broker."""
-        return self.last_entries[broker_name].messages_from
+        return self._runs[broker_name][-1].messages_from
 
     @cached_property
     def audited_from(self) -> dict[str, int]:
@@ -103,7 +99,7 @@ class Scope:
 
     def new_files(self, table: Table) -> list[StoredFile]:
         """The files that may have rows of the nights in scope."""
-        return files_since(self.warehouse.log(table).files, self.first_run)
+        return files_that_may_hold(self.warehouse.log(table).files, [within("run", self.first_run)])
 
     def files_of_range(self, table: Table) -> list[StoredFile]:
         """The files of commitlog or consumequeue with rows from :attr:`audited_from` on."""
@@ -162,5 +158,4 @@ def last_audit(warehouse: Warehouse) -> LastAudit | None:
 
 def _are_complete(entries: Sequence[LedgerEntry]) -> bool:
     """Whether the last run of each broker is complete."""
-    last = {entry.broker_name: entry for entry in entries}
-    return all(entry.is_complete for entry in last.values())
+    return all(runs[-1].is_complete for runs in by_broker(entries).values())

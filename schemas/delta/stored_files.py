@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,14 +39,3 @@ class StoredFile:
         """A file that was just written, as a snapshot shows it after the commit."""
         stats = json.loads(file.stats)
         return cls(file.path, file.size, file.rows, broker_name, stats["minValues"], stats["maxValues"])
-
-    def may_have(self, column: str, low: Any, high: Any) -> bool:
-        """Whether a value from ``low`` to ``high``, both inclusive, may be in the file."""
-        if column not in self.least or column not in self.greatest:
-            return True
-        return bool(self.least[column] <= high and low <= self.greatest[column])
-
-
-def files_since(files: Sequence[StoredFile], run: str) -> list[StoredFile]:
-    """The files that may have rows of a run or of a later one."""
-    return [file for file in files if file.greatest.get("run", run) >= run]

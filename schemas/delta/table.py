@@ -34,6 +34,9 @@ COMMENTS = {
     "commitlog_offset": "physical offset in the commitlog, bytes",
     "consumer_group": "full name, with its namespace",
     "run": "the run that wrote the row: its start time, UTC",
+    "begins_at": "physical offset with which the queue began again at queue offset 0; null: it never did",
+    "told_to": "deliveries are known for all entries before this queue offset; null: for none",
+    "committed": "the broker's offset, from config/consumerOffset.json of the snapshot; -1: it has none any more",
 }
 """Comments of columns with the same meaning in every table."""
 

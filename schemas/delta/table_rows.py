@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from schemas.delta.open_data_file import open_data_file
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.storage import Storage
 
@@ -103,6 +104,19 @@ def may_hold(group: pq.RowGroupMetaData, where: Where) -> bool:
     return True
 
 
+def files_that_may_hold(files: Sequence[StoredFile], where: Where) -> list[StoredFile]:
+    """The files that may have a row for which all conditions hold, by their statistics in the Delta log."""
+    return [
+        file
+        for file in files
+        if all(
+            condition.may_hold(file.least[condition.column], file.greatest[condition.column])
+            for condition in where
+            if condition.column in file.least and condition.column in file.greatest
+        )
+    ]
+
+
 def filtered(rows: pa.Table, where: Where) -> pa.Table:
     """The rows for which all conditions hold."""
     for condition in where:
@@ -117,6 +131,11 @@ def without(rows: pa.Table, where: Where) -> pa.Table:
     for mask in masks[1:]:
         every = pc.and_(every, mask)
     return rows.filter(pc.invert(every))
+
+
+def tuples(rows: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
+    """The values of some columns, row by row."""
+    return zip(*(rows[name].to_pylist() for name in columns), strict=True)
 
 
 def sorted_by(rows: pa.Table, *columns: str) -> pa.Table:

@@ -13,7 +13,7 @@ from schemas.delta.delta_log import DeltaLog
 from schemas.delta.one_writer import one_writer
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
-from schemas.delta.table_rows import Where, read_rows
+from schemas.delta.table_rows import Where, files_that_may_hold, read_rows
 from schemas.shell_command import PROGRAM, option
 from schemas.storage import Storage, spark_path
 
@@ -75,9 +75,12 @@ class Warehouse:
         where: Where = (),
         files: Sequence[StoredFile] | None = None,
     ) -> pa.Table:
-        """The rows of a table, without a Spark session. ``files``: read only these. Partition columns are left out."""
+        """The rows of a table, without a Spark session. ``files``: read only these. Partition columns are left out.
+
+        Files that have no such row by their statistics are not opened.
+        """
         log = self.log(table)
-        chosen = log.files if files is None else files
+        chosen = files_that_may_hold(log.files if files is None else files, where)
         return read_rows(table, log.storage, [file.path for file in chosen], columns, where)
 
     @contextmanager

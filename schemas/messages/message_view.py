@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from schemas.commitlog import IPV6_STORE_HOST, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS, VIEW
+from schemas.delta.table_rows import tuples
 
 PROPERTIES = pa.map_(pa.string(), pa.string())
 NEEDED_FOR = {
@@ -101,10 +102,9 @@ class _Pairs:
 
 def _msg_ids(rows: pa.Table) -> pa.Array:
     """MessageDecoder.createMessageId; RocketMQ leaves zeros behind an IPv4 address in the place of an IPv6 one."""
-    columns = (rows[name].to_pylist() for name in NEEDED_FOR["msg_id"])
     computed = [
         given if host is None else f"{host}{offset:016X}".ljust(56 if flag & IPV6_STORE_HOST else 32, "0")
-        for given, host, offset, flag in zip(*columns, strict=True)
+        for given, host, offset, flag in tuples(rows, *NEEDED_FOR["msg_id"])
     ]
     return pa.array(computed, pa.string())
 

@@ -14,7 +14,7 @@ from schemas.delta.open_data_file import open_data_file
 from schemas.delta.table_rows import filtered, one_of
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.message_view import file_columns, view
-from schemas.messages.stored_messages import PhysicalRange, row_group_bounds
+from schemas.messages.stored_messages import PhysicalRange
 
 COLUMNS = ("queue_id", "queue_offset", "store_timestamp", "msg_id", "keys", "properties")
 MOST = 1_000
@@ -35,17 +35,18 @@ def messages_at(warehouse: Warehouse, broker_name: str, topic: str, offsets: NDA
     for file in files:
         if not len(_between(offsets, (file.least["commitlog_offset"], file.greatest["commitlog_offset"] + 1))):
             continue
-        for number, bounds in reversed(list(enumerate(row_group_bounds(storage, file.path)))):
-            if len(found) >= MOST or read >= MOST_ROW_GROUPS:
-                return found, others
-            if len(wanted := _between(offsets, bounds)):
-                with open_data_file(COMMITLOG, storage, file.path) as opened:
+        with open_data_file(COMMITLOG, storage, file.path) as opened:
+            for number, group in reversed(list(enumerate(opened.row_groups))):
+                if len(found) >= MOST or read >= MOST_ROW_GROUPS:
+                    return found, others
+                bounds = group.column(0).statistics  # of commitlog_offset
+                if len(wanted := _between(offsets, (bounds.min, bounds.max + 1))):
                     rows = opened.read(number, file_columns(["commitlog_offset", "topic", *COLUMNS]))
-                rows = filtered(rows, [one_of("topic", [topic])])
-                is_wanted = pc.is_in(rows["commitlog_offset"], value_set=pa.array(wanted))
-                found += _newest(rows.filter(is_wanted), MOST - len(found))
-                others += _newest(rows.filter(pc.invert(is_wanted)), MOST - len(others))
-                read += 1
+                    rows = filtered(rows, [one_of("topic", [topic])])
+                    is_wanted = pc.is_in(rows["commitlog_offset"], value_set=pa.array(wanted))
+                    found += _newest(rows.filter(is_wanted), MOST - len(found))
+                    others += _newest(rows.filter(pc.invert(is_wanted)), MOST - len(others))
+                    read += 1
     return found, others
 
 

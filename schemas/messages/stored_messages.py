@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from filtering.delivery.pull_window import FOREVER
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
 from schemas.delta.open_data_file import OpenDataFile, open_data_file
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table_rows import may_hold, within
+from schemas.delta.warehouse import Warehouse
 from schemas.messages.columns import NUMBERS, Messages, Shape
 from schemas.storage import Storage
 
@@ -55,12 +57,14 @@ def newest_messages_first(
             yield _read_group(file, number, WHOLE_LOG, topics, properties), group.num_rows
 
 
-def row_group_bounds(storage: Storage, path: str) -> list[PhysicalRange]:
-    """The physical offsets of each row group of a file of commitlog."""
-    with open_data_file(COMMITLOG, storage, path) as file:
-        groups = file.row_groups
-    bounds = [group.column(0).statistics for group in groups]  # of commitlog_offset
-    return [(bound.min, bound.max + 1) for bound in bounds]
+def end_of_messages(warehouse: Warehouse, files: Sequence[StoredFile], begun: int) -> int:
+    """The physical offset after the last of the messages that begin at ``begun`` or later; 0 without one.
+
+    ``files``: of commitlog.
+    """
+    columns = ["commitlog_offset", "store_size"]
+    rows = warehouse.rows(COMMITLOG, columns, [within("commitlog_offset", begun)], files)
+    return pc.max(pc.add(*rows.columns)).as_py() or 0
 
 
 def _read_group(

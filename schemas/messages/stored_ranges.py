@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delta.stored_files import StoredFile, files_since
+from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
+from schemas.delta.table_rows import files_that_may_hold, within
 from schemas.messages.stored_messages import WHOLE_LOG, PhysicalRange
 
 FILES_IN_A_TASK = 8
@@ -45,7 +46,7 @@ def stored_ranges(
     """
     entry_files = files_of(CONSUMEQUEUE)
     if first_run is not None:
-        entry_files = files_since(entry_files, first_run)
+        entry_files = files_that_may_hold(entry_files, [within("run", first_run)])
         first = min((file.least["commitlog_offset"] for file in entry_files), default=FOREVER)
         offsets = max(offsets[0], first), offsets[1]
     ranges = []
@@ -60,12 +61,7 @@ def stored_ranges(
 
 def _files(files: Sequence[StoredFile], offsets: PhysicalRange, period: tuple[int, int]) -> list[StoredFile]:
     """The files that may hold the messages, in the order of the log."""
-    chosen = [
-        file
-        for file in files
-        if file.may_have("commitlog_offset", offsets[0], offsets[1] - 1)
-        and file.may_have("store_timestamp", period[0], period[1] - 1)
-    ]
+    chosen = files_that_may_hold(files, [within("commitlog_offset", *offsets), within("store_timestamp", *period)])
     return sorted(chosen, key=lambda file: (file.least["commitlog_offset"], file.greatest["commitlog_offset"]))
 
 

@@ -250,6 +250,27 @@ def test_another_log_whose_start_was_deleted_is_refused_too(night: Night, tmp_pa
     assert (code, "holds another log" in error) == (2, True)
 
 
+@pytest.mark.parametrize("deleted", [0, 2])
+def test_a_log_of_new_messages_only_may_begin_in_a_queue_that_was_created_again(
+    night: Night, tmp_path: Path, deleted: int
+) -> None:
+    """The broker has deleted all that nights read. That the other queues go on shows that it is the same log."""
+    log = BrokerLog()
+    for topic in ("T", "A", "B"):
+        log.append(9, topic)
+    log.write_queues(log.write(tmp_path / "store"))
+    night(tmp_path / "store")
+    del log.queues["T", 0]
+    log.append(deleted)
+    log.data += filler(SEGMENT - len(log.data) % SEGMENT)
+    start = len(log.data)
+    log.append(4 - deleted).append(1, "A")
+    log.write_queues(log.write(tmp_path / "store", start))
+    code, out, error = night(tmp_path / "store")
+    assert (code, "the broker deleted" in out) == (0, True), error
+    assert received(tmp_path / "w", "cg_all") == sorted([*range(9), *range(deleted, 4)])
+
+
 def test_a_body_that_was_damaged_is_replaced_by_its_own(night: Night, tmp_path: Path) -> None:
     log = BrokerLog().append(3).append(1, body=b"the right body").append(2)
     whole = log.data

@@ -15,9 +15,9 @@ from jobs.night.commit.changes import Changes
 from jobs.night.commit.compaction import FILES_IN_A_TIER, compact
 from schemas.commitlog import COMMITLOG
 from schemas.delta.data_files import ROWS_OF_A_GROUP
+from schemas.delta.open_data_file import open_data_file
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.newest_messages import newest_messages
-from schemas.messages.stored_messages import row_group_bounds
 
 KEY = "UNIQ_KEY"
 ROWS_OF_A_FILE = ROWS_OF_A_GROUP // (FILES_IN_A_TIER - 2) + 2
@@ -33,7 +33,9 @@ def test_a_message_counts_once_if_row_groups_overlap(tmp_path: Path) -> None:
 
     opened = Warehouse.at(str(tmp_path / "w"))
     (file,) = opened.files(COMMITLOG, BROKER)
-    bounds = row_group_bounds(opened.log(COMMITLOG).storage, file.path)
+    with open_data_file(COMMITLOG, opened.log(COMMITLOG).storage, file.path) as data:
+        found_bounds = [group.column(0).statistics for group in data.row_groups]  # of commitlog_offset
+    bounds = [(each.min, each.max + 1) for each in found_bounds]
     assert any(before[1] > after[0] for before, after in pairwise(bounds))
     found = newest_messages(opened, BROKER, {topic: [KEY] for topic in TOPICS})
     for number, topic in enumerate(TOPICS):

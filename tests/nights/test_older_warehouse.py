@@ -9,8 +9,10 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
-from jobs import audit, lag, nightly
+from jobs import audit, lag, nightly, replay
+from schemas.delta.table import UPGRADED_LAYOUT
 from tests.nights.commands import NIGHTS, Run, differing, living, without_runs
 
 WAREHOUSES = Path(__file__).parents[1] / "cases" / "warehouses"
@@ -34,6 +36,19 @@ def test_a_question_before_the_next_night(run: Run, older: Path) -> None:
     ended = run(lag, "--warehouse", older)
     told = f"{older} was written by an older mqsieve (layout 2): the next nightly brings it up to date"
     assert (ended.code, ended.error) == (2, f"mqsieve: {told}\n")
+
+
+def test_a_replay_must_be_made_again(run: Run, four_nights: Path, tmp_path: Path) -> None:
+    """No night can be added to it."""
+    assert run(replay, "--warehouse", four_nights, "--into", tmp_path / "r").code == 0
+    tables = [DeltaTable(str(log.parent)) for log in (tmp_path / "r").glob("*/_delta_log")]
+    for table in tables:
+        table.alter.set_table_description(f"(mqsieve layout {UPGRADED_LAYOUT})")
+    told = f"{tmp_path / 'r'} was written by an older mqsieve (layout 2): run replay again, into another folder"
+    assert run(lag, "--warehouse", tmp_path / "r").error == f"mqsieve: {told}\n"
+    versions = [table.version() for table in tables]
+    assert run(nightly, *living(NIGHTS[0], tmp_path / "r")).error == f"mqsieve: {told}\n"
+    assert [DeltaTable(table.table_uri).version() for table in tables] == versions
 
 
 def test_a_run_of_the_older_one_that_was_killed(run: Run, older: Path, four_nights: Path) -> None:

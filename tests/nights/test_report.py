@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import deliver, dispatch, ingest, nightly, register, report
+from jobs import deliver, dispatch, ingest, maintain, nightly, register, report
 from jobs.cli import options
 from schemas.answers.brokers import open_facts
 from schemas.answers.lag.lag import lag
@@ -309,6 +309,14 @@ def test_a_night_that_was_made_again_is_compared_with(broker: GrowingBroker) -> 
     everything = [event(BEFORE, "register", "cg", type="TAG", expression="*", consume_from="first")]
     assert broker.night(everything, "--redo-from", "0").code == 0
     assert [delivered for *_, delivered in nights_of(broker)] == [10, 10]
+
+
+def test_commands_do_not_name_the_only_broker_after_maintenance_either(run: Run, broker: GrowingBroker) -> None:
+    warehouse = broker.folder / "w"
+    broker.night([sql(BEFORE, "cg", "n IS NOT NULL")])
+    assert "--broker" not in page_of(warehouse, broker.folder)
+    assert run(maintain, "--warehouse", warehouse).code == 0
+    assert "--broker" not in page_of(warehouse, broker.folder)
 
 
 def test_each_topic_on_which_an_expression_fails_is_named(run: Run, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_row_groups_stay_small_when_rows_are_removed(tmp_path: Path) -> None:
     changes.add_rows(QUEUE_PROGRESS, [QUEUE_PROGRESS.rows_batch(rows)])
     changes.commit()
     changes = Changes(warehouse, "broker", "2")
-    changes.delete_rows(QUEUE_PROGRESS, [one_of("run", ["a"])], changes.files(QUEUE_PROGRESS))
+    changes.delete_rows(QUEUE_PROGRESS, [one_of("run", ["a"])])
     changes.commit()
     (file,) = warehouse.files(QUEUE_PROGRESS, "broker")
     metadata = pq.read_metadata(tmp_path / "queue_progress" / file.path)

@@ -40,8 +40,12 @@ class Changes:
     def files(self, table: Table) -> list[StoredFile]:
         """The broker's files of a table, with added files and without removed files."""
         removed = {file.path for file in self._removed[table.name]}
-        committed = [file for file in self._committed(table) if file.path not in removed]
+        committed = [file for file in self.warehouse.files(table, self.broker_name) if file.path not in removed]
         return committed + [StoredFile.from_data_file(file, self._broker_of(table)) for file in self._added[table.name]]
+
+    def rows(self, table: Table, columns: Sequence[str] | None = None, where: Where = ()) -> pa.Table:
+        """The broker's rows of a table, with those that the run has added, and without those that it has removed."""
+        return self.warehouse.rows(table, columns, where, self.files(table))
 
     def add_files(self, table: Table, files: Iterable[DataFile]) -> None:
         added = list(files)
@@ -62,10 +66,10 @@ class Changes:
         self.remove_files(table, files)
         self.add_rows(table, batches)
 
-    def delete_rows(self, table: Table, where: Where, may_have: Iterable[StoredFile]) -> None:
-        """Removes the rows that match ``where``. ``may_have``: the files that may have such rows."""
+    def delete_rows(self, table: Table, where: Where) -> None:
+        """Removes the rows that match ``where``."""
         columns = [condition.column for condition in where]
-        for file in may_have:
+        for file in self.files(table):
             if len(self.warehouse.rows(table, columns, where, [file])):
                 rewritten = self._without_rows(table, where, file)
                 if self._is_of_earlier_runs(table, file):
@@ -95,7 +99,7 @@ class Changes:
         self.remove_files(table, old)
         self.add_files(table, new)
 
-    def rows(self, table: Table) -> int:
+    def added_rows(self, table: Table) -> int:
         """The number of rows that the run adds."""
         added = (file.rows for file in self._added[table.name] if file.path not in self._rewritten)
         return sum(added) - self._rows_kept[table.name]
@@ -141,9 +145,6 @@ class Changes:
 
     def _is_of_earlier_runs(self, table: Table, file: StoredFile) -> bool:
         return file.path in self._rewritten or all(added.path != file.path for added in self._added[table.name])
-
-    def _committed(self, table: Table) -> list[StoredFile]:
-        return self.warehouse.files(table, self.broker_name)
 
     def _broker_of(self, table: Table) -> str | None:
         return self.broker_name if table.partition_by else None

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from jobs.night.commit.changes import Changes
+from schemas.arrow_batches import gathered
 from schemas.delta.data_files import ROWS_OF_A_GROUP, DataFileWriter
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
@@ -66,13 +67,7 @@ def _order(file: StoredFile) -> tuple[int, str, str]:
 def _row_groups(table: Table, files: list[StoredFile], changes: Changes) -> Iterator[list[pa.RecordBatch]]:
     storage = changes.warehouse.log(table).storage
     stored = (rows for file in files for rows in row_groups(table, storage, file.path))
-    waiting: list[pa.RecordBatch] = []
-    for group in stored:
-        for batch in group.cast(table.file_schema).to_batches(max_chunksize=ROWS_OF_A_GROUP):
-            waiting.append(batch)
-            rows, size = sum(part.num_rows for part in waiting), sum(part.nbytes for part in waiting)
-            if rows >= ROWS_OF_A_GROUP or size >= ROW_GROUP_BYTES:
-                yield waiting
-                waiting = []
-    if waiting:
-        yield waiting
+    batches = (
+        batch for rows in stored for batch in rows.cast(table.file_schema).to_batches(max_chunksize=ROWS_OF_A_GROUP)
+    )
+    return gathered(batches, ROWS_OF_A_GROUP, ROW_GROUP_BYTES)

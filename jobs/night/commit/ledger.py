@@ -26,7 +26,7 @@ def next_run(entries: Iterable[LedgerEntry]) -> str:
 def commit(changes: Changes, entry: LedgerEntry) -> LedgerEntry:
     """Commits each table, and then the ledger. Returns the entry with the rows and the states of the tables."""
     changes.commit()
-    rows = {table.name: changes.rows(table) for table in TABLES if changes.rows(table)}
+    rows = {table.name: added for table in TABLES if (added := changes.added_rows(table))}
     return record(changes.warehouse, replace(entry, rows=rows))
 
 

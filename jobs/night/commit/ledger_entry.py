@@ -82,7 +82,7 @@ def _damaged_bodies(state: BrokerState, plan: LogPlan, outcome: NightOutcome, ch
     if before == "0" and not plan.cut and not outcome.result.damaged_bodies:
         return 0
     damaged = [one_of("body_is_damaged", [True]), within("commitlog_offset", plan.log.start)]
-    return len(changes.warehouse.rows(COMMITLOG, ["commitlog_offset"], damaged, changes.files(COMMITLOG)))
+    return len(changes.rows(COMMITLOG, ["commitlog_offset"], damaged))
 
 
 def last_stored(changes: Changes) -> int | None:

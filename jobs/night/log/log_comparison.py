@@ -17,6 +17,7 @@ from schemas.delta.stored_files import StoredFile
 from schemas.delta.table_rows import sorted_by, within
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.message_view import file_columns, view
+from schemas.messages.stored_messages import end_of_messages
 from schemas.rocketmq_store.commitlog.commitlog_walk import Records, Walk
 from schemas.rocketmq_store.commitlog.message_decoder import decode
 
@@ -70,9 +71,7 @@ class LogComparison:
     def _end_of_messages(self) -> int:
         """The physical offset after the last stored message; the start of the log without one."""
         last = max((file.greatest["commitlog_offset"] for file in self._files), default=0)
-        at_last = [within("commitlog_offset", last)]
-        rows = self._warehouse.rows(COMMITLOG, ["commitlog_offset", "store_size"], at_last, self._files).to_pylist()
-        return max([self._log.start, *(int(row["commitlog_offset"] + row["store_size"]) for row in rows)])
+        return max(self._log.start, end_of_messages(self._warehouse, self._files, last))
 
     def _cut(self) -> int | None:
         files = [file for file in self._files if file.greatest["commitlog_offset"] >= self._log.start]

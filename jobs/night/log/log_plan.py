@@ -69,7 +69,7 @@ def plan_log(snapshot: StoreSnapshot, so_far: ReadSoFar | None, warehouse: Wareh
         log = _with_data(snapshot, cut)
         repaired, mended = _before(cut, repairs.repaired()), _before(cut, mended)
         return LogPlan(log, _ranges(log, cut, None), repaired, mended, cut=cut)
-    if cut is not None or (deleted is not None and _goes_back(log, so_far.queue_ends)):
+    if cut is not None or (deleted is not None and _goes_back(log, so_far.queue_ends, snapshot.offsets.min_offsets)):
         if not new_epoch:
             raise _another_log(so_far.broker_name)
         log = _with_data(snapshot, 0)
@@ -94,13 +94,23 @@ def _another_log(broker_name: str) -> UsageError:
     )
 
 
-def _goes_back(log: LogSegments, queue_ends: Mapping[tuple[str, int], int]) -> bool:
-    """Whether the first messages of a log have queue offsets below the ends of their stored queues."""
+def _goes_back(
+    log: LogSegments, queue_ends: Mapping[tuple[str, int], int], first_offsets: Mapping[str, Mapping[int, int]]
+) -> bool:
+    """Whether the first message of a log has a queue offset below the end of its stored queue, and so have most queues.
+
+    A queue may have been created again, but hardly most of them. ``first_offsets``: those that the log has, by topic
+    and queue id, of queues with consume queue files.
+    """
     first = log.record(log.start)
     if first is None:
         return False
-    messages = decode(first, ["topic", "queue_id", "queue_offset"]).to_pylist()
-    return any(row["queue_offset"] < queue_ends.get((row["topic"], row["queue_id"]), 0) for row in messages)
+    (message,) = decode(first, ["topic", "queue_id", "queue_offset"]).to_pylist()
+    if message["queue_offset"] >= queue_ends.get((message["topic"], message["queue_id"]), 0):
+        return False
+    firsts = {(topic, queue): offset for topic, of_topic in first_offsets.items() for queue, offset in of_topic.items()}
+    go_on = [firsts[queue] >= end for queue, end in queue_ends.items() if end > 0 and queue in firsts]
+    return 2 * sum(go_on) <= len(go_on)
 
 
 def unsettled(log: LogSegments, offset: int) -> str | None:

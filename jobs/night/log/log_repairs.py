@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from jobs.night.log.log_segments import LogSegments
 from jobs.night.tasks.log_task import LogRange
 from schemas.commitlog import COMMITLOG
-from schemas.delta.table_rows import Where, one_of, row_groups, within
+from schemas.delta.table_rows import Where, one_of, row_groups, tuples, within
 from schemas.delta.warehouse import Warehouse
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.commitlog.message_decoder import decode
@@ -50,7 +50,7 @@ class LogRepairs:
         damaged = [one_of("body_is_damaged", [True]), within("commitlog_offset", self._log.start)]
         rows = self._warehouse.rows(COMMITLOG, columns, damaged, self._messages)
         ranges = []
-        for offset, size in zip(*(rows[name].to_pylist() for name in columns), strict=True):
+        for offset, size in tuples(rows, *columns):
             record = self._log.record(offset)
             if record is not None:
                 claimed, computed = decode(record, ["body_crc", "body_crc_computed"]).columns

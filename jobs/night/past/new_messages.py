@@ -12,7 +12,6 @@ from jobs.night.past.state import BrokerState
 from jobs.night.tasks.log_task import LogRange
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS
-from schemas.delta.stored_files import files_since
 from schemas.delta.table_rows import within
 from schemas.messages.bodies import Bodies
 from schemas.messages.stored_messages import PhysicalRange
@@ -57,12 +56,11 @@ def forget_undelivered(state: BrokerState, changes: Changes) -> None:
     if last is None or (last.delivered_to or 0) == (last.dispatched_to or 0):
         return
     for table in (CONSUMEQUEUE, QUEUE_PROGRESS):
-        changes.delete_rows(table, [within("run", state.first_prepared)], changes.files(table))
+        changes.delete_rows(table, [within("run", state.first_prepared)])
 
 
 def forget_prepared_offsets(state: BrokerState, changes: Changes) -> None:
     """Removes the committed offsets that ingest left for deliver: those of the night, or of a later snapshot, count."""
     first = state.first_prepared
     if first is not None:
-        files = files_since(changes.files(CONSUMER_OFFSETS), first)
-        changes.delete_rows(CONSUMER_OFFSETS, [within("run", first)], files)
+        changes.delete_rows(CONSUMER_OFFSETS, [within("run", first)])

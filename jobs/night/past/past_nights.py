@@ -17,10 +17,10 @@ from jobs.night.commit.changes import Changes
 from jobs.night.past.vanished_offsets import without_vanished
 from schemas.commitlog import COMMITLOG
 from schemas.consumer_offsets import CONSUMER_OFFSETS
-from schemas.delta.table_rows import sorted_by
+from schemas.delta.table_rows import sorted_by, tuples
 from schemas.ledger_inputs import COMMITTED_AT, NOT_COMMITTED, QUEUES
 from schemas.messages.stored_messages import PhysicalRange
-from schemas.run_ledger import LedgerEntry
+from schemas.run_ledger import LedgerEntry, filtered_to
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,8 @@ def past_nights(nights: Sequence[LedgerEntry], indices: range, changes: Changes)
     offsets = PastOffsets(changes)
     for index in indices:
         entry = nights[index]
-        stored = filtered_to(nights, index), entry.delivered_to or 0
+        stored = filtered_to(nights[:index]), filtered_to(nights[: index + 1])
         yield PastNight(entry, stored, offsets.of(entry))
-
-
-def filtered_to(nights: Sequence[LedgerEntry], index: int) -> int:
-    """The physical offset up to which the nights before an index filtered messages."""
-    return nights[index - 1].delivered_to or 0 if index else 0
 
 
 class PastOffsets:
@@ -86,15 +81,14 @@ class _Committed:
     """The committed offsets of earlier snapshots."""
 
     def __init__(self, changes: Changes) -> None:
-        rows = changes.warehouse.rows(CONSUMER_OFFSETS, files=changes.files(CONSUMER_OFFSETS))
+        rows = changes.rows(CONSUMER_OFFSETS)
         self._rows = sorted_by(rows.filter(pc.is_valid(rows["committed"])), "run")
 
     def up_to(self, run: str) -> dict[GroupTopic, dict[int, int]]:
         """The last committed offsets in runs up to ``run``, by group and topic, then by queue id."""
         found: defaultdict[GroupTopic, dict[int, int]] = defaultdict(dict)
         rows = self._rows.filter(pc.less_equal(self._rows["run"], run))
-        names = ("consumer_group", "topic", "queue_id", "committed")
-        for group, topic, queue_id, offset in zip(*(rows[name].to_pylist() for name in names), strict=True):
+        for group, topic, queue_id, offset in tuples(rows, "consumer_group", "topic", "queue_id", "committed"):
             found[group, topic][queue_id] = offset
         present = {
             key: {queue_id: at for queue_id, at in queues.items() if at != REMOVED} for key, queues in found.items()
@@ -107,7 +101,7 @@ class _StoredQueues:
 
     def __init__(self, changes: Changes) -> None:
         names = ["topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp"]
-        rows = changes.warehouse.rows(COMMITLOG, [*names, "sys_flag"], files=changes.files(COMMITLOG))
+        rows = changes.rows(COMMITLOG, [*names, "sys_flag"])
         # Prepared and rolled back messages have no entry; their queue offset is always 0.
         rows = rows.filter(has_entry(rows["sys_flag"].fill_null(0).to_numpy()))
         self._queues: dict[tuple[str, int], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}

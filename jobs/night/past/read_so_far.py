@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from jobs.night.past.state import BrokerState
 from schemas.commitlog import COMMITLOG
-from schemas.delta.table_rows import within
 from schemas.delta.warehouse import Warehouse
 from schemas.ledger_inputs import DAMAGED_BODIES
+from schemas.messages.stored_messages import end_of_messages
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,8 @@ def read_so_far(state: BrokerState, warehouse: Warehouse) -> ReadSoFar | None:
         for queue_id, end in zip(offsets.queue_ids, offsets.ends.tolist(), strict=True)
     }
     has_damaged_bodies = last.inputs.get(DAMAGED_BODIES) != "0"
-    end = _end_of_messages(last.broker_name, last.ingested_to, warehouse)
+    # After a message log, ingested_to is inside the last message.
+    begun, files = last.ingested_to - 1, warehouse.files(COMMITLOG, last.broker_name)
+    end = max(last.ingested_to, end_of_messages(warehouse, files, begun))
     begin = min((entry.log_start for entry in state.entries if entry.log_start is not None), default=None)
     return ReadSoFar(last.broker_name, begin, end, last.unsettled, ends, has_damaged_bodies)
-
-
-def _end_of_messages(broker_name: str, ingested_to: int, warehouse: Warehouse) -> int:
-    """The physical offset after the last message. After a message log, ``ingested_to`` is inside that message."""
-    begun = ingested_to - 1
-    files = [file for file in warehouse.files(COMMITLOG, broker_name) if file.greatest["commitlog_offset"] >= begun]
-    columns = ["commitlog_offset", "store_size"]
-    rows = warehouse.rows(COMMITLOG, columns, [within("commitlog_offset", begun)], files).to_pylist()
-    return max([ingested_to, *(int(row["commitlog_offset"] + row["store_size"]) for row in rows)])

@@ -8,18 +8,17 @@ from dataclasses import dataclass, replace
 from filtering.delivery.pull_window import FOREVER
 from jobs.night.commit.changes import Changes
 from jobs.night.log.log_plan import LogPlan
-from jobs.night.past.past_nights import PastNight, filtered_to, past_nights
+from jobs.night.past.past_nights import PastNight, past_nights
 from jobs.night.past.state import BrokerState, read_state_before
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS
-from schemas.delta.stored_files import files_since
 from schemas.delta.table_rows import Condition, one_of, within
 from schemas.errors import UsageError
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.commitlog.segments import is_mapped_file
-from schemas.run_ledger import LedgerEntry, first_beyond, unreplaced_runs
+from schemas.run_ledger import LedgerEntry, filtered_to, first_beyond, unreplaced_runs
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
 from schemas.tables import DERIVED_TABLES
 
@@ -71,7 +70,7 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
     rest, prepared = None, []
     if cut is not None:
         _cut_log(cut, changes)
-        rest = filtered_to(nights, cut_at), cut
+        rest = filtered_to(nights[:cut_at]), cut
     elif state.first_prepared is not None:
         runs = (entry for entry in entries if entry.run >= state.first_prepared)
         prepared = [replace(entry, dispatched_to=entry.delivered_to) for entry in runs]
@@ -80,7 +79,7 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
         last_run = state.first_prepared if prepared and table is CONSUMER_OFFSETS else None
         removed = [within("run", first_run, last_run)]
         changes.withdraw(table, removed)  # Nights without rows of a table may have some now.
-        changes.delete_rows(table, removed, changes.files(table))
+        changes.delete_rows(table, removed)
     # Among the removed entries may be those of older messages, which these nights could read again.
     if past:
         past[0] = replace(past[0], stored=(min(begin, past[0].stored[0]), past[0].stored[1]))
@@ -91,8 +90,7 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
 
 def _first_entry(first_run: str, changes: Changes) -> int:
     """The least physical offset of the entries of a run and of later runs."""
-    files = files_since(changes.files(CONSUMEQUEUE), first_run)
-    rows = changes.warehouse.rows(CONSUMEQUEUE, ["commitlog_offset"], [within("run", first_run)], files)
+    rows = changes.rows(CONSUMEQUEUE, ["commitlog_offset"], [within("run", first_run)])
     return int(rows["commitlog_offset"].to_numpy().min(initial=FOREVER))
 
 
@@ -115,7 +113,7 @@ def _check_hooks(nights: Sequence[LedgerEntry], repeated: range, cut: int | None
                 f"{'with these' if hooks else 'without'}: give the --filter-hooks that it had, or --redo-from "
                 f"{(nights[index].as_of or 0) + 1} or later"
             )
-    if cut is None or cut <= filtered_to(nights, repeated.stop) or repeated.stop == len(nights):
+    if cut is None or cut <= filtered_to(nights[: repeated.stop]) or repeated.stop == len(nights):
         return
     had = nights[repeated.stop].hooks
     if had != hooks:
@@ -128,17 +126,15 @@ def _check_hooks(nights: Sequence[LedgerEntry], repeated: range, cut: int | None
 
 def _cut_log(cut: int, changes: Changes) -> None:
     """Removes the messages and the quarantined bytes from a physical offset on."""
-    behind = [file for file in changes.files(COMMITLOG) if file.greatest["commitlog_offset"] >= cut]
-    changes.delete_rows(COMMITLOG, [within("commitlog_offset", cut)], behind)
+    changes.delete_rows(COMMITLOG, [within("commitlog_offset", cut)])
     delete_log_damage(within("offset", cut), changes)
 
 
 def delete_log_damage(where: Condition, changes: Changes) -> None:
     """Removes the quarantined bytes of the log for which a condition holds. Lines of text files stay."""
-    files = changes.files(QUARANTINE)
-    names = set(changes.warehouse.rows(QUARANTINE, ["source_file"], files=files)["source_file"].to_pylist())
+    names = set(changes.rows(QUARANTINE, ["source_file"])["source_file"].to_pylist())
     segments = [name for name in names if is_mapped_file(name)]
-    changes.delete_rows(QUARANTINE, [one_of("source_file", segments), where], files)
+    changes.delete_rows(QUARANTINE, [one_of("source_file", segments), where])
 
 
 def forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes) -> None:
@@ -151,8 +147,4 @@ def forget_unsettled(state: BrokerState, plan: LogPlan | None, changes: Changes)
     for part in plan.repaired:
         delete_log_damage(within("offset", part.start, part.stop), changes)
     if plan.mended:
-        offsets = [part.start for part in plan.mended]
-        files = [
-            file for file in changes.files(COMMITLOG) if file.may_have("commitlog_offset", min(offsets), max(offsets))
-        ]
-        changes.delete_rows(COMMITLOG, [one_of("commitlog_offset", offsets)], files)
+        changes.delete_rows(COMMITLOG, [one_of("commitlog_offset", [part.start for part in plan.mended])])

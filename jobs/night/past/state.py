@@ -24,12 +24,12 @@ from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.aggregates import greatest
 from schemas.delta.table import Table
-from schemas.delta.table_rows import Where, sorted_by, within
+from schemas.delta.table_rows import Where, sorted_by, tuples, within
 from schemas.delta.warehouse import Warehouse
 from schemas.ledger_inputs import LAST_STORED
-from schemas.queue_progress import QUEUE_PROGRESS
-from schemas.run_ledger import LedgerEntry, discards_of_filters, nights_of, unreplaced_runs
-from schemas.subscriptions import SUBSCRIPTION_EVENTS, events_of
+from schemas.queue_progress import QUEUE_PROGRESS, renewals_of
+from schemas.run_ledger import LedgerEntry, discards_of_filters, filtered_to, nights_of, unreplaced_runs
+from schemas.subscriptions import read_events
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class BrokerState:
     @property
     def filtered_to(self) -> int:
         """The physical offset up to which the last night filtered messages."""
-        return self.nights[-1].delivered_to or 0 if self.nights else 0
+        return filtered_to(self.nights)
 
     @property
     def config(self) -> BrokerConfig | None:
@@ -96,9 +96,7 @@ class BrokerState:
         """By topic and queue id, when a queue began again (ms), if it did."""
         if not any(known.begins.any() for known in self.topics.values()):
             return {}
-        rows = self._present_progress.filter(pc.is_valid(self._present_progress["began_at"]))
-        columns = (rows[name].to_pylist() for name in ("topic", "queue_id", "began_at"))
-        return {(topic, queue_id): at for topic, queue_id, at in zip(*columns, strict=True)}
+        return {(topic, each.queue_id): each.at for _, topic, each in renewals_of(self._present_progress)}
 
     @cached_property
     def progress(self) -> pa.Table:
@@ -113,19 +111,17 @@ class BrokerState:
             for topic, known in self.topics.items()
             for queue_id, begin in known.begins_by_queue.items()
         }
-        columns = (self.progress[name].to_pylist() for name in ("topic", "queue_id", "begins_at"))
-        present = [begins.get((topic, queue), 0) == (begin or 0) for topic, queue, begin in zip(*columns, strict=True)]
+        rows = tuples(self.progress, "topic", "queue_id", "begins_at")
+        present = [begins.get((topic, queue), 0) == (begin or 0) for topic, queue, begin in rows]
         return self.progress.filter(pa.array(present, pa.bool_()))
 
     def renewals_since(self, before: BrokerState) -> dict[str, list[QueueRenewal]]:
         """By topic, how queues began again since an earlier state: the last renewal of each."""
         found: defaultdict[str, list[QueueRenewal]] = defaultdict(list)
-        rows = self.progress.filter(pc.is_valid(self.progress["began_at"]))
-        for row in sorted_by(rows, "began_at").to_pylist():
-            topic, queue_id, begin = row["topic"], row["queue_id"], row["begins_at"]
-            is_present = self.offsets.begins(topic).get(queue_id) == begin
-            if is_present and before.offsets.begins(topic).get(queue_id) != begin:
-                found[topic].append(QueueRenewal(queue_id, begin, row["began_at"], row["ended_at"]))
+        for _, topic, renewal in renewals_of(self.progress):
+            begin_now, begin_then = (state.offsets.begins(topic).get(renewal.queue_id) for state in (self, before))
+            if begin_now == renewal.commitlog_offset != begin_then:
+                found[topic].append(renewal)
         return dict(found)
 
     def first_run_with(self, topic: str, queue_id: int, offset: int) -> str | None:
@@ -138,9 +134,7 @@ class BrokerState:
     def _runs(self) -> dict[tuple[str, int], tuple[list[int], list[str]]]:
         """By queue: the end offsets of the runs' entries, and the runs."""
         found: defaultdict[tuple[str, int], tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
-        names = ("topic", "queue_id", "to_offset", "run")
-        columns = (self._present_progress[name].to_pylist() for name in names)
-        for topic, queue_id, end, run in zip(*columns, strict=True):
+        for topic, queue_id, end, run in tuples(self._present_progress, "topic", "queue_id", "to_offset", "run"):
             ends, runs = found[topic, queue_id]
             ends.append(max(end, ends[-1] if ends else 0))  # a message log may grow in the middle
             runs.append(run)
@@ -177,18 +171,13 @@ def read_state_before(warehouse: Warehouse, entries: Sequence[LedgerEntry], run:
     )
 
 
-def read_events(warehouse: Warehouse, broker_name: str) -> tuple[SubscriptionEvent, ...]:
-    """All subscription events of a broker, in order."""
-    return events_of(_rows(warehouse, SUBSCRIPTION_EVENTS, broker_name))
-
-
 def _queues(rows: pa.Table, column: str) -> dict[str, TopicOffsets]:
     """The queues of each topic, without groups. ``column``: that of the ends."""
     by_queue = ["topic", "queue_id"]
     begins_at = rows["begins_at"].fill_null(0)
     begins = greatest(rows.select(by_queue).append_column("begins_at", begins_at), by_queue, "begins_at")
     if any(begins.values()):
-        begin_of = [begins[queue] for queue in zip(*(rows[name].to_pylist() for name in by_queue), strict=True)]
+        begin_of = [begins[queue] for queue in tuples(rows, *by_queue)]
         rows = rows.filter(pa.array(begins_at.to_numpy() == np.array(begin_of, np.int64)))
     by_topic: defaultdict[str, tuple[dict[int, int], dict[int, int]]] = defaultdict(lambda: ({}, {}))
     for (topic, queue_id), end in greatest(rows, by_queue, column).items():

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from filtering.subscriptions.events import InvalidSubscriptionEvent
 from jobs.night.commit.changes import Changes
-from schemas.delta.table_rows import one_of
+from schemas.delta.table_rows import one_of, tuples
 from schemas.quarantine import QUARANTINE
 
 
@@ -37,17 +37,15 @@ def replace_rejected(source_file: str, rejected: Sequence[InvalidSubscriptionEve
 
 def quarantined_lines(source_files: Collection[str], changes: Changes) -> set[RejectedLine]:
     """The quarantined lines of some text files."""
-    in_files = [one_of("source_file", source_files)]
-    rows = changes.warehouse.rows(QUARANTINE, RejectedLine._fields, in_files, changes.files(QUARANTINE))
-    return set(map(RejectedLine._make, zip(*(column.to_pylist() for column in rows.columns), strict=True)))
+    rows = changes.rows(QUARANTINE, RejectedLine._fields, [one_of("source_file", source_files)])
+    return set(map(RejectedLine._make, tuples(rows, *RejectedLine._fields)))
 
 
 def remove_lines(lines: Collection[RejectedLine], changes: Changes) -> set[int]:
     """Removes quarantined lines, with all others of the same numbers. Returns the numbers."""
     for name in {line.source_file for line in lines}:
         numbers = sorted({line.offset for line in lines if line.source_file == name})
-        files = [file for file in changes.files(QUARANTINE) if file.may_have("source_file", name, name)]
-        changes.delete_rows(QUARANTINE, [one_of("source_file", [name]), one_of("offset", numbers)], files)
+        changes.delete_rows(QUARANTINE, [one_of("source_file", [name]), one_of("offset", numbers)])
     return {line.offset for line in lines}
 
 

@@ -27,11 +27,11 @@ def write_subscriptions(
     """
     for name, rejected in inputs.rejected_subscriptions.items():
         replace_rejected(name, rejected, changes)
-    stored = tuple(state.events)
-    if tuple(events.events) == stored and not rewrite:
+    stored = state.events
+    if events.events == stored and not rewrite:
         return
     changes.replace_rows(SUBSCRIPTIONS, [subscription_rows(history)])
-    if tuple(events.events[: len(stored)]) != stored:
+    if events.events[: len(stored)] != stored:
         changes.replace_rows(SUBSCRIPTION_EVENTS, [event_rows(events.events, 0, changes.run)])
     elif len(events.events) > len(stored):
         new = events.events[len(stored) :]

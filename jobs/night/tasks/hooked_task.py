@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +24,13 @@ from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
+from schemas.delta.table_rows import files_that_may_hold, within
 from schemas.spark_tasks import run_on_rows
 from schemas.spark_views import with_properties
 from schemas.storage import spark_file, spark_path
+
+ROWS_AT_ONCE = 1 << 16
+BYTES_AT_ONCE = 64 << 20
 
 
 def hooked_entries(
@@ -34,7 +39,7 @@ def hooked_entries(
     """The entries of some files with the answers of the hooks."""
     low = min(file.least["commitlog_offset"] for file in entry_files)
     high = max(file.greatest["commitlog_offset"] for file in entry_files)
-    message_files = [file for file in changes.files(COMMITLOG) if file.may_have("commitlog_offset", low, high)]
+    message_files = files_that_may_hold(changes.files(COMMITLOG), [within("commitlog_offset", low, high + 1)])
     messages = with_properties(_read(spark, COMMITLOG, changes, message_files)).select("commitlog_offset", "properties")
     entries = _read(spark, CONSUMEQUEUE, changes, entry_files).drop("run", "store_date")
     return with_answers(entries.join(messages, "commitlog_offset"), hooks)
@@ -43,7 +48,7 @@ def hooked_entries(
 def filter_hooked(entries: DataFrame, work: Work) -> Result:
     """Filters the entries on Spark's workers, which write files of the tables in ``work``."""
     total = Result()
-    for result in run_on_rows(entries, _Worker(work)):
+    for result in run_on_rows(entries, partial(_filtered, work=work)):
         total.add(result)
     return total
 
@@ -54,18 +59,15 @@ def _read(spark: SparkSession, table: Table, changes: Changes, files: Sequence[S
     return spark.read.schema(from_arrow_schema(table.file_schema)).parquet(*paths)
 
 
-@dataclass(frozen=True)
-class _Worker:
-    work: Work
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Result]:
-        writer = NightWriter(self.work)
-        for batch in gathered(batches):
-            for topic in pc.unique(batch["topic"]).to_pylist():
-                if topic in self.work.topics:
-                    rows_of_topic = batch.filter(pc.equal(batch["topic"], topic))
-                    writer.filter(_entries(topic, rows_of_topic, self.work.topics[topic].filters.properties))
-        yield writer.close()
+def _filtered(batches: Iterator[pa.RecordBatch], work: Work) -> Iterator[Result]:
+    writer = NightWriter(work)
+    parts = map(pa.Table.from_batches, gathered(batches, ROWS_AT_ONCE, BYTES_AT_ONCE))  # Spark's own batches are small
+    for batch in chain.from_iterable(part.combine_chunks().to_batches() for part in parts):
+        for topic in pc.unique(batch["topic"]).to_pylist():
+            if topic in work.topics:
+                rows_of_topic = batch.filter(pc.equal(batch["topic"], topic))
+                writer.filter(_entries(topic, rows_of_topic, work.topics[topic].filters.properties))
+    yield writer.close()
 
 
 def _entries(topic: str, rows: pa.RecordBatch, names: tuple[str, ...]) -> Entries:

@@ -38,9 +38,10 @@ class IngestedLog(NamedTuple):
 def ingest_message_log(source: Path, bodies: Bodies, changes: Changes, session: Session) -> IngestedLog:
     """Adds the messages that commitlog does not have, and quarantines invalid lines."""
     changes.create_missing([COMMITLOG, QUARANTINE])
-    log = [part for file in files(source) for part in parts(file)]
-    stored = changes.warehouse.rows(COMMITLOG, ["commitlog_offset"], files=changes.files(COMMITLOG))
-    quarantined = quarantined_lines([file.name for file in files(source)], changes)
+    found = files(source)
+    log = [part for file in found for part in parts(file)]
+    stored = changes.rows(COMMITLOG, ["commitlog_offset"])
+    quarantined = quarantined_lines([file.name for file in found], changes)
     read = partial(
         read_part,
         storages={table.name: changes.warehouse.log(table).storage for table in (COMMITLOG, QUARANTINE)},
@@ -49,7 +50,7 @@ def ingest_message_log(source: Path, bodies: Bodies, changes: Changes, session: 
         known=np.sort(stored["commitlog_offset"].to_numpy()),
         quarantined=quarantined,
     )
-    size = sum(file.stat().st_size for file in files(source))
+    size = sum(file.stat().st_size for file in found)
     tasks = [(part, np.zeros(0, np.int64)) for part in log]
     results = list(run_tasks(tasks, read, size * _TIMES_AS_LONG, session))
     for index, repeated in _repeated(results):

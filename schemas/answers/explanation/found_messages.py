@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.explanation.decision import Entry
@@ -15,7 +14,6 @@ from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.aggregates import greatest, least
-from schemas.delta.table import Table
 from schemas.delta.table_rows import one_of
 from schemas.messages.message_view import file_columns, view
 
@@ -66,19 +64,13 @@ def find(facts: BrokerFacts, text: str) -> list[FoundMessage]:
 def find_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int) -> list[FoundMessage]:
     """The message at a place of a queue, as a list; empty if there is none."""
     conditions = [one_of("topic", [topic]), one_of("queue_id", [queue_id]), one_of("queue_offset", [queue_offset])]
-    files = [
-        file
-        for file in facts.warehouse.files(CONSUMEQUEUE, facts.name)
-        if file.may_have("topic", topic, topic) and file.may_have("queue_offset", queue_offset, queue_offset)
-    ]
-    rows = facts.warehouse.rows(CONSUMEQUEUE, ["commitlog_offset"], conditions, files)
+    rows = facts.rows(CONSUMEQUEUE, ["commitlog_offset"], conditions)
     return read(facts, rows["commitlog_offset"].to_pylist())
 
 
 def kept_offsets(facts: BrokerFacts, topic: str) -> dict[int, tuple[int, int]]:
     """The first and last queue offset that has a message, for each queue of a topic that has any, in order."""
-    files = [file for file in facts.warehouse.files(CONSUMEQUEUE, facts.name) if file.may_have("topic", topic, topic)]
-    rows = facts.warehouse.rows(CONSUMEQUEUE, ["queue_id", "queue_offset"], [one_of("topic", [topic])], files)
+    rows = facts.rows(CONSUMEQUEUE, ["queue_id", "queue_offset"], [one_of("topic", [topic])])
     first, last = (extreme(rows, ["queue_id"], "queue_offset") for extreme in (least, greatest))
     return {queue: (first[queue,], last[queue,]) for (queue,) in sorted(first)}
 
@@ -95,11 +87,12 @@ def read(facts: BrokerFacts, offsets: Collection[int]) -> list[FoundMessage]:
     """The messages at some physical offsets, in the order of the log."""
     if not offsets:
         return []
-    rows = view(_rows_at(facts, COMMITLOG, file_columns(_COLUMNS), offsets), _COLUMNS)
+    at_offsets = [one_of("commitlog_offset", offsets)]
+    rows = view(facts.rows(COMMITLOG, file_columns(_COLUMNS), at_offsets), _COLUMNS)
     wanted = ["commitlog_offset", "tags_code", "filter_bit_map", "store_timestamp"]
     entries = {
         row["commitlog_offset"]: Entry(row["tags_code"], row["filter_bit_map"], row["store_timestamp"])
-        for row in _rows_at(facts, CONSUMEQUEUE, wanted, offsets).to_pylist()
+        for row in facts.rows(CONSUMEQUEUE, wanted, at_offsets).to_pylist()
     }
     messages = sorted(rows.to_pylist(maps_as_pydicts="strict"), key=lambda row: row["commitlog_offset"])
     deliveries = deliveries_of(facts, messages)
@@ -138,9 +131,3 @@ def _offsets_of(facts: BrokerFacts, text: str, with_keys: bool) -> list[int]:
             if text in (row["uniq_key"], keys, *keys.split(" ")):
                 found.append(row["commitlog_offset"])
     return found
-
-
-def _rows_at(facts: BrokerFacts, table: Table, columns: Sequence[str], offsets: Collection[int]) -> pa.Table:
-    files = facts.warehouse.files(table, facts.name)
-    files = [file for file in files if any(file.may_have("commitlog_offset", offset, offset) for offset in offsets)]
-    return facts.warehouse.rows(table, columns, [one_of("commitlog_offset", offsets)], files)

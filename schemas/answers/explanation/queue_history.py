@@ -15,7 +15,7 @@ from schemas.answers.facts import BrokerFacts, GroupQueue
 from schemas.answers.first_starts import FirstStarts
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table_rows import one_of, sorted_by
-from schemas.queue_progress import QUEUE_PROGRESS
+from schemas.queue_progress import QUEUE_PROGRESS, renewals_of
 
 
 def nights_by_queue(facts: BrokerFacts, groups: Collection[str] | None) -> dict[GroupQueue, list[NightInQueue]]:
@@ -27,7 +27,7 @@ def nights_by_queue(facts: BrokerFacts, groups: Collection[str] | None) -> dict[
     missed = {
         (move.run, *queue): (move.lost, move.skipped) for queue, moves in first_starts.moves.items() for move in moves
     }
-    renewals = _renewals(facts)
+    renewals = {(run, topic, each.queue_id): each for run, topic, each in renewals_of(facts.rows(QUEUE_PROGRESS))}
     by_queue: defaultdict[GroupQueue, list[NightInQueue]] = defaultdict(list)
     offsets = facts.rows(CONSUMER_OFFSETS, where=where)
     offsets = offsets.filter(pc.is_valid(offsets["told_to"]))  # the others have only committed offsets
@@ -72,14 +72,3 @@ def _until(renewal: QueueRenewal, night: NightInQueue) -> NightInQueue:
     """The same night, if it is one of the queue that ended with a renewal: its entries end there."""
     begin, end = night.places
     return replace(night, places=(begin, min(end, renewal.commitlog_offset)))
-
-
-def _renewals(facts: BrokerFacts) -> dict[tuple[str, str, int], QueueRenewal]:
-    """The renewals of queues, by run, topic and queue id."""
-    rows = facts.rows(QUEUE_PROGRESS)
-    return {
-        (row["run"], row["topic"], row["queue_id"]): QueueRenewal(
-            row["queue_id"], row["begins_at"], row["began_at"], row["ended_at"]
-        )
-        for row in rows.filter(pc.is_valid(rows["began_at"])).to_pylist()
-    }

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from filtering.consumption.offsets import COMMIT_DELAY, REMOVED, Offsets
 from filtering.subscriptions.events import GroupTopic
 from schemas.answers.facts import BrokerFacts
-from schemas.delta.table_rows import filtered, one_of
+from schemas.delta.table_rows import filtered, one_of, tuples
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,7 @@ def standings(
     chosen = (("consumer_group", groups), ("topic", topics))
     rows = filtered(rows, [one_of(column, values) for column, values in chosen if values is not None])
     names = ("consumer_group", "topic", "queue_id", "committed", "told_to", "queue_end")
-    for group, topic, queue_id, committed, told_to, end in zip(
-        *(rows[name].to_pylist() for name in names), strict=True
-    ):
+    for group, topic, queue_id, committed, told_to, end in tuples(rows, *names):
         position = told_to or 0
         later = newer.offsets.get((group, topic), {}).get(queue_id) if newer is not None else None
         if newer is not None and later is not None:

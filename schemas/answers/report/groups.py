@@ -11,6 +11,7 @@ from filtering.subscriptions.events import GroupTopic
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.report.group_counts import NOTHING, Counts, total
 from schemas.answers.report.group_lags import GroupLag, group_lags
+from schemas.delta.table_rows import tuples
 from schemas.queue_progress import QUEUE_PROGRESS
 
 
@@ -107,8 +108,7 @@ def _by_topic(counts: Mapping[GroupTopic, Counts]) -> defaultdict[str, list[Coun
 def _last_pulled(facts: BrokerFacts) -> dict[GroupTopic, tuple[int, int]]:
     """The queue in which each group is farthest, and the offset of the last entry that it pulled there."""
     found: dict[GroupTopic, tuple[int, int]] = {}
-    columns = ("consumer_group", "topic", "queue_id", "told_to")
-    for group, topic, queue_id, pulled_to in zip(*(facts.offsets[name].to_pylist() for name in columns), strict=True):
+    for group, topic, queue_id, pulled_to in tuples(facts.offsets, "consumer_group", "topic", "queue_id", "told_to"):
         if pulled_to and pulled_to > found.get((group, topic), (0, -1))[1] + 1:
             found[group, topic] = queue_id, pulled_to - 1
     return found

@@ -14,6 +14,7 @@ from schemas.answers.report.attention import attention
 from schemas.answers.report.group_counts import Counts, counts_by_run
 from schemas.answers.report.not_replayed import not_replayed
 from schemas.commitlog import COMMITLOG
+from schemas.delta.table_rows import one_of
 
 NAMED = 3
 
@@ -65,7 +66,7 @@ def night_summary(facts: BrokerFacts) -> NightSummary:
 
 def messages_without_entry(facts: BrokerFacts, run: str) -> int:
     """The messages of a run that get no consume queue entry: prepared and rolled-back transaction messages."""
-    flags = facts.rows_of_runs(COMMITLOG, [run], ["sys_flag"])["sys_flag"].fill_null(0).to_numpy()
+    flags = facts.rows(COMMITLOG, ["sys_flag"], [one_of("run", [run])])["sys_flag"].fill_null(0).to_numpy()
     return int((~has_entry(flags)).sum())
 
 

@@ -9,6 +9,7 @@ from filtering.subscriptions.namespace import LMQ_PREFIX, REVIVE_TOPIC_PREFIX, i
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR
 from schemas.delta.open_data_file import open_data_file
+from schemas.delta.table_rows import files_that_may_hold, one_of
 
 MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 """The property of a message with the names of more queues that get an entry for it (MultiDispatchUtils)."""
@@ -34,7 +35,7 @@ def not_replayed(facts: BrokerFacts, run: str) -> Iterator[str]:
 def _has_multi_dispatch(facts: BrokerFacts, run: str) -> bool:
     """Whether a message that the run read has the property, by the names in the files' dictionaries."""
     storage = facts.warehouse.log(COMMITLOG).storage
-    for stored in facts.files_of_runs(COMMITLOG, [run]):
+    for stored in files_that_may_hold(facts.warehouse.files(COMMITLOG, facts.name), [one_of("run", [run])]):
         with open_data_file(COMMITLOG, storage, stored.path, ["property_names"]) as file:
             for group in range(len(file.row_groups)):
                 for chunk in file.read(group, ["property_names"])["property_names"].chunks:

@@ -16,8 +16,9 @@ from schemas.answers.report.group_counts import counts_by_run
 from schemas.answers.report.groups import GroupReport, TopicReport, group_reports, topic_reports
 from schemas.answers.report.nights import Night, chosen_nights, compared_night, night_rows, nights_with_deliveries
 from schemas.answers.report.not_replayed import not_replayed
+from schemas.delta.table_rows import tuples
 from schemas.quarantine import QUARANTINE
-from schemas.run_ledger import read_ledger
+from schemas.run_ledger import by_broker, read_ledger, runs_of
 from schemas.spark_tasks import Session
 
 
@@ -79,7 +80,7 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
     return Report(
         facts.warehouse.location,
         facts.name,
-        len({entry.broker_name for entry in read_ledger(facts.warehouse)}) == 1,
+        len(by_broker(runs_of(read_ledger(facts.warehouse)))) == 1,
         [nights[entry.run] for entry in shown],
         len(with_deliveries) - len(shown),
         nights[compared_entry.run] if compared_entry is not None else None,
@@ -101,7 +102,7 @@ def _quarantined(facts: BrokerFacts, run: str) -> list[Quarantined]:
     rows = facts.rows(QUARANTINE, columns)
     pieces: defaultdict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     before = max((night.run for night in facts.nights if night.run < run), default="")
-    for file, reason, offset, met_in in zip(*(rows[name].to_pylist() for name in columns), strict=True):
+    for file, reason, offset, met_in in tuples(rows, *columns):
         pieces[file, reason].append((offset, met_in))
     return [
         Quarantined(file, reason, len(found), sum(before < met_in <= run for _, met_in in found), min(found)[0])

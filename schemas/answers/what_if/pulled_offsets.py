@@ -12,7 +12,7 @@ from filtering.delivery.pull_window import FOREVER, OffsetRange
 from schemas.answers.facts import BrokerFacts, GroupQueue
 from schemas.answers.first_starts import FirstStarts
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delta.table_rows import one_of, sorted_by, within
+from schemas.delta.table_rows import one_of, sorted_by, tuples, within
 
 
 class PulledOffsets:
@@ -34,8 +34,7 @@ class PulledOffsets:
         )
         pulled: dict[int, OffsetRange] = {}
         pending: dict[int, OffsetRange] = {}
-        columns = (offsets[name].to_pylist() for name in ("queue_id", "told_to", "queue_end"))
-        for queue_id, told_to, end in zip(*columns, strict=True):
+        for queue_id, told_to, end in tuples(offsets, "queue_id", "told_to", "queue_end"):
             begin = told_to or 0
             pulled[queue_id] = (self._begin((group, topic, queue_id)), begin)
             pending[queue_id] = (max(begin, self._kept_from(topic, queue_id)) if begin < end else begin, FOREVER)

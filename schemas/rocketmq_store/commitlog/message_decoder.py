@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from filtering.java.strings import string_array
+from filtering.java.strings import string_array, unchecked_string_array
 from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.commitlog.commitlog_walk import Records
 from schemas.rocketmq_store.commitlog.crc import body_crcs
@@ -66,7 +66,7 @@ class Columns:
         bounds = np.zeros(len(lengths) + 1, np.int32)
         np.cumsum(2 * lengths + 16, out=bounds[1:])
         ids = message_ids(self.log, starts, lengths, self.offsets(), bounds)
-        return gather.binary_array(bounds, ids).view(pa.string())
+        return unchecked_string_array(bounds, ids)
 
     def body(self) -> pa.BinaryArray:
         lengths = self.records.at("body_length")

@@ -119,8 +119,7 @@ def is_mapped_file(name: str) -> bool:
 
 def segments(storage: Storage) -> list[Segment]:
     """The segment files of a store folder, or of its ``commitlog`` folder, by offset. Raises CommitLogError."""
-    if not storage.is_folder():
-        problem = "is a file" if storage.is_local and Path(storage.root).exists() else "does not exist"
+    if problem := storage.why_no_folder():
         raise CommitLogError(f"{storage.root} {problem}; give a broker's store folder, or the commitlog folder in it")
     folder = storage.child("commitlog")
     if not folder.is_folder():

@@ -39,7 +39,7 @@ class QueueFiles:
         self.file_size = file_size
 
     def name(self, position: int) -> str:
-        return f"{self.kind}/{position // self.file_size * self.file_size:020d}"
+        return f"{self.kind}/{self.start(position):020d}"
 
     def start(self, position: int) -> int:
         """The position at which the file that contains ``position`` begins."""
@@ -79,3 +79,9 @@ class QueueFiles:
                 data = self.read(at, min(BYTES_AT_ONCE, start + self.sizes[start] - at)) or b""
                 yield at, data
                 at += max(1, len(data))
+
+
+def first_not_zero(data: bytes) -> int | None:
+    """The position of the first byte that is not zero; None if there is none."""
+    at = len(data) - len(data.lstrip(b"\0"))
+    return at if at < len(data) else None

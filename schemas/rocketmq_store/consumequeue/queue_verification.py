@@ -17,7 +17,7 @@ from schemas.rocketmq_store.consumequeue.consume_queue_ext import (
     encode_units,
     is_address,
 )
-from schemas.rocketmq_store.consumequeue.queue_files import Difference, QueueFiles
+from schemas.rocketmq_store.consumequeue.queue_files import Difference, QueueFiles, first_not_zero
 from schemas.rocketmq_store.consumequeue.repeated_units import repeated_units
 from schemas.storage import Storage
 
@@ -92,8 +92,8 @@ class QueueVerification:
             entries = np.frombuffer(data, ENTRY, len(data) // ENTRY.itemsize)
             written = int(np.count_nonzero(entries["size"] > 0))
             newer += written
-            if not written and any(data):
-                at = position + next(i for i, byte in enumerate(data) if byte)
+            if not written and (wrong := first_not_zero(data)) is not None:
+                at = position + wrong
                 reason = "something other than zeros follows the last entry"
                 self._add(self._queue, at, at // ENTRY.itemsize, reason)
         if newer:
@@ -203,8 +203,7 @@ class QueueVerification:
     def _check_end_of_extension(self, position: int) -> None:
         """Checks that only zeros follow the last unit."""
         for at, data in self._extension.rest(position):
-            if any(data):
-                wrong = next(i for i, byte in enumerate(data) if byte)
+            if (wrong := first_not_zero(data)) is not None:
                 self._note_what_follows(at + wrong, (self._end or 0) - 1)
                 return
 

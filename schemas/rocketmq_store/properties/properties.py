@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from filtering.java.strings import is_utf8
+from filtering.java.strings import is_utf8, unchecked_string_array
 from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.commitlog.commitlog_walk import Records
 from schemas.rocketmq_store.properties.property_text import find, split
@@ -26,8 +26,8 @@ class Properties:
 
     def maps(self) -> pa.MapArray:
         """map<string, string>, null if a record has no properties."""
-        keys = gather.binary_array(self._key_ends, self._keys).view(pa.string())
-        values = gather.binary_array(self._value_ends, self._values).view(pa.string())
+        keys = unchecked_string_array(self._key_ends, self._keys)
+        values = unchecked_string_array(self._value_ends, self._values)
         entries = pa.StructArray.from_arrays([keys, values], fields=[MAP.key_field, MAP.item_field])
         buffers = [pa.array(~self._missing).buffers()[1], pa.py_buffer(self._pairs)]
         return pa.Array.from_buffers(MAP, len(self._missing), buffers, children=[entries])
@@ -36,4 +36,4 @@ class Properties:
         """The values of one property, null if it is missing."""
         key = np.frombuffer(name.encode(), np.uint8)
         starts, lengths, missing = find(self._pairs, self._key_ends, self._keys, self._value_ends, key)
-        return gather.binary_array(*gather.spans(self._values, starts, lengths), missing).view(pa.string())
+        return unchecked_string_array(*gather.spans(self._values, starts, lengths), missing)

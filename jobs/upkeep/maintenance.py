@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from filtering.counted import counted
 from jobs.night.commit.changes import Changes
 from jobs.night.commit.ledger import record
 from jobs.night.run import Run
-from jobs.upkeep.old_files import clean
 from jobs.upkeep.rebuild import find_damage, rebuild
 from jobs.upkeep.retention import remove_bodies, remove_nights
 from schemas.answers.brokers import check_broker
+from schemas.delta.warehouse import Warehouse
 from schemas.ledger_check import open_warehouse
 from schemas.ledger_inputs import REBUILT
-from schemas.run_ledger import MAINTAIN, LedgerEntry
+from schemas.run_ledger import MAINTAIN, RUN_LEDGER, LedgerEntry, by_broker
+from schemas.tables import TABLES, UNLEDGERED_TABLES
 
 
 def maintain(run: Run, broker_name: str | None, keep_days: int | None, keep_bodies: int | None) -> list[str]:
@@ -21,27 +24,27 @@ def maintain(run: Run, broker_name: str | None, keep_days: int | None, keep_bodi
     Raises UsageError if there is no such broker.
     """
     run.open()
-    brokers = dict.fromkeys(entry.broker_name for entry in run.entries)
+    brokers = by_broker(run.entries)
     if broker_name is not None:
         check_broker(broker_name, list(brokers))
     name = run.next_run()
     inputs: dict[str, str] = {}
     lines: list[str] = []
     for broker in [broker_name] if broker_name is not None else brokers:
-        broker_inputs, broker_lines = _remove(run, broker, keep_days, keep_bodies, name)
+        changes = Changes(run.warehouse, broker, name)
+        broker_inputs, broker_lines = _remove(brokers[broker], keep_days, keep_bodies, changes)
         inputs |= {f"{broker}/{key}": value for key, value in broker_inputs.items()}
         lines += broker_lines
-    cleaning = clean(run.warehouse)
+    deleted = _delete_old_files(run.warehouse)
     record(run.warehouse, LedgerEntry(name, "", MAINTAIN, inputs=inputs))
-    return [*lines, f"{counted(cleaning.files, 'old file')} deleted, of {counted(cleaning.tables, 'table')}"]
+    return [*lines, f"{counted(sum(deleted), 'old file')} deleted, of {counted(len(deleted), 'table')}"]
 
 
 def _remove(
-    run: Run, broker_name: str, keep_days: int | None, keep_bodies: int | None, name: str
+    entries: Sequence[LedgerEntry], keep_days: int | None, keep_bodies: int | None, changes: Changes
 ) -> tuple[dict[str, str], list[str]]:
     """Removes old rows of a broker. Returns inputs for the ledger's entry, and lines for the user."""
-    entries = [entry for entry in run.entries if entry.broker_name == broker_name]
-    changes = Changes(run.warehouse, broker_name, name)
+    broker_name = changes.broker_name
     inputs: dict[str, str] = {}
     lines = []
     if keep_days is not None:
@@ -53,12 +56,22 @@ def _remove(
             nights = counted(removed.kept_for_broker, "older night is", "older nights are")
             lines.append(f"{broker_name}: {nights} kept: the broker still has messages of them")
     if keep_bodies is not None:
-        removed, body_inputs = remove_bodies(entries, keep_bodies, changes)
+        removed_bodies, body_inputs = remove_bodies(entries, keep_bodies, changes)
         inputs |= body_inputs
-        bodies, days = counted(removed.bodies, "body", "bodies"), counted(keep_bodies, "day")
+        bodies, days = counted(removed_bodies, "body", "bodies"), counted(keep_bodies, "day")
         lines.append(f"{broker_name}: {bodies} of nights older than {days} removed")
     changes.commit()
     return inputs, lines
+
+
+def _delete_old_files(warehouse: Warehouse) -> list[int]:
+    """Deletes data files that were removed from their table, or left by a run that died, more than a week ago.
+
+    A reader that opened a table within the week still finds its files. The Delta logs get a checkpoint and lose
+    entries older than 30 days. Returns the number of deleted files of each table that had some.
+    """
+    existing = [table for table in (*TABLES, RUN_LEDGER, *UNLEDGERED_TABLES) if warehouse.exists(table)]
+    return [deleted for table in existing if (deleted := warehouse.log(table).clean())]
 
 
 def rebuild_damaged(run: Run) -> list[str]:
