@@ -44,6 +44,8 @@ class GroupNightPlan:
         self._windows = PlannedWindows(clients, filters)
         self.online, self.backlog = self._windows.online, self._windows.backlog
         self._position = Position()
+        self._moves: Sequence[tuple[int, int]] = ()
+        """When queues began again, or an operator set the group's offset: times (ms) and queue ids."""
         self._begins_anew = False
         """Whether the broker has no offset any more of the group, which is away."""
 
@@ -55,6 +57,7 @@ class GroupNightPlan:
         """
         if line.first is None and not line.steps:
             return
+        self._moves = [(step.at, queue_id) for step in line.steps for queue_id in step.moved_queues]
         self._resume(line, unread)
         is_pulling = line.pulls_at_first
         for i, step in enumerate(line.steps):
@@ -104,7 +107,7 @@ class GroupNightPlan:
                 assert step.before is not None
                 self._note_uncertain(step.before, step.row, step.at)
             case Moment.STOP:
-                self._position = Position(stored_from=step.at)
+                self._position = Position(self._limit_behind(step.at), stored_from=step.at)
             case Moment.RESET:
                 self._reset(step, is_pulling)
             case Moment.RENEWAL:
@@ -155,7 +158,7 @@ class GroupNightPlan:
             first = max(offset, self._broker_offsets.min_offset(topic, queue_id))
             ranges[queue_id] = first, FOREVER
             if queue_id in position.reset:
-                self._windows.stint.moved.add(queue_id)
+                self._windows.stint.move(queue_id)
             elif first > offset:
                 self.group.lost[queue_id] = self.group.lost.get(queue_id, 0) + first - offset
         window = PullWindow(
@@ -236,12 +239,22 @@ class GroupNightPlan:
 
     def _check_committed(self) -> None:
         """If a committed offset contradicts the assumption that the group keeps up, the offset counts."""
-        before = self._offsets_so_far.of(self.group.key)
-        limits = self._windows.stint.offsets_behind(self.group.key, before, self._broker_offsets)
+        limits = self._limit_behind(FOREVER)
         if limits:
             self.group.behind = True
             self.group.told_to.update(limits)
-            self._windows.stint.limit(limits)
+
+    def _limit_behind(self, until: int) -> dict[int, int]:
+        """Ends the windows of queues in which the group was behind ``until`` (ms). Returns its offsets there.
+
+        If the group moves to another offset of a queue later, the committed one says nothing about the time before.
+        """
+        before = self._offsets_so_far.of(self.group.key)
+        limits = self._windows.stint.offsets_behind(self.group.key, before, self._broker_offsets, until)
+        moved_later = {queue_id for at, queue_id in self._moves if at >= until}
+        limits = {queue_id: offset for queue_id, offset in limits.items() if queue_id not in moved_later}
+        self._windows.stint.limit(limits)
+        return limits
 
     def _note_uncertain(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
         change = uncertain_change(before, self._filters.at(before, at - 1), self._filters.at(after, at), at)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from filtering.sql92 import compile
 from tests.broker_log import Message
-from tests.nights.random_broker import QUEUES, REFUSED, Renewal
+from tests.nights.random_broker import GROUPS, REFUSED, Renewal
 
 COMMIT_DELAY = 30_000
 Key = tuple[str, str]
@@ -22,7 +22,7 @@ Key = tuple[str, str]
 
 
 class Received(NamedTuple):
-    """A message that a group received. ``part`` numbers the times between two starts or resets of its queue."""
+    """A message that a group received. ``part`` numbers the times between two resets of its queue."""
 
     group: str
     topic: str
@@ -68,6 +68,10 @@ class Model:
         self._tonight: list[Received] = []
         self._as_of = 0
         self._min_offsets: Mapping[tuple[str, int], int] = {}
+        self._committed: Mapping[Key, Mapping[int, int]] = {}
+        self._committed_at = 0
+        self._decided: Mapping[Key, Mapping[int, int]] = {}
+        self._moves: Sequence[tuple[int, str, str, int]] = ()
         self._will_expire: set[tuple[str, int]] = set()
 
     def night(
@@ -80,9 +84,15 @@ class Model:
         renewals: Sequence[Renewal] = (),
     ) -> None:
         """Like ``Night``."""
-        self._min_offsets = min_offsets
+        self._min_offsets, self._committed, self._committed_at = min_offsets, committed, committed_at
         self._will_expire = {(each.topic, each.queue_id) for each in renewals if not each.is_deleted}
-        decided = {key: dict(group.offsets) for key, group in self._groups.items() if group.was_online}
+        self._decided = {key: dict(group.offsets) for key, group in self._groups.items() if group.was_online}
+        self._moves = [
+            (event["at"], event["group"], event["topic"], event["queue_id"])
+            for event in events
+            if event["op"] == "reset_offset"
+        ]
+        self._moves += [(each.at, group, each.topic, each.queue_id) for each in renewals for group in GROUPS]
         self._tonight = []
         for key, group in self._groups.items():
             group.repeated, group.since, group.parts = set(), self._as_of, Counter()
@@ -103,7 +113,7 @@ class Model:
             else:
                 happens[each["op"]](at, each)
         for key, offsets in committed.items():
-            self._believe(key, offsets, committed_at, decided.get(key, {}))
+            self._believe(key, offsets)
         for key, group in self._groups.items():
             self._note_removed(key, committed.get(key, {}))
             if not group.pulls:
@@ -124,6 +134,8 @@ class Model:
         if not group.was_online:
             group.consume_from, group.begins_anew = event["consume_from"], False
             self._take_first_offsets(key)
+        if pulled and _is_refused(event):
+            self._stop(key, at)
         group.subscription, group.is_online, group.was_online = event, True, True
         if group.pulls and not pulled:
             if group.begins_anew:
@@ -137,6 +149,8 @@ class Model:
     def _unregister(self, at: int, event: dict[str, Any]) -> None:
         for key, group in self._groups.items():
             if key[0] == event["group"]:
+                if group.pulls:
+                    self._stop(key, at)
                 group.is_online = False
 
     def _reset(self, at: int, event: dict[str, Any]) -> None:
@@ -205,9 +219,17 @@ class Model:
     def _start(self, group: Group, at: int) -> None:
         group.since = at
         group.repeated |= group.reset
-        group.reset, group.behind = set(), set()
-        for queue_id in QUEUES:
+        for queue_id in group.reset:
             group.parts[queue_id] += 1
+        group.reset, group.behind = set(), set()
+
+    def _stop(self, key: Key, at: int) -> None:
+        """The group was behind if it has not even committed later what was old when it left."""
+        for queue_id, offset in self._committed.get(key, {}).items():
+            moves_later = any(move >= at and queue_of == [*key, queue_id] for move, *queue_of in self._moves)
+            queue = self._queues[key[1]][queue_id]
+            if not moves_later and offset < len(queue) and self._is_behind(key, queue_id, queue[offset].stored_at, at):
+                self._go_back(key, queue_id, offset)
 
     def _pull(self, key: Key, at: int | None = None) -> None:
         """The group pulls all that it has not pulled yet, at ``at`` or when each was stored."""
@@ -224,25 +246,35 @@ class Model:
                     )
             group.offsets[queue_id] = len(queue)
 
-    def _believe(self, key: Key, committed: Mapping[int, int], committed_at: int, decided: Mapping[int, int]) -> None:
+    def _believe(self, key: Key, committed: Mapping[int, int]) -> None:
         """Corrects where the group stands by its committed offsets. A group that pulls may not have committed yet."""
         group = self._groups[key]
         for queue_id, offset in committed.items():
             queue = self._queues[key[1]][queue_id]
             if group.pulls:
-                stored_at = queue[offset].stored_at if offset < len(queue) else committed_at
-                since = 0 if queue_id in group.behind else group.since
-                if max(stored_at, since) < committed_at - COMMIT_DELAY:
-                    told = 0 if queue_id in group.repeated else decided.get(queue_id, 0)
-                    group.offsets[queue_id] = max(offset, told)
-                    self._take_back(key, queue_id)
+                stored_at = queue[offset].stored_at if offset < len(queue) else self._committed_at
+                if self._is_behind(key, queue_id, stored_at, self._committed_at):
+                    self._go_back(key, queue_id, offset)
             else:
                 group.offsets[queue_id] = offset
                 if queue_id not in group.reset and group.was_online:
                     self._take_back(key, queue_id)
 
+    def _is_behind(self, key: Key, queue_id: int, stored_at: int, at: int) -> bool:
+        """Whether the group, which pulled until ``at``, should have committed what was stored at ``stored_at``."""
+        group = self._groups[key]
+        since = 0 if queue_id in group.behind else group.since
+        return max(stored_at, since) < min(at, self._committed_at) - COMMIT_DELAY
+
+    def _go_back(self, key: Key, queue_id: int, offset: int) -> None:
+        """The group is at ``offset``, or where the night before left it."""
+        group = self._groups[key]
+        told = 0 if queue_id in group.repeated else self._decided.get(key, {}).get(queue_id, 0)
+        group.offsets[queue_id] = max(offset, told)
+        self._take_back(key, queue_id)
+
     def _take_back(self, key: Key, queue_id: int) -> None:
-        """What the group received since its last start, or reset of the queue, it only received up to its offset."""
+        """What the group received since the queue's last reset, it only received up to its offset."""
         group = self._groups[key]
         self._tonight = [
             each
