@@ -230,9 +230,12 @@ class GroupNightPlan:
             queue_ids = self._offsets_so_far.topics[topic].queue_ids
             self.group.told_to = first_offsets(topic, queue_ids, self._consume_from, self._broker_offsets)
             return
-        committed = self._broker_offsets.committed.get(self.group.key, {})
-        self.group.told_to = {**self._position.offsets, **committed}
+        committed = dict(self._broker_offsets.committed.get(self.group.key, {}))
         self.group.stopped_at = self._position.stored_from
+        if (self._broker_offsets.committed_at or 0) >= (self.group.stopped_at or FOREVER):
+            others = self._uncommitted().items()
+            committed |= {each: offset for each, offset in others if each not in self._position.offsets}
+        self.group.told_to = {**self._position.offsets, **committed}
         # A committed offset that an operator set does not say how far the group had come.
         reset = self._position.reset
         self._windows.stint.limit({queue_id: offset for queue_id, offset in committed.items() if queue_id not in reset})
@@ -249,12 +252,22 @@ class GroupNightPlan:
 
         If the group moves to another offset of a queue later, the committed one says nothing about the time before.
         """
-        before = self._offsets_so_far.of(self.group.key)
-        limits = self._windows.stint.offsets_behind(self.group.key, before, self._broker_offsets, until)
+        topic, before = self.group.key[1], self._offsets_so_far.of(self.group.key)
+        committed = {**self._uncommitted(), **self._broker_offsets.committed.get(self.group.key, {})}
+        limits = self._windows.stint.offsets_behind(topic, committed, before, self._broker_offsets, until)
         moved_later = {queue_id for at, queue_id in self._moves if at >= until}
         limits = {queue_id: offset for queue_id, offset in limits.items() if queue_id not in moved_later}
         self._windows.stint.limit(limits)
         return limits
+
+    def _uncommitted(self) -> dict[int, int]:
+        """By queue id, where the group would begin in queues in which its clients have never committed an offset."""
+        (_, topic), moved = self.group.key, {queue_id for _, queue_id in self._moves}
+        known = moved | self._offsets_so_far.committed(self.group.key).keys()
+        queue_ids = [each for each in self._broker_offsets.uncommitted(self.group.key) if each not in known]
+        first = first_offsets(topic, queue_ids, self._consume_from, self._broker_offsets)
+        decided = self._offsets_so_far.of(self.group.key)
+        return {each: max(first[each], decided.get(each, 0)) for each in queue_ids if first[each] < FOREVER}
 
     def _note_uncertain(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
         change = uncertain_change(before, self._filters.at(before, at - 1), self._filters.at(after, at), at)

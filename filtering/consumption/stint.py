@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from filtering.consumption.offsets import COMMIT_DELAY, BrokerOffsets, Offsets
-from filtering.delivery.pull_window import FOREVER, PullWindow
-from filtering.subscriptions.events import GroupTopic
+from filtering.delivery.pull_window import PullWindow
 
 
 @dataclass
@@ -52,9 +51,9 @@ class Stint:
             )
 
     def offsets_behind(
-        self, key: GroupTopic, decided: Offsets, broker_offsets: BrokerOffsets, until: int = FOREVER
+        self, topic: str, committed: Offsets, decided: Offsets, broker_offsets: BrokerOffsets, until: int
     ) -> dict[int, int]:
-        """By queue id, the offsets that a group has committed where it does not keep up, or did not ``until`` (ms).
+        """By queue id, the offsets that a group has ``committed`` where it did not keep up ``until`` (ms).
 
         They are no less than the offsets that were ``decided`` before.
         """
@@ -62,8 +61,8 @@ class Stint:
         if broker_offsets.committed_at is None:
             return found
         until = min(until, broker_offsets.committed_at)
-        for queue_id, offset in broker_offsets.committed.get(key, {}).items():
-            stored_at = broker_offsets.stored_at(key[1], queue_id, offset)
+        for queue_id, offset in committed.items():
+            stored_at = broker_offsets.stored_at(topic, queue_id, offset)
             since = 0 if queue_id in self.behind else self.at
             if stored_at is not None and max(stored_at, since) < until - COMMIT_DELAY:
                 found[queue_id] = offset if queue_id in self.moved else max(offset, decided.get(queue_id, 0))
