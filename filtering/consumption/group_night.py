@@ -46,6 +46,8 @@ class GroupNightPlan:
         self._position = Position()
         self._moves: Sequence[tuple[int, int]] = ()
         """When queues began again, or an operator set the group's offset: times (ms) and queue ids."""
+        self._lost_to: dict[int, int] = {}
+        """By queue id, where the group went on because the broker had deleted what waited for it."""
         self._begins_anew = False
         """Whether the broker has no offset any more of the group, which is away."""
 
@@ -161,6 +163,7 @@ class GroupNightPlan:
                 self._windows.stint.move(queue_id)
             elif first > offset:
                 self.group.lost[queue_id] = self.group.lost.get(queue_id, 0) + first - offset
+                self._lost_to[queue_id] = first
         window = PullWindow(
             self._filters.at(step.row, step.at), step.row.valid_from, BEGINNING, step.at, step.at, ranges,
             only_listed=position.stored_from is not None, places=self._places(step.at, self._broker_offsets.log_start),
@@ -252,7 +255,7 @@ class GroupNightPlan:
 
         If the group moves to another offset of a queue later, the committed one says nothing about the time before.
         """
-        topic, before = self.group.key[1], self._offsets_so_far.of(self.group.key)
+        topic, before = self.group.key[1], self._offsets_so_far.of(self.group.key) | self._lost_to
         committed = {**self._uncommitted(), **self._broker_offsets.committed.get(self.group.key, {})}
         limits = self._windows.stint.offsets_behind(topic, committed, before, self._broker_offsets, until)
         moved_later = {queue_id for at, queue_id in self._moves if at >= until}

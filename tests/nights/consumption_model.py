@@ -74,7 +74,7 @@ class Model:
         self._min_offsets: Mapping[tuple[str, int], int] = {}
         self._committed: Mapping[Key, Mapping[int, int]] = {}
         self._committed_at = 0
-        self._decided: Mapping[Key, Mapping[int, int]] = {}
+        self._decided: dict[Key, dict[int, int]] = {}
         self._moves: Sequence[tuple[int, str, str, int]] = ()
         self._will_expire: set[tuple[str, int]] = set()
 
@@ -148,7 +148,11 @@ class Model:
                 group.begins_anew = False
                 self._take_first_offsets(key)
             for queue_id in group.offsets:
-                group.offsets[queue_id] = max(group.offsets[queue_id], self._min_offset(key[1], queue_id))
+                first = self._min_offset(key[1], queue_id)
+                if group.offsets[queue_id] < first:
+                    group.offsets[queue_id] = first
+                    if queue_id not in group.reset:
+                        self._decided.setdefault(key, {})[queue_id] = first
             self._start(group, at)
             self._pull(key, at)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker_log import EVERY
+from tests.broker_log import EVERY, BrokerLog
 from tests.nights.growing_broker import BEFORE, GrowingBroker, after, event, sql
 
 EVERYTHING, ODD = "n IS NOT NULL", "n IN ('13','15','17','19','21','23')"
@@ -66,4 +66,22 @@ def test_what_came_before_a_reset_stays(broker: GrowingBroker, is_away: bool) ->
     events = [sql(BEFORE, "cg", EVERYTHING), *away, event(after(51), "reset_offset", "cg", queue_id=0, offset=1)]
     night(broker, events, committed=3)
     assert broker.received("cg") == sorted([*range(50 if is_away else 51), 1, 2])
+    assert broker.passes_audits()
+
+
+def test_what_a_returning_group_lost_stays_lost(broker: GrowingBroker) -> None:
+    """It returns after the broker deleted what waited for it, and has committed nothing since."""
+    broker.log = BrokerLog(segment=1 << 10).append(20)
+    broker.log.write(broker.folder / "store")
+    events = [sql(BEFORE, "cg", EVERYTHING), event(after(2), "unregister", "cg")]
+    night(broker, events, committed=2)
+    assert broker.received("cg") == [0, 1]
+    broker.log.append(20).write(broker.folder / "store", start=1 << 10)
+    events.append(sql(after(MINUTE + 21), "cg", EVERYTHING))
+    night(broker, events, committed=2)
+    broker.log.append(1).write(broker.folder / "store", start=1 << 10)
+    night(broker, events, committed=41)
+    first = broker.log.min_offsets(1 << 10)["T", 0]
+    assert 2 < first < 20
+    assert broker.received("cg") == [0, 1, *range(first, 41)]
     assert broker.passes_audits()
