@@ -62,6 +62,17 @@ class BrokerOffsets:
         offsets = range(self.min_offset(topic, queue_id), FOREVER)
         return offsets[bisect_left(offsets, True, key=is_since)]
 
+    def uncommitted(self, key: GroupTopic) -> Sequence[int]:
+        """The queues with entries in which a group has no offset, though it has committed some in others of its topic.
+
+        None of their messages was for the group yet, or it cannot pull them, as those of a queue that was taken away.
+        """
+        committed = self.committed.get(key, {})
+        if self.committed_at is None or not any(committed.values()):
+            return ()
+        others = self.min_offsets.get(key[1], {}).items()
+        return [each for each, first in others if each not in committed and self.stored_at(key[1], each, first)]
+
     @property
     def is_whole(self) -> bool:
         """Whether the log still begins with its first message."""

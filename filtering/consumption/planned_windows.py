@@ -15,7 +15,7 @@ from filtering.delivery.pull_window import PullWindow
 class PlannedWindows:
     """``online`` and ``backlog`` as in ``NightPlan``.
 
-    ``stint`` is the time in which the group pulls without a break, and ``unread`` is what waits in queues that no
+    ``stint`` has since when the group pulls without a break, and ``unread`` is what waits in queues that no
     client reads.
     """
 
@@ -44,7 +44,7 @@ class PlannedWindows:
     def start(self, at: int) -> None:
         """The group begins to pull at ``at`` (ms)."""
         self.read_later()
-        self.stint = Stint(at, self.stint.moved)
+        self.stint.start(at)
 
     def leave(self, queue_id: int) -> None:
         """The group goes on at another offset of a queue: what waits there is not pulled."""

@@ -1,4 +1,4 @@
-"""A time in which a group pulls without a break, and its pull windows since then."""
+"""Since when a group pulls without a break, and the pull windows of its night."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from filtering.consumption.offsets import COMMIT_DELAY, BrokerOffsets, Offsets
 from filtering.delivery.pull_window import PullWindow
-from filtering.subscriptions.events import GroupTopic
 
 
 @dataclass
@@ -25,6 +24,11 @@ class Stint:
     _begins: dict[int, int] = field(default_factory=dict)
     """By queue id, the number of windows before its last move."""
 
+    def start(self, at: int) -> None:
+        """The group begins to pull at ``at`` (ms)."""
+        self.at = at
+        self.behind = set()
+
     def add(self, windows: list[PullWindow], window: PullWindow) -> None:
         """Appends a window to a list of windows."""
         self._windows.append((windows, len(windows)))
@@ -37,23 +41,29 @@ class Stint:
         self._begins[queue_id] = len(self._windows)
 
     def limit(self, offsets: Offsets) -> None:
-        """Ends the windows of each queue, since its last move, at these offsets."""
+        """Ends the night's windows of each queue, since its last move, at these offsets.
+
+        A client commits when it leaves. So what lies beyond a committed offset was not pulled in earlier times either.
+        """
         for number, (windows, index) in enumerate(self._windows):
             windows[index] = windows[index].up_to(
                 {queue_id: end for queue_id, end in offsets.items() if number >= self._begins.get(queue_id, 0)}
             )
 
-    def offsets_behind(self, key: GroupTopic, decided: Offsets, broker_offsets: BrokerOffsets) -> dict[int, int]:
-        """By queue id, the offsets that a group has committed where it does not keep up.
+    def offsets_behind(
+        self, topic: str, committed: Offsets, decided: Offsets, broker_offsets: BrokerOffsets, until: int
+    ) -> dict[int, int]:
+        """By queue id, the offsets that a group has ``committed`` where it did not keep up ``until`` (ms).
 
         They are no less than the offsets that were ``decided`` before.
         """
         found: dict[int, int] = {}
         if broker_offsets.committed_at is None:
             return found
-        for queue_id, offset in broker_offsets.committed.get(key, {}).items():
-            stored_at = broker_offsets.stored_at(key[1], queue_id, offset)
+        until = min(until, broker_offsets.committed_at)
+        for queue_id, offset in committed.items():
+            stored_at = broker_offsets.stored_at(topic, queue_id, offset)
             since = 0 if queue_id in self.behind else self.at
-            if stored_at is not None and max(stored_at, since) < broker_offsets.committed_at - COMMIT_DELAY:
+            if stored_at is not None and max(stored_at, since) < until - COMMIT_DELAY:
                 found[queue_id] = offset if queue_id in self.moved else max(offset, decided.get(queue_id, 0))
         return found

@@ -45,6 +45,12 @@ class Step:
     reset: SubscriptionEvent | None = None
     renewals: Sequence[QueueRenewal] = ()
 
+    @property
+    def moved_queues(self) -> Sequence[int]:
+        """The queues in which the group goes on at another offset than before."""
+        reset = [] if self.reset is None else [self.reset.queue_id or 0]
+        return [*reset, *(renewal.queue_id for renewal in self.renewals)]
+
 
 class _Waiting(NamedTuple):
     """An offset reset, or the renewals of queues, at a time (ms)."""

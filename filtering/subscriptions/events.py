@@ -29,7 +29,7 @@ class Operation(Enum):
     UNREGISTER = "unregister"
     """The group leaves all topics or one, or a client leaves the group."""
     PULL_SUBSCRIPTION = "pull_subscription"
-    """From now on, the group sends this subscription with every pull of the topic, whether it is registered or not."""
+    """Until it leaves, the group sends this subscription with its pulls of the topic, even if it is not registered."""
     RESET_OFFSET = "reset_offset"
     """An operator sets the group's offset in one queue: it consumes messages again, or skips some."""
 

@@ -61,7 +61,7 @@ class _Replay:
         self._last_known: dict[GroupTopic, Subscription] = {}
         """The last subscription that was registered, also of groups that left."""
         self._pulled: dict[GroupTopic, Subscription] = {}
-        """The subscriptions that groups send with their pulls."""
+        """The subscriptions that groups send with their pulls, or sent until they left."""
         self._pulling: set[GroupTopic] = set()
         """Those of ``_pulled`` whose groups are online."""
         self._topics: defaultdict[str, set[str]] = defaultdict(set)
@@ -110,6 +110,8 @@ class _Replay:
             topic = subscription["topic"]
             if topic in info.subscriptions:
                 self._last_known[group, topic] = info.subscriptions[topic]
+            if (group, topic) not in self._pulling:
+                self._pulled.pop((group, topic), None)
 
     def _unregister(self, event: SubscriptionEvent) -> None:
         group = event.group

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from filtering.sql92 import compile
 from tests.broker_log import Message
-from tests.nights.random_broker import QUEUES, REFUSED, Renewal
+from tests.nights.random_broker import GROUPS, REFUSED, Renewal
 
 COMMIT_DELAY = 30_000
 Key = tuple[str, str]
@@ -22,7 +22,7 @@ Key = tuple[str, str]
 
 
 class Received(NamedTuple):
-    """A message that a group received. ``part`` numbers the times between two starts or resets of its queue."""
+    """A message that a group received. ``part`` numbers the times between two resets of its queue."""
 
     group: str
     topic: str
@@ -36,8 +36,9 @@ class Received(NamedTuple):
 class Group:
     """``offsets``: where the group goes on, by queue id. ``reset``: queues that were reset while it did not pull.
 
-    ``has_offsets``: whether the broker has offsets of the group; None: it never had. ``begins_anew``: it has none any
-    more, and the group has not pulled since then.
+    ``stopped_at``: when it left in this night; ``gone_on``: the queues in which it was behind then. ``known``: the
+    queues of which an earlier snapshot had an offset. ``has_offsets``: whether the broker has offsets of the group;
+    None: it never had. ``begins_anew``: it has none any more, and the group has not pulled since then.
     """
 
     subscription: dict[str, Any] | None = None
@@ -49,6 +50,9 @@ class Group:
     was_online: bool = False
     behind: set[int] = field(default_factory=set)
     since: int = 0
+    stopped_at: float = inf
+    gone_on: set[int] = field(default_factory=set)
+    known: set[int] = field(default_factory=set)
     consume_from: Any = "last"
     has_offsets: bool | None = None
     begins_anew: bool = False
@@ -68,6 +72,10 @@ class Model:
         self._tonight: list[Received] = []
         self._as_of = 0
         self._min_offsets: Mapping[tuple[str, int], int] = {}
+        self._committed: Mapping[Key, Mapping[int, int]] = {}
+        self._committed_at = 0
+        self._decided: dict[Key, dict[int, int]] = {}
+        self._moves: Sequence[tuple[int, str, str, int]] = ()
         self._will_expire: set[tuple[str, int]] = set()
 
     def night(
@@ -80,12 +88,19 @@ class Model:
         renewals: Sequence[Renewal] = (),
     ) -> None:
         """Like ``Night``."""
-        self._min_offsets = min_offsets
+        self._min_offsets, self._committed, self._committed_at = min_offsets, committed, committed_at
         self._will_expire = {(each.topic, each.queue_id) for each in renewals if not each.is_deleted}
-        decided = {key: dict(group.offsets) for key, group in self._groups.items() if group.was_online}
+        self._decided = {key: dict(group.offsets) for key, group in self._groups.items() if group.was_online}
+        self._moves = [
+            (event["at"], event["group"], event["topic"], event["queue_id"])
+            for event in events
+            if event["op"] == "reset_offset"
+        ]
+        self._moves += [(each.at, group, each.topic, each.queue_id) for each in renewals for group in GROUPS]
         self._tonight = []
         for key, group in self._groups.items():
             group.repeated, group.since, group.parts = set(), self._as_of, Counter()
+            group.stopped_at, group.gone_on = inf, set()
             ends = {queue_id: len(queue) for queue_id, queue in self._queues[key[1]].items()}
             group.behind = {queue_id for queue_id, end in ends.items() if group.offsets.get(queue_id, 0) < end}
             group.begins_anew = group.has_offsets is False and not group.pulls
@@ -106,9 +121,10 @@ class Model:
             else:
                 happens[each["op"]](at, each)
         for key, offsets in committed.items():
-            self._believe(key, offsets, committed_at, decided.get(key, {}))
+            self._believe(key, {**self._uncommitted(key), **offsets})
         for key, group in self._groups.items():
             self._note_removed(key, committed.get(key, {}))
+            self._note_known(key, committed.get(key, {}), renewals)
             if not group.pulls:
                 group.reset = set()
         self.received += self._tonight
@@ -127,19 +143,27 @@ class Model:
         if not group.was_online:
             group.consume_from, group.begins_anew = event["consume_from"], False
             self._take_first_offsets(key)
+        if pulled and _is_refused(event):
+            self._stop(key, at)
         group.subscription, group.is_online, group.was_online = event, True, True
         if group.pulls and not pulled:
             if group.begins_anew:
                 group.begins_anew = False
                 self._take_first_offsets(key)
             for queue_id in group.offsets:
-                group.offsets[queue_id] = max(group.offsets[queue_id], self._min_offset(key[1], queue_id))
+                first = self._min_offset(key[1], queue_id)
+                if group.offsets[queue_id] < first:
+                    group.offsets[queue_id] = first
+                    if queue_id not in group.reset:
+                        self._decided.setdefault(key, {})[queue_id] = first
             self._start(group, at)
             self._pull(key, at)
 
     def _unregister(self, at: int, event: dict[str, Any]) -> None:
         for key, group in self._groups.items():
             if key[0] == event["group"]:
+                if group.pulls:
+                    self._stop(key, at)
                 group.is_online = False
 
     def _reset(self, at: int, event: dict[str, Any]) -> None:
@@ -182,6 +206,15 @@ class Model:
             elif group.was_online and not group.begins_anew:
                 group.offsets.setdefault(queue_id, end)
 
+    def _note_known(self, key: Key, committed: Mapping[int, int], renewals: Sequence[Renewal]) -> None:
+        """Which queues the broker has, or had, an offset of."""
+        group = self._groups[key]
+        group.known -= {each.queue_id for each in renewals if each.topic == key[1] and each.is_deleted}
+        if committed:
+            group.known |= {queue_id for queue_id in committed if self._queues[key[1]][queue_id]}
+        elif any(topic == key[1] for topic, _ in self._min_offsets):
+            group.known = set()
+
     def _note_removed(self, key: Key, committed: Mapping[int, int]) -> None:
         """The broker may have no offset any more: a group that does not pull will begin as at its first start."""
         group = self._groups[key]
@@ -196,21 +229,49 @@ class Model:
 
     def _take_first_offsets(self, key: Key) -> None:
         """A group without an offset begins at the first message; in a queue that lost it, where the group asks for."""
-        topic, group = key[1], self._groups[key]
-        known = {queue_id: offset for (name, queue_id), offset in self._min_offsets.items() if name == topic}
-        for queue_id, offset in known.items():
-            if group.consume_from != "first" and offset > 0 and not topic.startswith("%RETRY%"):
-                queue = self._queues[topic][queue_id]
-                since = inf if group.consume_from == "last" else group.consume_from
-                offset = next((each.queue_offset for each in queue[offset:] if each.stored_at >= since), len(queue))
-            group.offsets.setdefault(queue_id, offset)
+        for queue_id in [queue_id for topic, queue_id in self._min_offsets if topic == key[1]]:
+            self._groups[key].offsets.setdefault(queue_id, self._first_offset(key, queue_id))
+
+    def _first_offset(self, key: Key, queue_id: int) -> int:
+        topic, consume_from = key[1], self._groups[key].consume_from
+        first, queue = self._min_offsets.get((topic, queue_id), 0), self._queues[topic][queue_id]
+        if consume_from == "first" or first == 0 or topic.startswith("%RETRY%"):
+            return first
+        since = inf if consume_from == "last" else consume_from
+        return next((each.queue_offset for each in queue[first:] if each.stored_at >= since), len(queue))
 
     def _start(self, group: Group, at: int) -> None:
         group.since = at
         group.repeated |= group.reset
-        group.reset, group.behind = set(), set()
-        for queue_id in QUEUES:
+        for queue_id in group.reset:
             group.parts[queue_id] += 1
+        group.reset, group.behind = set(), set()
+
+    def _stop(self, key: Key, at: int) -> None:
+        """The group was behind if it has not even committed later what was old when it left."""
+        group = self._groups[key]
+        group.stopped_at, group.gone_on = at, set()
+        for queue_id, offset in {**self._uncommitted(key), **self._committed.get(key, {})}.items():
+            moves_later = any(move >= at and queue_of == [*key, queue_id] for move, *queue_of in self._moves)
+            queue = self._queues[key[1]][queue_id]
+            if not moves_later and offset < len(queue) and self._is_behind(key, queue_id, queue[offset].stored_at, at):
+                self._go_back(key, queue_id, offset)
+                group.gone_on.add(queue_id)
+
+    def _uncommitted(self, key: Key) -> dict[int, int]:
+        """Where the group would begin in queues of which it has committed no offset, if it has in others."""
+        committed, group = self._committed.get(key, {}), self._groups[key]
+        if not group.was_online or not any(committed.values()):
+            return {}
+        found = {}
+        for queue_id, queue in self._queues[key[1]].items():
+            is_moved = any(queue_of == [*key, queue_id] for _, *queue_of in self._moves)
+            first = self._min_offsets.get((key[1], queue_id), 0)
+            is_new = first < len(queue) and not is_moved and queue_id not in committed.keys() | group.known
+            if is_new and (first == 0 or group.consume_from != "last"):
+                told = self._decided.get(key, {}).get(queue_id, 0)
+                found[queue_id] = max(self._first_offset(key, queue_id), told)
+        return found
 
     def _pull(self, key: Key, at: int | None = None) -> None:
         """The group pulls all that it has not pulled yet, at ``at`` or when each was stored."""
@@ -227,25 +288,37 @@ class Model:
                     )
             group.offsets[queue_id] = len(queue)
 
-    def _believe(self, key: Key, committed: Mapping[int, int], committed_at: int, decided: Mapping[int, int]) -> None:
+    def _believe(self, key: Key, committed: Mapping[int, int]) -> None:
         """Corrects where the group stands by its committed offsets. A group that pulls may not have committed yet."""
         group = self._groups[key]
         for queue_id, offset in committed.items():
             queue = self._queues[key[1]][queue_id]
             if group.pulls:
-                stored_at = queue[offset].stored_at if offset < len(queue) else committed_at
-                since = 0 if queue_id in group.behind else group.since
-                if max(stored_at, since) < committed_at - COMMIT_DELAY:
-                    told = 0 if queue_id in group.repeated else decided.get(queue_id, 0)
-                    group.offsets[queue_id] = max(offset, told)
-                    self._take_back(key, queue_id)
-            else:
+                stored_at = queue[offset].stored_at if offset < len(queue) else self._committed_at
+                if self._is_behind(key, queue_id, stored_at, self._committed_at):
+                    self._go_back(key, queue_id, offset)
+            elif queue_id in self._committed[key] or (
+                group.stopped_at <= self._committed_at and queue_id not in group.gone_on | group.reset
+            ):
                 group.offsets[queue_id] = offset
                 if queue_id not in group.reset and group.was_online:
                     self._take_back(key, queue_id)
 
+    def _is_behind(self, key: Key, queue_id: int, stored_at: int, at: int) -> bool:
+        """Whether the group, which pulled until ``at``, should have committed what was stored at ``stored_at``."""
+        group = self._groups[key]
+        since = 0 if queue_id in group.behind else group.since
+        return max(stored_at, since) < min(at, self._committed_at) - COMMIT_DELAY
+
+    def _go_back(self, key: Key, queue_id: int, offset: int) -> None:
+        """The group is at ``offset``, or where the night before left it."""
+        group = self._groups[key]
+        told = 0 if queue_id in group.repeated else self._decided.get(key, {}).get(queue_id, 0)
+        group.offsets[queue_id] = max(offset, told)
+        self._take_back(key, queue_id)
+
     def _take_back(self, key: Key, queue_id: int) -> None:
-        """What the group received since its last start, or reset of the queue, it only received up to its offset."""
+        """What the group received since the queue's last reset, it only received up to its offset."""
         group = self._groups[key]
         self._tonight = [
             each

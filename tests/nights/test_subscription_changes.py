@@ -379,3 +379,31 @@ def test_snapshots_of_quiet_nights_are_compared_with_each_other(broker: GrowingB
     broker.grow()
     broker.night(high + other)
     assert broker.received("cg") == [0, 1, 2, 3, 4, 15]
+
+
+def test_what_was_sent_with_pulls_ends_when_the_group_leaves(broker: GrowingBroker) -> None:
+    """A DefaultLitePullConsumer registers first, and then sends the same subscription with its pulls."""
+    events = [
+        sql(BEFORE, "cg", LOW),
+        event(BEFORE + 5, "pull_subscription", "cg", type="SQL92", expression=LOW),
+        event(after(3), "unregister", "cg"),
+    ]
+    broker.night(events)
+    assert broker.received("cg") == [0, 1, 2]
+    broker.grow()
+    events += [
+        sql(after(12), "cg", HIGH),
+        event(after(12) + 5, "pull_subscription", "cg", type="SQL92", expression=HIGH),
+    ]
+    broker.night(events)
+    assert broker.received("cg") == [0, 1, 2, 5, 6, 7, 8, 9, 15]
+
+
+def test_a_group_whose_push_consumers_follow_lite_pull_consumers(broker: GrowingBroker) -> None:
+    events = [
+        event(BEFORE, "pull_subscription", "cg", type="SQL92", expression=LOW),
+        event(after(3), "unregister", "cg"),
+        sql(after(4), "cg", HIGH),
+    ]
+    broker.night(events)
+    assert broker.received("cg") == [0, 1, 2, 5, 6, 7, 8, 9]
