@@ -156,6 +156,17 @@ def test_a_whole_record_that_cannot_be_decoded_is_set_aside_alone(tmp_path: Path
     ]
 
 
+@pytest.mark.parametrize("unwritten", [0, 500])
+def test_a_last_record_that_cannot_be_decoded_ends_where_its_size_says(tmp_path: Path, unwritten: int) -> None:
+    """Without properties, it ends with zeros. The next message follows them."""
+    first = record(0)
+    claims = record(len(first), sys_flag=0x20)
+    kept, [piece] = walked(first + claims + bytes(unwritten), tmp_path)
+
+    assert kept == [0]
+    assert piece.bytes == claims
+
+
 def test_a_port_that_java_refuses(tmp_path: Path) -> None:
     first = record(0, port=70000)
     kept, [piece] = walked(first + record(len(first)), tmp_path)
