@@ -25,7 +25,10 @@ def unread(window: PullWindow, clients: ClientTags) -> Iterator[tuple[int, PullW
     """What :func:`by_client` leaves out: queue ids, each with its window."""
     for queue_id, check in clients.by_queue.items():
         if check is None:
-            yield queue_id, _narrowed(window, [queue_id], window.message_filter.client_tags)
+            part = _narrowed(window, [queue_id], window.message_filter.client_tags)
+            low, high = part.offsets[queue_id]
+            if low < high:
+                yield queue_id, part
 
 
 def read_from(queue_id: int, at: int, clients: Sequence[ClientTags]) -> int:
