@@ -48,7 +48,7 @@ def by_time(window: PullWindow, clients: Sequence[ClientTags]) -> Iterator[tuple
         yield window, None
         return
     for part in overlapping:
-        if at is None and begin < part.valid_from:
+        if begin < part.valid_from:
             yield replace(window, stored_from=begin, stored_to=part.valid_from), None
         during = (
             window
@@ -57,8 +57,8 @@ def by_time(window: PullWindow, clients: Sequence[ClientTags]) -> Iterator[tuple
         )
         yield during, part
         begin = part.valid_to
-    if at is None and begin < end:
-        yield replace(window, stored_from=begin, stored_to=end), None
+    if begin < end:
+        yield replace(window, stored_from=begin), None
 
 
 def _narrowed(window: PullWindow, queue_ids: Iterable[int], client_tags: Predicate) -> PullWindow:

@@ -24,19 +24,20 @@ from filtering.subscriptions.event_lines import parse_event
 from filtering.subscriptions.history import subscription_history
 from filtering.tags_code import java_hash
 
-QUEUES = frozenset(range(5))
+QUEUES = frozenset(range(7))
 EVERY, MESSAGES = 10, 14
 """ms between two messages of each queue, and their number."""
-Pulled = tuple[int | None, str, str]
-"""When a message was pulled (ms; None: when it was stored), the tag in force, and the tag that the client checks."""
+Pulled = tuple[int | None, str, int, str]
+"""When a message was pulled (ms; None: when it was stored), the tag in force and since when, and the client's tag."""
 
 
 @dataclass
 class Group:
-    """The clients with their tags (None: they do not subscribe to the topic), and the tag in force, since an event."""
+    """The clients with their tags (None: they do not subscribe to the topic), and the tag in force since a time."""
 
     clients: dict[str, str | None] = field(default_factory=dict)
     in_force: str | None = None
+    since: int = 0
 
     def reader(self, queue_id: int) -> str | None:
         """The tag of the client that reads a queue: each has consecutive queues, and the first ones have one more."""
@@ -58,8 +59,10 @@ def life(chosen: random.Random) -> tuple[list[str], list[tuple[int, Group]]]:
     def heartbeat(at: int, client: str, tag: str | None) -> None:
         nonlocal version
         version += 1
-        is_old = chosen.random() < 0.3 and None not in (tag, group.in_force)
-        group.clients[client], group.in_force = tag, group.in_force if is_old else tag
+        is_old = chosen.random() < 0.5 and None not in (tag, group.in_force)
+        group.clients[client] = tag
+        if not is_old:
+            group.in_force, group.since = tag, at
         topic, expression = ("U", "*") if tag is None else ("T", tag)
         listed = {"topic": topic, "type": "TAG", "expression": expression, "sub_version": 0 if is_old else version}
         happens(at, "heartbeat", client, subscriptions=[listed], consume_from="first")
@@ -67,7 +70,7 @@ def life(chosen: random.Random) -> tuple[list[str], list[tuple[int, Group]]]:
     at = 0
     heartbeat(at, "a", "x")
     while at < MESSAGES * EVERY:
-        at += chosen.choice((3, EVERY, 2 * EVERY))
+        at = states[-1][0] + chosen.choice((1, 3, EVERY, 2 * EVERY))
         client, tag = chosen.choice("abc"), chosen.choice(("x", "y", None, "leaves"))
         if tag != "leaves":
             heartbeat(at, client, tag)
@@ -88,7 +91,7 @@ def model(states: list[tuple[int, Group]], stored_at: int, queue_id: int) -> lis
     for at, group in states[len(before) - 1 :]:
         reader = group.reader(queue_id)
         if group.in_force is not None and reader is not None:
-            return [(None if at <= stored_at else at, group.in_force, reader)]
+            return [(None if at <= stored_at else at, group.in_force, group.since, reader)]
     return []
 
 
@@ -100,7 +103,7 @@ def pulls(windows: list[PullWindow], stored_at: int, queue_id: int, offset: int)
             assert isinstance(tags, TagsCodeIn)
             assert isinstance(checked, TextIn)
             (in_force,) = (tag for tag in "xy" if java_hash(tag) in tags.codes)
-            yield window.available_at, in_force, *checked.texts
+            yield window.available_at, in_force, window.subscription_from, *checked.texts
 
 
 def night(lines: list[str], so_far: OffsetsSoFar, messages: int) -> NightPlan:
