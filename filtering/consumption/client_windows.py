@@ -25,7 +25,10 @@ def unread(window: PullWindow, clients: ClientTags) -> Iterator[tuple[int, PullW
     """What :func:`by_client` leaves out: queue ids, each with its window."""
     for queue_id, check in clients.by_queue.items():
         if check is None:
-            yield queue_id, _narrowed(window, [queue_id], window.message_filter.client_tags)
+            part = _narrowed(window, [queue_id], window.message_filter.client_tags)
+            low, high = part.offsets[queue_id]
+            if low < high:
+                yield queue_id, part
 
 
 def read_from(queue_id: int, at: int, clients: Sequence[ClientTags]) -> int:
@@ -45,7 +48,7 @@ def by_time(window: PullWindow, clients: Sequence[ClientTags]) -> Iterator[tuple
         yield window, None
         return
     for part in overlapping:
-        if at is None and begin < part.valid_from:
+        if begin < part.valid_from:
             yield replace(window, stored_from=begin, stored_to=part.valid_from), None
         during = (
             window
@@ -54,8 +57,8 @@ def by_time(window: PullWindow, clients: Sequence[ClientTags]) -> Iterator[tuple
         )
         yield during, part
         begin = part.valid_to
-    if at is None and begin < end:
-        yield replace(window, stored_from=begin, stored_to=end), None
+    if begin < end:
+        yield replace(window, stored_from=begin), None
 
 
 def _narrowed(window: PullWindow, queue_ids: Iterable[int], client_tags: Predicate) -> PullWindow:

@@ -90,6 +90,22 @@ def test_a_broker_may_delete_just_what_was_read(night: Night, tmp_path: Path) ->
     assert received(tmp_path / "w", "cg_all") == list(range(25))
 
 
+@pytest.mark.parametrize("topic", ["read before", "new"])
+def test_what_the_broker_deleted_before_a_night_read_it(night: Night, tmp_path: Path, topic: str) -> None:
+    """The log goes on with a queue that lost nothing: it is no other log."""
+    log = BrokerLog().append(5).append(5, topic="read before")
+    night(log.write(tmp_path / "store"))
+    end = len(log.data)
+    log.append(200)
+    log.data += filler(SEGMENT - len(log.data) % SEGMENT)
+    start = len(log.data)
+    log.append(2, topic=topic).append(3)
+    code, out, _ = night(log.write(tmp_path / "store", start=start))
+    assert code == 0
+    assert f"the broker deleted {start - end:,} bytes of its log (offsets {end:,} to {start:,})" in out
+    assert received(tmp_path / "w", "cg_all") == [0, 1, 2, 3, 4, 205, 206, 207]
+
+
 def test_the_half_written_end_of_a_living_log_is_left_to_the_next_night(night: Night, tmp_path: Path) -> None:
     log = BrokerLog().append(4, level="high").append(1, note="x" * 200)
     whole = log.data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.delta.data_files import DataFileWriter
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table, column
-from schemas.delta.table_rows import files_that_may_hold, one_of, read_rows
+from schemas.delta.table_rows import files_that_may_hold, one_of, read_rows, within
 from schemas.messages.bodies import Bodies
 from schemas.messages.columns import Messages, concat
 from schemas.messages.commitlog_rows import CommitlogRows
@@ -96,6 +97,29 @@ def test_columns_without_values_are_left_out_until_they_have_some(tmp_path: Path
 
 def test_no_column_has_values(tmp_path: Path) -> None:
     assert stored_rows(tmp_path, [(None, None, None)] * 3) == ([(None, None, None)] * 3, ["number"])
+
+
+def test_readers_get_the_rows_for_which_all_conditions_hold(tmp_path: Path) -> None:
+    """Row groups are skipped by their statistics. A row without a value is in no range."""
+    rng, storage = random.Random(1), Storage.at(str(tmp_path))
+    numbers = [[rng.choice([None, *range(least, least + 4)]) for _ in range(3)] for least in (0, 3, 3, 8, 20)]
+    writer = DataFileWriter(ROWS, storage)
+    for group in [*numbers, [None]]:
+        writer.write([ROWS.rows_batch([{"number": number, "text": str(number)} for number in group])])
+    paths = [file.path for file in writer.close()]
+    for _ in range(100):
+        low, below = (rng.choice([None, *range(-1, 26)]) for _ in range(2))
+        chosen = rng.sample(range(-1, 26), rng.randrange(12))
+        where = [within("number", low, below)] + [one_of("number", chosen)] * rng.randrange(2)
+        found = read_rows(ROWS, storage, paths, ["text"], where)["text"].to_pylist()
+        assert found == [
+            str(number)
+            for number in chain(*numbers)
+            if number is not None
+            and (low is None or low <= number)
+            and (below is None or number < below)
+            and (len(where) == 1 or number in chosen)
+        ]
 
 
 @pytest.mark.parametrize("seed", range(4))

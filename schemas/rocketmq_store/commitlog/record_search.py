@@ -57,9 +57,9 @@ class RecordSearch:
     def next_position(self, position: int) -> int:
         """The position to continue at after ``position``, where no decodable record begins.
 
-        A record may be whole and still not decodable. If its size leads to a record that knows its own offset, or to
-        filler, the walk continues there. Else it continues at the next decodable record that knows its own offset, or
-        at filler that fills the file. If there is none either, a size that leads past the data ends the record there.
+        A record may be whole and still not decodable. If its size leads to a record that knows its own offset, the
+        walk continues there. Else it continues at the next decodable record that knows its own offset, or at filler
+        that fills the file. If there is none either, a size that leads past the data ends the record there.
         """
         claimed = position + self._number(position, 4)
         if claimed > position + 8 and self._begins(claimed):
@@ -87,11 +87,8 @@ class RecordSearch:
         return self._file.size
 
     def _begins(self, position: int) -> bool:
-        """Whether a record that knows its own offset, or filler that fills the file, begins at a position."""
-        magic = self._file.read(position + 4, 4).tobytes()
-        if magic == FILLER:
-            return position + self._number(position, 4) == self._file.size
-        return magic[:3] == MESSAGE and self._knows_its_offset(position)
+        """Whether a record that knows its own offset begins at a position."""
+        return self._file.read(position + 4, 3).tobytes() == MESSAGE and self._knows_its_offset(position)
 
     def _knows_its_offset(self, position: int) -> bool:
         return self._number(position + PHYSICAL_OFFSET, 8) == self._offset + position

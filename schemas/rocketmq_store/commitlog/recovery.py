@@ -25,7 +25,7 @@ from schemas.storage import Storage
 
 RECOVER_AT_MOST = 10  # segments; commitLogRecoverMaxNum
 UNCHECKED = frozenset({REASONS[Found.ILLEGAL_PORT], REASONS[Found.ILLEGAL_QUEUE_OFFSET]})
-"""Damage that the broker does not notice when it recovers (CommitLog.checkMessageAndReturnSize)."""
+"""Whole records whose fault the broker does not notice when it recovers (CommitLog.checkMessageAndReturnSize)."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def _first_to_read(log: Sequence[Segment], is_reached: Callable[[int, int], bool
     for index in range(len(log) - 1, max(0, len(log) - RECOVER_AT_MOST), -1):
         segment = log[index]
         first = first_piece(segment, segment.offset)
-        if isinstance(first, Records) and first.offset == segment.offset and _undamaged(first) == len(first):
+        if isinstance(first, Records) and _undamaged(first) == len(first):
             at = int(longs(first.log, first.at("start") + PHYSICAL_OFFSET)[0])
             if is_reached(at, int(longs(first.log, first.at("store_timestamp"))[0])):
                 return index
@@ -82,11 +82,12 @@ def _end(log: Sequence[Segment]) -> int:
     for segment in log:
         end = segment.offset
         for piece in Walk(segment, segment.offset, segment.end, segment.end):
-            if isinstance(piece, Damage) and _is_unchecked(piece):
-                end = piece.offset + len(piece.bytes)
+            if isinstance(piece, Damage):
+                if piece.reason in UNCHECKED and piece.offset == end:
+                    end += int.from_bytes(piece.bytes[:4], "big")  # the record is whole; more damage may follow it
+                if piece.offset + len(piece.bytes) > end:
+                    return end
                 continue
-            if not isinstance(piece, Records) or piece.offset + int(piece.at("start")[0]) != end:
-                return end
             kept = piece.first(_undamaged(piece))
             if len(kept):
                 end = piece.offset + int(kept.at("start")[-1] + kept.at("size")[-1])
@@ -97,11 +98,6 @@ def _end(log: Sequence[Segment]) -> int:
         if found != Found.FILLER:
             return end
     return end
-
-
-def _is_unchecked(piece: Damage) -> bool:
-    """Whether damage is one whole record whose fault the broker does not notice."""
-    return piece.reason in UNCHECKED and int.from_bytes(piece.bytes[:4], "big") == len(piece.bytes)
 
 
 def _undamaged(records: Records) -> int:

@@ -164,6 +164,21 @@ def test_a_client_with_tags_checks_them_although_the_broker_filters_by_sql92() -
     assert (tags.valid_from, tags.by_queue) == (200, {0: TRUE, 1: TRUE, 2: check, 3: check})
 
 
+def test_a_committed_offset_counts_in_a_queue_that_no_client_reads() -> None:
+    """The second client, which does not subscribe to the topic, gets queue 1 at 5; the group leaves at 8."""
+    topic = '{"topic": "%s", "type": "TAG", "expression": "*", "sub_version": %d}'
+    events = events_of(
+        HEARTBEAT % (0, "a", topic % ("T", 1)),
+        HEARTBEAT % (5 * MINUTE, "b", topic % ("U", 2)),
+        HEARTBEAT % (5 * MINUTE + 1, "a", topic % ("T", 3)),
+        UNREGISTER % (8 * MINUTE),
+    )
+    queues = {"T": frozenset({0, 1})}
+    offsets = BrokerOffsets({("cg", "T"): {0: 7, 1: 3}}, queue_ids=queues, stored_at=stored_every_minute)
+    (group,) = (group for group in plan(events, offsets).groups if group.key == ("cg", "T"))
+    assert group.told_to == {0: 7, 1: 3}
+
+
 def test_clients_with_other_expressions_check_nothing() -> None:
     topic = '{"topic": "T", "type": "SQL92", "expression": "x = %d", "sub_version": %d}'
     events = events_of(HEARTBEAT % (100, "a", topic % (1, 1)), HEARTBEAT % (200, "b", topic % (2, 2)))

@@ -12,6 +12,7 @@ import pytest
 from schemas.rocketmq_store.commitlog.commitlog_walk import DAMAGE_BYTES, REASONS, Damage, Records, scan
 from schemas.rocketmq_store.commitlog.message_decoder import decode
 from schemas.rocketmq_store.commitlog.record_layout import LONGEST, Found
+from schemas.rocketmq_store.commitlog.record_search import FIRST_WINDOW
 from schemas.rocketmq_store.commitlog.recovery import Recovery, recovery
 from schemas.rocketmq_store.commitlog.segments import CommitLogError, Segment, segments
 from schemas.storage import Storage
@@ -157,6 +158,17 @@ def test_a_whole_record_that_cannot_be_decoded_is_set_aside_alone(tmp_path: Path
     ]
 
 
+@pytest.mark.parametrize("unwritten", [0, 500])
+def test_a_last_record_that_cannot_be_decoded_ends_where_its_size_says(tmp_path: Path, unwritten: int) -> None:
+    """Without properties, it ends with zeros. The next message follows them."""
+    first = record(0)
+    claims = record(len(first), sys_flag=0x20)
+    kept, [piece] = walked(first + claims + bytes(unwritten), tmp_path)
+
+    assert kept == [0]
+    assert piece.bytes == claims
+
+
 def test_a_port_that_java_refuses(tmp_path: Path) -> None:
     first = record(0, port=70000)
     kept, [piece] = walked(first + record(len(first)), tmp_path)
@@ -178,12 +190,61 @@ def test_a_queue_offset_that_no_consume_queue_has(tmp_path: Path, queue_offset: 
     assert recovery(Storage.at(str(tmp_path))).end_after_crash == len(log)
 
 
+@pytest.mark.parametrize("wrong", [{"queue_offset": -1}, {"port": 70000}])
+def test_a_broker_keeps_a_last_message_whose_fault_it_does_not_notice(tmp_path: Path, wrong: dict[str, int]) -> None:
+    """The rest of a segment is zeros."""
+    log = log_of({}, {**wrong})
+    (tmp_path / f"{0:020d}").write_bytes(log.ljust(1000, b"\0"))
+
+    assert recovery(Storage.at(str(tmp_path))).end_after_crash == len(log)
+
+
+def test_a_broker_ends_its_log_before_a_message_whose_lengths_do_not_add_up(tmp_path: Path) -> None:
+    log = log_of({}, {"sys_flag": 0x20}, {})
+    (tmp_path / f"{0:020d}").write_bytes(log)
+
+    assert recovery(Storage.at(str(tmp_path))).end_after_crash == len(record(0))
+
+
+def test_a_broker_does_not_check_the_crc_of_an_empty_body(tmp_path: Path) -> None:
+    empty = record(0, body=b"")
+    log = empty[:8] + b"\1\2\3\4" + empty[12:]
+    (tmp_path / f"{0:020d}").write_bytes(log)
+
+    assert recovery(Storage.at(str(tmp_path))).end_after_crash == len(log)
+
+
 def test_an_embedded_record_is_not_taken_for_one_of_the_log(tmp_path: Path) -> None:
     broken = b"\x7f" * 40
     carrier = record(40, body=record(0) + record(7))
     kept, [piece] = walked(broken + carrier, tmp_path)
 
     assert kept == [40]
+    assert piece.bytes == broken
+
+
+def test_an_embedded_record_is_no_message_when_its_carrier_is_damaged(tmp_path: Path) -> None:
+    carrier = b"\xff" * 8 + record(0, body=record(0) + record(7))[8:]
+    kept, [piece] = walked(carrier + record(len(carrier)), tmp_path)
+
+    assert kept == [len(carrier)]
+    assert piece.bytes == carrier
+
+
+@pytest.mark.parametrize("length", range(FIRST_WINDOW - 8, FIRST_WINDOW + 9))
+def test_a_message_is_found_wherever_it_begins_after_damage(tmp_path: Path, length: int) -> None:
+    """The log is searched piece by piece: a message may begin in one and go on in the next."""
+    kept, [piece] = walked(b"\x7f" * length + record(length), tmp_path)
+
+    assert kept == [length]
+    assert len(piece.bytes) == length
+
+
+def test_filler_after_a_damaged_last_message_is_no_damage(tmp_path: Path) -> None:
+    first, broken = record(0), b"\x7f" * 40
+    kept, [piece] = walked(first + broken + filler(300), tmp_path)
+
+    assert kept == [0]
     assert piece.bytes == broken
 
 
@@ -301,6 +362,17 @@ def test_after_a_crash_the_checkpoint_says_where_the_broker_begins(
     assert recovery(Storage.at(str(tmp_path))).end_after_crash == (0 if is_noticed else 1000 + len(record(1000)))
 
 
+@pytest.mark.parametrize("damaged", [b"\xda\xa3", b"paid"])
+def test_a_broker_does_not_begin_at_a_segment_whose_first_message_is_damaged(tmp_path: Path, damaged: bytes) -> None:
+    """Its magic code, or its body. The checkpoint has reached it (CommitLog.isMappedFileMatchedRecover)."""
+    for number, wrong in enumerate([b"paid", damaged]):
+        log = record(1000 * number).replace(wrong, b"pair"[: len(wrong)])
+        (tmp_path / f"{1000 * number:020d}").write_bytes(log + filler(1000 - len(log)))
+    (tmp_path / "checkpoint").write_bytes(struct.pack(">6q", 0, 0, 0, 0, 0, 2000))
+
+    assert recovery(Storage.at(str(tmp_path))).end_after_crash == 0
+
+
 def test_a_log_whose_only_segment_was_not_used(tmp_path: Path) -> None:
     (tmp_path / f"{0:020d}").write_bytes(b"")
 
@@ -313,6 +385,8 @@ def test_a_log_whose_only_segment_was_not_used(tmp_path: Path) -> None:
         (filler(40), Found.INCONSISTENT),
         (bytes(64), Found.ZEROS),
         (b"\x7f" * 40, Found.ILLEGAL_MAGIC),
+        (b"\x7f" * 4 + bytes(60), Found.ILLEGAL_MAGIC),
+        (bytes(4) + b"\x7f" * 60, Found.ILLEGAL_MAGIC),
         ((LONGEST + 1).to_bytes(4, "big") + record(0)[4:], Found.INCOMPLETE),
     ],
 )
