@@ -77,14 +77,21 @@ def _ended_if_interrupted() -> Iterator[None]:
 
 @contextmanager
 def _stderr_of_java() -> Iterator[None]:
-    """Sends the stderr of Java and its Python workers to .cache/spark.log, unless the user asked for it with -v."""
+    """Sends the stderr of Java and its Python workers to .cache/spark.log, unless the user asked for it with -v.
+
+    Who may not write there, as in an installation of somebody else's, has no such log.
+    """
     if os.environ.get("MQSIEVE_LOG_LEVEL") == "info":
         yield
         return
     sys.stderr.flush()
     shown = os.dup(2)
     try:
-        with (PROJECT / ".cache" / "spark.log").open("w") as log:
+        try:
+            log = (PROJECT / ".cache" / "spark.log").open("w")
+        except OSError:
+            log = open(os.devnull, "w")  # noqa: SIM115
+        with log:
             os.dup2(log.fileno(), 2)
         yield
     finally:

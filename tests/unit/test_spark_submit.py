@@ -71,9 +71,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_no_python(machine: Machine) -> None:
-    told = (
-        "mqsieve: Python 3.11 to 3.14 was not found: install it (e.g. apt-get install python3.11 python3.11-venv).\n"
-    )
+    told = "mqsieve: Python 3.11 to 3.14 was not found: install it (e.g. apt-get install python3.11 python3.11-venv).\n"
     assert machine.run("nightly") == (2, "", told)
     machine.install("python3", "exit 1  # 3.10")
     assert machine.run("test") == (2, "", told)
@@ -100,7 +98,9 @@ esac"""
 
 def test_a_virtual_environment_without_pip_is_made_again(machine: Machine) -> None:
     """Without its package python3-venv, Debian's Python ends with an error, and leaves an environment without pip."""
-    machine.install("python3.12", 'case "$*" in *"-m venv"*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; exit 1 ;; esac')
+    machine.install(
+        "python3.12", 'case "$*" in *"-m venv"*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; exit 1 ;; esac'
+    )
     assert machine.run("nightly")[0] == 2
     (machine.project / ".venv/bin/python").write_text("#!/bin/sh\nexit 1\n")
     machine.install("python3.12", PYTHON_THAT_INSTALLS)
