@@ -42,6 +42,8 @@ def spark_session(app_name: str) -> SparkSession:
         _check_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        if os.environ.get("LC_ALL") in ("C", "POSIX"):  # then Java finds no path that is not ASCII; Python does
+            os.environ["LC_ALL"] = "C.UTF-8"
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*_local_options(), "pyspark-shell"])
         _log_no_raised_errors()
         with _stderr_of_java(), _ended_if_interrupted():
