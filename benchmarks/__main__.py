@@ -20,6 +20,9 @@ def main(arguments: list[str]) -> int:
     if arguments and arguments[0] not in NAMES:
         print(f"mqsieve: bench takes one of {', '.join(NAMES)}, or nothing for all", file=sys.stderr)
         return 2
+    if sys.platform != "linux":
+        print("mqsieve: the benchmarks read /proc, so they need Linux", file=sys.stderr)
+        return 2
     # A process each: one pins itself to a core, and the JVM of another would stay.
     commands = [[arguments[0], *arguments[1:]]] if arguments else [[name] for name in ALL]
     for name, *options in commands:

@@ -20,13 +20,13 @@ stop() {
 
 find_python() {
   local python
-  for python in python3.13 python3.12 python3.11 python3; do
-    if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+  for python in python3.13 python3.12 python3.11 python3.14 python3; do
+    if "$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; then
       echo "$python"
       return
     fi
   done
-  stop "Python 3.11 or newer was not found: install it (e.g. apt-get install python3.11 python3.11-venv)."
+  stop "Python 3.11 to 3.14 was not found: install it (e.g. apt-get install python3.11 python3.11-venv)."
 }
 
 # Installs packages into .venv. Builds use the packages that are installed already.
@@ -34,27 +34,35 @@ install() {
   "$venv/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --no-build-isolation "$@" >&2
 }
 
+is_installed() {
+  [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && [ -x "$venv/bin/python" ]
+}
+
 # Makes .venv with the packages of setup.cfg, and of the extra $1 if there is one. It installs only files whose hashes
 # are in conf/requirements*.txt (see conf/lock.sh).
 make_venv() {
   local extra=${1:-} stamp=$venv/installed${1:+-$1} wanted python packages
+  local systems='They exist for Linux with glibc, and for macOS on Apple silicon.'
   packages=$root/conf/requirements${extra:+-$extra}.txt
   wanted=$(cat "$root/setup.cfg" "$root"/conf/requirements*.txt | cksum)
-  [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
+  is_installed && return
   { mkdir -p "$cache" && : >>"$cache/lock"; } 2>/dev/null ||
     stop "$root is not installed, or you may not read its .venv: run a command there once as its owner, with umask 022."
   exec 9>>"$cache/lock"
   command -v flock >/dev/null && flock 9
-  if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+  if ! is_installed; then
     python=$(find_python)
     echo "mqsieve: first use: installing Python packages into .venv (about a minute)" >&2
-    [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" >&2 ||
+    # One that was half made, or whose Python was removed, is made anew.
+    "$venv/bin/python" -c 'import pip' 2>/dev/null || "$python" -m venv "$venv" --clear >&2 ||
       stop "$python cannot make a virtual environment: install its venv module (e.g. apt-get install python3-venv)."
-    # pyspark is built from its sources: compressing its jars once more would take 10 s.
+    # pyspark is built from its sources: compressing its jars once more would take 10 s. All others have wheels, except
+    # on systems where they cannot be built either.
     { install --require-hashes --requirement "$root/conf/requirements-build.txt" &&
-      install --require-hashes --config-settings=--build-option=--compression=stored --requirement "$packages" &&
+      install --require-hashes --only-binary=:all: --no-binary=pyspark \
+        --config-settings=--build-option=--compression=stored --requirement "$packages" &&
       install --no-deps --editable "$root"; } ||
-      stop "pip could not install the packages (its message is above); check the network, or PIP_INDEX_URL."
+      stop "pip could not install the packages (its message is above): check the network, or PIP_INDEX_URL. $systems"
     echo "$wanted" | tee "$venv/installed" >"$stamp"
   fi
   exec 9>&-

@@ -136,6 +136,8 @@ class Storage:
 
 def local_path(text: str, base: Path = Path()) -> Path:
     """A path of this machine, absolute; ``~`` is the home of a user. Raises UsageError if it names no place."""
+    if not text:  # as from a variable that is not set
+        raise UsageError("a path is empty: give the name of a folder or file")
     try:
         return (base / Path(text).expanduser()).resolve()
     except (RuntimeError, ValueError) as error:

@@ -11,6 +11,7 @@ mqsieve.deliveries.of(group="cg_expensive_orders").to_pandas()
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,7 +169,7 @@ def open(folder: str | Path, broker: str | None = None) -> OpenWarehouse:
 
     Raises UsageError if there is no warehouse, or if it is not as its ledger says.
     """
-    warehouse = Warehouse.at(str(folder))
+    warehouse = Warehouse.at(os.fspath(folder))
     return OpenWarehouse(open_brokers(warehouse) if broker is None else [open_facts(warehouse, broker)])
 
 

@@ -42,6 +42,8 @@ def spark_session(app_name: str) -> SparkSession:
         _check_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        if os.environ.get("LC_ALL") in ("C", "POSIX"):  # then Java finds no path that is not ASCII; Python does
+            os.environ["LC_ALL"] = "C.UTF-8"
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*_local_options(), "pyspark-shell"])
         _log_no_raised_errors()
         with _stderr_of_java(), _ended_if_interrupted():
@@ -77,14 +79,21 @@ def _ended_if_interrupted() -> Iterator[None]:
 
 @contextmanager
 def _stderr_of_java() -> Iterator[None]:
-    """Sends the stderr of Java and its Python workers to .cache/spark.log, unless the user asked for it with -v."""
+    """Sends the stderr of Java and its Python workers to .cache/spark.log, unless the user asked for it with -v.
+
+    Who may not write there, as in an installation of somebody else's, has no such log.
+    """
     if os.environ.get("MQSIEVE_LOG_LEVEL") == "info":
         yield
         return
     sys.stderr.flush()
     shown = os.dup(2)
     try:
-        with (PROJECT / ".cache" / "spark.log").open("w") as log:
+        try:
+            log = (PROJECT / ".cache" / "spark.log").open("w")
+        except OSError:
+            log = open(os.devnull, "w")  # noqa: SIM115
+        with log:
             os.dup2(log.fileno(), 2)
         yield
     finally:

@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,8 +17,9 @@ _libc = ctypes.CDLL(None)
 
 
 def end_with_parent() -> None:
-    """In a child process: it ends with the test run, even if that is killed."""
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    """In a child process: on Linux it ends with the test run, even if that is killed."""
+    if sys.platform == "linux":
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class Server:

@@ -75,6 +75,14 @@ def test_a_warehouse_whose_path_has_a_percent_escape(run: Run, tmp_path: Path) -
     assert not list(tmp_path.iterdir())
 
 
+def test_a_warehouse_whose_name_is_empty(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a shell writes a variable that is not set: not the working directory."""
+    monkeypatch.chdir(tmp_path)
+    ended = run(nightly, "--store", capture("small") / "store", "--warehouse", "")
+    assert (ended.code, one_line(ended.error), "a path is empty" in ended.error) == (2, True, True)
+    assert not list(tmp_path.iterdir())
+
+
 def store_of(folder: Path, content: bytes | None, name: str = "00000000000000000000") -> Path:
     (folder / "store" / "commitlog").mkdir(parents=True)
     if content is not None:

@@ -255,3 +255,11 @@ def test_a_list_of_brokers_that_cannot_be_read(run: Run, tmp_path: Path, text: s
     (tmp_path / "brokers.yaml").write_text(text)
     code, _, error = run(nightly, "--brokers", tmp_path / "brokers.yaml", "--warehouse", tmp_path / "w")
     assert (code, message in error, error.count("\n")) == (2, True, 1), error
+
+
+def test_a_store_of_several_that_does_not_exist(run: Run, tmp_path: Path) -> None:
+    """Said before anything that is missing in it, such as the brokerName."""
+    file = brokers_file(tmp_path, ("a", "small", ""))
+    file.write_text(f"{file.read_text()}\n- {{store: {tmp_path / 'nowhere'}}}\n")
+    code, _, error = run(nightly, "--brokers", file, "--warehouse", tmp_path / "w")
+    assert (code, f"{tmp_path}/nowhere does not exist; give a broker's store folder" in error) == (2, True), error

@@ -157,3 +157,9 @@ def test_what_is_not_there_is_said(tmp_path: Path, replayed: Replayed) -> None:
         opened.deliveries.of(group="cg_sql_cit")
     with pytest.raises(UsageError, match="did you mean OrderEvents"):
         opened.messages.of(topic="OrderEvent")
+
+
+def test_a_list_where_one_name_is_asked_for(replayed: Replayed) -> None:
+    opened = warehouse.open(replayed("small").location)
+    with pytest.raises(TypeError, match=r"^a name is a text, not list$"):
+        opened.lag(["cg_all_orders"])  # type: ignore[arg-type]

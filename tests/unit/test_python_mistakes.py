@@ -110,6 +110,10 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: why(None, 370),  # type: ignore[arg-type]
         "a message is named by a text, not by int",
     ),
+    "a folder from a variable that is not set": (
+        lambda: warehouse.open(None),  # type: ignore[arg-type]
+        "expected str, bytes or os.PathLike object, not NoneType",
+    ),
 }
 
 

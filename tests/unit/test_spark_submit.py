@@ -24,6 +24,7 @@ TOOLS = (
     "flock",
     "grep",
     "head",
+    "ln",
     "ls",
     "mkdir",
     "mv",
@@ -70,9 +71,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_no_python(machine: Machine) -> None:
-    told = (
-        "mqsieve: Python 3.11 or newer was not found: install it (e.g. apt-get install python3.11 python3.11-venv).\n"
-    )
+    told = "mqsieve: Python 3.11 to 3.14 was not found: install it (e.g. apt-get install python3.11 python3.11-venv).\n"
     assert machine.run("nightly") == (2, "", told)
     machine.install("python3", "exit 1  # 3.10")
     assert machine.run("test") == (2, "", told)
@@ -87,6 +86,40 @@ def test_a_python_that_makes_no_virtual_environment(machine: Machine) -> None:
         "mqsieve: python3.12 cannot make a virtual environment: install its venv module "
         "(e.g. apt-get install python3-venv).\n"
     )
+
+
+# A Python whose virtual environments have links to it.
+PYTHON_THAT_INSTALLS = """
+case "$*" in
+  *"-m venv"*) mkdir -p "$3/bin" && ln -sf "$0" "$3/bin/python" && : >"$3/bin/has-pip" ;;
+  *"import pip"*) [ -e "${0%/*}/has-pip" ] ;;
+esac"""
+
+
+def test_a_virtual_environment_without_pip_is_made_again(machine: Machine) -> None:
+    """Without its package python3-venv, Debian's Python ends with an error, and leaves an environment without pip."""
+    machine.install(
+        "python3.12", 'case "$*" in *"-m venv"*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; exit 1 ;; esac'
+    )
+    assert machine.run("nightly")[0] == 2
+    (machine.project / ".venv/bin/python").write_text("#!/bin/sh\nexit 1\n")
+    machine.install("python3.12", PYTHON_THAT_INSTALLS)
+    code, out, error = machine.run("nightly")
+    assert (code, out) == (0, ""), error
+    assert (machine.project / ".venv/bin/has-pip").exists()
+    assert machine.run("nightly") == (0, "", "")
+
+
+def test_a_virtual_environment_whose_python_was_removed_is_made_again(machine: Machine) -> None:
+    """As when a system or Homebrew replaces its Python by a newer one."""
+    machine.install("python3.12", PYTHON_THAT_INSTALLS)
+    assert machine.run("nightly")[0] == 0
+    (machine.bin / "python3.12").unlink()
+    machine.install("python3.13", PYTHON_THAT_INSTALLS)
+    code, out, error = machine.run("nightly")
+    assert (code, out) == (0, ""), error
+    assert error == "mqsieve: first use: installing Python packages into .venv (about a minute)\n"
+    assert machine.run("nightly") == (0, "", "")
 
 
 def test_another_spark(machine: Machine) -> None:

@@ -69,8 +69,8 @@ class StoreSnapshot:
 
     @cached_property
     def broker_name(self) -> str | None:
-        """The brokerName; None if the store does not have it."""
-        return broker_name(read_topics(self.storage))
+        """The brokerName; None if the store does not have it. Raises CommitLogError if there is no log."""
+        return broker_name(read_topics(self.storage)) if self.segments else None
 
     @cached_property
     def _committed(self) -> tuple[dict[GroupTopic, dict[int, int]], int | None]:

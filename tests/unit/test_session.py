@@ -1,0 +1,21 @@
+"""What Java says while a Spark session starts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from jobs.cli import session
+
+
+def test_spark_starts_where_its_log_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As in an installation that belongs to somebody else."""
+    monkeypatch.setattr(session, "PROJECT", tmp_path / "installed")
+    monkeypatch.delenv("MQSIEVE_LOG_LEVEL", raising=False)
+    with session._stderr_of_java():
+        os.write(2, b"WARNING: Using incubator modules\n")
+    assert capfd.readouterr().err == ""
