@@ -95,11 +95,15 @@ def pulls_of_message(
         return NotPulled(_why_pending(rows, config, as_of), is_pending=True)
     resets = list(resets)
     first = _first_pull(rows, night, place, resets)
-    if isinstance(first, NotPulled):
+    if isinstance(first, NotPulled) and first.why == _DELETED:
         return first
     last = nights[-1]
-    again = _pulls_after_resets([row for row in rows if is_pulling(row, last.config)], resets, last)
-    pulls = [pull for pull, offset in again if pull.at > first.at and offset <= place.queue_offset]
+    pulling = [row for row in rows if is_pulling(row, last.config)]
+    again = [pull for pull, offset in _pulls_after_resets(pulling, resets, last) if offset <= place.queue_offset]
+    if isinstance(first, NotPulled):
+        since = max(place.store_timestamp, pulling[0].valid_from) if pulling else FOREVER
+        return [pull for pull in again if pull.at > since] or first
+    pulls = [pull for pull in again if pull.at > first.at]
     if not _is_jumped_over(rows, first, place, resets):
         return [first, *pulls]
     return pulls or NotPulled(f"{_MOVED} the group was away")

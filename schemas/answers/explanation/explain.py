@@ -155,12 +155,14 @@ class Explainer:
         nights = nights_of_message(self._nights.get(queue, ()), message.commitlog_offset)
         resets = resets_in(nights, self._facts.resets.get(queue, ()), message.commitlog_offset < begin)
         pulls = pulls_of_message(rows, nights, resets, place, self._facts.broker, self._facts.as_of)
-        if isinstance(pulls, NotPulled):
-            outcome = Outcome.PENDING if pulls.is_pending else Outcome.NOT_SUBSCRIBED
-            explanation = self._without_filters(message, consumer_group, outcome, pulls.why)
-            return self._previewed(explanation, rows) if pulls.is_pending else explanation
         position = self._positions(message.topic).get((consumer_group, message.queue_id))
-        if position is not None and message.queue_offset >= position and not is_deleted:
+        waits = position is not None and message.queue_offset >= position and not is_deleted
+        if isinstance(pulls, NotPulled):
+            outcome = Outcome.PENDING if pulls.is_pending or waits else Outcome.NOT_SUBSCRIBED
+            why = pulls.why if pulls.is_pending or not waits else f"the group goes on at offset {position:,}"
+            explanation = self._without_filters(message, consumer_group, outcome, why)
+            return self._previewed(explanation, rows) if outcome is Outcome.PENDING else explanation
+        if waits:
             why = f"the group goes on at offset {position:,}, and pulls the message again"
             return self._previewed(self._without_filters(message, consumer_group, Outcome.PENDING, why), rows)
         explanation = self._filtered(message, pulls[-1])

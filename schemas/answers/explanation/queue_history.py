@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow.compute as pc
 
 from filtering.consumption.renewals import QueueRenewal
-from filtering.delivery.pull_window import BEGINNING, FOREVER
+from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange
 from filtering.explanation.pulls_of_message import NightInQueue
 from schemas.answers.facts import BrokerFacts, GroupQueue
-from schemas.answers.first_starts import FirstStarts
+from schemas.answers.first_starts import FirstStarts, Queue
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table_rows import one_of, sorted_by
 from schemas.queue_progress import QUEUE_PROGRESS
@@ -35,20 +35,21 @@ def nights_by_queue(facts: BrokerFacts, groups: Collection[str] | None) -> dict[
         queue = row["consumer_group"], row["topic"], row["queue_id"]
         last = by_queue[queue][-1] if by_queue[queue] else None
         before = last.told_to if last is not None else 0
-        places, since = (last.places, last.since) if last is not None else ((BEGINNING, FOREVER), BEGINNING)
+        of_queue = renewals.get(queue[1:], {})
+        places, since = _since_it_began(of_queue, row["run"]) if last is None else (last.places, last.since)
         lost, skipped = missed.get((row["run"], *queue), (0, 0))
         if skipped and not before:
             first = first_starts.of(queue)
             skipped = skipped if first is None else first
         begin, night = nights[row["run"]]
-        renewal = renewals.get((row["run"], *queue[1:]))
+        renewal = of_queue.get(row["run"])
         item = NightInQueue(
             night.run, begin, night.as_of or 0, before, row["told_to"], night.broker, lost, skipped, places, since
         )
         if renewal is not None:
             of_old = min(skipped, renewal.ended) if last is None else 0
             pulled_to = max(before, renewal.ended - lost)
-            by_queue[queue].append(replace(item, told_to=pulled_to, lost=0, skipped=of_old))
+            by_queue[queue].append(replace(item, as_of=renewal.at, told_to=pulled_to, lost=0, skipped=of_old))
             by_queue[queue] = [_until(renewal, each) for each in by_queue[queue]]
             new = (renewal.commitlog_offset, FOREVER)
             item = replace(item, told_before=0, lost=0, skipped=skipped - of_old, places=new, since=renewal.at)
@@ -74,12 +75,24 @@ def _until(renewal: QueueRenewal, night: NightInQueue) -> NightInQueue:
     return replace(night, places=(begin, min(end, renewal.commitlog_offset)))
 
 
-def _renewals(facts: BrokerFacts) -> dict[tuple[str, str, int], QueueRenewal]:
-    """The renewals of queues, by run, topic and queue id."""
+def _renewals(facts: BrokerFacts) -> dict[Queue, dict[str, QueueRenewal]]:
+    """The renewals of each queue, by run."""
+    found: defaultdict[Queue, dict[str, QueueRenewal]] = defaultdict(dict)
     rows = facts.rows(QUEUE_PROGRESS)
-    return {
-        (row["run"], row["topic"], row["queue_id"]): QueueRenewal(
+    for row in rows.filter(pc.is_valid(rows["began_at"])).to_pylist():
+        found[row["topic"], row["queue_id"]][row["run"]] = QueueRenewal(
             row["queue_id"], row["begins_at"], row["began_at"], row["ended_at"]
         )
-        for row in rows.filter(pc.is_valid(rows["began_at"])).to_pylist()
-    }
+    return dict(found)
+
+
+def _since_it_began(renewals: Mapping[str, QueueRenewal], run: str) -> tuple[OffsetRange, int]:
+    """The physical offsets of the entries that a queue had before a run, and since when it had them (ms).
+
+    ``renewals``: those of the queue, by run.
+    """
+    earlier = [each for each in renewals if each < run]
+    if not earlier:
+        return (BEGINNING, FOREVER), BEGINNING
+    renewal = renewals[max(earlier)]
+    return (renewal.commitlog_offset, FOREVER), renewal.at
