@@ -88,7 +88,9 @@ def pulls_of_message(
     """
     if not rows:
         return NotPulled("the group never subscribed to the topic")
-    night = next((night for night in nights if night.told_to > place.queue_offset), None)
+    # The last one in which the group moved past it: its offset may have been moved back before.
+    passed = [each for each in nights if each.told_before <= place.queue_offset < each.told_to]
+    night = passed[-1] if passed else None
     if night is None and place.is_deleted:
         return NotPulled(_DELETED)
     if night is None:

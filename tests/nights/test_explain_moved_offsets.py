@@ -90,3 +90,17 @@ def test_a_reset_in_the_new_queue_is_none_in_the_old_one(broker: GrowingBroker) 
     night(broker, begins(BEFORE), event(after(18), "reset_offset", "cg", queue_id=0, offset=0))
     pulled = [explained(broker, number)["pulled_at"] for number in (3, 12, 16)]
     assert pulled == [broker.log.messages[3].stored_at, broker.log.messages[12].stored_at, after(18)]
+
+
+def test_a_group_whose_offsets_were_removed_pulls_the_messages_again(broker: GrowingBroker) -> None:
+    events = [begins(BEFORE), event(after(5), "unregister", "cg")]
+    save(broker, cg=5, other=10)
+    night(broker, *events)
+    broker.log.append(10)
+    save(broker, other=20)
+    night(broker, *events)
+    assert explained(broker, 3)["outcome"] == "PENDING"
+    broker.log.append(10)
+    save(broker, cg=30, other=30)
+    night(broker, *events, begins(after(25)))
+    assert [explained(broker, number)["pulled_at"] for number in (3, 12)] == [after(25), after(25)]
