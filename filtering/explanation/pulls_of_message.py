@@ -46,13 +46,15 @@ class NightInQueue:
 class Place:
     """The queue offset of a message, its store time (ms), and the run that read it.
 
-    ``is_deleted``: it is no longer in the broker's log.
+    ``is_deleted``: it is no longer in the broker's log. ``gone_at``: when the first night began (ms) for which the log
+    did not have it any more. A group that started then, or whose offset was moved, could not pull it.
     """
 
     queue_offset: int
     store_timestamp: int
     run: str
     is_deleted: bool
+    gone_at: int = FOREVER
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,11 @@ def pulls_of_message(
         return first
     last = nights[-1]
     pulling = [row for row in rows if is_pulling(row, last.config)]
-    again = [pull for pull, offset in _pulls_after_resets(pulling, resets, last) if offset <= place.queue_offset]
+    again = [
+        pull
+        for pull, offset in _pulls_after_resets(pulling, resets, last)
+        if offset <= place.queue_offset and pull.at <= place.gone_at
+    ]
     if isinstance(first, NotPulled):
         since = max(place.store_timestamp, pulling[0].valid_from) if pulling else FOREVER
         return [pull for pull in again if pull.at > since] or first
@@ -172,6 +178,8 @@ def _first_pull(
     start = next((row for row in rows if at < row.valid_from <= night.as_of), None)
     if start is None:
         return NotPulled(f"{_MOVED} {_why_not_pulling(states, at, night.config)}")
+    if start.valid_from > place.gone_at:
+        return NotPulled(_DELETED)
     if start is rows[0] and place.queue_offset < night.told_before + night.lost + _skipped(start, night, resets):
         return NotPulled("the group first came later, and began at a later message")
     return Pulled(start, start.valid_from, night.config)

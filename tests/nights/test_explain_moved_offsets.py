@@ -25,11 +25,11 @@ def night(broker: GrowingBroker, *lines: str) -> None:
     assert ended.code == 0, ended.error
 
 
-def explained(broker: GrowingBroker, number: int) -> dict[str, Any]:
+def explained(broker: GrowingBroker, number: int, group: str = "cg") -> dict[str, Any]:
     """The explanation of a message, by its number in the log."""
     warehouse = broker.folder / "w"
     ids = sorted((row["commitlog_offset"], row["msg_id"]) for row in rows_of(warehouse, "commitlog"))
-    asked = ("--warehouse", warehouse, "--group", "cg", "--message", ids[number][1], "--json")
+    asked = ("--warehouse", warehouse, "--group", group, "--message", ids[number][1], "--json")
     answer: dict[str, Any] = json.loads(broker.run(explain, *asked).out)
     return answer
 
@@ -104,3 +104,19 @@ def test_a_group_whose_offsets_were_removed_pulls_the_messages_again(broker: Gro
     save(broker, cg=30, other=30)
     night(broker, *events, begins(after(25)))
     assert [explained(broker, number)["pulled_at"] for number in (3, 12)] == [after(25), after(25)]
+
+
+def test_a_reset_does_not_bring_back_what_the_broker_deleted(broker: GrowingBroker) -> None:
+    """The broker moves the offset to the first message that it still has."""
+    broker.log.append(1, "Other", body=b"x" * (broker.log.segment - len(broker.log.data) % broker.log.segment))
+    save(broker)
+    night(broker, begins(BEFORE))
+    broker.log.append(10)
+    save(broker)
+    broker.log.write(broker.folder / "store", broker.log.segment)
+    late = sql(after(15), "cg_late", NOTHING)
+    resets = [event(after(17), "reset_offset", group, queue_id=0, offset=2) for group in ("cg", "cg_late")]
+    night(broker, begins(BEFORE), late, *resets)
+    assert explained(broker, 3)["pulled_at"] == broker.log.messages[3].stored_at
+    assert explained(broker, 12)["pulled_at"] == after(17)
+    assert explained(broker, 3, "cg_late")["outcome"] == "NOT_SUBSCRIBED"

@@ -30,7 +30,7 @@ from filtering.subscriptions.in_force import in_force_at, present_filter
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.explanation.found_messages import FoundMessage
 from schemas.answers.explanation.message_deliveries import Delivery
-from schemas.answers.explanation.queue_history import nights_by_queue, nights_of_message, resets_in
+from schemas.answers.explanation.queue_history import log_lost, nights_by_queue, nights_of_message, resets_in
 from schemas.answers.explanation.uncertainty import after_change_of_tags
 from schemas.answers.facts import BrokerFacts, GroupQueue
 from schemas.answers.lag.standings import standings
@@ -151,7 +151,8 @@ class Explainer:
         queue = consumer_group, message.topic, message.queue_id
         begin = self._facts.begins.get(queue[1:], 0)
         is_deleted = message.commitlog_offset < max(begin, self._facts.last.log_start or 0)
-        place = Place(message.queue_offset, message.store_timestamp, message.run, is_deleted)
+        gone_at = log_lost(self._facts, message.commitlog_offset)
+        place = Place(message.queue_offset, message.store_timestamp, message.run, is_deleted, gone_at)
         nights = nights_of_message(self._nights.get(queue, ()), message.commitlog_offset)
         resets = resets_in(nights, self._facts.resets.get(queue, ()), message.commitlog_offset < begin)
         pulls = pulls_of_message(rows, nights, resets, place, self._facts.broker, self._facts.as_of)

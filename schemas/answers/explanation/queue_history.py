@@ -62,6 +62,16 @@ def nights_of_message(nights: Iterable[NightInQueue], commitlog_offset: int) -> 
     return [night for night in nights if night.places[0] <= commitlog_offset < night.places[1]]
 
 
+def log_lost(facts: BrokerFacts, commitlog_offset: int) -> int:
+    """When the first night began (ms) whose log did not reach back to a physical offset; FOREVER if all did."""
+    begin = BEGINNING
+    for night in facts.nights:
+        if (night.log_start or 0) > commitlog_offset:
+            return begin
+        begin = night.as_of or 0
+    return FOREVER
+
+
 def resets_in(nights: Sequence[NightInQueue], resets: Iterable[tuple[int, int]], is_old: bool) -> list[tuple[int, int]]:
     """The offset resets, as (ms, offset), of a queue in its nights. ``is_old``: it began again after them."""
     since = nights[0].since if nights else BEGINNING
