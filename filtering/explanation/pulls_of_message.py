@@ -178,10 +178,10 @@ def _first_pull(
     start = next((row for row in rows if at < row.valid_from <= night.as_of), None)
     if start is None:
         return NotPulled(f"{_MOVED} {_why_not_pulling(states, at, night.config)}")
-    if start.valid_from > place.gone_at:
-        return NotPulled(_DELETED)
     if start is rows[0] and place.queue_offset < night.told_before + night.lost + _skipped(start, night, resets):
         return NotPulled("the group first came later, and began at a later message")
+    if start.valid_from > place.gone_at:
+        return NotPulled(_DELETED)
     return Pulled(start, start.valid_from, night.config)
 
 
