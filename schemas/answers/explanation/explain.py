@@ -158,14 +158,13 @@ class Explainer:
         pulls = pulls_of_message(rows, nights, resets, place, self._facts.broker, self._facts.as_of)
         position = self._positions(message.topic).get((consumer_group, message.queue_id))
         waits = position is not None and message.queue_offset >= position and not is_deleted
+        if waits and not (isinstance(pulls, NotPulled) and pulls.is_pending):
+            again = "" if isinstance(pulls, NotPulled) else ", and pulls the message again"
+            pulls = NotPulled(f"the group goes on at offset {position:,}{again}", is_pending=True)
         if isinstance(pulls, NotPulled):
-            outcome = Outcome.PENDING if pulls.is_pending or waits else Outcome.NOT_SUBSCRIBED
-            why = pulls.why if pulls.is_pending or not waits else f"the group goes on at offset {position:,}"
-            explanation = self._without_filters(message, consumer_group, outcome, why)
-            return self._previewed(explanation, rows) if outcome is Outcome.PENDING else explanation
-        if waits:
-            why = f"the group goes on at offset {position:,}, and pulls the message again"
-            return self._previewed(self._without_filters(message, consumer_group, Outcome.PENDING, why), rows)
+            outcome = Outcome.PENDING if pulls.is_pending else Outcome.NOT_SUBSCRIBED
+            explanation = self._without_filters(message, consumer_group, outcome, pulls.why)
+            return self._previewed(explanation, rows) if pulls.is_pending else explanation
         explanation = self._filtered(message, pulls[-1])
         if explanation.outcome in BY_THE_TABLES:
             why = "the filters let it pass, and the group has not pulled it: it began later, or its offset was moved"
