@@ -90,15 +90,15 @@ def pulls_of_message(
     """
     if not rows:
         return NotPulled("the group never subscribed to the topic")
-    # The last one in which the group moved past it: its offset may have been moved back before.
-    passed = [each for each in nights if each.told_before <= place.queue_offset < each.told_to]
-    night = passed[-1] if passed else None
-    if night is None and place.is_deleted:
+    # The group's offset may have been moved back, so that it moved past the message several times.
+    passed = [night for night in nights if night.told_before <= place.queue_offset < night.told_to]
+    if not passed and place.is_deleted:
         return NotPulled(_DELETED)
-    if night is None:
+    if not passed:
         return NotPulled(_why_pending(rows, config, as_of), is_pending=True)
     resets = list(resets)
-    first = _first_pull(rows, night, place, resets)
+    found = [_first_pull(rows, night, place, resets) for night in reversed(passed)]
+    first = next((pull for pull in found if isinstance(pull, Pulled)), found[0])
     if isinstance(first, NotPulled) and first.why == _DELETED:
         return first
     last = nights[-1]

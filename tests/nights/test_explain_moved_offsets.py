@@ -120,3 +120,14 @@ def test_a_reset_does_not_bring_back_what_the_broker_deleted(broker: GrowingBrok
     assert explained(broker, 3)["pulled_at"] == broker.log.messages[3].stored_at
     assert explained(broker, 12)["pulled_at"] == after(17)
     assert explained(broker, 3, "cg_late")["outcome"] == "NOT_SUBSCRIBED"
+
+
+def test_a_message_that_was_pulled_once_stays_so_if_the_offset_is_moved_back_and_forth(broker: GrowingBroker) -> None:
+    events = [begins(BEFORE), event(after(5), "unregister", "cg")]
+    save(broker, cg=5)
+    night(broker, *events)
+    for offset, outcomes in ((2, ["PENDING", "PENDING"]), (8, ["STOPPED_BY_BIT_MAP", "NOT_SUBSCRIBED"])):
+        broker.log.append(10)
+        save(broker, cg=offset)
+        night(broker, *events)
+        assert [explained(broker, number)["outcome"] for number in (3, 6)] == outcomes
