@@ -13,7 +13,7 @@ import pyarrow as pa
 from filtering.delivery import window_loops
 from filtering.delivery.entries import Entries, Int64s
 from filtering.delivery.message_filter import MessageFilter
-from filtering.delivery.pull_window import BEGINNING, OffsetRange, PullWindow
+from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.time_spans import DAY
 
@@ -39,7 +39,8 @@ class FilterChange:
     ``received`` are the physical offsets of the messages that the group received, ``dropped`` of those that its
     client's hooks dropped and would drop again; both ascending. By queue id, ``pulled`` has the offsets that the group
     has pulled, ``pending`` those that it has yet to pull. It has pulled all of a queue that ``pulled`` does not list.
-    Both are of the entries with physical offsets in ``places``, in queues that began again.
+    Both are of the entries with physical offsets in ``places``, in queues that began again; ``ended`` has the physical
+    offsets of the entries that the group pulled, or lost, in these queues before.
     ``in_force`` is the group's filter in force; None: it has none, or the broker refuses its pulls.
     """
 
@@ -50,6 +51,7 @@ class FilterChange:
     pending: Mapping[int, OffsetRange] = field(default_factory=dict)
     in_force: MessageFilter | None = None
     places: Mapping[int, OffsetRange] = field(default_factory=dict)
+    ended: Mapping[int, OffsetRange] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -116,9 +118,9 @@ class FilterChanges:
 class _ChangesOfTopic:
     """The changes of one topic, each with its number among all changes. They run as pull windows of one TopicFilters.
 
-    The windows are, in this order and each for all changes: the new filter on what the group has pulled, on what it
-    has yet to pull, and on all messages; then, for changes with a filter in force, this one on what the group has
-    pulled, and on all messages.
+    The windows are, in this order and each for all changes: the new filter on what the group has pulled, also in queues
+    before they began again, on what it has yet to pull, and on all messages; then, for changes with a filter in force,
+    this one on what the group has pulled, also in those queues, and on all messages.
     """
 
     def __init__(self, numbered: Sequence[tuple[int, FilterChange]], stored: tuple[int, int]) -> None:
@@ -126,37 +128,41 @@ class _ChangesOfTopic:
         self._stored = stored
         changes = [change for _, change in numbered]
         pulled_windows = [_window(each.filter, stored, each.pulled, False, each.places) for each in changes]
+        ended_windows = [_ended_window(each.filter, stored, each.ended) for each in changes]
         pending_windows = [_window(each.filter, stored, each.pending, True, each.places) for each in changes]
         windows = [_window(each.filter, stored, {}, False, {}) for each in changes]
         in_force = [(each.in_force, each) for each in changes if each.in_force is not None]
         pulled_in_force = [_window(filter_, stored, each.pulled, False, each.places) for filter_, each in in_force]
+        ended_in_force = [_ended_window(filter_, stored, each.ended) for filter_, each in in_force]
         all_in_force = [_window(filter_, stored, {}, False, {}) for filter_, _ in in_force]
-        self.filters = TopicFilters(
-            _NO_BIT_MAP, windows=[*pulled_windows, *pending_windows, *windows, *pulled_in_force, *all_in_force]
-        )
+        of_new = [*pulled_windows, *ended_windows, *pending_windows, *windows]
+        of_old = [*pulled_in_force, *ended_in_force, *all_in_force]
+        self.filters = TopicFilters(_NO_BIT_MAP, windows=[*of_new, *of_old])
 
     def compare(self, entries: Entries, result: ChangeResult) -> list[pa.RecordBatch]:
         """Adds the counts of a block to ``result``. Returns its rows."""
         block = self.filters.run(entries)
         matched = block.delivered.flags(self.filters.window_count)
         in_time = (entries.store_timestamp >= self._stored[0]) & (entries.store_timestamp < self._stored[1])
-        of_changes, of_filters_in_force = np.split(matched, [3 * len(self._numbered)])
-        in_force = zip(*np.split(of_filters_in_force, 2), strict=True)
+        of_changes, of_filters_in_force = np.split(matched, [4 * len(self._numbered)])
+        in_force = zip(*np.split(of_filters_in_force, 3), strict=True)
         batches = []
         for window, (number, change) in enumerate(self._numbered):
-            pulled, pending, matches = of_changes[window :: len(self._numbered)]
+            pulled, ended, pending, matches = of_changes[window :: len(self._numbered)]
+            pulled = pulled | ended
             received = _among(entries.commitlog_offset, change.received) & in_time
             dropped = _among(entries.commitlog_offset, change.dropped)
             kept, gained, lost = received & matches, pulled & ~received & ~dropped, received & ~matches
             _count_kept(number, entries, kept, result)
-            result.scanned[number] += int(block.scanned[block.mask_of[window]].sum())
-            result.passed_stage1[number] += int(block.counts[window, :, window_loops.PASSED_STAGE1].sum())
-            result.failed[number] += int(block.counts[window, :, window_loops.EVALUATION_ERRORS].sum())
+            both = [window, window + len(self._numbered)]
+            result.scanned[number] += int(block.scanned[block.mask_of[both]].sum())
+            result.passed_stage1[number] += int(block.counts[both, :, window_loops.PASSED_STAGE1].sum())
+            result.failed[number] += int(block.counts[both, :, window_loops.EVALUATION_ERRORS].sum())
             result.pending[number] += int(pending.sum())
             result.stored[number] += int(in_time.sum())
             if change.in_force is not None:
-                pulled_before, matches_before = next(in_force)
-                before, after = pulled_before | received & matches_before, pulled | kept
+                pulled_before, ended_before, matches_before = next(in_force)
+                before, after = pulled_before | ended_before | received & matches_before, pulled | kept
                 result.new_gains[number] += int((after & ~before & ~dropped).sum())
                 result.new_losses[number] += int((before & ~after & ~dropped).sum())
                 result.same_gains[number] += int((gained & before).sum())
@@ -184,6 +190,13 @@ def _window(
 ) -> PullWindow:
     without_bit_map = replace(message_filter, bit_pos=())
     return PullWindow(without_bit_map, BEGINNING, *stored, None, offsets, only_listed, places)
+
+
+def _ended_window(
+    message_filter: MessageFilter, stored: tuple[int, int], ended: Mapping[int, OffsetRange]
+) -> PullWindow:
+    """``ended``: by queue id, physical offsets."""
+    return _window(message_filter, stored, dict.fromkeys(ended, (0, FOREVER)), True, ended)
 
 
 def _among(values: Int64s, ascending: Int64s) -> npt.NDArray[np.bool_]:

@@ -46,13 +46,15 @@ class NightInQueue:
 class Place:
     """The queue offset of a message, its store time (ms), and the run that read it.
 
-    ``is_deleted``: it is no longer in the broker's log.
+    ``is_deleted``: it is no longer in the broker's log. ``gone_at``: when the first night began (ms) for which the log
+    did not have it any more. A group that started then, or whose offset was moved, could not pull it.
     """
 
     queue_offset: int
     store_timestamp: int
     run: str
     is_deleted: bool
+    gone_at: int = FOREVER
 
 
 @dataclass(frozen=True)
@@ -88,18 +90,28 @@ def pulls_of_message(
     """
     if not rows:
         return NotPulled("the group never subscribed to the topic")
-    night = next((night for night in nights if night.told_to > place.queue_offset), None)
-    if night is None and place.is_deleted:
+    # The group's offset may have been moved back, so that it moved past the message several times.
+    passed = [night for night in nights if night.told_before <= place.queue_offset < night.told_to]
+    if not passed and place.is_deleted:
         return NotPulled(_DELETED)
-    if night is None:
+    if not passed:
         return NotPulled(_why_pending(rows, config, as_of), is_pending=True)
     resets = list(resets)
-    first = _first_pull(rows, night, place, resets)
-    if isinstance(first, NotPulled):
+    found = [_first_pull(rows, night, place, resets) for night in reversed(passed)]
+    first = next((pull for pull in found if isinstance(pull, Pulled)), found[0])
+    if isinstance(first, NotPulled) and first.why == _DELETED:
         return first
     last = nights[-1]
-    again = _pulls_after_resets([row for row in rows if is_pulling(row, last.config)], resets, last)
-    pulls = [pull for pull, offset in again if pull.at > first.at and offset <= place.queue_offset]
+    pulling = [row for row in rows if is_pulling(row, last.config)]
+    again = [
+        pull
+        for pull, offset in _pulls_after_resets(pulling, resets, last)
+        if offset <= place.queue_offset and pull.at <= place.gone_at
+    ]
+    if isinstance(first, NotPulled):
+        since = max(place.store_timestamp, pulling[0].valid_from) if pulling else FOREVER
+        return [pull for pull in again if pull.at > since] or first
+    pulls = [pull for pull in again if pull.at > first.at]
     if not _is_jumped_over(rows, first, place, resets):
         return [first, *pulls]
     return pulls or NotPulled(f"{_MOVED} the group was away")
@@ -168,6 +180,8 @@ def _first_pull(
         return NotPulled(f"{_MOVED} {_why_not_pulling(states, at, night.config)}")
     if start is rows[0] and place.queue_offset < night.told_before + night.lost + _skipped(start, night, resets):
         return NotPulled("the group first came later, and began at a later message")
+    if start.valid_from > place.gone_at:
+        return NotPulled(_DELETED)
     return Pulled(start, start.valid_from, night.config)
 
 

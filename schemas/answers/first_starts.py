@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache, cached_property
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from filtering.delivery.entries import Int64s
 from schemas.answers.facts import BrokerFacts, GroupQueue
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delivery_stats import DELIVERY_STATS
-from schemas.delta.table_rows import Where, one_of, sorted_by
+from schemas.delta.table_rows import Where, one_of, sorted_by, within
 from schemas.queue_progress import QUEUE_PROGRESS
 
 Queue = tuple[str, int]
@@ -35,6 +36,8 @@ class _Progress(NamedTuple):
     first: int
     end: int
     entries: int
+    began_at: int | None
+    ended_at: int | None
 
 
 class FirstStarts:
@@ -66,6 +69,34 @@ class FirstStarts:
         entries = entries[entries < pulled + first.skipped]
         return int(entries[max(len(entries) - pulled, 0)]) if len(entries) else first.skipped
 
+    def place_in_old_queue(self, queue: GroupQueue, begins_at: int) -> int | None:
+        """The physical offset of the first entry that the group pulled or lost before a queue began again.
+
+        ``begins_at``: the physical offset with which it did, the last time. None if the group came later.
+        """
+        renewal = max(
+            (row for row in self._progress[queue[1:]] if row.began_at is not None), default=None, key=attrgetter("run")
+        )
+        if queue not in self.moves or renewal is None:
+            return None
+        move = self.moves[queue][0]
+        if move.run > renewal.run or (move.run == renewal.run and move.skipped >= (renewal.ended_at or 0)):
+            return None
+        resets = [offset for at, offset in self._facts.resets.get(queue, ()) if at <= (renewal.began_at or 0)]
+        first = min([self.of(queue) or 0, *resets])
+        where = [one_of("topic", [queue[1]]), one_of("queue_id", [queue[2]])]
+        rows = self._facts.rows(
+            CONSUMEQUEUE,
+            ["commitlog_offset", "queue_offset", "run"],
+            [*where, within("commitlog_offset", below=begins_at)],
+        )
+        rows = sorted_by(rows.filter(pc.less_equal(rows["run"], move.run)), "commitlog_offset")
+        offsets = rows["queue_offset"].to_numpy()
+        begins = np.flatnonzero(np.diff(offsets) <= 0)  # It may have begun again before, too.
+        begin = int(begins[-1]) + 1 if len(begins) else 0
+        at = begin + int(np.searchsorted(offsets[begin:], first))
+        return rows["commitlog_offset"][at].as_py() if at < len(rows) else None
+
     def first_stored(self, queue: Queue) -> int:
         """The first offset of a queue that any night has read; 0 if there is none."""
         return min((row.first for row in self._progress[queue]), default=0)
@@ -90,10 +121,10 @@ class FirstStarts:
     @cached_property
     def _progress(self) -> dict[Queue, list[_Progress]]:
         """The rows of queue_progress, by queue."""
-        columns = ["run", "from_offset", "to_offset", "entries", "topic", "queue_id"]
+        columns = ["run", "from_offset", "to_offset", "entries", "began_at", "ended_at", "topic", "queue_id"]
         progress: defaultdict[Queue, list[_Progress]] = defaultdict(list)
         for row in self._facts.rows(QUEUE_PROGRESS, columns, self._topics).to_pylist():
-            progress[row["topic"], row["queue_id"]].append(_Progress(*(row[name] for name in columns[:4])))
+            progress[row["topic"], row["queue_id"]].append(_Progress(*(row[name] for name in columns[:6])))
         return progress
 
     def _has_gaps(self, queue: Queue, run: str) -> bool:

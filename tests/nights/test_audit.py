@@ -147,6 +147,20 @@ def test_conservation_compares_a_queue_with_its_own_night_before(four_nights: Pa
     assert (result.bad_rows, found) == (2, {(*queue, row["run"]) for row in rows[1:3]})
 
 
+@pytest.mark.parametrize("table", [DELIVERY_STATS, CONSUMER_OFFSETS], ids=lambda table: str(table.name))
+def test_conservation_misses_the_counts_and_the_offset_of_a_group(
+    replayed: Replayed, tmp_path: Path, table: Table
+) -> None:
+    """Of a group that received nothing of a queue, so that no delivery misses them."""
+    warehouse = copy_of(replayed("small"), tmp_path / "w")
+    place = ("consumer_group", "topic", "queue_id")
+    counts = rows_of(warehouse, "delivery_stats", *place, "scanned", "delivered")
+    gone = next(row for row in counts if row["scanned"] and not row["delivered"])
+    rewrite(warehouse, table, lambda rows: [row for row in rows if any(row[name] != gone[name] for name in place)])
+    (bad,) = results(Warehouse.at(warehouse.storage.root), "conservation")["conservation"].sample
+    assert [bad[name] for name in place] == [gone[name] for name in place]
+
+
 def test_a_flipped_byte_fails_the_page_checksums(replayed: Replayed, tmp_path: Path) -> None:
     warehouse = copy_of(replayed("small"), tmp_path / "w")
     file = max((tmp_path / "w" / "commitlog").glob("*.parquet"), key=lambda each: each.stat().st_size)

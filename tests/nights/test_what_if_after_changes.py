@@ -101,3 +101,18 @@ def test_the_period_is_named_and_may_be_empty(changed: GrowingBroker, run: Run) 
     assert "- there is no message to compare" in empty
     made = json.loads(run(what_if, *given, *period, "--json").out)["changes"][0]
     assert (made["from"], made["to"], made["stored"]) == (FIRST_TIME, FIRST_TIME + 3 * EVERY, 3)
+
+
+def test_messages_of_a_topic_that_was_deleted_are_gained_as_well_as_lost(broker: GrowingBroker, run: Run) -> None:
+    """The groups come before and after the topic is deleted and created again."""
+    broker.night([sql(BEFORE, "cg", LOW)])
+    broker.log.queues.clear()
+    broker.grow()
+    late = sql(after(12), "late", LOW)
+    broker.night([sql(BEFORE, "cg", LOW), late])
+    given = ("--warehouse", broker.folder / "w", "--sql", HIGH, "--json", "--group")
+    changes = [json.loads(run(what_if, *given, group).out)["changes"][0] for group in ("cg", "late")]
+    counts = [(change["gained"], change["lost"], change["cost"]["scanned"]) for change in changes]
+    assert counts == [(10, 10, 20), (5, 5, 10)]
+    against = [change["against_in_force"] for change in changes]
+    assert [(each["gained"], each["lost"]) for each in against] == [(10, 10), (5, 5)]

@@ -30,7 +30,7 @@ from filtering.subscriptions.in_force import in_force_at, present_filter
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.explanation.found_messages import FoundMessage
 from schemas.answers.explanation.message_deliveries import Delivery
-from schemas.answers.explanation.queue_history import nights_by_queue, nights_of_message, resets_in
+from schemas.answers.explanation.queue_history import log_lost, nights_by_queue, nights_of_message, resets_in
 from schemas.answers.explanation.uncertainty import after_change_of_tags
 from schemas.answers.facts import BrokerFacts, GroupQueue
 from schemas.answers.lag.standings import standings
@@ -151,18 +151,20 @@ class Explainer:
         queue = consumer_group, message.topic, message.queue_id
         begin = self._facts.begins.get(queue[1:], 0)
         is_deleted = message.commitlog_offset < max(begin, self._facts.last.log_start or 0)
-        place = Place(message.queue_offset, message.store_timestamp, message.run, is_deleted)
+        gone_at = log_lost(self._facts, message.commitlog_offset)
+        place = Place(message.queue_offset, message.store_timestamp, message.run, is_deleted, gone_at)
         nights = nights_of_message(self._nights.get(queue, ()), message.commitlog_offset)
         resets = resets_in(nights, self._facts.resets.get(queue, ()), message.commitlog_offset < begin)
         pulls = pulls_of_message(rows, nights, resets, place, self._facts.broker, self._facts.as_of)
+        position = self._positions(message.topic).get((consumer_group, message.queue_id))
+        waits = position is not None and message.queue_offset >= position and not is_deleted
+        if waits and not (isinstance(pulls, NotPulled) and pulls.is_pending):
+            again = "" if isinstance(pulls, NotPulled) else ", and pulls the message again"
+            pulls = NotPulled(f"the group goes on at offset {position:,}{again}", is_pending=True)
         if isinstance(pulls, NotPulled):
             outcome = Outcome.PENDING if pulls.is_pending else Outcome.NOT_SUBSCRIBED
             explanation = self._without_filters(message, consumer_group, outcome, pulls.why)
             return self._previewed(explanation, rows) if pulls.is_pending else explanation
-        position = self._positions(message.topic).get((consumer_group, message.queue_id))
-        if position is not None and message.queue_offset >= position and not is_deleted:
-            why = f"the group goes on at offset {position:,}, and pulls the message again"
-            return self._previewed(self._without_filters(message, consumer_group, Outcome.PENDING, why), rows)
         explanation = self._filtered(message, pulls[-1])
         if explanation.outcome in BY_THE_TABLES:
             why = "the filters let it pass, and the group has not pulled it: it began later, or its offset was moved"

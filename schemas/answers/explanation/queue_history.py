@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow.compute as pc
 
 from filtering.consumption.renewals import QueueRenewal
-from filtering.delivery.pull_window import BEGINNING, FOREVER
+from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange
 from filtering.explanation.pulls_of_message import NightInQueue
 from schemas.answers.facts import BrokerFacts, GroupQueue
-from schemas.answers.first_starts import FirstStarts
+from schemas.answers.first_starts import FirstStarts, Queue
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table_rows import one_of, sorted_by
 from schemas.queue_progress import QUEUE_PROGRESS, renewals_of
@@ -27,7 +27,9 @@ def nights_by_queue(facts: BrokerFacts, groups: Collection[str] | None) -> dict[
     missed = {
         (move.run, *queue): (move.lost, move.skipped) for queue, moves in first_starts.moves.items() for move in moves
     }
-    renewals = {(run, topic, each.queue_id): each for run, topic, each in renewals_of(facts.rows(QUEUE_PROGRESS))}
+    renewals: defaultdict[Queue, dict[str, QueueRenewal]] = defaultdict(dict)
+    for run, topic, renewal in renewals_of(facts.rows(QUEUE_PROGRESS)):
+        renewals[topic, renewal.queue_id][run] = renewal
     by_queue: defaultdict[GroupQueue, list[NightInQueue]] = defaultdict(list)
     offsets = facts.rows(CONSUMER_OFFSETS, where=where)
     offsets = offsets.filter(pc.is_valid(offsets["told_to"]))  # the others have only committed offsets
@@ -35,23 +37,24 @@ def nights_by_queue(facts: BrokerFacts, groups: Collection[str] | None) -> dict[
         queue = row["consumer_group"], row["topic"], row["queue_id"]
         last = by_queue[queue][-1] if by_queue[queue] else None
         before = last.told_to if last is not None else 0
-        places, since = (last.places, last.since) if last is not None else ((BEGINNING, FOREVER), BEGINNING)
+        of_queue = renewals.get(queue[1:], {})
+        places, since = _since_it_began(of_queue, row["run"]) if last is None else (last.places, last.since)
         lost, skipped = missed.get((row["run"], *queue), (0, 0))
         if skipped and not before:
             first = first_starts.of(queue)
             skipped = skipped if first is None else first
         begin, night = nights[row["run"]]
-        renewal = renewals.get((row["run"], *queue[1:]))
+        began = of_queue.get(row["run"])
         item = NightInQueue(
             night.run, begin, night.as_of or 0, before, row["told_to"], night.broker, lost, skipped, places, since
         )
-        if renewal is not None:
-            of_old = min(skipped, renewal.ended) if last is None else 0
-            pulled_to = max(before, renewal.ended - lost)
-            by_queue[queue].append(replace(item, told_to=pulled_to, lost=0, skipped=of_old))
-            by_queue[queue] = [_until(renewal, each) for each in by_queue[queue]]
-            new = (renewal.commitlog_offset, FOREVER)
-            item = replace(item, told_before=0, lost=0, skipped=skipped - of_old, places=new, since=renewal.at)
+        if began is not None:
+            of_old = min(skipped, began.ended) if last is None else 0
+            pulled_to = max(before, began.ended - lost)
+            by_queue[queue].append(replace(item, as_of=began.at, told_to=pulled_to, lost=0, skipped=of_old))
+            by_queue[queue] = [_until(began, each) for each in by_queue[queue]]
+            new = (began.commitlog_offset, FOREVER)
+            item = replace(item, told_before=0, lost=0, skipped=skipped - of_old, places=new, since=began.at)
         by_queue[queue].append(item)
     return dict(by_queue)
 
@@ -59,6 +62,16 @@ def nights_by_queue(facts: BrokerFacts, groups: Collection[str] | None) -> dict[
 def nights_of_message(nights: Iterable[NightInQueue], commitlog_offset: int) -> list[NightInQueue]:
     """The nights of the queue that had the message at a physical offset, before or after it began again."""
     return [night for night in nights if night.places[0] <= commitlog_offset < night.places[1]]
+
+
+def log_lost(facts: BrokerFacts, commitlog_offset: int) -> int:
+    """When the first night began (ms) whose log did not reach back to a physical offset; FOREVER if all did."""
+    begin = BEGINNING
+    for night in facts.nights:
+        if (night.log_start or 0) > commitlog_offset:
+            return begin
+        begin = night.as_of or 0
+    return FOREVER
 
 
 def resets_in(nights: Sequence[NightInQueue], resets: Iterable[tuple[int, int]], is_old: bool) -> list[tuple[int, int]]:
@@ -72,3 +85,15 @@ def _until(renewal: QueueRenewal, night: NightInQueue) -> NightInQueue:
     """The same night, if it is one of the queue that ended with a renewal: its entries end there."""
     begin, end = night.places
     return replace(night, places=(begin, min(end, renewal.commitlog_offset)))
+
+
+def _since_it_began(renewals: Mapping[str, QueueRenewal], run: str) -> tuple[OffsetRange, int]:
+    """The physical offsets of the entries that a queue had before a run, and since when it had them (ms).
+
+    ``renewals``: those of the queue, by run.
+    """
+    earlier = [each for each in renewals if each < run]
+    if not earlier:
+        return (BEGINNING, FOREVER), BEGINNING
+    renewal = renewals[max(earlier)]
+    return (renewal.commitlog_offset, FOREVER), renewal.at

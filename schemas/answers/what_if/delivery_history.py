@@ -49,6 +49,7 @@ class DeliveryHistory:
             pending=pending,
             in_force=None if old is None else message_filter(old, [old], self._facts.broker),
             places=self._facts.places(topic, pulled),
+            ended=self._pulled.ended(group, topic),
         )
 
 

@@ -40,6 +40,15 @@ class PulledOffsets:
             pending[queue_id] = (max(begin, self._kept_from(topic, queue_id)) if begin < end else begin, FOREVER)
         return pulled, pending
 
+    def ended(self, group: str, topic: str) -> dict[int, OffsetRange]:
+        """By queue id, the physical offsets of the entries that a group pulled or lost before a queue began again."""
+        begins = {queue_id: begin for (of, queue_id), begin in self._facts.begins.items() if of == topic}
+        firsts = {
+            queue_id: self._first_starts.place_in_old_queue((group, topic, queue_id), begin)
+            for queue_id, begin in begins.items()
+        }
+        return {queue_id: (first, begins[queue_id]) for queue_id, first in firsts.items() if first is not None}
+
     def _begin(self, queue: GroupQueue) -> int:
         """The first offset that the group pulled: at its first start, after a reset, or when the queue began again."""
         if queue[1:] in self._facts.begins:
