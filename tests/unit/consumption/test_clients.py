@@ -98,8 +98,10 @@ def model(states: list[tuple[int, Group]]) -> dict[tuple[int, int], list[Pulled]
     """By queue id and offset, how a message was pulled."""
     found: defaultdict[tuple[int, int], list[Pulled]] = defaultdict(list)
     places = dict.fromkeys(QUEUES, 0)
-    happened = [(at, 0, group) for at, group in states]
-    happened += [(EVERY * offset, 1, None) for offset in range(MESSAGES)]
+    happened: list[tuple[int, int, Group | None]] = [
+        *((at, 0, group) for at, group in states),
+        *((EVERY * offset, 1, None) for offset in range(MESSAGES)),
+    ]
     group, stored = Group(), 0
     for at, _, after in sorted(happened, key=lambda each: each[:2]):
         if after is None:
@@ -126,7 +128,8 @@ def pulls(windows: list[PullWindow], stored_at: int, queue_id: int, offset: int)
             assert isinstance(tags, TagsCodeIn)
             assert isinstance(checked, TextIn)
             (in_force,) = (tag for tag in "xy" if java_hash(tag) in tags.codes)
-            yield window.available_at, in_force, window.subscription_from, *checked.texts
+            (read_by,) = checked.texts
+            yield window.available_at, in_force, window.subscription_from, read_by
 
 
 def night(lines: list[str], so_far: OffsetsSoFar, messages: int) -> NightPlan:
