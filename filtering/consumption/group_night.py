@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from filtering.consumption.allocation import ClientTags
+from filtering.consumption.committed_offsets import CommittedOffsets
 from filtering.consumption.filters_in_force import FiltersInForce
 from filtering.consumption.group_progress import GroupNight
 from filtering.consumption.held_pulls import uncertain_change
@@ -44,10 +45,7 @@ class GroupNightPlan:
         self._windows = PlannedWindows(clients, filters)
         self.online, self.backlog = self._windows.online, self._windows.backlog
         self._position = Position()
-        self._moves: Sequence[tuple[int, int]] = ()
-        """When queues began again, or an operator set the group's offset: times (ms) and queue ids."""
-        self._lost_to: dict[int, int] = {}
-        """By queue id, where the group went on because the broker had deleted what waited for it."""
+        self._committed = CommittedOffsets(key, offsets_so_far, broker_offsets, consume_from)
         self._begins_anew = False
         """Whether the broker has no offset any more of the group, which is away."""
 
@@ -59,7 +57,7 @@ class GroupNightPlan:
         """
         if line.first is None and not line.steps:
             return
-        self._moves = [(step.at, queue_id) for step in line.steps for queue_id in step.moved_queues]
+        self._committed.note_moves(line.steps)
         self._resume(line, unread)
         is_pulling = line.pulls_at_first
         for i, step in enumerate(line.steps):
@@ -72,7 +70,10 @@ class GroupNightPlan:
         self._windows.read_later()
         self.group.is_consuming = is_pulling
         if is_pulling:
-            self._check_committed()
+            # If a committed offset contradicts the assumption that the group keeps up, the offset counts.
+            limits = self._committed.limit(self._windows.stint, FOREVER)
+            self.group.behind = bool(limits)
+            self.group.told_to.update(limits)
         else:
             self._wait()
         self.group.told_to = self._windows.unread.begins(self._broker_offsets) | self.group.told_to
@@ -109,7 +110,7 @@ class GroupNightPlan:
                 assert step.before is not None
                 self._note_uncertain(step.before, step.row, step.at)
             case Moment.STOP:
-                self._position = Position(self._limit_behind(step.at), stored_from=step.at)
+                self._position = Position(self._committed.limit(self._windows.stint, step.at), stored_from=step.at)
             case Moment.RESET:
                 self._reset(step, is_pulling)
             case Moment.RENEWAL:
@@ -163,7 +164,7 @@ class GroupNightPlan:
                 self._windows.stint.move(queue_id)
             elif first > offset:
                 self.group.lost[queue_id] = self.group.lost.get(queue_id, 0) + first - offset
-                self._lost_to[queue_id] = first
+                self._committed.lost_to[queue_id] = first
         window = PullWindow(
             self._filters.at(step.row, step.at), step.row.valid_from, BEGINNING, step.at, step.at, ranges,
             only_listed=position.stored_from is not None, places=self._places(step.at, self._broker_offsets.log_start),
@@ -233,44 +234,14 @@ class GroupNightPlan:
             queue_ids = self._offsets_so_far.topics[topic].queue_ids
             self.group.told_to = first_offsets(topic, queue_ids, self._consume_from, self._broker_offsets)
             return
-        committed = dict(self._broker_offsets.committed.get(self.group.key, {}))
         self.group.stopped_at = self._position.stored_from
-        if (self._broker_offsets.committed_at or 0) >= (self.group.stopped_at or FOREVER):
-            others = self._uncommitted().items()
-            committed |= {each: offset for each, offset in others if each not in self._position.offsets}
+        others = self._committed.uncommitted_at(self.group.stopped_at).items()
+        committed = {each: offset for each, offset in others if each not in self._position.offsets}
+        committed |= self._committed.present
         self.group.told_to = {**self._position.offsets, **committed}
         # A committed offset that an operator set does not say how far the group had come.
         reset = self._position.reset
         self._windows.stint.limit({queue_id: offset for queue_id, offset in committed.items() if queue_id not in reset})
-
-    def _check_committed(self) -> None:
-        """If a committed offset contradicts the assumption that the group keeps up, the offset counts."""
-        limits = self._limit_behind(FOREVER)
-        if limits:
-            self.group.behind = True
-            self.group.told_to.update(limits)
-
-    def _limit_behind(self, until: int) -> dict[int, int]:
-        """Ends the windows of queues in which the group was behind ``until`` (ms). Returns its offsets there.
-
-        If the group moves to another offset of a queue later, the committed one says nothing about the time before.
-        """
-        topic, before = self.group.key[1], self._offsets_so_far.of(self.group.key) | self._lost_to
-        committed = {**self._uncommitted(), **self._broker_offsets.committed.get(self.group.key, {})}
-        limits = self._windows.stint.offsets_behind(topic, committed, before, self._broker_offsets, until)
-        moved_later = {queue_id for at, queue_id in self._moves if at >= until}
-        limits = {queue_id: offset for queue_id, offset in limits.items() if queue_id not in moved_later}
-        self._windows.stint.limit(limits)
-        return limits
-
-    def _uncommitted(self) -> dict[int, int]:
-        """By queue id, where the group would begin in queues in which its clients have never committed an offset."""
-        (_, topic), moved = self.group.key, {queue_id for _, queue_id in self._moves}
-        known = moved | self._offsets_so_far.committed(self.group.key).keys()
-        queue_ids = [each for each in self._broker_offsets.uncommitted(self.group.key) if each not in known]
-        first = first_offsets(topic, queue_ids, self._consume_from, self._broker_offsets)
-        decided = self._offsets_so_far.of(self.group.key)
-        return {each: max(first[each], decided.get(each, 0)) for each in queue_ids if first[each] < FOREVER}
 
     def _note_uncertain(self, before: SubscriptionRow, after: SubscriptionRow, at: int) -> None:
         change = uncertain_change(before, self._filters.at(before, at - 1), self._filters.at(after, at), at)
