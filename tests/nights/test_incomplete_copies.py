@@ -73,6 +73,23 @@ def test_damage_around_the_missing_rest_of_a_segment(small_segments: GrowingBrok
     assert broker.passes_audits()
 
 
+def test_the_missing_rest_of_a_segment_is_read_although_damage_before_it_stays(small_segments: GrowingBroker) -> None:
+    broker = small_segments
+    broker.log.append(50)
+    broker.grow()
+    offsets = [int.from_bytes(entry[:8]) for entry in broker.log.queues["T", 0]]
+    lost = next(number for number, offset in enumerate(offsets) if offset >= SEGMENT) + 2
+    file = segment(broker, 1)
+    damaged = scratched(file.read_bytes(), offsets[lost] - SEGMENT)
+    file.write_bytes(damaged[: offsets[lost + 1] - SEGMENT])
+    assert MISSING in night(broker).out
+    file.write_bytes(damaged)
+    night(broker)
+    assert broker.received("cg") == [number for number in range(60) if number != lost]
+    assert len(list(rows_of(broker.folder / "w", "quarantine"))) == 1
+    assert broker.passes_audits()
+
+
 def scratched(data: bytes, at: int) -> bytes:
     """The same bytes, of which a record that begins at ``at`` has lost its magic code."""
     return data[: at + 4] + bytes(4) + data[at + 8 :]
