@@ -56,10 +56,10 @@ make_venv() {
     # One that was half made, or whose Python was removed, is made anew.
     "$venv/bin/python" -c 'import pip' 2>/dev/null || "$python" -m venv "$venv" --clear >&2 ||
       stop "$python cannot make a virtual environment: install its venv module (e.g. apt-get install python3-venv)."
-    # pyspark is built from its sources: compressing its jars once more would take 10 s. All others have wheels, except
-    # on systems where they cannot be built either.
+    # pyspark is built from its sources: compressing its jars once more would take 10 s. Where the packages of
+    # --only-binary have no wheel, they cannot be built either.
     { install --require-hashes --requirement "$root/conf/requirements-build.txt" &&
-      install --require-hashes --only-binary=:all: --no-binary=pyspark \
+      install --require-hashes --only-binary=arro3-core,deltalake,llvmlite,numba,numpy,pandas,pyarrow \
         --config-settings=--build-option=--compression=stored --requirement "$packages" &&
       install --no-deps --editable "$root"; } ||
       stop "pip could not install the packages (its message is above): check the network, or PIP_INDEX_URL. $systems"
