@@ -13,6 +13,7 @@ from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.report.group_counts import Counts
+from schemas.delivery_stats import MEANINGS
 from schemas.delta.table_rows import sorted_by
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.commitlog.segments import is_mapped_file
@@ -44,10 +45,7 @@ def attention(facts: BrokerFacts, counts: Mapping[GroupTopic, Counts]) -> Iterat
     yield from _without_messages(facts, in_force)
     for group, topic in sorted(counts, key=itemgetter(1, 0)):
         if lost := counts[group, topic]["lost"]:
-            yield (
-                f"{group} on {topic} lost {counted(lost, 'entry', 'entries')}, "
-                "deleted by the broker before the group pulled"
-            )
+            yield f"{group} on {topic} lost {counted(lost, 'entry', 'entries')}, {MEANINGS['lost']}"
     yield from (f"quarantined: {line}" for line in quarantined)
 
 
