@@ -24,6 +24,7 @@ from filtering.predicate import TagsCodeIn, TextIn
 from filtering.subscriptions.event_lines import parse_event
 from filtering.subscriptions.history import subscription_history
 from filtering.tags_code import java_hash
+from tests.depth import examples
 
 QUEUES = frozenset(range(7))
 EVERY, MESSAGES = 10, 14
@@ -152,7 +153,7 @@ def came_to(made: NightPlan, as_of: int, messages: int) -> OffsetsSoFar:
     return OffsetsSoFar(as_of, {"T": topic})
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(15, deep=40)))
 def test_each_message_is_pulled_by_the_client_that_reads_its_queue(seed: int) -> None:
     """In one night, or in two."""
     chosen = random.Random(seed)
