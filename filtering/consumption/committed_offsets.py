@@ -39,9 +39,12 @@ class CommittedOffsets:
 
     def uncommitted(self) -> dict[int, int]:
         """By queue id, where the group would begin in queues in which its clients have never committed an offset."""
+        without_offset = self.broker_offsets.uncommitted(self.key)
+        if not without_offset:
+            return {}
         decided = self.offsets_so_far.of(self.key)
         known = {queue_id for _, queue_id in self.moves} | self.offsets_so_far.committed(self.key).keys()
-        queue_ids = [each for each in self.broker_offsets.uncommitted(self.key) if each not in known]
+        queue_ids = [each for each in without_offset if each not in known]
         first = first_offsets(self.key[1], queue_ids, self.consume_from, self.broker_offsets)
         return {each: max(first[each], decided.get(each, 0)) for each in queue_ids if first[each] < FOREVER}
 
@@ -55,6 +58,8 @@ class CommittedOffsets:
 
         If the group moves to another offset of a queue later, the committed one says nothing about the time before.
         """
+        if not self.present:
+            return {}
         decided = self.offsets_so_far.of(self.key) | self.lost_to
         committed = self.uncommitted() | self.present
         found = stint.offsets_behind(self.key[1], committed, decided, self.broker_offsets, until)
