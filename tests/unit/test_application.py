@@ -125,13 +125,12 @@ def test_a_reader_that_has_enough_ends_a_job_quietly(job: str, code: int, told: 
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("encoding", "options", "told"),
     [
-        ((), rb"\u2717 \u6e2f\u53e3 on T"),
-        (("--json",), '"consumer_group": "港口"'.encode()),
+        ("ascii", (), rb"\u2717 \u6e2f\u53e3 on T"),
+        ("latin-1", ("--json",), '"consumer_group": "港口"'.encode()),
     ],
 )
-@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
 def test_a_terminal_that_is_not_utf_8(tmp_path: Path, encoding: str, options: tuple[str, ...], told: bytes) -> None:
     root, file = Path(__file__).parents[2], tmp_path / "subscriptions.yaml"
     file.write_text("- group: 港口\n  topic: T\n  sql: price >\n", "utf-8")

@@ -25,6 +25,7 @@ from schemas.rocketmq_store.commitlog.commitlog_walk import Records, scan
 from schemas.rocketmq_store.commitlog.message_decoder import decode
 from schemas.rocketmq_store.commitlog.segments import Segment
 from schemas.storage import Storage
+from tests.depth import examples
 from tests.records import log_of
 
 TABLE = Table("topics", "Topics.", pa.schema([column("topic", pa.string())]), (), statistics_on=("topic",))
@@ -122,7 +123,7 @@ def test_readers_get_the_rows_for_which_all_conditions_hold(tmp_path: Path) -> N
         ]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(examples(2, deep=4)))
 def test_stored_messages_are_those_of_the_log(tmp_path: Path, seed: int) -> None:
     """Properties have few or many values, long and short, or begin late; some are not UTF-8."""
     rng = random.Random(seed)
