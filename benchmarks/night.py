@@ -35,6 +35,13 @@ from schemas.delta.warehouse import Warehouse
 from schemas.tables import TABLES
 
 CORES = len(os.sched_getaffinity(0))
+PARTS = {
+    "ingest": ("tasks: find records, sort", "tasks: decode", "write commitlog"),
+    "dispatch": ("write consumequeue",),
+    "deliver": ("tasks: filter", "tasks: blocks", "write delivery_blocks"),
+    "filters": ("read subscriptions", "subscriptions", "plan", "compile filters"),
+}
+"""The steps of each part of a night. The filters' bit maps are made in deliver's steps."""
 
 
 def cold_night(options: Sequence[str]) -> dict[str, float]:
@@ -73,6 +80,9 @@ def measure(folder: Path, store: Path, messages: int, groups: int, with_bit_map:
         "warm": round(median(warm), 2),
         "warm_rounds": [round(seconds, 2) for seconds in warm],
         "steps_on_one_core": {step: round(seconds, 2) for step, seconds in sorted(in_steps["steps"].items())},
+        "parts_on_one_core": {
+            part: round(sum(in_steps["steps"].get(step, 0.0) for step in steps), 2) for part, steps in PARTS.items()
+        },
         "cpu_of_steps": round(in_steps["cpu"], 2),
         "bytes_per_message": bytes_per_message(made, messages),
         "bytes_per_message_without_bodies": bytes_per_message(folder / "without_bodies", messages)["all"],
@@ -143,6 +153,8 @@ def table(size: int, found: dict[str, Any]) -> str:
         f"one core, {found['cpu_of_steps']} s of CPU: "
         + ", ".join(f"{step} {seconds}" for step, seconds in steps if seconds >= 0.05)
     )
+    parts = ", ".join(f"{part} {seconds}" for part, seconds in found["parts_on_one_core"].items())
+    lines.append(f"parts on one core: {parts}; the floor {least * CORES:.2f}")
     lines.append("bytes a message: " + ", ".join(f"{name} {of}" for name, of in found["bytes_per_message"].items()))
     lines.append(f"without bodies: {found['bytes_per_message_without_bodies']}")
     return "\n".join(lines)
