@@ -34,7 +34,8 @@ def parser() -> Parser:
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from filtering.subscriptions.event_lines import event_line
-    from jobs.cli.json_lines import json_rows, print_json, write_lines
+    from jobs.cli.batch_writers import write_batches
+    from jobs.cli.json_lines import output_file, print_json
     from schemas.answers.inconsistency import disagreements, knows_clients, lost_rows
 
     subscriptions = options.subscriptions_of(chosen.subscriptions)
@@ -58,7 +59,8 @@ def main(arguments: list[str]) -> None:
         _print(found)
     if chosen.output:
         rows = lost_rows(found)
-        written = write_lines(chosen.output, json_rows(rows.to_batches()))
+        with output_file(chosen.output) as file:
+            written = write_batches("jsonl", file, rows.to_batches(), rows.schema)
         print(f"{counted(written, 'row')} in {chosen.output}", file=sys.stderr)
 
 

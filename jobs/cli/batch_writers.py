@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from jobs.cli.json_lines import json_rows, json_text
+from jobs.cli.json_columns import hex_texts, json_lines, json_texts, parts
 
 
 def write_batches(kind: str, file: BinaryIO, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:
@@ -19,31 +17,31 @@ def write_batches(kind: str, file: BinaryIO, batches: Iterable[pa.RecordBatch], 
     if kind == "parquet":
         return _write_parquet(file, batches, schema)
     if kind == "csv":
-        file.write(_csv_row(schema.names).encode() + b"\n")
+        file.write(",".join(schema.names).encode() + b"\n")
     written = 0
     for batch in batches:
-        for line in json_rows([batch]) if kind == "jsonl" else _csv_rows(batch):
-            file.write(line.encode("utf-8", "surrogatepass") + b"\n")
+        for lines in json_lines(batch) if kind == "jsonl" else _csv_lines(batch):
+            file.write(lines)
         written += batch.num_rows
     return written
 
 
-def _csv_rows(batch: pa.RecordBatch) -> Iterator[str]:
-    for row in batch.to_pylist(maps_as_pydicts="strict"):
-        yield _csv_row([_cell(value) for value in row.values()])
+def _csv_lines(batch: pa.RecordBatch) -> Iterator[pa.Buffer]:
+    """Texts are in quotation marks, so that an empty text differs from null."""
+    for rows in parts(batch):
+        sink = pa.BufferOutputStream()
+        cells = pa.RecordBatch.from_arrays([_cells(column) for column in rows.columns], rows.schema.names)
+        pa_csv.write_csv(cells, sink, pa_csv.WriteOptions(include_header=False))
+        yield sink.getvalue()
 
 
-def _csv_row(cells: list[Any]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(cells)
-    return text.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    """A value of a CSV cell: maps and lists as JSON, binary as hex."""
-    if isinstance(value, (dict, list)):
-        return json.dumps(value, ensure_ascii=False, default=json_text)
-    return value if value is None or isinstance(value, (str, int, bool)) else json_text(value)
+def _cells(column: pa.Array) -> pa.Array:
+    """The cells of a column: maps and lists as JSON, binary as hex."""
+    if pa.types.is_binary(column.type):
+        return hex_texts(column)
+    if pa.types.is_nested(column.type):
+        return json_texts(column)
+    return column
 
 
 def _write_parquet(file: BinaryIO, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:

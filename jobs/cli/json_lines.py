@@ -5,27 +5,16 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date
 from enum import Enum
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import pyarrow as pa
-
 from schemas.errors import UsageError
 
-ROWS_AT_ONCE = 1 << 13
 STDOUT = Path("-")
-
-
-def json_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
-    """One JSON object for each row: binary as lower-case hex, maps as objects, dates as ISO 8601."""
-    for batch in batches:
-        for start in range(0, batch.num_rows, ROWS_AT_ONCE):
-            for row in batch.slice(start, ROWS_AT_ONCE).to_pylist(maps_as_pydicts="strict"):
-                yield json.dumps(row, ensure_ascii=False, default=json_text)
 
 
 def json_text(value: Any) -> str:
@@ -39,19 +28,11 @@ def json_text(value: Any) -> str:
     raise TypeError(f"no JSON for {type(value).__name__}")
 
 
-def write_lines(output: Path, lines: Iterable[str]) -> int:
-    """Writes lines to a file, or to stdout if it is ``-``. Returns the number of lines."""
-    written = 0
-    with output_file(output) as file:
-        for line in lines:
-            file.write(line.encode("utf-8", "surrogatepass") + b"\n")
-            written += 1
-    return written
-
-
 def print_data(*lines: str) -> None:
     """Prints lines for programs: in UTF-8, whatever the encoding of the terminal is."""
-    write_lines(STDOUT, lines)
+    with output_file(STDOUT) as file:
+        for line in lines:
+            file.write(line.encode("utf-8", "surrogatepass") + b"\n")
 
 
 def print_json(*values: object, indent: int | None = None) -> None:
