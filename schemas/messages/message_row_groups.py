@@ -21,6 +21,14 @@ from schemas.rocketmq_store.commitlog.segments import CommitLogError
 _TICKS_IN_A_MILLISECOND = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 """By the units that Parquet has."""
 _INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
+_PLAIN: dict[str, tuple[pa.DataType, ...]] = {
+    "int": (pa.int32(),),
+    "bigint": (pa.int64(), pa.int32()),
+    "string": (pa.string(),),
+    "binary": (pa.binary(),),
+    "map<string, string>": (pa.map_(pa.string(), pa.string()),),
+}
+"""The types of columns whose values are as KNOWN names them."""
 ROWS_AT_ONCE = 1 << 14
 
 
@@ -56,7 +64,10 @@ def _column(name: str, column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         ticks = _TICKS_IN_A_MILLISECOND[column.type.unit]
         return [None if time is None else time // ticks for time in column.cast(pa.int64()).to_pylist()]
-    return [None if value is None else _read(name, kind, value) for value in column.to_pylist()]
+    values: list[Any] = column.to_pylist()
+    if column.type in _PLAIN[kind]:
+        return values
+    return [None if value is None else _read(name, kind, value) for value in values]
 
 
 def _read(name: str, kind: str, value: Any) -> Any:
