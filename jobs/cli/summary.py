@@ -200,8 +200,7 @@ def print_legend(columns: Mapping[str, str]) -> None:
 def _inconsistent(facts: BrokerFacts, run: Run) -> list[str]:
     """A line for each group and topic whose clients have different subscriptions, with their last state."""
     return [
-        f"inconsistent: {group.consumer_group} on {group.topic}: {group.last_state}; "
-        f"{counted(group.lost, 'message')} lost to overruled clients"
+        f"inconsistent: {group.consumer_group} on {group.topic}: {group.text}"
         for group in inconsistent_groups(facts, run.session)
     ]
 

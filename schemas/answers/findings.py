@@ -220,7 +220,6 @@ def _inconsistent(facts: BrokerFacts, session: Session | None) -> Iterator[Findi
     if knows_clients(facts):
         for group in inconsistent_groups(facts, session):
             severity = ERROR if group.lost else WARN
-            text = f"{group.last_state}; {counted(group.lost, 'message')} lost to overruled clients"
             yield Finding(
-                severity, group.consumer_group, group.topic, "inconsistent-clients", text, group.lost, group.lost
+                severity, group.consumer_group, group.topic, "inconsistent-clients", group.text, group.lost, group.lost
             )
