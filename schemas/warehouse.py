@@ -31,7 +31,8 @@ from schemas.answers.findings_of_brokers import findings_of_brokers
 from schemas.answers.lag.lag import lag_of_brokers
 from schemas.answers.lag.standings import CommittedOffsets
 from schemas.answers.plain_text import Shown
-from schemas.answers.report.night_summary import GroupCounts, night_summary
+from schemas.answers.report.group_counts import GroupCounts
+from schemas.answers.report.night_summary import night_summary
 from schemas.answers.results import Explanations, Lags, Results, Rows, Summary
 from schemas.answers.what_if.tried_subscriptions import only_topic, subscription_of
 from schemas.answers.what_if.what_if import WhatIf, what_if

@@ -15,7 +15,8 @@ from schemas.answers.brokers import open_facts
 from schemas.answers.export import DELIVERIES
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.inconsistency import inconsistent_groups
-from schemas.answers.report.night_summary import GroupCounts, NightSummary, messages_without_entry, night_summary
+from schemas.answers.report.group_counts import GroupCounts
+from schemas.answers.report.night_summary import NightSummary, messages_without_entry, night_summary
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delivery_stats import MEANINGS

@@ -31,8 +31,7 @@ class Column:
 
 class _Change(Column):
     def cell(self, row: GroupReport) -> str:
-        before = row.before
-        return difference(row.counts["delivered"], before["delivered"] if before is not None else None)
+        return difference(row.counts["delivered"], row.delivered_before)
 
 
 def _of_count(title: str, name: str, is_optional: bool = True) -> Column:

@@ -16,7 +16,7 @@ from schemas.answers.export import Selection, batches_of, check_groups, check_to
 from schemas.answers.html import SHOWN, html_list, html_table
 from schemas.answers.lag.lag import Lag
 from schemas.answers.plain_text import Shown, one_line, text_table
-from schemas.answers.report.night_summary import GroupCounts
+from schemas.answers.report.group_counts import GroupCounts
 from schemas.delta.warehouse import Warehouse
 
 if TYPE_CHECKING:
