@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from filtering.delivery.pull_window import FOREVER, OffsetRange
 from schemas.answers.facts import BrokerFacts, GroupQueue
 from schemas.answers.first_starts import FirstStarts
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delta.table_rows import one_of, sorted_by, tuples, within
+from schemas.delta.table_rows import filtered, one_of, sorted_by, tuples, within
 
 
 class PulledOffsets:
@@ -21,7 +19,7 @@ class PulledOffsets:
     def __init__(self, facts: BrokerFacts, groups: Collection[str], topics: Collection[str]) -> None:
         self._facts = facts
         self._first_kept: dict[str, Mapping[int, int]] = {}
-        self._offsets = facts.offsets.filter(pc.is_in(facts.offsets["topic"], value_set=pa.array(sorted(topics))))
+        self._offsets = filtered(facts.offsets, [one_of("topic", topics)])
         self._first_starts = FirstStarts(facts, groups, topics)
 
     def of(self, group: str, topic: str) -> tuple[Mapping[int, OffsetRange], Mapping[int, OffsetRange]]:
@@ -29,9 +27,7 @@ class PulledOffsets:
 
         Offsets that a reset jumped over count as pulled. Messages that the broker deleted are not pending.
         """
-        offsets = self._offsets.filter(
-            pc.and_(pc.equal(self._offsets["consumer_group"], group), pc.equal(self._offsets["topic"], topic))
-        )
+        offsets = filtered(self._offsets, [one_of("consumer_group", [group]), one_of("topic", [topic])])
         pulled: dict[int, OffsetRange] = {}
         pending: dict[int, OffsetRange] = {}
         for queue_id, told_to, end in tuples(offsets, "queue_id", "told_to", "queue_end"):
