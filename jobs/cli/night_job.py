@@ -104,15 +104,16 @@ def _entries(options: argparse.Namespace, job: str) -> list[BrokerEntry]:
 def _store_of(text: str) -> Storage:
     """The storage that --store names. Raises UsageError if it cannot be read."""
     storage = Storage.at(text)
-    local = Path(storage.root) if storage.is_local else None
+    message_log = _message_log(storage)
     try:
-        if local is not None and is_message_log(local):
-            for file in files(local):
+        if message_log is not None:
+            for file in files(message_log):
                 with file.open("rb"):
                     pass
-        elif local is not None and local.is_file():
+        elif storage.is_local and Path(storage.root).is_file():
             raise UsageError(
-                f"{local} is a file; give a broker's store folder, or a message log that ends in .jsonl or .parquet"
+                f"{storage.root} is a file; give a broker's store folder, or a message log that ends in .jsonl or "
+                ".parquet"
             )
         else:
             StoreSnapshot(storage).check()
@@ -120,6 +121,12 @@ def _store_of(text: str) -> Storage:
         reason = describe(error) if storage.is_local else error_text(error)
         raise UsageError(f"--store: {reason}") from None
     return storage
+
+
+def _message_log(storage: Storage | None) -> Path | None:
+    """The message log that --store names; None if it is a broker's store, or was not given."""
+    local = Path(storage.root) if storage is not None and storage.is_local else None
+    return local if local is not None and is_message_log(local) else None
 
 
 @dataclass(frozen=True)
@@ -133,10 +140,9 @@ class _Night:
     def run(self, run: Run) -> NightReport:
         """Runs the night, and shows its progress."""
         storage, entry = self.storage, self.entry
-        is_log = storage is not None and storage.is_local and is_message_log(Path(storage.root))
-        snapshot = StoreSnapshot(storage) if storage is not None and not is_log else None
+        message_log = _message_log(storage)
+        snapshot = StoreSnapshot(storage) if storage is not None and message_log is None else None
         broker = broker_of(entry.config, snapshot, run.last, entry.name, reads_messages=storage is not None)
-        message_log = Path(storage.root) if storage is not None and is_log else None
         subscriptions = entry.read_subscriptions()
         if subscriptions is None and snapshot is not None and Step.REGISTER in self.options.steps:
             subscriptions = self._own_list(snapshot, run.last.get(broker.name))
