@@ -11,7 +11,7 @@ from filtering.delivery.pull_window import FOREVER
 
 
 @dataclass
-class CommittedOffsets:
+class GroupCommits:
     """The offsets of the group and topic of ``start``, and where it went on at other ones.
 
     ``moves`` are those of the night's Timeline. ``lost_to``: by queue id, where the group went on because the broker

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from filtering.consumption.allocation import ClientTags
-from filtering.consumption.committed_offsets import CommittedOffsets
+from filtering.consumption.committed_offsets import GroupCommits
 from filtering.consumption.filters_in_force import FiltersInForce
 from filtering.consumption.group_progress import GroupNight
 from filtering.consumption.group_start import GroupStart
@@ -40,7 +40,7 @@ class GroupNightPlan:
         self._windows = PlannedWindows(clients, filters)
         self.online, self.backlog = self._windows.online, self._windows.backlog
         self._position = Position()
-        self._committed = CommittedOffsets(group_start, line.moves)
+        self._committed = GroupCommits(group_start, line.moves)
         self._begins_anew = False
         """Whether the broker has no offset any more of the group, which is away."""
 
