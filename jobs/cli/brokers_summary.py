@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from filtering.counted import counted
-from jobs.cli.summary import SummarizedNight, count_cell, print_legend, print_lint, shown_columns, switches
+from jobs.cli.summarized_night import SummarizedNight
+from jobs.cli.summary import count_cell, print_legend, print_lint, shown_columns, switches
 from jobs.cli.text import BROKERS_NAMED, count, print_by_line, print_table, short
 from jobs.night.run import Run
 from schemas.answers.report.group_counts import Counts, total

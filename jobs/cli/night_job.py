@@ -13,7 +13,8 @@ from jobs.cli.application import describe
 from jobs.cli.brokers_summary import print_brokers
 from jobs.cli.exit_code import CheckFailed
 from jobs.cli.progress import print_end, shown_on_terminal
-from jobs.cli.summary import SummarizedNight, print_steps, print_summary, summarize
+from jobs.cli.summarized_night import SummarizedNight, summarize
+from jobs.cli.summary import print_steps, print_summary
 from jobs.cli.without_pandas import allow_pandas
 from jobs.night.inputs.broker import broker_of
 from jobs.night.inputs.brokers_file import BrokerEntry, read_brokers
