@@ -22,7 +22,7 @@ from filtering.findings import Finding
 from filtering.subscription_data import SQL92, TAG
 from schemas.answers.advice import TopicAdvice, advice
 from schemas.answers.brokers import check_only_broker, open_brokers, open_facts
-from schemas.answers.explanation.explain import Explanation
+from schemas.answers.explanation.explanation import Explanation
 from schemas.answers.explanation.why import Why, only_broker_with, why_at, why_on_brokers
 from schemas.answers.export import Selection
 from schemas.answers.facts import BrokerFacts

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import pyarrow as pa
 
-from schemas.answers.explanation.explain import Explanation
+from schemas.answers.explanation.explanation import Explanation
 from schemas.answers.explanation.page import explanation_html, explanation_text
 from schemas.answers.export import Selection, batches_of, check_groups, check_topics, schema_of
 from schemas.answers.html import SHOWN, html_list, html_table
