@@ -74,9 +74,23 @@ class Explainer:
         received = [delivery for delivery in message.deliveries if delivery.consumer_group == consumer_group]
         if received:
             return self._received(message, rows, received)
+        pulls = self._pulls(message, consumer_group, rows)
+        if isinstance(pulls, NotPulled):
+            outcome = Outcome.PENDING if pulls.is_pending else Outcome.NOT_SUBSCRIBED
+            explanation = self._without_filters(message, consumer_group, outcome, pulls.why)
+            return self._previewed(explanation, rows) if pulls.is_pending else explanation
+        explanation = self._filtered(message, pulls[-1])
+        if explanation.outcome in BY_THE_TABLES:
+            why = "the filters let it pass, and the group has not pulled it: it began later, or its offset was moved"
+            return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, why)
+        return self._with_uncertainty(explanation, rows, pulls[-1])
+
+    def _pulls(
+        self, message: FoundMessage, consumer_group: str, rows: Sequence[SubscriptionRow]
+    ) -> Sequence[Pulled] | NotPulled:
+        """The pulls of the message by the group. It is pending if the group goes on at it or before it."""
         if message.commitlog_offset >= (self._facts.last.delivered_to or 0):
-            explanation = self._without_filters(message, consumer_group, Outcome.PENDING, "deliver has not run yet")
-            return self._previewed(explanation, rows)
+            return NotPulled("deliver has not run yet", is_pending=True)
         queue = consumer_group, message.topic, message.queue_id
         begin = self._facts.begins.get(queue[1:], 0)
         is_deleted = message.commitlog_offset < max(begin, self._facts.last.log_start or 0)
@@ -89,16 +103,8 @@ class Explainer:
         waits = position is not None and message.queue_offset >= position and not is_deleted
         if waits and not (isinstance(pulls, NotPulled) and pulls.is_pending):
             again = "" if isinstance(pulls, NotPulled) else ", and pulls the message again"
-            pulls = NotPulled(f"the group goes on at offset {position:,}{again}", is_pending=True)
-        if isinstance(pulls, NotPulled):
-            outcome = Outcome.PENDING if pulls.is_pending else Outcome.NOT_SUBSCRIBED
-            explanation = self._without_filters(message, consumer_group, outcome, pulls.why)
-            return self._previewed(explanation, rows) if pulls.is_pending else explanation
-        explanation = self._filtered(message, pulls[-1])
-        if explanation.outcome in BY_THE_TABLES:
-            why = "the filters let it pass, and the group has not pulled it: it began later, or its offset was moved"
-            return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, why)
-        return self._with_uncertainty(explanation, rows, pulls[-1])
+            return NotPulled(f"the group goes on at offset {position:,}{again}", is_pending=True)
+        return pulls
 
     def _without_filters(self, message: FoundMessage, group: str, outcome: Outcome, why: str) -> Explanation:
         stage = Stage.SUBSCRIPTION if not self._rows[group, message.topic] else Stage.PULL
