@@ -76,16 +76,18 @@ def run_job(job: str, steps: frozenset[Step], options: argparse.Namespace) -> No
             if summarized and several:
                 print_brokers(run, summarized)
         shared.register_in_catalog(warehouse)
-        one_of_several = several or len(run.last) > 1
     if failed:
         raise ExceptionGroup(f"{len(failed)} of {len(entries)} brokers failed", failed)
-    attention = [
-        f"{night.broker}: {line}" if one_of_several else line for night in summarized for line in night.attention
-    ]
-    if attention and options.strict:
-        raise CheckFailed(
-            f"{counted(len(attention), 'thing needs', 'things need')} attention, the first: {attention[0]}"
-        )
+    if options.strict:
+        _check_attention(summarized, several or len(run.last) > 1)
+
+
+def _check_attention(summarized: Sequence[SummarizedNight], several: bool) -> None:
+    """Raises CheckFailed if something needs attention. It names the broker if there are several."""
+    attention = [f"{night.broker}: {line}" if several else line for night in summarized for line in night.attention]
+    if attention:
+        things = counted(len(attention), "thing needs", "things need")
+        raise CheckFailed(f"{things} attention, the first: {attention[0]}")
 
 
 def _entries(options: argparse.Namespace, job: str) -> list[BrokerEntry]:
