@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from schemas.printable import printable
 if TYPE_CHECKING:
     from schemas.answers.facts import BrokerFacts
     from schemas.answers.lag.lag import Lag
+    from schemas.answers.lag.standings import CommittedOffsets
 
 EXAMPLES = (
     "--warehouse /data/mqsieve",
@@ -26,10 +28,7 @@ METRICS = {
     "mqsieve_consumer_lag_messages": ("lag", "Entries behind the committed offset."),
     "mqsieve_consumer_exact_lag_messages": ("exact_lag", "Messages that the group would receive."),
     "mqsieve_consumer_broker_estimate_messages": ("broker_estimate", "Messages that the broker's metric counts."),
-    "mqsieve_consumer_oldest_pending_ms": (
-        "oldest_pending_ms",
-        "Age of the oldest of these messages.",
-    ),
+    "mqsieve_consumer_oldest_pending_ms": ("oldest_pending_ms", "Age of the oldest of these messages."),
 }
 
 
@@ -85,12 +84,17 @@ def main(arguments: list[str]) -> None:
             _print_queues(rows, several)
         else:
             _print_groups(rows, several)
-        more = "--offsets counts from newer offsets"
-        if newer is not None:
-            known = {group for group, _ in newer.offsets}
-            without = [group for group in chosen.group or () if group not in known]
-            more = f"committed offsets of {chosen.offsets}" + (f", without {', '.join(without)}" if without else "")
-        print(_ends(brokers) if several else f"as of {time(brokers[0].as_of)} UTC, the end of the last night; {more}")
+        print(_ends(brokers) if several else _end(brokers[0], newer, chosen))
+
+
+def _end(broker: BrokerFacts, newer: CommittedOffsets | None, chosen: argparse.Namespace) -> str:
+    """The end of the last night of one broker, and where the offsets are from. ``newer``: those of --offsets."""
+    offsets = "--offsets counts from newer offsets"
+    if newer is not None:
+        known = {group for group, _ in newer.offsets}
+        without = [group for group in chosen.group or () if group not in known]
+        offsets = f"committed offsets of {chosen.offsets}" + (f", without {', '.join(without)}" if without else "")
+    return f"as of {time(broker.as_of)} UTC, the end of the last night; {offsets}"
 
 
 def _ends(brokers: Sequence[BrokerFacts]) -> str:

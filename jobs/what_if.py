@@ -76,17 +76,9 @@ def main(arguments: list[str]) -> None:
     }
     every_line = list(dict.fromkeys(line for of_broker in lines.values() for line in of_broker))
     if chosen.json:
-        print_json_of_brokers(
-            [
-                (
-                    facts.name,
-                    json_object(
-                        [change for broker, change in found if broker == facts.name], lines.get(facts.name, ())
-                    ),
-                )
-                for facts in brokers
-            ]
-        )
+        by_broker = {facts.name: [change for name, change in found if name == facts.name] for facts in brokers}
+        objects = [(name, json_object(changes, lines.get(name, ()))) for name, changes in by_broker.items()]
+        print_json_of_brokers(objects)
     else:
         print_changes(found, every_line, len(brokers) > 1)
     _check_limits(chosen, [change for _, change in found], every_line)

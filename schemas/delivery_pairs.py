@@ -53,27 +53,19 @@ def _pairs(block: dict[str, pa.Scalar], groups: Collection[str] | None) -> pa.Re
     received: list[NDArray[np.int64]] = []
     columns: dict[str, list[Any]] = {"consumer_group": [], "outcome": [], "subscription_from": [], "available_at": []}
     for match in _matches_of(block["matches"].values, groups):
-        recipients = [
-            recipient
-            for recipient in match["recipients"].as_py()
-            if groups is None or recipient["consumer_group"] in groups
-        ]
-        positions = positions_of(match, messages)
-        for recipient in recipients:
-            received.append(positions)
-            columns["outcome"].append(match["outcome"].as_py())
-            for name in ("consumer_group", "subscription_from", "available_at"):
-                columns[name].append(recipient[name])
+        positions, outcome = positions_of(match, messages), match["outcome"].as_py()
+        for recipient in match["recipients"].as_py():
+            if groups is None or recipient["consumer_group"] in groups:
+                received.append(positions)
+                columns["outcome"].append(outcome)
+                for name in ("consumer_group", "subscription_from", "available_at"):
+                    columns[name].append(recipient[name])
     at = np.concatenate([np.empty(0, np.int64), *received])
     recipient_of_pair = pa.array(np.repeat(np.arange(len(received)), [len(positions) for positions in received]))
     index = pa.array(at)
-    by_recipient = {
-        "consumer_group": pa.array(columns["consumer_group"], pa.string()),
-        "outcome": pa.array(columns["outcome"], pa.string()),
-        "subscription_from": pa.array(columns["subscription_from"], pa.int64()),
-        "available_at": pa.array(columns["available_at"], pa.int64()),
+    values = {
+        name: pa.array(column, PAIRS.field(name).type).take(recipient_of_pair) for name, column in columns.items()
     }
-    values = {name: array.take(recipient_of_pair) for name, array in by_recipient.items()}
     values |= {name: block[name].values.take(index) for name in ("queue_id", "queue_offset", "commitlog_offset")}
     stored = block["store_timestamp"].values.take(index)
     values["available_at"] = pc.coalesce(values["available_at"], stored)

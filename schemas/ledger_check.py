@@ -97,8 +97,7 @@ def read_runs(warehouse: Warehouse) -> list[LedgerEntry]:
     """
     try:
         _check_layout(warehouse, RUN_LEDGER)
-        if missing := warehouse.log(RUN_LEDGER).missing_files():
-            raise TableDamaged(f"run_ledger lacks {len(missing)} of its data files, such as {missing[0].path}")
+        _check_files(warehouse, RUN_LEDGER)
         entries = read_ledger(warehouse)
     except TableDamaged as error:
         damage = error.damage if isinstance(error, DataFileDamaged) else error
@@ -165,7 +164,11 @@ def _check(warehouse: Warehouse, table: Table, state: TableState, entries: Seque
             raise TableDamaged(f"{table.name} has other files than the last run left: its last commit was lost")
     elif log.state().rows != state.rows:
         raise TableDamaged(f"{table.name} has {counted(log.state().rows, 'row')} instead of {state.rows:,}")
-    if missing := log.missing_files():
+    _check_files(warehouse, table)
+
+
+def _check_files(warehouse: Warehouse, table: Table) -> None:
+    if missing := warehouse.log(table).missing_files():
         raise TableDamaged(f"{table.name} lacks {len(missing)} of its data files, such as {missing[0].path}")
 
 

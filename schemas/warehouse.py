@@ -22,7 +22,7 @@ from filtering.findings import Finding
 from filtering.subscription_data import SQL92, TAG
 from schemas.answers.advice import TopicAdvice, advice
 from schemas.answers.brokers import check_only_broker, open_brokers, open_facts
-from schemas.answers.explanation.explain import Explanation
+from schemas.answers.explanation.explanation import Explanation
 from schemas.answers.explanation.why import Why, only_broker_with, why_at, why_on_brokers
 from schemas.answers.export import Selection
 from schemas.answers.facts import BrokerFacts
@@ -31,7 +31,8 @@ from schemas.answers.findings_of_brokers import findings_of_brokers
 from schemas.answers.lag.lag import lag_of_brokers
 from schemas.answers.lag.standings import CommittedOffsets
 from schemas.answers.plain_text import Shown
-from schemas.answers.report.night_summary import GroupCounts, night_summary
+from schemas.answers.report.group_counts import GroupCounts
+from schemas.answers.report.night_summary import night_summary
 from schemas.answers.results import Explanations, Lags, Results, Rows, Summary
 from schemas.answers.what_if.tried_subscriptions import only_topic, subscription_of
 from schemas.answers.what_if.what_if import WhatIf, what_if

@@ -8,7 +8,8 @@ from schemas.answers.report.group_counts import NOTHING
 from schemas.answers.report.group_lags import GroupLag
 from schemas.answers.report.groups import GroupReport, TopicReport
 from schemas.answers.report.nights import Night, StageCounts
-from schemas.answers.report.report import Quarantined, Report
+from schemas.answers.report.quarantined import Quarantined
+from schemas.answers.report.report import Report
 
 FIRST = 1_795_000_000_000
 

@@ -5,63 +5,58 @@ Sources: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from filtering.consumption.allocation import ClientTags
-from filtering.consumption.committed_offsets import CommittedOffsets
+from filtering.consumption.committed_offsets import GroupCommits
 from filtering.consumption.filters_in_force import FiltersInForce
 from filtering.consumption.group_progress import GroupNight
+from filtering.consumption.group_start import GroupStart
 from filtering.consumption.held_pulls import uncertain_change
-from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
+from filtering.consumption.offsets import OffsetsSoFar
 from filtering.consumption.planned_windows import PlannedWindows
-from filtering.consumption.position import Position, first_offsets, first_position, known_offsets
+from filtering.consumption.position import Position
 from filtering.consumption.renewals import QueueRenewal, places_at
 from filtering.consumption.timeline import Moment, Step, Timeline
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
-from filtering.subscriptions.events import ConsumeStart, GroupTopic, SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
 class GroupNightPlan:
-    """Computes the pull windows of one group on one topic in a night."""
+    """Computes the pull windows of one group on one topic in a night. ``line``: what happens to it in the night."""
 
     def __init__(
-        self,
-        key: GroupTopic,
-        offsets_so_far: OffsetsSoFar,
-        broker_offsets: BrokerOffsets,
-        filters: FiltersInForce,
-        consume_from: ConsumeStart,
-        clients: Sequence[ClientTags],
+        self, group_start: GroupStart, line: Timeline, filters: FiltersInForce, clients: Sequence[ClientTags]
     ) -> None:
-        self.group = GroupNight(key)
+        self.group = GroupNight(group_start.key)
         self.uncertain_changes: list[UncertainChange] = []
-        self._offsets_so_far = offsets_so_far
-        self._broker_offsets = broker_offsets
+        self._group_start = group_start
+        self._offsets_so_far = group_start.offsets_so_far
+        self._broker_offsets = group_start.broker_offsets
+        self._line = line
         self._filters = filters
-        self._consume_from = consume_from
         self._clients = clients
         self._windows = PlannedWindows(clients, filters)
         self.online, self.backlog = self._windows.online, self._windows.backlog
         self._position = Position()
-        self._committed = CommittedOffsets(key, offsets_so_far, broker_offsets, consume_from)
+        self._committed = GroupCommits(group_start, line.moves)
         self._begins_anew = False
         """Whether the broker has no offset any more of the group, which is away."""
 
-    def run(self, line: Timeline, unread: Timeline | None = None) -> None:
-        """Plans ``line``.
+    def run(self, unread: Timeline | None = None) -> None:
+        """Plans the night.
 
         ``unread``: the end of the last night, whose messages it could not read, because the copy of the log was older
         than the rest of the snapshot; None if nothing happened to the group then.
         """
+        line = self._line
         if line.first is None and not line.steps:
             return
-        self._committed.note_moves(line.steps)
-        self._resume(line, unread)
+        self._resume(unread)
         is_pulling = line.pulls_at_first
         for i, step in enumerate(line.steps):
-            self._take(step, is_pulling, line.resets)
+            self._take(step, is_pulling)
             is_pulling = step.moment in (Moment.START, Moment.CHANGE) or (
                 is_pulling and step.moment in (Moment.RESET, Moment.RENEWAL)
             )
@@ -78,8 +73,9 @@ class GroupNightPlan:
             self._wait()
         self.group.told_to = self._windows.unread.begins(self._broker_offsets) | self.group.told_to
 
-    def _resume(self, line: Timeline, unread: Timeline | None) -> None:
+    def _resume(self, unread: Timeline | None) -> None:
         """The group goes on as it was when the last night ended."""
+        line = self._line
         last_night = None if unread is None else self._go_back(unread)
         if line.pulls_at_first:
             assert line.first is not None
@@ -96,15 +92,16 @@ class GroupNightPlan:
         else:
             self._position = Position(self._offsets_so_far.waiting(self.group.key))
 
-    def _take(self, step: Step, is_pulling: bool, resets: Iterable[SubscriptionEvent]) -> None:
+    def _take(self, step: Step, is_pulling: bool) -> None:
         """What a step changes. ``is_pulling``: whether the group pulled before it."""
         match step.moment:
             case Moment.BEGIN:
                 self._begins_anew = False
-                self._begin(step.at, resets)
+                self._position = self._group_start.position(step.at, self._line.resets)
             case Moment.START:
                 if self._begins_anew:
-                    self._begin_anew(step.at)
+                    self._begins_anew = False
+                    self._position = self._group_start.position_anew(step.at, self._position)
                 self._start(step)
             case Moment.CHANGE:
                 assert step.before is not None
@@ -124,9 +121,10 @@ class GroupNightPlan:
         """
         committed = {self.group.key: self._offsets_so_far.committed(self.group.key)}
         broker_offsets = replace(self._broker_offsets, committed=committed, committed_at=None)
-        offsets = OffsetsSoFar(self._offsets_so_far.read_to)
-        plan = GroupNightPlan(self.group.key, offsets, broker_offsets, self._filters, self._consume_from, self._clients)
-        plan.run(unread)
+        so_far = OffsetsSoFar(self._offsets_so_far.read_to)
+        group_start = replace(self._group_start, offsets_so_far=so_far, broker_offsets=broker_offsets)
+        plan = GroupNightPlan(group_start, unread, self._filters, self._clients)
+        plan.run()
         end = (self._offsets_so_far.as_of or 0) + 1
         # Of earlier nights' messages, the last night filtered those of its backlog.
         for window in (*plan.online, *plan.backlog):
@@ -139,18 +137,6 @@ class GroupNightPlan:
         self._windows.unread.note_pulls(row, begin, end)
         for start, stop, message_filter in self._filters.during(row, begin, end):
             self._windows.add(self.online, PullWindow(message_filter, row.valid_from, start, stop))
-
-    def _begin(self, at: int, resets: Iterable[SubscriptionEvent]) -> None:
-        """The group is online for the first time: it goes on at an offset that the broker has, or takes its first."""
-        self._position = first_position(self.group.key[1], at, self._consume_from, self._broker_offsets)
-        renewals = self._broker_offsets.renewals.get(self.group.key[1], ())
-        self._position.offsets.update(known_offsets(self.group.key, at, self._offsets_so_far, resets, renewals))
-
-    def _begin_anew(self, at: int) -> None:
-        """The group goes on as at its first start, in other queues where an operator set its offset since then."""
-        first = first_position(self.group.key[1], at, self._consume_from, self._broker_offsets)
-        self._position = replace(first, offsets=first.offsets | self._position.offsets, reset=self._position.reset)
-        self._begins_anew = False
 
     def _start(self, step: Step) -> None:
         """The group pulls what waits for it. What the broker deleted is lost to it."""
@@ -230,9 +216,8 @@ class GroupNightPlan:
         now is not decided.
         """
         if self._offsets_so_far.are_removed(self.group.key, self._broker_offsets):
-            topic = self.group.key[1]
-            queue_ids = self._offsets_so_far.topics[topic].queue_ids
-            self.group.told_to = first_offsets(topic, queue_ids, self._consume_from, self._broker_offsets)
+            topic = self._offsets_so_far.topics[self.group.key[1]]
+            self.group.told_to = self._group_start.offsets(topic.queue_ids)
             return
         self.group.stopped_at = self._position.stored_from
         others = self._committed.uncommitted_at(self.group.stopped_at).items()

@@ -17,6 +17,7 @@ from filtering.consumption.allocation import tag_disagreements
 from filtering.consumption.filters_in_force import FiltersInForce
 from filtering.consumption.group_night import GroupNightPlan
 from filtering.consumption.group_progress import GroupNight
+from filtering.consumption.group_start import GroupStart
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
 from filtering.consumption.timeline import Moment, Step, Timeline, timeline
 from filtering.delivery.pull_window import PullWindow, UncertainChange
@@ -68,13 +69,14 @@ def plan_night(
         for key, rows in rows_of.items():
             filters = FiltersInForce(rows_of_group[key[0]], config)
             consume_from = first_starts[key].consume_from if key in first_starts else ConsumeFrom.LAST
+            group_start = GroupStart(key, consume_from, offsets_so_far, broker_offsets)
             clients = tags_of_clients.get(key, ())
-            night = GroupNightPlan(key, offsets_so_far, broker_offsets, filters, consume_from, clients)
             renewals = broker_offsets.renewals.get(key[1], ())
             line = timeline(rows, resets.get(key, ()), offsets_so_far.as_of, filters.is_pulling, renewals)
             if config_before is not None and config_before != config:
                 line = _with_new_switches(line, offsets_so_far.as_of, config_before)
-            night.run(line, _unread(rows, resets.get(key, ()), offsets_so_far, filters))
+            night = GroupNightPlan(group_start, line, filters, clients)
+            night.run(_unread(rows, resets.get(key, ()), offsets_so_far, filters))
             online += night.online
             backlog += night.backlog
             uncertain_changes += night.uncertain_changes

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
 from filtering.consumption.renewals import QueueRenewal
-from filtering.delivery.pull_window import BEGINNING, FOREVER
+from filtering.delivery.pull_window import BEGINNING
 from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, GroupTopic, SubscriptionEvent
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 
@@ -56,15 +56,6 @@ def first_position(topic: str, at: int, consume_from: ConsumeStart, broker_offse
     if isinstance(consume_from, ConsumeFrom):
         return Position(dict.fromkeys(known.keys() - shortened.keys(), 0), stored_from=stored_from)
     return Position({queue_id: broker_offsets.first_since(topic, queue_id, stored_from) for queue_id in shortened})
-
-
-def first_offsets(
-    topic: str, queue_ids: Iterable[int], consume_from: ConsumeStart, broker_offsets: BrokerOffsets
-) -> dict[int, int]:
-    """By queue id, the offset at which a group without offsets would begin now; FOREVER is the end of the queue."""
-    first = first_position(topic, FOREVER, consume_from, broker_offsets)
-    others = 0 if first.stored_from is None else FOREVER
-    return dict.fromkeys(queue_ids, others) | first.offsets
 
 
 def known_offsets(

@@ -45,12 +45,6 @@ class Step:
     reset: SubscriptionEvent | None = None
     renewals: Sequence[QueueRenewal] = ()
 
-    @property
-    def moved_queues(self) -> Sequence[int]:
-        """The queues in which the group goes on at another offset than before."""
-        reset = [] if self.reset is None else [self.reset.queue_id or 0]
-        return [*reset, *(renewal.queue_id for renewal in self.renewals)]
-
 
 class _Waiting(NamedTuple):
     """An offset reset, or the renewals of queues, at a time (ms)."""
@@ -76,6 +70,12 @@ class Timeline:
     pulls_at_first: bool
     steps: Sequence[Step]
     resets: Sequence[SubscriptionEvent]
+
+    @property
+    def moves(self) -> list[tuple[int, int]]:
+        """When queues began again, or an operator set the group's offset: times (ms) and queue ids."""
+        renewed = [(step.at, renewal.queue_id) for step in self.steps for renewal in step.renewals]
+        return renewed + [(step.at, step.reset.queue_id or 0) for step in self.steps if step.reset is not None]
 
 
 def timeline(

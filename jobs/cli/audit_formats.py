@@ -72,9 +72,7 @@ def print_report(report: AuditReport, show_values: bool) -> None:
         for result in folded(report.results)
     ]  # fmt: skip
     print_table(["audit", "result", "bad rows", "rows", "expectation"], rows, left=2, last_is_text=True)
-    for result in folded(report.results):
-        if not result.severity.is_failure or result.cause is not None:
-            continue
+    for result in report.own_failures:
         print(f"\n{_verdict(result)}: {result.audit.name}: {count(result.bad_rows)} of {count(result.rows)} rows")
         print(f"  expected: {printable(result.audit.about)}")
         print(f"  {printable(result.query)}")
@@ -151,9 +149,7 @@ def add_summary(file: Path, report: AuditReport, show_values: bool) -> None:
         verdict = _verdict(result) if result.skipped is None else f"skipped: {result.skipped}"
         lines.append(f"| {result.audit.name} | {mark} {verdict} | {result.bad_rows:,} | {result.rows:,} |")
     text = "\n".join(lines) + "\n"
-    for result in folded(report.results):
-        if not result.severity.is_failure or result.cause is not None:
-            continue
+    for result in report.own_failures:
         detail = "\n".join(f"    {printable(line)}" for line in _detail(result, show_values).split("\n"))
         part = f"\n{result.audit.name}: {result.audit.about}\n\n{detail}\n"
         if len(text) + len(part) > LONGEST_SUMMARY:

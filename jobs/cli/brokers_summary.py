@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from filtering.counted import counted
-from jobs.cli.summary import SummarizedNight, count_cell, print_legend, print_lint, shown_columns, switches
+from jobs.cli.summarized_night import SummarizedNight
+from jobs.cli.summary import count_cell, print_legend, print_lint, shown_columns, switches
 from jobs.cli.text import BROKERS_NAMED, count, print_by_line, print_table, short
 from jobs.night.run import Run
+from schemas.answers.report.group_counts import Counts, total
 from schemas.commitlog import COMMITLOG
 from schemas.printable import printable
 from schemas.shell_command import option
@@ -47,12 +48,9 @@ def _print_counts(nights: Sequence[SummarizedNight]) -> None:
     print()
 
 
-def _sums(night: SummarizedNight) -> Counter[str]:
-    """The sums of the counts of all groups; none if nothing was new."""
-    sums: Counter[str] = Counter()
-    for group in night.summary.groups if night.report.entry is not None else ():
-        sums.update(group.counts)
-    return sums
+def _sums(night: SummarizedNight) -> Counts:
+    """The sums of the counts of all groups; zeros if nothing was new."""
+    return total(group.counts for group in night.summary.groups if night.report.entry is not None)
 
 
 def _delivered_before(night: SummarizedNight) -> int | None:

@@ -8,7 +8,7 @@ from filtering.explanation.decision import Outcome, Stage
 from filtering.explanation.reasons import leaf_values
 from filtering.explanation.trace import Part, Result
 from jobs.cli.text import print_table, short, time
-from schemas.answers.explanation.explain import Explanation
+from schemas.answers.explanation.explanation import Explanation
 from schemas.answers.explanation.found_messages import FoundMessage
 from schemas.printable import printable
 from schemas.shell_command import option

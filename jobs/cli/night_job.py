@@ -13,7 +13,8 @@ from jobs.cli.application import describe
 from jobs.cli.brokers_summary import print_brokers
 from jobs.cli.exit_code import CheckFailed
 from jobs.cli.progress import print_end, shown_on_terminal
-from jobs.cli.summary import SummarizedNight, print_steps, print_summary, summarize
+from jobs.cli.summarized_night import SummarizedNight, summarize
+from jobs.cli.summary import print_steps, print_summary
 from jobs.cli.without_pandas import allow_pandas
 from jobs.night.inputs.broker import broker_of
 from jobs.night.inputs.brokers_file import BrokerEntry, read_brokers
@@ -75,16 +76,18 @@ def run_job(job: str, steps: frozenset[Step], options: argparse.Namespace) -> No
             if summarized and several:
                 print_brokers(run, summarized)
         shared.register_in_catalog(warehouse)
-        one_of_several = several or len(run.last) > 1
     if failed:
         raise ExceptionGroup(f"{len(failed)} of {len(entries)} brokers failed", failed)
-    attention = [
-        f"{night.broker}: {line}" if one_of_several else line for night in summarized for line in night.attention
-    ]
-    if attention and options.strict:
-        raise CheckFailed(
-            f"{counted(len(attention), 'thing needs', 'things need')} attention, the first: {attention[0]}"
-        )
+    if options.strict:
+        _check_attention(summarized, several or len(run.last) > 1)
+
+
+def _check_attention(summarized: Sequence[SummarizedNight], several: bool) -> None:
+    """Raises CheckFailed if something needs attention. It names the broker if there are several."""
+    attention = [f"{night.broker}: {line}" if several else line for night in summarized for line in night.attention]
+    if attention:
+        things = counted(len(attention), "thing needs", "things need")
+        raise CheckFailed(f"{things} attention, the first: {attention[0]}")
 
 
 def _entries(options: argparse.Namespace, job: str) -> list[BrokerEntry]:
@@ -104,15 +107,16 @@ def _entries(options: argparse.Namespace, job: str) -> list[BrokerEntry]:
 def _store_of(text: str) -> Storage:
     """The storage that --store names. Raises UsageError if it cannot be read."""
     storage = Storage.at(text)
-    local = Path(storage.root) if storage.is_local else None
+    message_log = _message_log(storage)
     try:
-        if local is not None and is_message_log(local):
-            for file in files(local):
+        if message_log is not None:
+            for file in files(message_log):
                 with file.open("rb"):
                     pass
-        elif local is not None and local.is_file():
+        elif storage.is_local and Path(storage.root).is_file():
             raise UsageError(
-                f"{local} is a file; give a broker's store folder, or a message log that ends in .jsonl or .parquet"
+                f"{storage.root} is a file; give a broker's store folder, or a message log that ends in .jsonl or "
+                ".parquet"
             )
         else:
             StoreSnapshot(storage).check()
@@ -120,6 +124,12 @@ def _store_of(text: str) -> Storage:
         reason = describe(error) if storage.is_local else error_text(error)
         raise UsageError(f"--store: {reason}") from None
     return storage
+
+
+def _message_log(storage: Storage | None) -> Path | None:
+    """The message log that --store names; None if it is a broker's store, or was not given."""
+    local = Path(storage.root) if storage is not None and storage.is_local else None
+    return local if local is not None and is_message_log(local) else None
 
 
 @dataclass(frozen=True)
@@ -133,10 +143,9 @@ class _Night:
     def run(self, run: Run) -> NightReport:
         """Runs the night, and shows its progress."""
         storage, entry = self.storage, self.entry
-        is_log = storage is not None and storage.is_local and is_message_log(Path(storage.root))
-        snapshot = StoreSnapshot(storage) if storage is not None and not is_log else None
+        message_log = _message_log(storage)
+        snapshot = StoreSnapshot(storage) if storage is not None and message_log is None else None
         broker = broker_of(entry.config, snapshot, run.last, entry.name, reads_messages=storage is not None)
-        message_log = Path(storage.root) if storage is not None and is_log else None
         subscriptions = entry.read_subscriptions()
         if subscriptions is None and snapshot is not None and Step.REGISTER in self.options.steps:
             subscriptions = self._own_list(snapshot, run.last.get(broker.name))

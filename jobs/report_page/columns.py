@@ -31,8 +31,7 @@ class Column:
 
 class _Change(Column):
     def cell(self, row: GroupReport) -> str:
-        before = row.before
-        return difference(row.counts["delivered"], before["delivered"] if before is not None else None)
+        return difference(row.counts["delivered"], row.delivered_before)
 
 
 def _of_count(title: str, name: str, is_optional: bool = True) -> Column:
@@ -47,9 +46,9 @@ def columns(groups: Sequence[GroupReport], nights: int, is_compared: bool) -> li
     """The columns between the topic and the filter. A small screen shows only the first."""
     every = [
         _of_count("Delivered", "delivered", is_optional=False),
-        _Change("Change", "change of delivered since the earlier night", _changed, is_optional=False),
+        _Change("Change", "change of delivered since the earlier night", lambda row: row.change, is_optional=False),
         _of_count("Pending", "pending", is_optional=False),
-        Column("Before", "delivered in the earlier night", _before, is_optional=False),
+        Column("Before", "delivered in the earlier night", lambda row: row.delivered_before, is_optional=False),
         _of_count("Scanned", "scanned", is_optional=False),
         Column("Stopped on entry", "by tags code or filter bit map: the message was not read",
                _less("scanned", "passed_stage1"), is_optional=False),
@@ -63,40 +62,18 @@ def columns(groups: Sequence[GroupReport], nights: int, is_compared: bool) -> li
         _of_count("Skipped", "skipped"),
         _of_count("Repeated", "repeated"),
         _of_count("Uncertain", "uncertain"),
-        Column("Behind", "entries after the committed offset, as the broker's tools count", _behind),
-        Column("Would get", "messages among those behind that pass the group's filters", _exact),
-        Column("Oldest", "age of the oldest of these messages", _oldest, age),
-        Column(f"In {nights} nights", f"delivered in the {nights} nights of this report", _in_all),
+        Column("Behind", "entries after the committed offset, as the broker's tools count",
+               lambda row: row.lag.behind),
+        Column("Would get", "messages among those behind that pass the group's filters", lambda row: row.lag.exact),
+        Column("Oldest", "age of the oldest of these messages", lambda row: row.lag.oldest_ms, age),
     ]  # fmt: skip
+    if nights > 1:
+        in_all = f"delivered in the {nights} nights of this report"
+        every.append(Column(f"In {nights} nights", in_all, lambda row: row.delivered_in_all))
     comparisons = ("Change", "Before")
     return [
         column
         for column in every
         if (is_compared or column.title not in comparisons)
-        and (nights > 1 or column.value is not _in_all)
         and (not column.is_optional or any(column.value(row) for row in groups))
     ]
-
-
-def _changed(row: GroupReport) -> int:
-    return row.change
-
-
-def _before(row: GroupReport) -> int | None:
-    return row.before["delivered"] if row.before is not None else None
-
-
-def _behind(row: GroupReport) -> int:
-    return row.lag.behind
-
-
-def _exact(row: GroupReport) -> int:
-    return row.lag.exact
-
-
-def _oldest(row: GroupReport) -> int | None:
-    return row.lag.oldest_ms
-
-
-def _in_all(row: GroupReport) -> int:
-    return row.delivered_in_all

@@ -129,21 +129,17 @@ def _is_plain(group: GroupReport) -> bool:
 
 def _side_by_side(now: Night, before: Night) -> list[tuple[str, str, str, str]]:
     """Rows of title, earlier night, this night, and change."""
+    stages = zip(plots.stages(now.stages), plots.stages(before.stages), strict=True)
     measures = [
         ("Messages stored", now.messages, before.messages),
         ("Entries scanned", now.stages.scanned, before.stages.scanned),
-        ("Stopped by the tags code", now.stages.stopped_by_tags_code, before.stages.stopped_by_tags_code),
-        ("Stopped by the filter bit map", now.stages.stopped_by_bit_map, before.stages.stopped_by_bit_map),
-        ("Stopped by the expression", now.stages.stopped_by_expression, before.stages.stopped_by_expression),
-        ("Dropped by the client's tag check", now.stages.dropped_by_client, before.stages.dropped_by_client),
-        ("Dropped by the client's hooks", now.stages.dropped_by_hook, before.stages.dropped_by_hook),
-        ("Delivered", now.stages.delivered, before.stages.delivered),
+        *((this.title, this.entries, then.entries) for this, then in stages),
         ("Pending at its end", now.totals["pending"], before.totals["pending"]),
         ("Lost", now.totals["lost"], before.totals["lost"]),
         ("Expression errors", now.totals["evaluation_errors"], before.totals["evaluation_errors"]),
         ("Bit map false positives", now.false_positives, before.false_positives),
         ("Pieces quarantined", now.quarantined, before.quarantined),
-    ]  # fmt: skip
+    ]
     return [
         (title, numbers.whole(then), numbers.whole(this), numbers.difference(this, then))
         for title, this, then in measures

@@ -116,7 +116,7 @@ class Stage:
     effect: str
 
 
-def stages(counts: StageCounts, bytes_each: float | None) -> list[Stage]:
+def stages(counts: StageCounts, bytes_each: float | None = None) -> list[Stage]:
     """The stages of a night. ``bytes_each``: the average size of a message in the log; None if unknown."""
 
     def about(entries: int) -> str:

@@ -51,9 +51,8 @@ def findings_of_rows(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> lis
     Raises UsageError for a replay.
     """
     found, measured = _findings(facts, rows)
-    for row in _unexplained(rows, found):
-        result, total = measured.get(row.key, (None, 0))
-        if result is not None and total and not result.matched:
+    for row, result, total in _results(_unexplained(rows, found), measured):
+        if total and not result.matched:
             text = f"none of the newest {counted(total, 'message')} matches"
             found.append(Finding(WARN, *row.key, "matches-none", text, 0, total))
     return worst_first(found)
@@ -87,17 +86,20 @@ def _findings(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> tuple[list
         codes[finding.key].add(finding.code)
     matching = [row for row in on_topics if delivers(row) is not FALSE]
     found += _unknown_properties(facts, matching)
-    for row in matching:
-        result, total = measured.get(row.key, (None, 0))
-        if result is not None:
-            # What NOT does not apply to is mostly an error.
-            fails = () if "not-binds-tightly" in codes[row.key] else _fails(row, result, total)
-            found += [*fails, *_collides(row, result, total)]
-    for row in _unexplained(matching, found):
-        result, total = measured.get(row.key, (None, 0))
-        if result is not None:
-            found += _matches_all(row, result, total)
+    for row, result, total in _results(matching, measured):
+        # What NOT does not apply to is mostly an error.
+        fails = () if "not-binds-tightly" in codes[row.key] else _fails(row, result, total)
+        found += [*fails, *_collides(row, result, total)]
+    for row, result, total in _results(_unexplained(matching, found), measured):
+        found += _matches_all(row, result, total)
     return found, measured
+
+
+def _results(
+    rows: Sequence[SubscriptionRow], measured: Measured
+) -> Iterator[tuple[SubscriptionRow, FilterOnMessages, int]]:
+    """The subscriptions that were measured, each with its result and the number of messages."""
+    return ((row, *measured[row.key]) for row in rows if row.key in measured)
 
 
 def _without_topic(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> list[Finding]:
@@ -220,7 +222,6 @@ def _inconsistent(facts: BrokerFacts, session: Session | None) -> Iterator[Findi
     if knows_clients(facts):
         for group in inconsistent_groups(facts, session):
             severity = ERROR if group.lost else WARN
-            text = f"{group.last_state}; {counted(group.lost, 'message')} lost to overruled clients"
             yield Finding(
-                severity, group.consumer_group, group.topic, "inconsistent-clients", text, group.lost, group.lost
+                severity, group.consumer_group, group.topic, "inconsistent-clients", group.text, group.lost, group.lost
             )

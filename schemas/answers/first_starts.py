@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.delivery.entries import Int64s
@@ -50,6 +51,7 @@ class FirstStarts:
         self._groups: Where = [] if groups is None else [one_of("consumer_group", groups)]
         self._topics: Where = [] if topics is None else [one_of("topic", topics)]
         self._entries = cache(self._read_entries)
+        self._old_entries = cache(self._read_old_entries)
 
     def of(self, queue: GroupQueue) -> int | None:
         """The offset of the first entry that the group pulled or lost, or where it waits for one.
@@ -84,13 +86,8 @@ class FirstStarts:
             return None
         resets = [offset for at, offset in self._facts.resets.get(queue, ()) if at <= (renewal.began_at or 0)]
         first = min([self.of(queue) or 0, *resets])
-        where = [one_of("topic", [queue[1]]), one_of("queue_id", [queue[2]])]
-        rows = self._facts.rows(
-            CONSUMEQUEUE,
-            ["commitlog_offset", "queue_offset", "run"],
-            [*where, within("commitlog_offset", below=begins_at)],
-        )
-        rows = sorted_by(rows.filter(pc.less_equal(rows["run"], move.run)), "commitlog_offset")
+        rows = self._old_entries(queue[1:], begins_at)
+        rows = rows.filter(pc.less_equal(rows["run"], move.run))
         offsets = rows["queue_offset"].to_numpy()
         begins = np.flatnonzero(np.diff(offsets) <= 0)  # It may have begun again before, too.
         begin = int(begins[-1]) + 1 if len(begins) else 0
@@ -138,9 +135,17 @@ class FirstStarts:
 
         Records that were repaired later have their entries from later runs.
         """
-        topic, queue_id = queue
-        rows = self._facts.rows(
-            CONSUMEQUEUE, ["queue_offset", "run"], [one_of("topic", [topic]), one_of("queue_id", [queue_id])]
-        )
+        rows = self._facts.rows(CONSUMEQUEUE, ["queue_offset", "run"], _of_queue(queue))
         offsets: Int64s = rows.filter(pc.less_equal(rows["run"], run))["queue_offset"].to_numpy()
         return np.sort(offsets)
+
+    def _read_old_entries(self, queue: Queue, begins_at: int) -> pa.Table:
+        """The entries of a queue before a physical offset, in the order of the log."""
+        columns = ["commitlog_offset", "queue_offset", "run"]
+        where = [*_of_queue(queue), within("commitlog_offset", below=begins_at)]
+        return sorted_by(self._facts.rows(CONSUMEQUEUE, columns, where), "commitlog_offset")
+
+
+def _of_queue(queue: Queue) -> Where:
+    topic, queue_id = queue
+    return [one_of("topic", [topic]), one_of("queue_id", [queue_id])]

@@ -11,6 +11,7 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
+from filtering.counted import counted
 from filtering.delivery.lost_messages import LOST, Loss, LostMessages, losses
 from filtering.subscriptions.inconsistency import GroupClients, group_clients
 from schemas.answers.facts import BrokerFacts
@@ -62,6 +63,11 @@ class InconsistentGroup:
     topic: str
     last_state: str
     lost: int
+
+    @property
+    def text(self) -> str:
+        """The last state, and the number of lost messages."""
+        return f"{self.last_state}; {counted(self.lost, 'message')} lost to overruled clients"
 
 
 def knows_clients(facts: BrokerFacts) -> bool:

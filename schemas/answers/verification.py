@@ -14,8 +14,7 @@ from filtering.subscriptions.namespace import is_lmq
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delta.open_data_file import open_data_file
-from schemas.delta.table_rows import sorted_by
+from schemas.delta.table_rows import row_groups, sorted_by
 from schemas.errors import UsageError
 from schemas.rocketmq_store.commitlog.segments import Segment, segments
 from schemas.rocketmq_store.config_files import read_topics
@@ -79,9 +78,8 @@ def _entries(facts: BrokerFacts) -> Iterator[tuple[str, int, QueueEntries]]:
     files = facts.warehouse.files(CONSUMEQUEUE, facts.name)
     folder = facts.warehouse.log(CONSUMEQUEUE).storage
     for stored in sorted(files, key=lambda file: file.least["commitlog_offset"]):
-        with open_data_file(CONSUMEQUEUE, folder, stored.path) as file:
-            for group in range(len(file.row_groups)):
-                yield from _runs(file.read(group, _COLUMNS))
+        for rows in row_groups(CONSUMEQUEUE, folder, stored.path, _COLUMNS):
+            yield from _runs(rows)
 
 
 def _runs(rows: pa.Table) -> Iterator[tuple[str, int, QueueEntries]]:

@@ -56,14 +56,15 @@ class AuditReport:
     audited_at: int
     results: Sequence[AuditResult]
 
+    @property
+    def own_failures(self) -> list[AuditResult]:
+        """Failures that no other failure explains."""
+        return [result for result in self.results if result.severity.is_failure and result.cause is None]
+
     def failures(self, at_least: Severity) -> list[AuditResult]:
         """Failures that are not known and that no other failure explains."""
         counting = {Severity.ERROR} if at_least is Severity.ERROR else {Severity.WARN, Severity.ERROR}
-        return [
-            result
-            for result in self.results
-            if result.severity in counting and result.cause is None and not result.known
-        ]
+        return [result for result in self.own_failures if result.severity in counting and not result.known]
 
 
 def run_audits(scope: Scope, listed: AuditList, known: Mapping[str, int], session: Session) -> AuditReport:

@@ -74,18 +74,24 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
     elif state.first_prepared is not None:
         runs = (entry for entry in entries if entry.run >= state.first_prepared)
         prepared = [replace(entry, dispatched_to=entry.delivered_to) for entry in runs]
-    for table in DERIVED_TABLES:
-        # The committed offsets of a snapshot that only ingest has read are still needed.
-        last_run = state.first_prepared if prepared and table is CONSUMER_OFFSETS else None
-        removed = [within("run", first_run, last_run)]
-        changes.withdraw(table, removed)  # Nights without rows of a table may have some now.
-        changes.delete_rows(table, removed)
+    _remove_derived(first_run, state.first_prepared if prepared else None, changes)
     # Among the removed entries may be those of older messages, which these nights could read again.
     if past:
         past[0] = replace(past[0], stored=(min(begin, past[0].stored[0]), past[0].stored[1]))
     elif rest is not None:
         rest = min(begin, rest[0]), rest[1]
     return Redo(before, past, rest, prepared)
+
+
+def _remove_derived(first_run: str, first_prepared: str | None, changes: Changes) -> None:
+    """Removes the rows of derived tables of a run and of later runs.
+
+    The committed offsets of runs from ``first_prepared`` on stay: no night has used them.
+    """
+    for table in DERIVED_TABLES:
+        removed = [within("run", first_run, first_prepared if table is CONSUMER_OFFSETS else None)]
+        changes.withdraw(table, removed)  # Nights without rows of a table may have some now.
+        changes.delete_rows(table, removed)
 
 
 def _first_entry(first_run: str, changes: Changes) -> int:

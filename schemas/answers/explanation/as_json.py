@@ -9,7 +9,7 @@ from filtering.explanation.decision import BitMapCheck
 from filtering.explanation.nearest_miss import NearestMiss
 from filtering.explanation.trace import Part
 from filtering.subscriptions.subscription_row import SubscriptionRow
-from schemas.answers.explanation.explain import Explanation
+from schemas.answers.explanation.explanation import Explanation
 from schemas.answers.explanation.found_messages import FoundMessage
 
 

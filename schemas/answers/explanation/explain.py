@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache, cached_property
 
-from filtering.broker_config import BrokerConfig
 from filtering.delivery.entries import has_entry
 from filtering.explanation.client_checks import ClientChecks, dropping_clients, keeping_clients
 from filtering.explanation.decision import Decision, Outcome, Stage, decide
-from filtering.explanation.nearest_miss import NearestMiss, nearest_miss
 from filtering.explanation.pulls_of_message import (
     NightInQueue,
     NotPulled,
@@ -21,87 +19,18 @@ from filtering.explanation.pulls_of_message import (
     pulls_of_message,
 )
 from filtering.explanation.reasons import dropped_by_other_client, never_subscribed, overruled
-from filtering.explanation.trace import Part, trace
-from filtering.findings import expression_findings
-from filtering.findings.finding import INFO
-from filtering.predicate import Predicate
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.in_force import in_force_at, present_filter
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from schemas.answers.explanation.explanation import BY_THE_TABLES, Explanation
 from schemas.answers.explanation.found_messages import FoundMessage
 from schemas.answers.explanation.message_deliveries import Delivery
 from schemas.answers.explanation.queue_history import log_lost, nights_by_queue, nights_of_message, resets_in
 from schemas.answers.explanation.uncertainty import after_change_of_tags
 from schemas.answers.facts import BrokerFacts, GroupQueue
 from schemas.answers.lag.standings import standings
-from schemas.time_text import time_text
 
-BY_THE_TABLES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DROPPED_BY_HOOK)
-"""Outcomes that the table deliveries stores."""
 BY_POP = "the group consumes the topic by POP, which is not replayed: this is what a group that pulls would receive"
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """What happened to a message for a consumer group, and why.
-
-    ``subscription`` filtered the message, or would filter it, at ``pulled_at`` (ms). It is None if the group had no
-    subscription or did not pull. ``preview`` is what the filters would decide on a pending message. ``uncertain`` says
-    why another subscription may have filtered it. ``client_checks`` are the clients' checks of tags by client id, if
-    they differ. ``present`` is the first state with the filter in force now, if another filter decided.
-    """
-
-    message: FoundMessage
-    consumer_group: str
-    decision: Decision
-    config: BrokerConfig
-    subscription: SubscriptionRow | None = None
-    others: Sequence[SubscriptionRow] = ()
-    pulled_at: int | None = None
-    received: Sequence[Delivery] = ()
-    preview: Decision | None = None
-    uncertain: str | None = None
-    client_checks: Mapping[str, Predicate] = field(default_factory=dict)
-    present: SubscriptionRow | None = None
-
-    @property
-    def outcome(self) -> Outcome:
-        return self.decision.outcome
-
-    @property
-    def filter_change(self) -> str | None:
-        """The filter that decided, and since when another one is in force; None if the same one is in force."""
-        if self.subscription is None or self.present is None:
-            return None
-        since = f"since {time_text(self.present.valid_from)}, {self.present.filter_text} is in force"
-        return f"{self.subscription.filter_text}; {since}"
-
-    @property
-    def filters(self) -> Decision:
-        """What the filters decide. For a pending message, what they would decide."""
-        return self.preview or self.decision
-
-    @cached_property
-    def trace(self) -> Part | None:
-        """The evaluated expression; None for tags, and if nothing was evaluated."""
-        expression = self.filters.expression
-        return trace(expression, self.message.properties) if expression is not None else None
-
-    @property
-    def findings(self) -> Sequence[str]:
-        """Why the expression that stopped the message means something other than it seems to; mostly none."""
-        expression = self.filters.expression
-        if expression is None or self.filters.outcome in BY_THE_TABLES:
-            return ()
-        return [text for severity, _, text in expression_findings(expression) if severity != INFO]
-
-    @cached_property
-    def nearest_miss(self) -> NearestMiss | None:
-        """A small change that would have delivered the message; None if it was delivered or no change helps."""
-        if self.subscription is None:
-            return None
-        checks, properties = self.client_checks.values(), self.message.properties
-        return nearest_miss(self.filters, self.subscription, self.others, self.config, properties, checks)
 
 
 class Explainer:
@@ -145,9 +74,23 @@ class Explainer:
         received = [delivery for delivery in message.deliveries if delivery.consumer_group == consumer_group]
         if received:
             return self._received(message, rows, received)
+        pulls = self._pulls(message, consumer_group, rows)
+        if isinstance(pulls, NotPulled):
+            outcome = Outcome.PENDING if pulls.is_pending else Outcome.NOT_SUBSCRIBED
+            explanation = self._without_filters(message, consumer_group, outcome, pulls.why)
+            return self._previewed(explanation, rows) if pulls.is_pending else explanation
+        explanation = self._filtered(message, pulls[-1])
+        if explanation.outcome in BY_THE_TABLES:
+            why = "the filters let it pass, and the group has not pulled it: it began later, or its offset was moved"
+            return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, why)
+        return self._with_uncertainty(explanation, rows, pulls[-1])
+
+    def _pulls(
+        self, message: FoundMessage, consumer_group: str, rows: Sequence[SubscriptionRow]
+    ) -> Sequence[Pulled] | NotPulled:
+        """The pulls of the message by the group. It is pending if the group goes on at it or before it."""
         if message.commitlog_offset >= (self._facts.last.delivered_to or 0):
-            explanation = self._without_filters(message, consumer_group, Outcome.PENDING, "deliver has not run yet")
-            return self._previewed(explanation, rows)
+            return NotPulled("deliver has not run yet", is_pending=True)
         queue = consumer_group, message.topic, message.queue_id
         begin = self._facts.begins.get(queue[1:], 0)
         is_deleted = message.commitlog_offset < max(begin, self._facts.last.log_start or 0)
@@ -160,16 +103,8 @@ class Explainer:
         waits = position is not None and message.queue_offset >= position and not is_deleted
         if waits and not (isinstance(pulls, NotPulled) and pulls.is_pending):
             again = "" if isinstance(pulls, NotPulled) else ", and pulls the message again"
-            pulls = NotPulled(f"the group goes on at offset {position:,}{again}", is_pending=True)
-        if isinstance(pulls, NotPulled):
-            outcome = Outcome.PENDING if pulls.is_pending else Outcome.NOT_SUBSCRIBED
-            explanation = self._without_filters(message, consumer_group, outcome, pulls.why)
-            return self._previewed(explanation, rows) if pulls.is_pending else explanation
-        explanation = self._filtered(message, pulls[-1])
-        if explanation.outcome in BY_THE_TABLES:
-            why = "the filters let it pass, and the group has not pulled it: it began later, or its offset was moved"
-            return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, why)
-        return self._with_uncertainty(explanation, rows, pulls[-1])
+            return NotPulled(f"the group goes on at offset {position:,}{again}", is_pending=True)
+        return pulls
 
     def _without_filters(self, message: FoundMessage, group: str, outcome: Outcome, why: str) -> Explanation:
         stage = Stage.SUBSCRIPTION if not self._rows[group, message.topic] else Stage.PULL

@@ -8,7 +8,7 @@ from html import escape
 from filtering.explanation.decision import Outcome
 from filtering.explanation.reasons import leaf_values
 from filtering.explanation.trace import Part
-from schemas.answers.explanation.explain import Explanation
+from schemas.answers.explanation.explanation import Explanation
 from schemas.answers.html import SHOWN, html_table
 from schemas.answers.plain_text import one_line, text_table
 

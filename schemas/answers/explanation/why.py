@@ -8,7 +8,8 @@ from functools import cached_property
 
 from filtering.counted import counted
 from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, SYSTEM_PREFIXES, SYSTEM_TOPICS
-from schemas.answers.explanation.explain import Explainer, Explanation
+from schemas.answers.explanation.explain import Explainer
+from schemas.answers.explanation.explanation import Explanation
 from schemas.answers.explanation.found_messages import FoundMessage, copies_of, find, find_at, kept_offsets
 from schemas.answers.facts import NO_SUBSCRIPTIONS, BrokerFacts
 from schemas.errors import UsageError, did_you_mean

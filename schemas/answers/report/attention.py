@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 
@@ -13,9 +13,8 @@ from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.report.group_counts import Counts
+from schemas.answers.report.quarantined import quarantined
 from schemas.delivery_stats import MEANINGS
-from schemas.delta.table_rows import sorted_by
-from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.commitlog.segments import is_mapped_file
 
 SHOWN = 20
@@ -26,9 +25,9 @@ def attention(facts: BrokerFacts, counts: Mapping[GroupTopic, Counts]) -> Iterat
     """One line for each problem. ``counts``: those of the night, by group and topic."""
     yield from facts.last.remarks
     in_force = facts.in_force
-    quarantined = list(_quarantined(facts))
+    in_quarantine = list(_in_quarantine(facts))
     if not facts.topics:
-        first = f", the first in quarantine: {quarantined[0]}" if quarantined else ""
+        first = f", the first in quarantine: {in_quarantine[0]}" if in_quarantine else ""
         yield f"no message: nothing could be decoded{first}"
     if not in_force:
         yield "no subscription: nothing can be delivered"
@@ -46,7 +45,7 @@ def attention(facts: BrokerFacts, counts: Mapping[GroupTopic, Counts]) -> Iterat
     for group, topic in sorted(counts, key=itemgetter(1, 0)):
         if lost := counts[group, topic]["lost"]:
             yield f"{group} on {topic} lost {counted(lost, 'entry', 'entries')}, {MEANINGS['lost']}"
-    yield from (f"quarantined: {line}" for line in quarantined)
+    yield from (f"quarantined: {line}" for line in in_quarantine)
 
 
 def _without_messages(facts: BrokerFacts, in_force: Iterable[SubscriptionRow]) -> Iterator[str]:
@@ -58,13 +57,11 @@ def _without_messages(facts: BrokerFacts, in_force: Iterable[SubscriptionRow]) -
         yield f"{topic} has no message; groups that subscribe to it: {len(names)}, such as {names[0]}"
 
 
-def _quarantined(facts: BrokerFacts) -> Iterator[str]:
-    rows = sorted_by(facts.rows(QUARANTINE, ["source_file", "offset", "reason"]), "offset").to_pylist()
-    pieces = Counter((row["source_file"], row["reason"]) for row in rows)
-    first = {(row["source_file"], row["reason"]): row["offset"] for row in reversed(rows)}
-    for (file, reason), count in sorted(pieces.items())[:SHOWN]:
-        place = f"{'offset' if is_mapped_file(file) else 'line'} {first[file, reason]:,}"
-        place = place if count == 1 else f"{count:,} times from {place} on"
-        yield f"{file}, {place}: {reason}"
-    if len(pieces) > SHOWN:
-        yield f"{counted(len(pieces) - SHOWN, 'more reason')}; export quarantine lists all"
+def _in_quarantine(facts: BrokerFacts) -> Iterator[str]:
+    found = quarantined(facts, facts.last.run)
+    for each in found[:SHOWN]:
+        place = f"{'offset' if is_mapped_file(each.source_file) else 'line'} {each.first:,}"
+        place = place if each.pieces == 1 else f"{each.pieces:,} times from {place} on"
+        yield f"{each.source_file}, {place}: {each.reason}"
+    if len(found) > SHOWN:
+        yield f"{counted(len(found) - SHOWN, 'more reason')}; export quarantine lists all"

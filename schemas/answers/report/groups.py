@@ -5,30 +5,23 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 
 from filtering.subscriptions.events import GroupTopic
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.report.group_counts import NOTHING, Counts, total
+from schemas.answers.report.group_counts import Counts, GroupCounts, group_counts, total
 from schemas.answers.report.group_lags import GroupLag, group_lags
 from schemas.delta.table_rows import tuples
 from schemas.queue_progress import QUEUE_PROGRESS
 
 
 @dataclass(frozen=True)
-class GroupReport:
-    """One group on one topic. ``counts`` are those of the night.
+class GroupReport(GroupCounts):
+    """One group on one topic. ``before``: the counts of the compared night.
 
-    ``before``: those of the compared night, None if it has none. ``delivered_in_all``: the deliveries in all nights of
-    the report. ``last_pulled``: queue id and queue offset of an entry that the group pulled last, None if it never
-    pulled. ``expression`` is empty if the group left without one.
+    ``delivered_in_all``: the deliveries in all nights of the report. ``last_pulled``: queue id and queue offset of an
+    entry that the group pulled last, None if it never pulled.
     """
 
-    consumer_group: str
-    topic: str
-    expression: str
-    counts: Counts
-    before: Counts | None
     delivered_in_all: int
     lag: GroupLag
     last_pulled: tuple[int, int] | None
@@ -36,7 +29,7 @@ class GroupReport:
     @property
     def change(self) -> int:
         """How many more messages were delivered than in the compared night."""
-        return self.counts["delivered"] - (self.before or NOTHING)["delivered"]
+        return self.counts["delivered"] - (self.delivered_before or 0)
 
 
 @dataclass(frozen=True)
@@ -58,23 +51,18 @@ def group_reports(
     ``nights``: the counts of the nights that are shown, of which the last is reported. ``before``: those of the
     compared night.
     """
-    expressions = {row.key: row.expression or "*" for row in facts.in_force}
-    counts = nights[-1]
     in_all: Counter[GroupTopic] = Counter()
     for night in nights:
         in_all.update({key: each["delivered"] for key, each in night.items()})
     lags, pulled = group_lags(facts), _last_pulled(facts)
     reports = [
         GroupReport(
-            *key,
-            expressions.get(key, ""),
-            counts.get(key, NOTHING),
-            before.get(key),
-            in_all[key],
-            lags.get(key, GroupLag()),
-            pulled.get(key),
+            **vars(group),
+            delivered_in_all=in_all[group.key],
+            lag=lags.get(group.key, GroupLag()),
+            last_pulled=pulled.get(group.key),
         )
-        for key in sorted(counts.keys() | before.keys(), key=itemgetter(1, 0))
+        for group in group_counts(facts, nights[-1], before)
     ]
     return sorted(reports, key=lambda row: (-abs(row.change), -row.counts["pending"]))
 

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 
 from filtering.delivery.entries import has_entry
 from filtering.findings.finding import FAILING_SHARE
-from filtering.subscriptions.events import GroupTopic
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.report.attention import attention
-from schemas.answers.report.group_counts import Counts, counts_by_run
+from schemas.answers.report.group_counts import GroupCounts, counts_by_run, group_counts
 from schemas.answers.report.not_replayed import not_replayed
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import one_of
 
 NAMED = 3
-
-
-@dataclass(frozen=True)
-class GroupCounts:
-    """The counts of one group on one topic in a night.
-
-    ``expression`` is in force at the end of the night; empty if the group left without one. ``delivered_before``: the
-    deliveries of the night before, None if that night has no row of the group.
-    """
-
-    consumer_group: str
-    topic: str
-    expression: str
-    counts: Counts
-    delivered_before: int | None = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +37,7 @@ def night_summary(facts: BrokerFacts) -> NightSummary:
     runs = [entry.run for entry in facts.counted_nights[-2:]]
     by_run = counts_by_run(facts, runs)
     now, before = by_run[runs[-1]] if runs else {}, by_run[runs[0]] if len(runs) > 1 else {}
-    groups = _group_counts(facts, now, before)
+    groups = group_counts(facts, now, {key: counts for key, counts in before.items() if key in now})
     return NightSummary(
         runs[-1] if runs else facts.last.run,
         groups,
@@ -68,16 +51,6 @@ def messages_without_entry(facts: BrokerFacts, run: str) -> int:
     """The messages of a run that get no consume queue entry: prepared and rolled-back transaction messages."""
     flags = facts.rows(COMMITLOG, ["sys_flag"], [one_of("run", [run])])["sys_flag"].fill_null(0).to_numpy()
     return int((~has_entry(flags)).sum())
-
-
-def _group_counts(
-    facts: BrokerFacts, now: Mapping[GroupTopic, Counts], before: Mapping[GroupTopic, Counts]
-) -> list[GroupCounts]:
-    expressions = {row.key: row.expression or "*" for row in facts.in_force}
-    return [
-        GroupCounts(*key, expressions.get(key, ""), now[key], before[key]["delivered"] if key in before else None)
-        for key in sorted(now, key=itemgetter(1, 0))
-    ]
 
 
 def _notes(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:

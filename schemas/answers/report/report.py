@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,24 +15,9 @@ from schemas.answers.report.group_counts import counts_by_run
 from schemas.answers.report.groups import GroupReport, TopicReport, group_reports, topic_reports
 from schemas.answers.report.nights import Night, chosen_nights, compared_night, night_rows, nights_with_deliveries
 from schemas.answers.report.not_replayed import not_replayed
-from schemas.delta.table_rows import tuples
-from schemas.quarantine import QUARANTINE
+from schemas.answers.report.quarantined import Quarantined, quarantined
 from schemas.run_ledger import by_broker, read_ledger, runs_of
 from schemas.spark_tasks import Session
-
-
-@dataclass(frozen=True)
-class Quarantined:
-    """Pieces of one file that could not be decoded for one reason; ``new`` of them were read in the last night.
-
-    ``first``: the offset in a commitlog, or the line of a text file, of the first piece.
-    """
-
-    source_file: str
-    reason: str
-    pieces: int
-    new: int
-    first: int
 
 
 @dataclass(frozen=True)
@@ -88,23 +72,10 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
         topic_reports(facts, last, by_run[last], before),
         [*attention(facts, by_run[last]), *not_replayed(facts, facts.last.run), *_errors(found)],
         found,
-        _quarantined(facts, last),
+        quarantined(facts, last),
     )
 
 
 def _errors(found: Sequence[Finding]) -> list[str]:
     groups = {finding.key for finding in found if finding.severity == ERROR}
     return [f"{counted(len(groups), 'subscription has', 'subscriptions have')} errors: see Findings"] if groups else []
-
-
-def _quarantined(facts: BrokerFacts, run: str) -> list[Quarantined]:
-    columns = ("source_file", "reason", "offset", "run")
-    rows = facts.rows(QUARANTINE, columns)
-    pieces: defaultdict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
-    before = max((night.run for night in facts.nights if night.run < run), default="")
-    for file, reason, offset, met_in in tuples(rows, *columns):
-        pieces[file, reason].append((offset, met_in))
-    return [
-        Quarantined(file, reason, len(found), sum(before < met_in <= run for _, met_in in found), min(found)[0])
-        for (file, reason), found in sorted(pieces.items())
-    ]

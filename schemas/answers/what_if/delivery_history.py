@@ -17,7 +17,7 @@ from schemas.answers.facts import BrokerFacts
 from schemas.answers.what_if.pulled_offsets import PulledOffsets
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_pairs import PAIRS, pairs_of
-from schemas.delta.table_rows import one_of, within
+from schemas.delta.table_rows import filtered, one_of, within
 
 Period = tuple[int, int]
 """Store times, ms, the second exclusive."""
@@ -37,9 +37,7 @@ class DeliveryHistory:
         group, topic = new.key
         new_filter = message_filter(new, [new], self._facts.broker)
         assert new_filter is not None
-        received = self._received.filter(
-            pc.and_(pc.equal(self._received["consumer_group"], group), pc.equal(self._received["topic"], topic))
-        )
+        received = filtered(self._received, [one_of("consumer_group", [group]), one_of("topic", [topic])])
         pulled, pending = self._pulled.of(group, topic)
         return FilterChange(
             filter=new_filter,

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+from functools import cache
 
 from filtering.delivery.pull_window import FOREVER, OffsetRange
 from schemas.answers.facts import BrokerFacts, GroupQueue
 from schemas.answers.first_starts import FirstStarts
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delta.table_rows import one_of, sorted_by, tuples, within
+from schemas.delta.aggregates import Key, least
+from schemas.delta.table_rows import filtered, one_of, tuples, within
 
 
 class PulledOffsets:
@@ -20,8 +18,8 @@ class PulledOffsets:
 
     def __init__(self, facts: BrokerFacts, groups: Collection[str], topics: Collection[str]) -> None:
         self._facts = facts
-        self._first_kept: dict[str, Mapping[int, int]] = {}
-        self._offsets = facts.offsets.filter(pc.is_in(facts.offsets["topic"], value_set=pa.array(sorted(topics))))
+        self._first_kept = cache(self._read_first_kept)
+        self._offsets = filtered(facts.offsets, [one_of("topic", topics)])
         self._first_starts = FirstStarts(facts, groups, topics)
 
     def of(self, group: str, topic: str) -> tuple[Mapping[int, OffsetRange], Mapping[int, OffsetRange]]:
@@ -29,9 +27,7 @@ class PulledOffsets:
 
         Offsets that a reset jumped over count as pulled. Messages that the broker deleted are not pending.
         """
-        offsets = self._offsets.filter(
-            pc.and_(pc.equal(self._offsets["consumer_group"], group), pc.equal(self._offsets["topic"], topic))
-        )
+        offsets = filtered(self._offsets, [one_of("consumer_group", [group]), one_of("topic", [topic])])
         pulled: dict[int, OffsetRange] = {}
         pending: dict[int, OffsetRange] = {}
         for queue_id, told_to, end in tuples(offsets, "queue_id", "told_to", "queue_end"):
@@ -58,13 +54,9 @@ class PulledOffsets:
 
     def _kept_from(self, topic: str, queue_id: int) -> int:
         """The first offset of a queue whose message is still in the broker's log."""
-        log_start = self._facts.last.log_start
-        if not log_start:
-            return 0
-        if topic not in self._first_kept:
-            kept = [one_of("topic", [topic]), within("commitlog_offset", log_start)]
-            rows = sorted_by(self._facts.rows(CONSUMEQUEUE, ["queue_id", "queue_offset"], kept), "queue_offset")
-            queue_ids, firsts = np.unique(rows["queue_id"].to_numpy(), return_index=True)
-            offsets = rows["queue_offset"].to_numpy()[firsts]
-            self._first_kept[topic] = dict(zip(queue_ids.tolist(), offsets.tolist(), strict=True))
-        return self._first_kept[topic].get(queue_id, FOREVER)
+        return self._first_kept(topic).get((queue_id,), FOREVER) if self._facts.last.log_start else 0
+
+    def _read_first_kept(self, topic: str) -> Mapping[Key, int]:
+        """These offsets of a topic, by queue id (a tuple of one)."""
+        kept = [one_of("topic", [topic]), within("commitlog_offset", self._facts.last.log_start)]
+        return least(self._facts.rows(CONSUMEQUEUE, ["queue_id", "queue_offset"], kept), ["queue_id"], "queue_offset")
