@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.delivery.pull_window import FOREVER, OffsetRange
+from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts, GroupQueue
 from schemas.answers.first_starts import FirstStarts
 from schemas.consumequeue import CONSUMEQUEUE
+from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.table_rows import one_of, sorted_by, tuples, within
 
 
@@ -21,8 +24,9 @@ class PulledOffsets:
     def __init__(self, facts: BrokerFacts, groups: Collection[str], topics: Collection[str]) -> None:
         self._facts = facts
         self._first_kept: dict[str, Mapping[int, int]] = {}
-        self._offsets = facts.offsets.filter(pc.is_in(facts.offsets["topic"], value_set=pa.array(sorted(topics))))
-        self._first_starts = FirstStarts(facts, groups, topics)
+        where = [one_of("topic", topics), one_of("consumer_group", groups)]
+        self._offsets = facts.rows(CURRENT_OFFSETS, where=where)
+        self._first_starts = FirstStarts(facts, _by_key(facts.history_of_groups(groups)), where)
 
     def of(self, group: str, topic: str) -> tuple[Mapping[int, OffsetRange], Mapping[int, OffsetRange]]:
         """The pulled and the pending offsets of a group, by queue id.
@@ -68,3 +72,10 @@ class PulledOffsets:
             offsets = rows["queue_offset"].to_numpy()[firsts]
             self._first_kept[topic] = dict(zip(queue_ids.tolist(), offsets.tolist(), strict=True))
         return self._first_kept[topic].get(queue_id, FOREVER)
+
+
+def _by_key(history: Iterable[SubscriptionRow]) -> Mapping[GroupTopic, Sequence[SubscriptionRow]]:
+    found: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
+    for row in history:
+        found[row.key].append(row)
+    return found
