@@ -129,11 +129,13 @@ def _is_plain(group: GroupReport) -> bool:
 
 def _side_by_side(now: Night, before: Night) -> list[tuple[str, str, str, str]]:
     """Rows of title, earlier night, this night, and change."""
+    either = now.stages.stopped_by_either, before.stages.stopped_by_either
     measures = [
         ("Messages stored", now.messages, before.messages),
         ("Entries scanned", now.stages.scanned, before.stages.scanned),
         ("Stopped by the tags code", now.stages.stopped_by_tags_code, before.stages.stopped_by_tags_code),
         ("Stopped by the filter bit map", now.stages.stopped_by_bit_map, before.stages.stopped_by_bit_map),
+        *([("Stopped by one of the two", *either)] if any(either) else []),
         ("Stopped by the expression", now.stages.stopped_by_expression, before.stages.stopped_by_expression),
         ("Dropped by the client's tag check", now.stages.dropped_by_client, before.stages.dropped_by_client),
         ("Dropped by the client's hooks", now.stages.dropped_by_hook, before.stages.dropped_by_hook),
