@@ -144,6 +144,10 @@ class BrokerFacts:
         """The subscriptions in force at :attr:`end`."""
         return in_force_at(self.history, self.end)
 
+    def in_force_of(self, groups: Collection[str]) -> list[SubscriptionRow]:
+        """The subscriptions of some groups in force at :attr:`end`."""
+        return in_force_at(self.history_of_groups(groups), self.end)
+
     def subscriptions_of(self, consumer_group: str) -> list[SubscriptionRow]:
         """The history of one group. Raises UsageError if the group never subscribed."""
         rows = self.history_of_groups([consumer_group])
@@ -162,8 +166,9 @@ class BrokerFacts:
 
     def check_topic(self, topic: str) -> None:
         """Raises UsageError if the topic has no message, and no group ever subscribed to it."""
-        known = sorted({*self.topics, *(row.topic for row in self.history)})
-        check_known_topic(topic, known, self.warehouse)
+        if topic not in self.topics:
+            known = sorted({*self.topics, *(row.topic for row in self.history)})
+            check_known_topic(topic, known, self.warehouse)
 
     @cached_property
     def groups(self) -> list[str]:

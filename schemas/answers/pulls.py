@@ -122,11 +122,11 @@ def pulls_of(
     MOST_MISSING messages of a queue are missing (one of them then has a wrong queue offset), and for a replay.
     """
     facts.check_has_messages()
-    in_force = facts.in_force
+    in_force = facts.in_force_of([group])
     wanted = [row for row in in_force if row.key == (group, topic)]
     if not wanted:
         facts.subscriptions_of(group)
-        topics = sorted(row.topic for row in in_force if row.consumer_group == group)
+        topics = sorted(row.topic for row in in_force)
         raise UsageError(f"{group} has no subscription to {topic}{did_you_mean(topic, topics)}")
     code = refusal(wanted[0], broker)
     if code is not None:

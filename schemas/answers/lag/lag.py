@@ -95,7 +95,7 @@ def _lag(
     topics: Collection[str] | None,
     only_behind: bool,
 ) -> list[Lag]:
-    in_force = {row.key: row for row in facts.in_force}
+    in_force = {row.key: row for row in (facts.in_force if groups is None else facts.in_force_of(groups))}
     by_topic: defaultdict[str, list[Standing]] = defaultdict(list)
     behind = set()
     for standing in standings(facts, newer, groups, topics, only_behind=only_behind):
