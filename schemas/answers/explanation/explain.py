@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.entries import has_entry
@@ -33,7 +33,7 @@ from schemas.answers.explanation.message_deliveries import Delivery
 from schemas.answers.explanation.queue_history import log_lost, nights_in_queue, nights_of_message, resets_in
 from schemas.answers.explanation.uncertainty import after_change_of_tags
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.lag.standings import standings
+from schemas.answers.lag.standings import positions_in_queue
 from schemas.time_text import time_text
 
 BY_THE_TABLES = (Outcome.DELIVERED, Outcome.DROPPED_BY_CLIENT, Outcome.DROPPED_BY_HOOK)
@@ -117,7 +117,7 @@ class Explainer:
             events = tuple(event for event in events if event.group in groups)
             history = facts.history_of(events)
         self._clients = ClientChecks(events)
-        self._positions = cache(self._read_positions)
+        self._positions = cache(partial(positions_in_queue, facts, groups))
         self._nights = cache(self._read_nights)
         self._rows: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
         self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
@@ -226,11 +226,6 @@ class Explainer:
         seconds = (other.valid_from - pull.at) / 1000
         why = f"stored {seconds:.1f} s before the subscription changed: {other.expression} may have filtered it"
         return replace(explanation, uncertain=why)
-
-    def _read_positions(self, topic: str, queue_id: int) -> Mapping[str, int]:
-        """By group, the offset at which it goes on in a queue."""
-        found = standings(self._facts, groups=self._groups, topics=[topic], queue_ids=[queue_id])
-        return {each.consumer_group: each.position for each in found}
 
     def _read_nights(self, topic: str, queue_id: int) -> Mapping[str, Sequence[NightInQueue]]:
         return nights_in_queue(self._facts, (topic, queue_id), self._rows, self._groups)

@@ -86,6 +86,14 @@ def standings(
             yield standing
 
 
+def positions_in_queue(
+    facts: BrokerFacts, groups: Collection[str] | None, topic: str, queue_id: int
+) -> Mapping[str, int]:
+    """By group, the offset at which it goes on in a queue. ``groups``: the only groups to read; None: all."""
+    found = standings(facts, groups=groups, topics=[topic], queue_ids=[queue_id])
+    return {each.consumer_group: each.position for each in found}
+
+
 def count_subscriptions(facts: BrokerFacts, topics: Collection[str] | None = None) -> int:
     """The number of groups and topics of which :func:`standings` has any. ``topics``: only these."""
     where = [] if topics is None else [one_of("topic", topics)]
