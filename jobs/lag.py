@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> None:
     from jobs.cli.json_lines import print_data, print_json
     from schemas.answers.lag.lag import lag_of_brokers
     from schemas.answers.lag.no_lag import why_without_rows
-    from schemas.answers.lag.standings import CommittedOffsets
+    from schemas.answers.lag.standings import CommittedOffsets, count_subscriptions
     from schemas.rocketmq_store.config_files import parse_consumer_offsets
 
     newer = None
@@ -68,7 +68,8 @@ def main(arguments: list[str]) -> None:
     several = len(brokers) > 1
     if several and newer is not None:
         raise UsageError("--offsets has the offsets of one broker: say which (--broker NAME)")
-    answers = lag_of_brokers(brokers, newer, chosen.group, chosen.topic)
+    is_summary = not (chosen.json or chosen.prometheus or chosen.group)
+    answers = lag_of_brokers(brokers, newer, chosen.group, chosen.topic, only_behind=is_summary)
     rows = [(facts.name, row) for facts, of_broker in answers for row in of_broker]
     if chosen.json:
         names = [{"broker_name": broker} if several else {} for broker, _ in rows]
@@ -78,12 +79,13 @@ def main(arguments: list[str]) -> None:
     elif not any(facts.topics for facts in brokers):
         print("no message has been filtered yet: no group is behind")
     else:
-        if not rows and (chosen.group or chosen.topic):
+        subscriptions = sum(count_subscriptions(facts, chosen.topic) for facts in brokers) if is_summary else len(rows)
+        if not subscriptions and (chosen.group or chosen.topic):
             print(why_without_rows(brokers, chosen.group, chosen.topic))
-        elif chosen.group is not None:
-            _print_queues(rows, several)
+        elif is_summary:
+            _print_groups(rows, subscriptions, several)
         else:
-            _print_groups(rows, several)
+            _print_queues(rows, several)
         print(_ends(brokers) if several else _end(brokers[0], newer, chosen))
 
 
@@ -104,18 +106,20 @@ def _ends(brokers: Sequence[BrokerFacts]) -> str:
     return f"as of {time(newest.as_of)} UTC, {nights}; the oldest is that of {short(oldest.name)}, {time(oldest.as_of)}"
 
 
-def _print_groups(rows: Sequence[tuple[str, Lag]], several: bool) -> None:
-    """A line for each broker, group and topic that is behind. ``several``: whether there are several brokers."""
+def _print_groups(rows: Sequence[tuple[str, Lag]], subscriptions: int, several: bool) -> None:
+    """A line for each broker, group and topic that is behind, of so many ``subscriptions``.
+
+    ``rows``: the queues in which a group is behind. ``several``: whether there are several brokers.
+    """
     by_key = groupby(rows, key=lambda row: (row[0], *row[1].key))
-    subscriptions = [(key, [row for _, row in queue_rows]) for key, queue_rows in by_key]
-    behind = [(key, queues) for key, queues in subscriptions if any(row.lag or row.exact_lag for row in queues)]
+    queues_by_key = [(key, [row for _, row in queue_rows]) for key, queue_rows in by_key]
+    behind = [(key, queues) for key, queues in queues_by_key if any(row.lag or row.exact_lag for row in queues)]
     behind.sort(key=lambda subscription: -sum(row.exact_lag for row in subscription[1]))
     if behind:
         titles = ("broker", "group", "topic", *TITLES, "pulls")
         lines = [[*map(short, key), *_cells(queues)] for key, queues in behind]
         print_table_of_brokers(titles, lines, several, left=3)
-    up_to_date = len(subscriptions) - len(behind)
-    print(f"{up_to_date:,} of {counted(len(subscriptions), 'subscription')} are up to date")
+    print(f"{subscriptions - len(behind):,} of {counted(subscriptions, 'subscription')} are up to date")
 
 
 def _print_queues(rows: Sequence[tuple[str, Lag]], several: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -142,9 +143,14 @@ def _tried(chosen: argparse.Namespace, brokers: Sequence[BrokerFacts]) -> Tried:
 
 
 def _check_limits(chosen: argparse.Namespace, found: Sequence[WhatIf], unmet_lines: Sequence[str]) -> None:
+    from schemas.answers.what_if.page import NOTHING_TO_COMPARE
+
     gained = sum(change.gained_by_change for change in found)
     lost = sum(change.lost_by_change for change in found)
     failed = list(unmet_lines)
+    has_limits = chosen.max_lost is not None or chosen.max_gained is not None
+    if has_limits and found and not any(change.stored for change in found):
+        print(f"mqsieve: {NOTHING_TO_COMPARE}: --max-lost and --max-gained hold for nothing", file=sys.stderr)
     if chosen.max_lost is not None and lost > chosen.max_lost:
         failed.append(f"the change loses {counted(lost, 'message')}, more than --max-lost {chosen.max_lost:,}")
     if chosen.max_gained is not None and gained > chosen.max_gained:

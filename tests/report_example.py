@@ -19,7 +19,7 @@ def counts(**of_night: int) -> dict[str, int]:
 
 
 def night(number: int, delivered: int = 1_000) -> Night:
-    stages = StageCounts(90_000 + delivered, 40_000, 30_000, 20_000, 0, 0, delivered)
+    stages = StageCounts(90_000 + delivered, 40_000, 30_000, 0, 20_000, 0, 0, delivered)
     totals = counts(scanned=stages.scanned, delivered=delivered, pending=17, bit_map_false_positives=300)
     return Night(f"2026-11-{number:03}T02:00:00.000Z", FIRST + number * DAY, 50_000, 40_000_000, 0, stages, totals)
 

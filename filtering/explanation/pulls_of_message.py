@@ -25,8 +25,9 @@ class NightInQueue:
     """The progress of a group in a queue in one night, from ``begin`` to ``as_of`` (ms).
 
     Deliveries were decided up to offset ``told_before`` when it began, and up to ``told_to`` when it ended. ``lost``
-    entries were deleted before the group could pull them; the group never pulls ``skipped`` entries. ``config`` is
-    the broker's configuration in the night. The entries are those with physical offsets in ``places``, stored from
+    entries were deleted before the group could pull them; the group never pulls ``skipped`` entries. It pulled up to
+    ``pulled_to``, which is more than ``told_to`` if its offset was removed or moved back without an event. ``config``
+    is the broker's configuration in the night. The entries are those with physical offsets in ``places``, stored from
     ``since`` (ms): a night in which the queue began again has an item for the old ones and one for the new ones.
     """
 
@@ -38,8 +39,14 @@ class NightInQueue:
     config: BrokerConfig
     lost: int = 0
     skipped: int = 0
+    pulled_to: int = 0
     places: OffsetRange = (BEGINNING, FOREVER)
     since: int = BEGINNING
+
+    @property
+    def ended(self) -> int:
+        """The offset after the last entry that the group passed."""
+        return max(self.told_to, self.pulled_to)
 
 
 @dataclass(frozen=True)
@@ -91,13 +98,13 @@ def pulls_of_message(
     if not rows:
         return NotPulled("the group never subscribed to the topic")
     # The group's offset may have been moved back, so that it moved past the message several times.
-    passed = [night for night in nights if night.told_before <= place.queue_offset < night.told_to]
+    passed = [night for night in nights if night.told_before <= place.queue_offset < night.ended]
     if not passed and place.is_deleted:
         return NotPulled(_DELETED)
     if not passed:
         return NotPulled(_why_pending(rows, config, as_of), is_pending=True)
     resets = list(resets)
-    found = [_first_pull(rows, night, place, resets) for night in reversed(passed)]
+    found = [_first_pull(rows, night, place) for night in reversed(passed)]
     first = next((pull for pull in found if isinstance(pull, Pulled)), found[0])
     if isinstance(first, NotPulled) and first.why == _DELETED:
         return first
@@ -158,9 +165,7 @@ def _is_jumped_over(
     return bool(away) and place.queue_offset < away[-1]
 
 
-def _first_pull(
-    states: Sequence[SubscriptionRow], night: NightInQueue, place: Place, resets: Sequence[tuple[int, int]]
-) -> Pulled | NotPulled:
+def _first_pull(states: Sequence[SubscriptionRow], night: NightInQueue, place: Place) -> Pulled | NotPulled:
     """The first pull of the message by a group with these ``states``, if no reset jumped over the message."""
     rows = [row for row in states if is_pulling(row, night.config)]
     at = place.store_timestamp
@@ -178,19 +183,11 @@ def _first_pull(
     start = next((row for row in rows if at < row.valid_from <= night.as_of), None)
     if start is None:
         return NotPulled(f"{_MOVED} {_why_not_pulling(states, at, night.config)}")
-    if start is rows[0] and place.queue_offset < night.told_before + night.lost + _skipped(start, night, resets):
+    if start is rows[0] and place.queue_offset < night.told_before + night.lost + night.skipped:
         return NotPulled("the group first came later, and began at a later message")
     if start.valid_from > place.gone_at:
         return NotPulled(_DELETED)
     return Pulled(start, start.valid_from, night.config)
-
-
-def _skipped(start: SubscriptionRow, night: NightInQueue, resets: Sequence[tuple[int, int]]) -> int:
-    """The entries before the first one of a group that first came in the night, at ``start``."""
-    if not any(start.valid_from < at <= night.as_of for at, _ in resets):
-        return night.skipped
-    # A reset may have jumped over the others.
-    return next((offset for at, offset in reversed(resets) if at <= start.valid_from), 0)
 
 
 def _why_not_pulling(states: Sequence[SubscriptionRow], at: int, config: BrokerConfig) -> str:

@@ -15,6 +15,7 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import DAY
 from jobs.cli.markup import Markup
 from jobs.cli.text import expression_line, time
+from schemas.answers.what_if.page import NOTHING_TO_COMPARE
 from schemas.answers.what_if.what_if import AgainstInForce, ChangedMessages, WhatIf
 
 QUEUES_SHOWN = 40
@@ -98,7 +99,7 @@ def _period(found: WhatIf, markup: Markup) -> Iterator[str]:
     if limits:
         yield f"only messages stored {' and '.join(limits)}: {found.stored:,} of {markup.text(found.new.topic)}"
     if not found.stored:
-        yield "there is no message to compare"
+        yield NOTHING_TO_COMPARE
 
 
 def _against_in_force(against: AgainstInForce) -> Iterator[str]:

@@ -129,11 +129,13 @@ def _is_plain(group: GroupReport) -> bool:
 
 def _side_by_side(now: Night, before: Night) -> list[tuple[str, str, str, str]]:
     """Rows of title, earlier night, this night, and change."""
-    stages = zip(plots.stages(now.stages), plots.stages(before.stages), strict=True)
+    in_now, in_before = (
+        {stage.title: stage.entries for stage in plots.stages(night.stages)} for night in (now, before)
+    )
     measures = [
         ("Messages stored", now.messages, before.messages),
         ("Entries scanned", now.stages.scanned, before.stages.scanned),
-        *((this.title, this.entries, then.entries) for this, then in stages),
+        *((title, in_now.get(title, 0), in_before.get(title, 0)) for title in max(in_now, in_before, key=len)),
         ("Pending at its end", now.totals["pending"], before.totals["pending"]),
         ("Lost", now.totals["lost"], before.totals["lost"]),
         ("Expression errors", now.totals["evaluation_errors"], before.totals["evaluation_errors"]),

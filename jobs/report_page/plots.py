@@ -54,7 +54,7 @@ def nights_plots(report: Report, names: Sequence[str]) -> list[NightsPlot]:
         ("Stored", "messages added to the log", lambda night: night.messages),
         ("Delivered", "messages that groups received", lambda night: night.stages.delivered),
         ("Stopped on the entry", "by tags code or filter bit map, without reading the message",
-         lambda night: night.stages.stopped_by_tags_code + night.stages.stopped_by_bit_map),
+         lambda night: night.stages.stopped_on_entry),
         ("Stopped on the message", "by the expression, after reading the message",
          lambda night: night.stages.stopped_by_expression),
         ("Dropped by clients", "by the tag check or a hook, after the network",
@@ -130,6 +130,9 @@ def stages(counts: StageCounts, bytes_each: float | None = None) -> list[Stage]:
         ("Dropped by the client's hooks", "hook", counts.dropped_by_hook, "read and sent for nothing"),
         ("Delivered", "delivered", counts.delivered, "read and sent"),
     ]  # fmt: skip
+    if counts.stopped_by_either:
+        both = "Stopped by the tags code or the filter bit map: the groups changed from one to the other"
+        rows.insert(2, (both, "tags", counts.stopped_by_either, "not read from the log"))
     return [
         Stage(title, kind, entries, share(entries, counts.scanned), effect + about(entries))
         for title, kind, entries, effect in rows

@@ -14,6 +14,7 @@ from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
+from schemas.answers.filter_kinds import FilterKinds
 from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.aggregates import Key, sums
@@ -41,12 +42,27 @@ def advice(facts: BrokerFacts) -> list[TopicAdvice]:
     for row in facts.in_force:
         if row.topic in sizes and not row.topic.startswith(RETRY_TOPIC_PREFIX):
             by_topic[row.topic].append(row)
-    counts = facts.sums(DELIVERY_STATS, ["consumer_group", "topic"], _COUNTS)
+    counts = _counts_of_sql92(facts)
     topics = []
     for topic, rows in sorted(by_topic.items()):
         load = _load(facts, rows, sizes[topic], counts)
         topics.append(TopicAdvice(topic, load, bit_map_advice(load, facts.broker.bloom_filter)))
     return topics
+
+
+def _counts_of_sql92(facts: BrokerFacts) -> dict[Key, dict[str, int]]:
+    """The counts of each group and topic, without those of nights in which the group had tags."""
+    counts = facts.sums(DELIVERY_STATS, ["consumer_group", "topic"], _COUNTS)
+    kinds = FilterKinds(facts)
+    changed = {key for key in counts if kinds.changed(key)}
+    if not changed:
+        return counts
+    counts |= {key: dict.fromkeys(_COUNTS, 0) for key in changed}
+    for (run, *key), of_night in facts.sums(DELIVERY_STATS, ["run", "consumer_group", "topic"], _COUNTS).items():
+        if (whose := tuple(key)) in changed and kinds.used_sql92(whose, run):
+            for name, count in of_night.items():
+                counts[whose][name] += count
+    return counts
 
 
 def _sizes(facts: BrokerFacts) -> dict[str, tuple[int, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -22,7 +22,7 @@ from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.aggregates import Key, sums_of_parts
 from schemas.delta.table import Table
-from schemas.delta.table_rows import Where, files_that_may_hold, one_of, row_groups, tuples
+from schemas.delta.table_rows import Where, files_that_may_hold, one_of, row_groups, tuples, within
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_inputs import FIRST_SNAPSHOT, NOT_REPLAYED
@@ -135,14 +135,22 @@ class BrokerFacts:
         discards = discards_of_filters(self.nights, self.broker)
         return subscription_history(events, self.broker, self.expressions, discards)
 
+    def history_of_groups(self, groups: Collection[str]) -> list[SubscriptionRow]:
+        """The history of the subscriptions of some groups. It does not depend on that of others."""
+        return self.history_of(event for event in self.events if event.group in groups)
+
     @cached_property
     def in_force(self) -> list[SubscriptionRow]:
         """The subscriptions in force at :attr:`end`."""
         return in_force_at(self.history, self.end)
 
+    def in_force_of(self, groups: Collection[str]) -> list[SubscriptionRow]:
+        """The subscriptions of some groups in force at :attr:`end`."""
+        return in_force_at(self.history_of_groups(groups), self.end)
+
     def subscriptions_of(self, consumer_group: str) -> list[SubscriptionRow]:
         """The history of one group. Raises UsageError if the group never subscribed."""
-        rows = [row for row in self.history if row.consumer_group == consumer_group]
+        rows = self.history_of_groups([consumer_group])
         if not rows:
             hint = did_you_mean(consumer_group, self.groups) if self.groups else f": {NO_SUBSCRIPTIONS}"
             raise UsageError(f"{consumer_group} has no subscription in {self.warehouse.location}{hint}")
@@ -158,13 +166,14 @@ class BrokerFacts:
 
     def check_topic(self, topic: str) -> None:
         """Raises UsageError if the topic has no message, and no group ever subscribed to it."""
-        known = sorted({*self.topics, *(row.topic for row in self.history)})
-        check_known_topic(topic, known, self.warehouse)
+        if topic not in self.topics:
+            known = sorted({*self.topics, *(row.topic for row in self.history)})
+            check_known_topic(topic, known, self.warehouse)
 
     @cached_property
     def groups(self) -> list[str]:
         """The groups that ever subscribed."""
-        return sorted({row.consumer_group for row in self.history})
+        return sorted({event.group for event in self.events if event.subscriptions})
 
     @cached_property
     def not_replayed(self) -> NotReplayed:
@@ -180,7 +189,7 @@ class BrokerFacts:
     @cached_property
     def begins(self) -> Mapping[tuple[str, int], int]:
         """By topic and queue id, the physical offset with which a queue began again, if it did."""
-        rows = self.offsets.filter(pc.is_valid(self.offsets["begins_at"]))
+        rows = self.rows(CURRENT_OFFSETS, ["topic", "queue_id", "begins_at"], [within("begins_at")])
         return {(topic, queue_id): begin for topic, queue_id, begin in tuples(rows, "topic", "queue_id", "begins_at")}
 
     def places(self, topic: str, queue_ids: Iterable[int]) -> dict[int, OffsetRange]:

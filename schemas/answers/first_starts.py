@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from operator import attrgetter
 from typing import NamedTuple
@@ -13,6 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.delivery.entries import Int64s
+from filtering.delivery.pull_window import BEGINNING, FOREVER
+from filtering.explanation.first_pulled import first_pulled, pulling_spans
+from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts, GroupQueue
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delivery_stats import DELIVERY_STATS
@@ -27,9 +31,10 @@ class Move(NamedTuple):
     """How a night moved a group on in a queue: the columns of delivery_stats."""
 
     run: str
-    scanned: int
-    lost: int
-    skipped: int
+    scanned: int = 0
+    lost: int = 0
+    skipped: int = 0
+    repeated: int = 0
 
 
 class _Progress(NamedTuple):
@@ -42,34 +47,40 @@ class _Progress(NamedTuple):
 
 
 class FirstStarts:
-    """The offsets at which groups began in queues. ``groups`` and ``topics``: the only ones to read; None: all."""
+    """The offsets at which groups began in queues.
+
+    ``states``: the history of subscriptions by group and topic. ``where``: the groups and queues to read.
+    """
 
     def __init__(
-        self, facts: BrokerFacts, groups: Collection[str] | None = None, topics: Collection[str] | None = None
+        self, facts: BrokerFacts, states: Mapping[GroupTopic, Sequence[SubscriptionRow]], where: Where
     ) -> None:
         self._facts = facts
-        self._groups: Where = [] if groups is None else [one_of("consumer_group", groups)]
-        self._topics: Where = [] if topics is None else [one_of("topic", topics)]
+        self._states = states
+        self._where = where
         self._entries = cache(self._read_entries)
         self._old_entries = cache(self._read_old_entries)
 
     def of(self, queue: GroupQueue) -> int | None:
         """The offset of the first entry that the group pulled or lost, or where it waits for one.
 
-        None if no night moved it on, or if a reset did so in the first night.
+        None if no night moved it on.
         """
         if queue not in self.moves:
             return None
         first = self.moves[queue][0]
-        if any(at <= self._ends[first.run] for at, _ in self._facts.resets.get(queue, ())):
-            return None
         pulled = first.scanned + first.lost
-        if not pulled or not self._has_gaps(queue[1:], first.run):
+        night = next(night for night in self._facts.nights if night.run == first.run)
+        spans = pulling_spans(self._states.get(queue[:2], ()), night.broker, night.as_of or 0)
+        if not pulled or not spans or self._began_again(queue[1:], first.run):
             return first.skipped
-        # Offsets of damaged records count as skipped, too, wherever they are: count the entries from the end.
-        entries = self._entries(queue[1:], first.run)
-        entries = entries[entries < pulled + first.skipped]
-        return int(entries[max(len(entries) - pulled, 0)]) if len(entries) else first.skipped
+        resets = [reset for reset in self._facts.resets.get(queue, ()) if spans[0][0] <= reset[0] <= (night.as_of or 0)]
+        has_left = spans[-1][1] < FOREVER
+        if not (resets or (has_left and first.skipped) or self._has_gaps(queue[1:], first.run)):
+            return first.skipped
+        # Offsets of damaged records count as skipped, too, and those over which the offset was moved.
+        offsets, times = self._entries(queue[1:], first.run)
+        return first_pulled(offsets, times, spans, resets, pulled + first.skipped - first.repeated, pulled)
 
     def place_in_old_queue(self, queue: GroupQueue, begins_at: int) -> int | None:
         """The physical offset of the first entry that the group pulled or lost before a queue began again.
@@ -99,18 +110,13 @@ class FirstStarts:
         return min((row.first for row in self._progress[queue]), default=0)
 
     @cached_property
-    def _ends(self) -> dict[str, int]:
-        """The end of each night (ms)."""
-        return {night.run: night.as_of or 0 for night in self._facts.nights}
-
-    @cached_property
     def moves(self) -> Mapping[GroupQueue, Sequence[Move]]:
         """The moves in each queue, in the order of the nights."""
-        columns = ["run", "scanned", "lost", "skipped", "consumer_group", "topic", "queue_id"]
-        stats = self._facts.rows(DELIVERY_STATS, columns, [*self._topics, *self._groups])
+        columns = ["run", "scanned", "lost", "skipped", "repeated", "consumer_group", "topic", "queue_id"]
+        stats = self._facts.rows(DELIVERY_STATS, columns, self._where)
         moves: defaultdict[GroupQueue, list[Move]] = defaultdict(list)
         for row in sorted_by(stats, "run").to_pylist():
-            move = Move(*(row[name] for name in columns[:4]))
+            move = Move(*(row[name] for name in columns[:5]))
             if move.scanned or move.lost or move.skipped:
                 moves[row["consumer_group"], row["topic"], row["queue_id"]].append(move)
         return dict(moves)
@@ -119,10 +125,15 @@ class FirstStarts:
     def _progress(self) -> dict[Queue, list[_Progress]]:
         """The rows of queue_progress, by queue."""
         columns = ["run", "from_offset", "to_offset", "entries", "began_at", "ended_at", "topic", "queue_id"]
+        of_queues = [condition for condition in self._where if condition.column in columns]
         progress: defaultdict[Queue, list[_Progress]] = defaultdict(list)
-        for row in self._facts.rows(QUEUE_PROGRESS, columns, self._topics).to_pylist():
+        for row in self._facts.rows(QUEUE_PROGRESS, columns, of_queues).to_pylist():
             progress[row["topic"], row["queue_id"]].append(_Progress(*(row[name] for name in columns[:6])))
         return progress
+
+    def _began_again(self, queue: Queue, run: str) -> bool:
+        """Whether a queue began again in a run."""
+        return any(row.run == run and row.began_at is not None for row in self._progress[queue])
 
     def _has_gaps(self, queue: Queue, run: str) -> bool:
         """Whether a queue had offsets without an entry after a run."""
@@ -130,14 +141,15 @@ class FirstStarts:
         first = min((row.first for row in rows), default=0)
         return sum(row.entries for row in rows) < max((row.end for row in rows), default=0) - first
 
-    def _read_entries(self, queue: Queue, run: str) -> Int64s:
-        """The offsets of the entries of a queue that were made up to a run, ascending.
+    def _read_entries(self, queue: Queue, run: str) -> tuple[Int64s, Int64s]:
+        """The queue offsets and store times (ms) of a queue's present entries after a run, ascending.
 
         Records that were repaired later have their entries from later runs.
         """
-        rows = self._facts.rows(CONSUMEQUEUE, ["queue_offset", "run"], _of_queue(queue))
-        offsets: Int64s = rows.filter(pc.less_equal(rows["run"], run))["queue_offset"].to_numpy()
-        return np.sort(offsets)
+        where = [*_of_queue(queue), within("commitlog_offset", self._facts.begins.get(queue, BEGINNING))]
+        rows = self._facts.rows(CONSUMEQUEUE, ["queue_offset", "store_timestamp", "run"], where)
+        rows = sorted_by(rows.filter(pc.less_equal(rows["run"], run)), "queue_offset")
+        return rows["queue_offset"].to_numpy(), rows["store_timestamp"].to_numpy()
 
     def _read_old_entries(self, queue: Queue, begins_at: int) -> pa.Table:
         """The entries of a queue before a physical offset, in the order of the log."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.entries import Entries
@@ -19,6 +19,7 @@ from filtering.predicate import TRUE
 from filtering.pulls.pull import refusal
 from filtering.pulls.pull_simulation import Pull, Queue, simulate_pulls
 from schemas.answers.facts import BrokerFacts
+from schemas.delta.table_rows import sorted_by
 from schemas.errors import UsageError, did_you_mean
 from schemas.messages.stored_entries import scan_entries
 from schemas.spark_tasks import Session
@@ -121,11 +122,11 @@ def pulls_of(
     MOST_MISSING messages of a queue are missing (one of them then has a wrong queue offset), and for a replay.
     """
     facts.check_has_messages()
-    in_force = facts.in_force
+    in_force = facts.in_force_of([group])
     wanted = [row for row in in_force if row.key == (group, topic)]
     if not wanted:
         facts.subscriptions_of(group)
-        topics = sorted(row.topic for row in in_force if row.consumer_group == group)
+        topics = sorted(row.topic for row in in_force)
         raise UsageError(f"{group} has no subscription to {topic}{did_you_mean(topic, topics)}")
     code = refusal(wanted[0], broker)
     if code is not None:
@@ -135,9 +136,14 @@ def pulls_of(
     window = PullWindow(decides, wanted[0].valid_from)
     places = facts.places(topic, {queue_id for name, queue_id in facts.begins if name == topic})
     flags = StageFlags.of(window, broker.bloom_filter.m, facts.last.log_start or 0, places)
-    parts = list(scan_entries(facts.warehouse, facts.name, {topic: flags.filters.properties}, flags, session))
-    ids = sorted({queue_id for part in parts for queue_id in pc.unique(part["queue_id"]).to_pylist()})
-    queues = ((queue_id, _queues(parts, topic, queue_id)) for queue_id in ids)
+    parts = scan_entries(facts.warehouse, facts.name, {topic: flags.filters.properties}, flags, session)
+    entries = sorted_by(pa.concat_tables([FLAGS.empty_table(), *parts]), "queue_id").combine_chunks()
+    ids, begins = np.unique(entries["queue_id"].to_numpy(), return_index=True)
+    rows = pairwise([*begins.tolist(), len(entries)])
+    queues = (
+        (queue_id, _queues(entries.slice(begin, end - begin), topic, queue_id))
+        for queue_id, (begin, end) in zip(ids.tolist(), rows, strict=True)
+    )
     return [
         QueuePulls(queue_id, *(_totals(queue, begin_offset, broker, batch) for queue in both))
         for queue_id, both in queues
@@ -151,24 +157,17 @@ def _totals(queue: Queue, begin_offset: int | None, broker: BrokerConfig, batch:
     return totals
 
 
-def _queues(flags: Sequence[pa.Table], topic: str, queue_id: int) -> tuple[Queue, Queue]:
-    """One queue with the bit map and without it. Entries that are not in the tables pass nothing."""
-
-    def parts() -> Iterator[pa.Table]:
-        return (part.filter(pc.equal(part["queue_id"], queue_id)) for part in flags)
-
-    bounds = [pc.min_max(part["queue_offset"]).as_py() for part in parts() if len(part)]
-    first = min(bound["min"] for bound in bounds)
-    count = max(bound["max"] for bound in bounds) + 1 - first
-    stored = sum(len(part) for part in parts())
-    if count - stored > MOST_MISSING:
+def _queues(entries: pa.Table, topic: str, queue_id: int) -> tuple[Queue, Queue]:
+    """One queue with the bit map and without it, from its rows of FLAGS. Entries that are not there pass nothing."""
+    offsets = entries["queue_offset"].to_numpy()
+    first = int(offsets.min())
+    count = int(offsets.max()) + 1 - first
+    if count - len(entries) > MOST_MISSING:
         raise UsageError(
             f"{topic}/{queue_id} cannot be simulated: its queue offsets reach from {first:,} to {first + count - 1:,}, "
-            f"and only {stored:,} of these messages are stored"
+            f"and only {len(entries):,} of these messages are stored"
         )
     sizes, (stage1, tags, stage2) = np.zeros(count, np.int32), np.zeros((3, count), np.bool_)
-    for part in parts():
-        at = part["queue_offset"].to_numpy() - first
-        for array, name in ((sizes, "size"), (stage1, "stage1"), (tags, "tags"), (stage2, "stage2")):
-            array[at] = part[name].to_numpy()
+    for array, name in ((sizes, "size"), (stage1, "stage1"), (tags, "tags"), (stage2, "stage2")):
+        array[offsets - first] = entries[name].to_numpy()
     return Queue(sizes, stage1, stage2, first), Queue(sizes, tags, stage2, first)

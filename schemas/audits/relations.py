@@ -23,6 +23,7 @@ from schemas.audits.data_file_checks import data_files, table_columns
 from schemas.audits.delivery_checks import bit_map_checks, delivery_counts, inconsistencies
 from schemas.audits.queue_totals import OF_NIGHTS, queue_totals
 from schemas.audits.scope import Scope
+from schemas.audits.subscription_checks import subscription_checks
 from schemas.commitlog import COMMITLOG, SLOTS
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.current_offsets import CURRENT_OFFSETS
@@ -78,6 +79,7 @@ class Relations:
             "queue_totals": lambda: queue_totals(scope, self.rows),
             "delivery_counts": lambda: delivery_counts(scope),
             "bit_map_checks": lambda: bit_map_checks(scope, session),
+            "subscription_checks": lambda: subscription_checks(scope),
             "inconsistent_groups": lambda: inconsistencies(scope, session),
         }
         self._queries = {table.name: _in_scope(table, scope) for table in (*TABLES, RUN_LEDGER)}

@@ -81,19 +81,20 @@ def _read_group(
         wanted = pc.and_(wanted, pc.is_in(first["topic"], value_set=pa.array(sorted(topics), pa.string())))
     if not pc.any(wanted).as_py():
         return None
-    shapes, shape_of = shapes_of(first["topic"].combine_chunks(), first["property_names"].combine_chunks())
+    rows = pa.array(np.flatnonzero(wanted.to_numpy()))
+    of_messages = first.take(rows)
+    shapes, shape_of = shapes_of(of_messages["topic"].combine_chunks(), of_messages["property_names"].combine_chunks())
     used = {slot for shape in shapes for slot, name in enumerate(shape.names) if name in properties}
     named = {name: column for name, column in NAMED_PROPERTIES.items() if name in properties or name == "TAGS"}
     columns = [*NUMBERS, *named.values(), *(SLOTS[slot] for slot in sorted(used))]
     with_others = bool(properties)
     rest = file.read(group, [*columns, *(["more_properties"] if with_others else [])])
-    rows = pa.array(np.flatnonzero(wanted.to_numpy()))
     kept = rest.take(rows)
     others = kept["more_properties"].combine_chunks() if with_others else None
     nulls = pa.nulls(len(rows), pa.string())
     return Messages(
         shapes=shapes,
-        shape_of=shape_of[rows.to_numpy()],
+        shape_of=shape_of,
         **{name: kept[name].fill_null(0).to_numpy() for name in NUMBERS},
         named={
             name: kept[column].combine_chunks() if name in named else nulls for name, column in NAMED_PROPERTIES.items()

@@ -21,14 +21,20 @@ Key = tuple[str, str]
 """A consumer group and a topic."""
 
 
-class Received(NamedTuple):
-    """A message that a group received. ``part`` numbers the times between two resets of its queue."""
+class Pull(NamedTuple):
+    """A message that a group pulled under an expression, and received if it ``matches``.
+
+    ``stored_at`` names the message (ms). ``part`` numbers the times between two resets of its queue.
+    """
 
     group: str
     topic: str
     queue_id: int
     queue_offset: int
     available_at: int
+    stored_at: int
+    expression: str
+    matches: bool
     part: int
 
 
@@ -63,13 +69,13 @@ class Group:
 
 
 class Model:
-    """A broker with its consumers. :meth:`night` adds what happened in a night; ``received`` is all that it knows."""
+    """A broker with its consumers. :meth:`night` adds what happened in a night; ``pulls`` are all of them so far."""
 
     def __init__(self) -> None:
-        self.received: list[Received] = []
+        self.pulls: list[Pull] = []
         self._queues: defaultdict[str, defaultdict[int, list[Message]]] = defaultdict(lambda: defaultdict(list))
         self._groups: defaultdict[Key, Group] = defaultdict(Group)
-        self._tonight: list[Received] = []
+        self._tonight: list[Pull] = []
         self._as_of = 0
         self._min_offsets: Mapping[tuple[str, int], int] = {}
         self._committed: Mapping[Key, Mapping[int, int]] = {}
@@ -127,8 +133,14 @@ class Model:
             self._note_known(key, committed.get(key, {}), renewals)
             if not group.pulls:
                 group.reset = set()
-        self.received += self._tonight
+        self.pulls += self._tonight
         self._as_of = max(messages[-1].stored_at, committed_at)
+
+    def waits(self, group: str, message: Message) -> bool:
+        """Whether the group has yet to pull a message, for the first time or again."""
+        queue = self._queues[message.topic][message.queue_id]
+        is_there = message.queue_offset < len(queue) and queue[message.queue_offset] is message
+        return is_there and message.queue_offset >= self._groups[group, message.topic].offsets.get(message.queue_id, 0)
 
     def _store(self, message: Message) -> None:
         self._queues[message.topic][message.queue_id].append(message)
@@ -281,11 +293,11 @@ class Model:
         assert group.subscription is not None
         for queue_id, queue in self._queues[key[1]].items():
             for message in queue[group.offsets.get(queue_id, 0) :]:
-                if _matches(group.subscription, message.properties):
-                    available_at = message.stored_at if at is None else at
-                    self._tonight.append(
-                        Received(*key, queue_id, message.queue_offset, available_at, group.parts[queue_id])
-                    )
+                available_at = message.stored_at if at is None else at
+                matches = _matches(group.subscription, message.properties)
+                place = queue_id, message.queue_offset, available_at, message.stored_at
+                expression = group.subscription["expression"]
+                self._tonight.append(Pull(*key, *place, expression, matches, group.parts[queue_id]))
             group.offsets[queue_id] = len(queue)
 
     def _believe(self, key: Key, committed: Mapping[int, int]) -> None:
@@ -318,7 +330,7 @@ class Model:
         self._take_back(key, queue_id)
 
     def _take_back(self, key: Key, queue_id: int) -> None:
-        """What the group received since the queue's last reset, it only received up to its offset."""
+        """What the group pulled since the queue's last reset, it only pulled up to its offset."""
         group = self._groups[key]
         self._tonight = [
             each

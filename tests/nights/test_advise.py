@@ -14,7 +14,7 @@ from schemas.answers.advice import advice
 from schemas.answers.brokers import open_facts
 from schemas.delta.warehouse import Warehouse
 from tests.nights.commands import Run, rows_of
-from tests.nights.growing_broker import BEFORE, LOW, GrowingBroker, sql
+from tests.nights.growing_broker import BEFORE, LOW, GrowingBroker, after, event, sql
 from tests.replayed import Replayed
 
 
@@ -39,9 +39,19 @@ def test_the_reads_are_those_of_the_pulls_that_were_made(nights: Path) -> None:
         for row in facts.in_force
         if row.expression_type == SQL92 and row.filter_data and row.dead_time is None and not row.sent_with_pull
     }
+    begins = [0, *(night.as_of or 0 for night in facts.nights)]
+    spans = {night.run: (begin, night.as_of or 0) for begin, night in zip(begins, facts.nights, strict=False)}
+    with_tags = {
+        (row.consumer_group, row.topic, run)
+        for run, (begin, end) in spans.items()
+        for row in facts.history
+        if row.is_consuming and row.expression_type != SQL92
+        if row.valid_from <= end and (row.valid_to is None or row.valid_to > begin)
+    }
     read: Counter[str] = Counter()
     for row in rows_of(facts.warehouse, "delivery_stats"):
-        if (row["consumer_group"], row["topic"]) in users:
+        whose = row["consumer_group"], row["topic"]
+        if whose in users and (*whose, row["run"]) not in with_tags:
             read[row["topic"]] += row["passed_stage1"]
     topics = advice(facts)
     assert {each.topic: each.bit_map.reads_with for each in topics} == {each.topic: read[each.topic] for each in topics}
@@ -59,6 +69,19 @@ def test_nights_without_bit_maps_are_no_measurement(broker: GrowingBroker) -> No
     assert broker.night(lines, "--redo-from", broker.log.messages[10].stored_at).code == 0
     (found,) = advice(open_facts(Warehouse.at(str(broker.folder / "w"))))
     assert (found.bit_map.measured_rate, found.bit_map.use) == (None, True)
+
+
+def test_nights_with_tags_do_not_count(broker: GrowingBroker) -> None:
+    """The group had tags in the first night, changed in the second one, and had SQL92 in the third."""
+    lines = [event(BEFORE, "register", "cg", type="TAG", expression="*", consume_from="first")]
+    broker.night(lines)
+    for _ in range(2):
+        broker.grow()
+        lines = [*lines[:1], sql(after(15), "cg", "n = '25'")]
+        broker.night(lines)
+    (found,) = advice(open_facts(Warehouse.at(str(broker.folder / "w"))))
+    load = found.load
+    assert (load.scanned, load.passed_stage1, load.matched) == (10, 1, 1)
 
 
 def test_a_broker_without_bit_maps_is_told_what_they_would_save(replayed: Replayed) -> None:

@@ -23,6 +23,7 @@ from schemas.audits.scope import scope_of
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS
+from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table import Table
@@ -30,7 +31,7 @@ from schemas.delta.warehouse import Warehouse
 from schemas.ledger_check import open_warehouse
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
-from schemas.subscriptions import SUBSCRIPTIONS
+from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS
 from tests.broker_log import BrokerLog
 from tests.captures import UNDAMAGED
 from tests.nights.commands import Ended, Run, living, night, rows_of
@@ -101,6 +102,9 @@ BAD: dict[str, tuple[Table, Change]] = {
     "conservation": (DELIVERY_STATS, each(pending=lambda row: row["pending"] + 1)),
     "stages_add_up": (DELIVERY_STATS, each(passed_stage2=lambda row: row["passed_stage1"] + 1)),
     "deliveries_are_counted": (DELIVERY_BLOCKS, lambda rows: rows[1:]),
+    "offsets_of_every_queue": (CURRENT_OFFSETS, lambda rows: rows[1:]),
+    "events_are_complete": (SUBSCRIPTION_EVENTS, twice),
+    "subscriptions_follow_events": (SUBSCRIPTIONS, first(is_consuming=False, registered=False)),
     "bit_maps_hold_nothing_back": (
         CONSUMEQUEUE, each(filter_bit_map=lambda row: row["filter_bit_map"] and bytes(len(row["filter_bit_map"])))
     ),
@@ -126,6 +130,35 @@ def test_an_audit_fails_on_rows_that_are_bad_for_it(replayed: Replayed, tmp_path
     assert result.bad_rows > before
     assert result.sample
     assert result.query.endswith(result.audit.query)
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "name", "expected"),
+    [
+        (CURRENT_OFFSETS, twice, "offsets_of_every_queue", {"found": 2, "queues": 1}),
+        (CURRENT_OFFSETS, lambda rows: rows[1:], "offsets_of_every_queue", {"found": 0, "queues_of_topic": 1}),
+        (SUBSCRIPTIONS, twice, "subscriptions_follow_events", {"difference": "doubled"}),
+        (SUBSCRIPTIONS, lambda rows: rows[1:], "subscriptions_follow_events", {"difference": "missing"}),
+        (SUBSCRIPTIONS, first(topic="Other"), "subscriptions_follow_events", {"difference": "not from the events"}),
+        (SUBSCRIPTIONS, first(born_time=7), "subscriptions_follow_events", {"difference": "born_time"}),
+        (SUBSCRIPTION_EVENTS, lambda rows: rows[1:], "events_are_complete", {"events": 91, "last_number": 91}),
+    ],
+)
+def test_rows_of_offsets_and_subscriptions_that_are_missing_or_wrong(
+    replayed: Replayed, tmp_path: Path, table: Table, change: Change, name: str, expected: Row
+) -> None:
+    warehouse = copy_of(replayed("small"), tmp_path / "w")
+    rewrite(warehouse, table, change)
+    found = results(Warehouse.at(warehouse.storage.root), name)[name].sample
+    assert any(row.items() >= expected.items() for row in found), found
+
+
+def test_a_group_without_any_offset_is_missing(replayed: Replayed, tmp_path: Path) -> None:
+    warehouse = copy_of(replayed("small"), tmp_path / "w")
+    group = next(row["consumer_group"] for row in rows_of(warehouse, "consumer_offsets") if row["told_to"] is not None)
+    rewrite(warehouse, CURRENT_OFFSETS, lambda rows: [row for row in rows if row["consumer_group"] != group])
+    found = results(Warehouse.at(warehouse.storage.root), "offsets_of_every_queue")["offsets_of_every_queue"].sample
+    assert group in {row["consumer_group"] for row in found}
 
 
 def test_conservation_compares_a_queue_with_its_own_night_before(four_nights: Path, tmp_path: Path) -> None:
@@ -372,7 +405,7 @@ def test_unknown_clients_are_not_judged(
     ended = run(audit, "--warehouse", tmp_path / "w", "--junit", junit)
     assert re.search(rf"^{name} +skipped +- +-  {why}", ended.out, re.MULTILINE)
     # The capture becomes a late night when it is 36 hours old.
-    counted = re.search(r"26 audits: \d+ ok, 1 skipped, (\d+) warn, 0 error", ended.out)
+    counted = re.search(r"29 audits: \d+ ok, 1 skipped, (\d+) warn, 0 error", ended.out)
     assert counted is not None
     assert f"| {name} | ⏭️ skipped: {why}" in summary.read_text()
     suite = ElementTree.parse(junit).getroot()

@@ -131,3 +131,41 @@ def test_a_message_that_was_pulled_once_stays_so_if_the_offset_is_moved_back_and
         save(broker, cg=offset)
         night(broker, *events)
         assert [explained(broker, number)["outcome"] for number in (3, 6)] == outcomes
+
+
+def test_messages_that_were_pulled_before_the_offset_was_moved_forward_were_pulled(broker: GrowingBroker) -> None:
+    """The group begins at offset 2, and leaves. Then its offset is 8, and no event says why."""
+    save(broker, cg=2)
+    night(broker)
+    broker.log.append(10)
+    save(broker, cg=18)
+    night(broker, begins(after(12)), event(after(15), "unregister", "cg"))
+    answers = [explained(broker, number)["outcome"] for number in (1, 3, 14, 16)]
+    assert answers == ["NOT_SUBSCRIBED", "STOPPED_BY_EXPRESSION", "STOPPED_BY_BIT_MAP", "NOT_SUBSCRIBED"]
+
+
+def test_a_reset_after_the_beginning_does_not_move_the_beginning(broker: GrowingBroker) -> None:
+    """The group begins at offset 4, and pulls all from offset 7 on once more."""
+    save(broker, cg=4)
+    night(broker)
+    broker.log.append(10)
+    save(broker, cg=20)
+    night(broker, begins(after(12)), event(after(15), "reset_offset", "cg", queue_id=0, offset=7))
+    answers = [explained(broker, number) for number in (3, 4, 8)]
+    assert [answer["outcome"] for answer in answers] == ["NOT_SUBSCRIBED", *["STOPPED_BY_EXPRESSION"] * 2]
+    assert [answer["pulled_at"] for answer in answers[1:]] == [after(12), after(15)]
+
+
+def test_messages_that_were_pulled_before_the_offsets_were_removed_were_pulled(broker: GrowingBroker) -> None:
+    """The group pulls all messages of the night and leaves. When it ends, the broker has no offset of it any more."""
+    save(broker, cg=10, other=10)
+    night(broker, begins(BEFORE))
+    broker.log.append(10)
+    events = [begins(BEFORE), event(after(15), "unregister", "cg")]
+    save(broker, other=20)
+    night(broker, *events)
+    broker.log.append(10)
+    save(broker, cg=30, other=30)
+    night(broker, *events)
+    answers = [explained(broker, number)["outcome"] for number in (3, 12, 17)]
+    assert answers == ["STOPPED_BY_BIT_MAP", "STOPPED_BY_BIT_MAP", "NOT_SUBSCRIBED"]

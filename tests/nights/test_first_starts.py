@@ -197,3 +197,15 @@ def shorten(broker: GrowingBroker) -> None:
 def kept_from(broker: GrowingBroker) -> int:
     """The queue offset of the first message that the broker still has."""
     return broker.log.min_offsets(broker.log.segment)["T", 0]
+
+
+def test_what_if_counts_what_was_pulled_before_the_offset_was_moved_forward(broker: GrowingBroker) -> None:
+    """The group begins at offset 2, and leaves after message 14. Then its offset is 18, and no event says why."""
+    other = sql(BEFORE, "cg_other", EVERYTHING)
+    broker.commit(cg=2, cg_other=10)
+    broker.night([other])
+    broker.grow()
+    broker.commit(cg=18, cg_other=20)
+    broker.night([other, sql(after(12), "cg", "n = '3'"), event(after(15), "unregister", "cg")])
+    assert broker.received("cg") == [3]
+    assert gained_and_kept(broker) == (15, 1)

@@ -262,6 +262,17 @@ def test_each_night_names_the_filter_that_stopped_its_messages(broker: GrowingBr
     assert [(night.stopped_by_tags_code, night.stopped_by_bit_map) for night in stages] == [(10, 0), (0, 9)]
 
 
+def test_a_night_with_tags_and_sql92_says_that_either_stopped_the_messages(broker: GrowingBroker) -> None:
+    by_tags = event(BEFORE, "register", "cg", type="TAG", expression="a", consume_from="first")
+    broker.night([by_tags, sql(after(5), "cg", "n = '7'")])
+    (found,) = read_report(open_facts(Warehouse.at(str(broker.folder / "w"))), options.session).nights
+    stages = found.stages
+    assert (stages.stopped_by_tags_code, stages.stopped_by_bit_map, stages.stopped_by_either) == (0, 0, 9)
+    assert (stages.read, stages.delivered) == (1, 1)
+    page = page_of(broker.folder / "w", broker.folder)
+    assert "Stopped by the tags code or the filter bit map" in page
+
+
 def nights_of(broker: GrowingBroker) -> list[tuple[int, int, int | None, int]]:
     """Of each night of the report: its messages, log bytes, damaged pieces and deliveries."""
     nights = read_report(open_facts(Warehouse.at(str(broker.folder / "w"))), options.session).nights

@@ -99,6 +99,14 @@ def test_the_period_is_named_and_may_be_empty(changed: GrowingBroker, run: Run) 
     empty = run(what_if, *given, "--to", FIRST_TIME).out.splitlines()
     assert "- only messages stored before 2026-11-18 11:06:40.000: 0 of T" in empty
     assert "- there is no message to compare" in empty
+    assert run(what_if, *given, *GATE).error == ""
+    gated = run(what_if, *given, *GATE, "--to", FIRST_TIME, "--json")
+    nothing = "there is no message to compare"
+    assert (gated.code, gated.error) == (0, f"mqsieve: {nothing}: --max-lost and --max-gained hold for nothing\n")
+    facts = open_facts(Warehouse.at(str(changed.folder / "w")))
+    (found,) = tried(facts, facts.subscriptions_of("cg")[-1:], (BEGINNING, FIRST_TIME))
+    assert nothing in str(found).splitlines()
+    assert f"<p>{nothing}</p>" in found._repr_html_()
     made = json.loads(run(what_if, *given, *period, "--json").out)["changes"][0]
     assert (made["from"], made["to"], made["stored"]) == (FIRST_TIME, FIRST_TIME + 3 * EVERY, 3)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, partial
 
 from filtering.delivery.entries import has_entry
 from filtering.explanation.client_checks import ClientChecks, dropping_clients, keeping_clients
@@ -25,10 +25,10 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.explanation.explanation import BY_THE_TABLES, Explanation
 from schemas.answers.explanation.found_messages import FoundMessage
 from schemas.answers.explanation.message_deliveries import Delivery
-from schemas.answers.explanation.queue_history import log_lost, nights_by_queue, nights_of_message, resets_in
+from schemas.answers.explanation.queue_history import log_lost, nights_in_queue, nights_of_message, resets_in
 from schemas.answers.explanation.uncertainty import after_change_of_tags
-from schemas.answers.facts import BrokerFacts, GroupQueue
-from schemas.answers.lag.standings import standings
+from schemas.answers.facts import BrokerFacts
+from schemas.answers.lag.standings import positions_in_queue
 
 BY_POP = "the group consumes the topic by POP, which is not replayed: this is what a group that pulls would receive"
 
@@ -46,7 +46,8 @@ class Explainer:
             events = tuple(event for event in events if event.group in groups)
             history = facts.history_of(events)
         self._clients = ClientChecks(events)
-        self._positions = cache(self._read_positions)
+        self._positions = cache(partial(positions_in_queue, facts, groups))
+        self._nights = cache(self._read_nights)
         self._rows: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
         self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
         for row in history:
@@ -91,15 +92,16 @@ class Explainer:
         """The pulls of the message by the group. It is pending if the group goes on at it or before it."""
         if message.commitlog_offset >= (self._facts.last.delivered_to or 0):
             return NotPulled("deliver has not run yet", is_pending=True)
-        queue = consumer_group, message.topic, message.queue_id
-        begin = self._facts.begins.get(queue[1:], 0)
+        queue = message.topic, message.queue_id
+        begin = self._facts.begins.get(queue, 0)
         is_deleted = message.commitlog_offset < max(begin, self._facts.last.log_start or 0)
         gone_at = log_lost(self._facts, message.commitlog_offset)
         place = Place(message.queue_offset, message.store_timestamp, message.run, is_deleted, gone_at)
-        nights = nights_of_message(self._nights.get(queue, ()), message.commitlog_offset)
-        resets = resets_in(nights, self._facts.resets.get(queue, ()), message.commitlog_offset < begin)
+        nights = nights_of_message(self._nights(*queue).get(consumer_group, ()), message.commitlog_offset)
+        events = self._facts.resets.get((consumer_group, *queue), ())
+        resets = resets_in(nights, events, message.commitlog_offset < begin)
         pulls = pulls_of_message(rows, nights, resets, place, self._facts.broker, self._facts.as_of)
-        position = self._positions(message.topic).get((consumer_group, message.queue_id))
+        position = self._positions(*queue).get(consumer_group)
         waits = position is not None and message.queue_offset >= position and not is_deleted
         if waits and not (isinstance(pulls, NotPulled) and pulls.is_pending):
             again = "" if isinstance(pulls, NotPulled) else ", and pulls the message again"
@@ -160,14 +162,8 @@ class Explainer:
         why = f"stored {seconds:.1f} s before the subscription changed: {other.expression} may have filtered it"
         return replace(explanation, uncertain=why)
 
-    def _read_positions(self, topic: str) -> Mapping[tuple[str, int], int]:
-        """The offsets at which groups go on in the queues of a topic, by group and queue id."""
-        found = standings(self._facts, groups=self._groups, topics=[topic])
-        return {(each.consumer_group, each.queue_id): each.position for each in found}
-
-    @cached_property
-    def _nights(self) -> Mapping[GroupQueue, Sequence[NightInQueue]]:
-        return nights_by_queue(self._facts, self._groups)
+    def _read_nights(self, topic: str, queue_id: int) -> Mapping[str, Sequence[NightInQueue]]:
+        return nights_in_queue(self._facts, (topic, queue_id), self._rows, self._groups)
 
 
 def _no_entry(message: FoundMessage) -> str:

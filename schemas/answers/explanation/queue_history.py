@@ -11,52 +11,66 @@ import pyarrow.compute as pc
 from filtering.consumption.renewals import QueueRenewal
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange
 from filtering.explanation.pulls_of_message import NightInQueue
-from schemas.answers.facts import BrokerFacts, GroupQueue
-from schemas.answers.first_starts import FirstStarts, Queue
+from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.subscription_row import SubscriptionRow
+from schemas.answers.facts import BrokerFacts
+from schemas.answers.first_starts import FirstStarts, Move, Queue
 from schemas.consumer_offsets import CONSUMER_OFFSETS
-from schemas.delta.table_rows import one_of, sorted_by
+from schemas.delta.table_rows import one_of, tuples
 from schemas.queue_progress import QUEUE_PROGRESS, renewals_of
 
 
-def nights_by_queue(facts: BrokerFacts, groups: Collection[str] | None) -> dict[GroupQueue, list[NightInQueue]]:
-    """The nights in which a group moved on, in order. ``groups``: the only groups to read; None: all."""
+def nights_in_queue(
+    facts: BrokerFacts,
+    queue: Queue,
+    states: Mapping[GroupTopic, Sequence[SubscriptionRow]],
+    groups: Collection[str] | None,
+) -> dict[str, list[NightInQueue]]:
+    """By group, the nights in which it moved on in a queue, in order. ``groups``: the only groups to read; None: all.
+
+    ``states``: the history of subscriptions by group and topic.
+    """
+    topic, queue_id = queue
+    in_queue = [one_of("topic", [topic]), one_of("queue_id", [queue_id])]
+    where = [*in_queue, *([one_of("consumer_group", groups)] if groups is not None else [])]
+    first_starts = FirstStarts(facts, states, where)
+    renewals = {run: renewal for run, _, renewal in renewals_of(facts.rows(QUEUE_PROGRESS, where=in_queue))}
+    moves = {(move.run, group): move for (group, _, _), of_group in first_starts.moves.items() for move in of_group}
+    offsets = facts.rows(CONSUMER_OFFSETS, ["consumer_group", "told_to", "run"], where)
+    offsets = offsets.filter(pc.is_valid(offsets["told_to"]))  # the others have only committed offsets
+    told = {(run, group): told_to for group, told_to, run in tuples(offsets, "consumer_group", "told_to", "run")}
     ends = [BEGINNING, *(night.as_of or 0 for night in facts.nights)]
     nights = {night.run: (begin, night) for begin, night in zip(ends, facts.nights, strict=False)}
-    where = [one_of("consumer_group", groups)] if groups is not None else []
-    first_starts = FirstStarts(facts, groups)
-    missed = {
-        (move.run, *queue): (move.lost, move.skipped) for queue, moves in first_starts.moves.items() for move in moves
-    }
-    renewals: defaultdict[Queue, dict[str, QueueRenewal]] = defaultdict(dict)
-    for run, topic, renewal in renewals_of(facts.rows(QUEUE_PROGRESS)):
-        renewals[topic, renewal.queue_id][run] = renewal
-    by_queue: defaultdict[GroupQueue, list[NightInQueue]] = defaultdict(list)
-    offsets = facts.rows(CONSUMER_OFFSETS, where=where)
-    offsets = offsets.filter(pc.is_valid(offsets["told_to"]))  # the others have only committed offsets
-    for row in sorted_by(offsets, "run").to_pylist():
-        queue = row["consumer_group"], row["topic"], row["queue_id"]
-        last = by_queue[queue][-1] if by_queue[queue] else None
+    by_group: defaultdict[str, list[NightInQueue]] = defaultdict(list)
+    for run, group in sorted(told.keys() | moves.keys()):
+        of_group = by_group[group]
+        last = of_group[-1] if of_group else None
         before = last.told_to if last is not None else 0
-        of_queue = renewals.get(queue[1:], {})
-        places, since = _since_it_began(of_queue, row["run"]) if last is None else (last.places, last.since)
-        lost, skipped = missed.get((row["run"], *queue), (0, 0))
-        if skipped and not before:
-            first = first_starts.of(queue)
-            skipped = skipped if first is None else first
-        begin, night = nights[row["run"]]
-        began = of_queue.get(row["run"])
+        told_to = told.get((run, group), before)
+        places, since = _since_it_began(renewals, run) if last is None else (last.places, last.since)
+        move = moves.get((run, group), Move(run))
+        is_first = (group, *queue) in first_starts.moves and run == first_starts.moves[group, *queue][0].run
+        skipped = (first_starts.of((group, *queue)) or 0) if is_first else move.skipped
+        begin, night = nights[run]
+        as_of = night.as_of or 0
+        is_reset = any(begin < at <= as_of for at, _ in facts.resets.get((group, *queue), ()))
+        # Without a reset, it pulled each entry once, however far its offset is back now.
+        pulled_to = told_to if is_reset else before + move.lost + move.skipped + move.scanned
         item = NightInQueue(
-            night.run, begin, night.as_of or 0, before, row["told_to"], night.broker, lost, skipped, places, since
+            run, begin, as_of, before, told_to, night.broker, move.lost, skipped, pulled_to, places, since
         )
+        began = renewals.get(run)
         if began is not None:
             of_old = min(skipped, began.ended) if last is None else 0
-            pulled_to = max(before, began.ended - lost)
-            by_queue[queue].append(replace(item, as_of=began.at, told_to=pulled_to, lost=0, skipped=of_old))
-            by_queue[queue] = [_until(began, each) for each in by_queue[queue]]
+            old_end = max(before, began.ended - move.lost)
+            old = replace(item, as_of=began.at, told_to=old_end, lost=0, skipped=of_old, pulled_to=old_end)
+            of_group[:] = [_until(began, each) for each in [*of_group, old]]
             new = (began.commitlog_offset, FOREVER)
-            item = replace(item, told_before=0, lost=0, skipped=skipped - of_old, places=new, since=began.at)
-        by_queue[queue].append(item)
-    return dict(by_queue)
+            item = replace(
+                item, told_before=0, lost=0, skipped=skipped - of_old, pulled_to=told_to, places=new, since=began.at
+            )
+        of_group.append(item)
+    return dict(by_group)
 
 
 def nights_of_message(nights: Iterable[NightInQueue], commitlog_offset: int) -> list[NightInQueue]:

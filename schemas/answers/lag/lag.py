@@ -64,14 +64,15 @@ def lag(
     newer: CommittedOffsets | None = None,
     groups: Collection[str] | None = None,
     topics: Collection[str] | None = None,
+    only_behind: bool = False,
 ) -> list[Lag]:
     """A row for each group, topic and queue, in this order, after the last night. ``groups``, ``topics``: only these.
 
-    ``newer``: offsets of a later time. The ends of the queues stay those of the last night. Filter hooks of clients
-    are not applied. Raises UsageError for a group that never subscribed, or to none of these topics, and for an unknown
-    topic.
+    ``only_behind``: only the queues in which a group is behind. ``newer``: offsets of a later time. The ends of the
+    queues stay those of the last night. Filter hooks of clients are not applied. Raises UsageError for a group that
+    never subscribed, or to none of these topics, and for an unknown topic.
     """
-    ((_, rows),) = lag_of_brokers([facts], newer, groups, topics)
+    ((_, rows),) = lag_of_brokers([facts], newer, groups, topics, only_behind)
     return rows
 
 
@@ -80,10 +81,11 @@ def lag_of_brokers(
     newer: CommittedOffsets | None = None,
     groups: Collection[str] | None = None,
     topics: Collection[str] | None = None,
+    only_behind: bool = False,
 ) -> list[tuple[BrokerFacts, list[Lag]]]:
     """As :func:`lag`, for each of several brokers. Raises UsageError for what none of them knows."""
     check_asked(brokers, groups, topics)
-    return [(facts, _lag(facts, newer, groups, topics)) for facts in brokers]
+    return [(facts, _lag(facts, newer, groups, topics, only_behind)) for facts in brokers]
 
 
 def _lag(
@@ -91,11 +93,12 @@ def _lag(
     newer: CommittedOffsets | None,
     groups: Collection[str] | None,
     topics: Collection[str] | None,
+    only_behind: bool,
 ) -> list[Lag]:
-    in_force = {row.key: row for row in facts.in_force}
+    in_force = {row.key: row for row in (facts.in_force if groups is None else facts.in_force_of(groups))}
     by_topic: defaultdict[str, list[Standing]] = defaultdict(list)
     behind = set()
-    for standing in standings(facts, newer, groups, topics):
+    for standing in standings(facts, newer, groups, topics, only_behind=only_behind):
         by_topic[standing.topic].append(standing)
         if standing.is_behind:
             behind.add(standing.consumer_group)

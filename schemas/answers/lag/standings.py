@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 from filtering.consumption.offsets import COMMIT_DELAY, REMOVED, Offsets
 from filtering.subscriptions.events import GroupTopic
 from schemas.answers.facts import BrokerFacts
+from schemas.current_offsets import CURRENT_OFFSETS
+from schemas.delta.aggregates import group_numbers
 from schemas.delta.table_rows import filtered, one_of, tuples
 
 
@@ -56,12 +58,21 @@ def standings(
     newer: CommittedOffsets | None = None,
     groups: Collection[str] | None = None,
     topics: Collection[str] | None = None,
+    queue_ids: Collection[int] | None = None,
+    only_behind: bool = False,
 ) -> Iterator[Standing]:
-    """Where groups are in queues after the last night, or by ``newer`` offsets. ``groups``, ``topics``: only these."""
-    rows = facts.offsets.filter(pc.is_valid(facts.offsets["told_to"]))  # the others have no subscription
-    chosen = (("consumer_group", groups), ("topic", topics))
-    rows = filtered(rows, [one_of(column, values) for column, values in chosen if values is not None])
+    """Where groups are in queues after the last night, or by ``newer`` offsets.
+
+    ``groups``, ``topics``, ``queue_ids``: only these. ``only_behind``: only where a group is behind.
+    """
+    chosen = (("consumer_group", groups), ("topic", topics), ("queue_id", queue_ids))
+    where = [one_of(column, values) for column, values in chosen if values is not None]
     names = ("consumer_group", "topic", "queue_id", "committed", "told_to", "queue_end")
+    rows = facts.rows(CURRENT_OFFSETS, names, where) if where else facts.offsets
+    rows = rows.filter(pc.is_valid(rows["told_to"]))  # the others have no subscription
+    if only_behind and newer is None:
+        is_behind = (pc.less(rows[name], rows["queue_end"]).fill_null(False) for name in ("told_to", "committed"))
+        rows = rows.filter(pc.or_(*is_behind))
     for group, topic, queue_id, committed, told_to, end in tuples(rows, *names):
         position = told_to or 0
         later = newer.offsets.get((group, topic), {}).get(queue_id) if newer is not None else None
@@ -70,4 +81,22 @@ def standings(
             is_later = newer.saved_at is None or newer.saved_at >= facts.as_of + COMMIT_DELAY
             committed, position = later, later if is_later else max(later, position)
         committed = None if committed == REMOVED else committed
-        yield Standing(group, topic, queue_id, committed, min(position, end), end)
+        standing = Standing(group, topic, queue_id, committed, min(position, end), end)
+        if standing.is_behind or not only_behind:
+            yield standing
+
+
+def positions_in_queue(
+    facts: BrokerFacts, groups: Collection[str] | None, topic: str, queue_id: int
+) -> Mapping[str, int]:
+    """By group, the offset at which it goes on in a queue. ``groups``: the only groups to read; None: all."""
+    found = standings(facts, groups=groups, topics=[topic], queue_ids=[queue_id])
+    return {each.consumer_group: each.position for each in found}
+
+
+def count_subscriptions(facts: BrokerFacts, topics: Collection[str] | None = None) -> int:
+    """The number of groups and topics of which :func:`standings` has any. ``topics``: only these."""
+    where = [] if topics is None else [one_of("topic", topics)]
+    rows = filtered(facts.offsets, where)
+    keys, _ = group_numbers(rows.filter(pc.is_valid(rows["told_to"])), ["consumer_group", "topic"])
+    return len(keys)

@@ -23,9 +23,9 @@ class GroupLag:
 
 
 def group_lags(facts: BrokerFacts) -> dict[GroupTopic, GroupLag]:
-    """By group and topic, the lag after the last night."""
+    """By group and topic, the lag after the last night; without the groups that are not behind."""
     lags: dict[GroupTopic, GroupLag] = {}
-    for row in lag(facts):
+    for row in lag(facts, only_behind=True):
         total = lags.get(row.key, GroupLag())
         ages = [age for age in (total.oldest_ms, row.oldest_pending_ms) if age is not None]
         lags[row.key] = GroupLag(total.behind + row.lag, total.exact + row.exact_lag, max(ages, default=None))

@@ -6,11 +6,14 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import pyarrow.compute as pc
+
 from filtering.subscriptions.events import GroupTopic
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.report.group_counts import Counts, GroupCounts, group_counts, total
 from schemas.answers.report.group_lags import GroupLag, group_lags
-from schemas.delta.table_rows import tuples
+from schemas.delta.aggregates import greatest, group_numbers
 from schemas.queue_progress import QUEUE_PROGRESS
 
 
@@ -95,8 +98,14 @@ def _by_topic(counts: Mapping[GroupTopic, Counts]) -> defaultdict[str, list[Coun
 
 def _last_pulled(facts: BrokerFacts) -> dict[GroupTopic, tuple[int, int]]:
     """The queue in which each group is farthest, and the offset of the last entry that it pulled there."""
-    found: dict[GroupTopic, tuple[int, int]] = {}
-    for group, topic, queue_id, pulled_to in tuples(facts.offsets, "consumer_group", "topic", "queue_id", "told_to"):
-        if pulled_to and pulled_to > found.get((group, topic), (0, -1))[1] + 1:
-            found[group, topic] = queue_id, pulled_to - 1
-    return found
+    rows = facts.offsets.filter(pc.greater(facts.offsets["told_to"], 0))
+    pulled_to = greatest(rows, ["consumer_group", "topic"], "told_to")
+    keys, numbers = group_numbers(rows, ["consumer_group", "topic"])
+    ends = np.array([pulled_to[key] for key in keys], np.int64)
+    farthest = rows["told_to"].to_numpy() == ends[numbers]
+    groups, firsts = np.unique(numbers[farthest], return_index=True)
+    queue_ids = rows["queue_id"].to_numpy()[farthest][firsts]
+    return {
+        keys[group]: (queue_id, pulled_to[keys[group]] - 1)
+        for group, queue_id in zip(groups.tolist(), queue_ids.tolist(), strict=True)
+    }

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.in_force import in_force_at
 from schemas.answers.facts import BrokerFacts
+from schemas.answers.filter_kinds import FilterKinds
 from schemas.answers.report.group_counts import Counts, total
 from schemas.commitlog import COMMITLOG
 from schemas.errors import UsageError
@@ -27,20 +26,26 @@ NAMED = 5
 class StageCounts:
     """How the scanned entries ended: each of ``scanned`` is in exactly one of the other fields.
 
+    ``stopped_by_either``: by the tags code or the filter bit map, of groups that filtered by both in the night.
     ``read`` entries passed the first filter, so that the broker read the message; ``sent`` also passed the second.
     """
 
     scanned: int
     stopped_by_tags_code: int
     stopped_by_bit_map: int
+    stopped_by_either: int
     stopped_by_expression: int
     dropped_by_client: int
     dropped_by_hook: int
     delivered: int
 
     @property
+    def stopped_on_entry(self) -> int:
+        return self.stopped_by_tags_code + self.stopped_by_bit_map + self.stopped_by_either
+
+    @property
     def read(self) -> int:
-        return self.scanned - self.stopped_by_tags_code - self.stopped_by_bit_map
+        return self.scanned - self.stopped_on_entry
 
     @property
     def sent(self) -> int:
@@ -128,10 +133,11 @@ def night_rows(
     quarantined = _sum_by_night(facts, {count["values"]: count["counts"] for count in counts})
     messages = _sum_by_night(facts, {entry.run: entry.rows.get(COMMITLOG.name, 0) for entry in facts.entries})
     log_bytes = _log_bytes(facts)
+    kinds = FilterKinds(facts)
     nights = []
     for entry in entries:
         totals = total(by_run[entry.run].values())
-        stages = _stages(facts, entry, by_run[entry.run], totals)
+        stages = _stages(kinds, entry.run, by_run[entry.run], totals)
         run = entry.run
         nights.append(Night(run, entry.as_of or 0, messages[run], log_bytes[run], quarantined[run], stages, totals))
     return nights
@@ -151,18 +157,15 @@ def _sum_by_night(facts: BrokerFacts, by_run: Mapping[str, int]) -> Counter[str]
     return sums
 
 
-def _stages(facts: BrokerFacts, entry: LedgerEntry, counts: Mapping[GroupTopic, Counts], totals: Counts) -> StageCounts:
-    """A group counts as filtered by SQL92, or by tags, as it was at the end of the night."""
-    filtered_by_sql92 = [
-        counts[row.key]
-        for row in in_force_at(facts.history, entry.as_of or 0)
-        if row.key in counts and not is_tag_type(row.expression_type)
-    ]
-    stopped_by_bit_map = sum(each["scanned"] - each["passed_stage1"] for each in filtered_by_sql92)
+def _stages(kinds: FilterKinds, run: str, counts: Mapping[GroupTopic, Counts], totals: Counts) -> StageCounts:
+    stopped: Counter[bool | None] = Counter()
+    for key, each in counts.items():
+        stopped[kinds.used_sql92(key, run)] += each["scanned"] - each["passed_stage1"]
     return StageCounts(
         totals["scanned"],
-        totals["scanned"] - totals["passed_stage1"] - stopped_by_bit_map,
-        stopped_by_bit_map,
+        stopped[False],
+        stopped[True],
+        stopped[None],
         totals["passed_stage1"] - totals["passed_stage2"],
         totals["client_drops"],
         totals["dropped_by_hook"],

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from filtering.subscriptions.subscription_row import SubscriptionRow
     from schemas.answers.what_if.what_if import ChangedMessages, WhatIf
 
+NOTHING_TO_COMPARE = "there is no message to compare"
+"""Said where the topic has no message in the period."""
+
 
 def what_if_html(found: WhatIf) -> str:
     """The counts, how the two filters relate, findings, and the newest messages that are gained and lost."""
@@ -24,6 +27,8 @@ def what_if_html(found: WhatIf) -> str:
         html_table(("", "filter"), filters),
         html_table(("gained", "lost", "kept", "pending"), [counts]),
     ]
+    if not found.stored:
+        parts.append(f"<p>{NOTHING_TO_COMPARE}</p>")
     if found.deliveries_differ:
         parts.append(f"<p>Against the filter in force, as if it had always been: {_by_change(found)}</p>")
     if found.relation is not None:
@@ -41,6 +46,8 @@ def what_if_text(found: WhatIf) -> str:
         f"in force: {_filter(found.old)}",
         f"instead: {_filter(found.new)}",
     ]
+    if not found.stored:
+        lines.append(NOTHING_TO_COMPARE)
     if found.deliveries_differ:
         lines.append(f"against the filter in force, as if it had always been: {_by_change(found)}")
     if found.relation is not None:

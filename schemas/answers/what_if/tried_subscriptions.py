@@ -26,7 +26,7 @@ def subscription_of(group: str, topic: str, expression: str, type_: str, broker:
 
 def changed_subscriptions(facts: BrokerFacts, events: Sequence[SubscriptionEvent]) -> list[SubscriptionRow]:
     """The subscriptions in force after some events, but not now. Raises UsageError if the broker refuses one."""
-    now = {row.key: row.filter for row in facts.in_force}
+    now = {row.key: row.filter for row in facts.in_force_of({event.group for event in events})}
     after = in_force_after(events, facts.broker)
     changed = [row for row in after if now.get(row.key) != row.filter]
     for row in changed:

@@ -140,7 +140,7 @@ def what_if(
         if row.topic not in facts.topics:
             hint = did_you_mean(row.topic, facts.topics) or f"; it has {listed(facts.topics, NAMED)}"
             raise UsageError(f"no message of the log has the topic {row.topic}{hint}")
-    in_force = {row.key: row for row in facts.in_force}
+    in_force = {row.key: row for row in facts.in_force_of({row.consumer_group for row in wanted})}
     pairs = [(in_force.get(row.key), row) for row in wanted]
     history = DeliveryHistory(facts, wanted, period)
     compared = [history.change(old, new) for old, new in pairs]
