@@ -407,3 +407,26 @@ def test_a_group_whose_push_consumers_follow_lite_pull_consumers(broker: Growing
     ]
     broker.night(events)
     assert broker.received("cg") == [0, 1, 2, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "at", "uncertain"),
+    [(HIGH, LOW, after(2), [2, 3, 4, 5]), (LOW, HIGH, after(3), [3]), (LOW, LOW, after(3), [])],
+)
+def test_a_held_pull_keeps_the_subscription_that_it_brought(
+    broker: GrowingBroker, old: str, new: str, at: int, uncertain: list[int]
+) -> None:
+    """Real lite pull consumers, and push consumers with postSubscriptionWhenPull, did not get messages 2, 3 and 4.
+
+    Message 5 matches the old expression: it ends the pull, and they got it.
+    """
+    lines = [
+        event(at, "pull_subscription", "cg", type="SQL92", expression=each) for at, each in ((BEFORE, old), (at, new))
+    ]
+    broker.night(lines)
+    (row,) = [
+        each
+        for each in rows_of(broker.folder / "w", "delivery_stats")
+        if each["consumer_group"] == "cg" and each["scanned"]
+    ]
+    assert row["uncertain"] == len(uncertain)
