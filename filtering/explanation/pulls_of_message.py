@@ -210,10 +210,14 @@ def later_filter(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionR
 def earlier_filter(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
     """The earlier subscription that may have filtered the message, pulled just after the change.
 
-    It has tags, which the client checks, or a held pull brought it.
+    It has tags, which the client checks, or a held pull brought it. A group that did not pull in between has no held
+    pull.
     """
-    earlier = [row for row in rows if row.valid_from < pull.row.valid_from and is_pulling(row, pull.config)]
+    earlier = [row for row in rows if row.valid_from < pull.row.valid_from]
     before = next((row for row in reversed(earlier) if row.filter != pull.row.filter), None)
-    if before is None or before.valid_to is None or before.valid_to <= pull.at - HELD_PULL:
+    since = [] if before is None else [row for row in earlier if row.valid_from >= before.valid_from]
+    if before is None or not all(is_pulling(row, pull.config) for row in since):
+        return None
+    if before.valid_to is None or before.valid_to <= pull.at - HELD_PULL:
         return None
     return before if before.tags_set or before.sent_with_pull else None
