@@ -27,6 +27,11 @@ class GroupCommits:
         """By queue id, the offsets that the broker has."""
         return dict(self.start.broker_offsets.committed.get(self.start.key, {}))
 
+    def present_at(self, stopped_at: int | None) -> dict[int, int]:
+        """:attr:`present` of a group that stopped in the night (ms); empty if they may be older than its stop."""
+        may_be_older = stopped_at is not None and self.start.broker_offsets.may_lack(stopped_at)
+        return {} if may_be_older else self.present
+
     def uncommitted(self) -> dict[int, int]:
         """By queue id, where the group would begin in queues in which its clients have never committed an offset."""
         key, so_far = self.start.key, self.start.offsets_so_far

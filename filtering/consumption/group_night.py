@@ -212,8 +212,8 @@ class GroupNightPlan:
         """The group does not pull when the night ends: it left, or the broker refuses its pulls.
 
         Its deliveries are decided up to its committed offset, or up to the offset that an operator set; without
-        either, up to where it stopped. If the broker has no offset any more, what the group would get if it came back
-        now is not decided.
+        either, up to where it stopped. A committed offset that may be older than the stop does not count. If the
+        broker has no offset any more, what the group would get if it came back now is not decided.
         """
         if self._offsets_so_far.are_removed(self.group.key, self._broker_offsets):
             topic = self._offsets_so_far.topics[self.group.key[1]]
@@ -222,7 +222,7 @@ class GroupNightPlan:
         self.group.stopped_at = self._position.stored_from
         others = self._committed.uncommitted_at(self.group.stopped_at).items()
         committed = {each: offset for each, offset in others if each not in self._position.offsets}
-        committed |= self._committed.present
+        committed |= self._committed.present_at(self.group.stopped_at)
         self.group.told_to = {**self._position.offsets, **committed}
         # A committed offset that an operator set does not say how far the group had come.
         reset = self._position.reset

@@ -1,14 +1,15 @@
 """Changes of a subscription while the broker holds a pull: it is not known which filter some messages met.
 
 The broker answers the held pull by the new subscription, with what waits for it in the queue. If the old one was a
-list of tags, the client then drops what has other tags. Sources: PullRequestHoldService, PullAPIWrapper.
+list of tags, the client then drops what has other tags. If the pull brought its own subscription, this one counts until
+the pull ends. Sources: PullRequestHoldService, PullMessageProcessor, PullAPIWrapper.
 """
 
 from __future__ import annotations
 
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import UncertainChange
-from filtering.predicate import TRUE, And
+from filtering.predicate import TRUE, And, Predicate
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
@@ -25,9 +26,17 @@ def uncertain_change(
 
     ``old`` is the filter of the subscription ``before``, ``new`` that of the changed one.
     """
-    matches = new.expression if new.tags is TRUE else And((new.tags, new.expression, new.client_tags))
+    matches = _delivered(new)
+    if before.sent_with_pull:
+        asked = old.expression if old.tags is TRUE else old.tags
+        was = _delivered(old)
+        return None if was == matches else UncertainChange(*before.key, was, matches, at, at + HELD_PULL, asked)
     if old.client_tags is not TRUE and old.client_tags != new.client_tags:
         return UncertainChange(*before.key, And((matches, old.client_tags)), matches, at, at + HELD_PULL, old.tags)
     if not is_tag_type(before.expression_type) and old.expression != matches:
         return UncertainChange(*before.key, old.expression, matches, at - HELD_MESSAGES, at)
     return None
+
+
+def _delivered(of: MessageFilter) -> Predicate:
+    return of.expression if of.tags is TRUE else And((of.tags, of.expression, of.client_tags))

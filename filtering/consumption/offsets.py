@@ -20,6 +20,8 @@ Offsets = Mapping[int, int]
 COMMIT_DELAY = 30_000
 """ms: a consumer that keeps up has committed all older messages. A held pull ends after 15 to 20 s; then its client
 commits within 5 s, and the broker saves the offset within another 5 s."""
+SAVE_DELAY = 5_000
+"""ms: the broker saves the offsets every 5 s (flushConsumerOffsetInterval). A client commits when it leaves."""
 NEVER_AGAIN: Offsets = MappingProxyType({})
 """The beginnings of queues that never began again."""
 REMOVED, UNKNOWN = -1, -2
@@ -30,11 +32,13 @@ REMOVED, UNKNOWN = -1, -2
 class BrokerOffsets:
     """The queues and the consumer offsets of a broker, from a snapshot of its store.
 
-    ``committed`` are the groups' offsets (config/consumerOffset.json) at ``committed_at`` (ms; None: not known).
+    ``committed`` are the groups' offsets (config/consumerOffset.json) at ``committed_at`` (ms; None: not known), or
+    later: the broker does not always write the time.
     ``min_offsets``: by topic, the first entry of each queue that the broker still has. ``queue_ids``: by topic, all
     its queues. ``stored_at`` returns the store time (ms) of the entry at a topic, queue id and queue offset, None if
     there is no such entry. ``log_start``: the physical offset at which the log begins. ``renewals``: by topic, the
-    queues that began again since the last night, in order.
+    queues that began again since the last night, in order. ``taken_at``: when the snapshot was taken at the earliest
+    (ms; None: not known).
     """
 
     committed: Mapping[GroupTopic, Offsets] = field(default_factory=dict)
@@ -44,6 +48,7 @@ class BrokerOffsets:
     stored_at: Callable[[str, int, int], int | None] = lambda topic, queue_id, offset: None
     log_start: int = 0
     renewals: Mapping[str, Sequence[QueueRenewal]] = field(default_factory=dict)
+    taken_at: int | None = None
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """The first entry of a queue that the broker still has; 0 if the queue is not known."""
@@ -72,6 +77,12 @@ class BrokerOffsets:
             return ()
         others = self.min_offsets.get(key[1], {}).items()
         return [each for each, first in others if each not in committed and self.stored_at(key[1], each, first)]
+
+    def may_lack(self, at: int) -> bool:
+        """Whether ``committed`` may be older than what a client committed when it left at ``at`` (ms)."""
+        if self.committed_at is None or self.taken_at is None:
+            return False
+        return self.committed_at < at and self.taken_at < at + SAVE_DELAY
 
     @property
     def is_whole(self) -> bool:

@@ -62,7 +62,7 @@ class UncertainChange:
     """A change of a subscription of a consuming group. It is not known which filter some messages met.
 
     Messages stored in [``stored_from``, ``stored_to``) (ms) that match only one of ``before`` and ``after`` are counted
-    as uncertain, in each queue those before the first message in this time that matches ``until``.
+    as uncertain, in each queue up to the first message in this time that matches ``until``.
     """
 
     consumer_group: str

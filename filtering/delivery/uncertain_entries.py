@@ -57,8 +57,8 @@ def uncertain_entries(
         in_time = masks.rows[masks.row_of[change.mask]]
         stops = _first_matches(bits[change.until] & in_time, bounds)
         differing = (bits[change.before] ^ bits[change.after]) & in_time
-        counts[i] = window_loops.counts_between(differing, bounds[:-1], stops)
         is_end = stops < bounds[1:]
+        counts[i] = window_loops.counts_between(differing, bounds[:-1], stops + is_end)
         ends[i, is_end] = queue_offsets[stops[is_end]]
     return [
         UncertainEntries(int(queue_offsets[start]), counts[:, i], ends[:, i])
@@ -69,7 +69,7 @@ def uncertain_entries(
 def count_uncertain(blocks: Sequence[UncertainEntries]) -> Int64s:
     """The number of uncertain entries of one queue for each change. ``blocks``: at least one, in any order."""
     end = np.min([block.ends for block in blocks], axis=0)
-    counts: Int64s = np.sum([np.where(block.first < end, block.counts, 0) for block in blocks], axis=0)
+    counts: Int64s = np.sum([np.where(block.first <= end, block.counts, 0) for block in blocks], axis=0)
     return counts
 
 

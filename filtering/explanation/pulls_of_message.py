@@ -198,16 +198,23 @@ def _why_not_pulling(states: Sequence[SubscriptionRow], at: int, config: BrokerC
 
 def later_filter(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
     """The later subscription that may have filtered the message: a pull held at the broker keeps it up to 5 s."""
-    if is_tag_type(pull.row.expression_type):
+    if is_tag_type(pull.row.expression_type) or pull.row.sent_with_pull:
         return None
     later = [row for row in rows if pull.at < row.valid_from <= pull.at + HELD_MESSAGES]
     return next((row for row in later if row.filter != pull.row.filter and is_pulling(row, pull.config)), None)
 
 
-def earlier_tags(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
-    """The earlier subscription to tags by which a client may have dropped the message, pulled just after the change."""
-    earlier = [row for row in rows if row.valid_from < pull.row.valid_from and is_pulling(row, pull.config)]
+def earlier_filter(rows: Sequence[SubscriptionRow], pull: Pulled) -> SubscriptionRow | None:
+    """The earlier subscription that may have filtered the message, pulled just after the change.
+
+    It has tags, which the client checks, or a held pull brought it. A group that did not pull in between has no held
+    pull.
+    """
+    earlier = [row for row in rows if row.valid_from < pull.row.valid_from]
     before = next((row for row in reversed(earlier) if row.filter != pull.row.filter), None)
-    if before is None or before.valid_to is None or before.valid_to <= pull.at - HELD_PULL:
+    since = [] if before is None else [row for row in earlier if row.valid_from >= before.valid_from]
+    if before is None or not all(is_pulling(row, pull.config) for row in since):
         return None
-    return before if before.tags_set else None
+    if before.valid_to is None or before.valid_to <= pull.at - HELD_PULL:
+        return None
+    return before if before.tags_set or before.sent_with_pull else None

@@ -116,7 +116,8 @@ class Night:
     def _plan(self) -> NightPlan:
         if Step.DELIVER not in self.steps:
             return NightPlan((), (), (), ())
-        return plan_night(self.history, self.events, self.state.offsets, self.offsets, self.broker, self.state.config)
+        offsets = replace(self.offsets, taken_at=self.as_of)
+        return plan_night(self.history, self.events, self.state.offsets, offsets, self.broker, self.state.config)
 
     def _renewals(self, new: Part) -> dict[str, list[QueueRenewal]]:
         """The queues that began again in the night. It is known when the new messages have been read."""

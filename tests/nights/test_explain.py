@@ -158,7 +158,7 @@ def test_messages_just_before_or_after_a_change_are_called_uncertain(of_nights: 
             told[each.uncertain.split(" s ")[1].split(" ")[0]].add(group)
     assert told == {
         "before": {"cg_sql_change_rush"},
-        "after": {"cg_split_tags", "cg_tag_change", "cg_tag_change_rush", "cg_tag_to_sql"},
+        "after": {"cg_post_sub", "cg_split_tags", "cg_tag_change", "cg_tag_change_rush", "cg_tag_to_sql"},
     }
 
 

@@ -407,3 +407,25 @@ def test_a_group_whose_push_consumers_follow_lite_pull_consumers(broker: Growing
     ]
     broker.night(events)
     assert broker.received("cg") == [0, 1, 2, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "at", "uncertain"),
+    [(HIGH, LOW, after(2), [2, 3, 4, 5]), (LOW, HIGH, after(3), [3]), (LOW, LOW, after(3), [])],
+)
+def test_a_held_pull_keeps_the_subscription_that_it_brought(
+    broker: GrowingBroker, old: str, new: str, at: int, uncertain: list[int]
+) -> None:
+    """Real lite pull consumers, and push consumers with postSubscriptionWhenPull, did not get messages 2, 3 and 4.
+
+    Message 5 matches the old expression: it ends the pull, and they got it.
+    """
+    lines = [
+        event(at, "pull_subscription", "cg", type="SQL92", expression=each) for at, each in ((BEFORE, old), (at, new))
+    ]
+    broker.night(lines)
+    stats = rows_of(broker.folder / "w", "delivery_stats")
+    assert [row["uncertain"] for row in stats if row["consumer_group"] == "cg" and row["scanned"]] == [len(uncertain)]
+    place = ("--warehouse", broker.folder / "w", "--group", "cg", "--topic", "T", "--queue", "0", "--offset")
+    explained = [json.loads(broker.run(explain, *place, offset, "--json").out)["uncertain"] for offset in range(10)]
+    assert [offset for offset, why in enumerate(explained) if why] == uncertain

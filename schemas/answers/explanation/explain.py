@@ -26,7 +26,7 @@ from schemas.answers.explanation.explanation import BY_THE_TABLES, Explanation
 from schemas.answers.explanation.found_messages import FoundMessage
 from schemas.answers.explanation.message_deliveries import Delivery
 from schemas.answers.explanation.queue_history import log_lost, nights_in_queue, nights_of_message, resets_in
-from schemas.answers.explanation.uncertainty import after_change_of_tags
+from schemas.answers.explanation.uncertainty import after_change
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.lag.standings import positions_in_queue
 
@@ -125,7 +125,7 @@ class Explainer:
         if decision.outcome is not outcome:
             headline = _otherwise(outcome, explanation)
             decision = replace(decision, outcome=outcome, stage=Stage.CLIENT, headline=headline, detail="")
-        why = after_change_of_tags(self._facts, message, rows, pull) if delivered else None
+        why = after_change(self._facts, message, rows, pull, is_delivered=True) if delivered else None
         return replace(explanation, decision=decision, received=received, pulled_at=last.available_at, uncertain=why)
 
     def _filtered(self, message: FoundMessage, pull: Pulled) -> Explanation:
@@ -154,7 +154,7 @@ class Explainer:
     def _with_uncertainty(self, explanation: Explanation, rows: Sequence[SubscriptionRow], pull: Pulled) -> Explanation:
         other = later_filter(rows, pull)
         if other is None:
-            return explanation
+            return replace(explanation, uncertain=after_change(self._facts, explanation.message, rows, pull, False))
         pull_after = replace(pull, row=other, at=other.valid_from)
         if self._filtered(explanation.message, pull_after).outcome is explanation.outcome:
             return explanation

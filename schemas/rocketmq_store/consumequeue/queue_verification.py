@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from filtering.broker_config import CONSUME_QUEUE_EXT_UNIT
+from filtering.delivery.pull_window import FOREVER
 from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.consumequeue.consume_queue import ENTRY, QueueEntries
 from schemas.rocketmq_store.consumequeue.consume_queue_ext import (
@@ -99,7 +100,8 @@ class QueueVerification:
         if newer:
             return newer
         if self.has_extension and self._extension_end is not None:
-            self._extension_end = repeated_units(self._extension, self._extension_end, self._last_stored)
+            # A living broker writes a unit before its entry, and its queues are copied before the extension.
+            self._extension_end = repeated_units(self._extension, self._extension_end, FOREVER)
             self._check_end_of_extension(self._extension_end)
         self._find_superfluous(after)
         return 0

@@ -10,7 +10,7 @@ from filtering.explanation.pulls_of_message import (
     NotPulled,
     Place,
     Pulled,
-    earlier_tags,
+    earlier_filter,
     later_filter,
     pulls_of_message,
 )
@@ -83,4 +83,10 @@ def test_a_message_waits_five_seconds_in_a_held_pull(changed_at: int, is_uncerta
 def test_a_pull_is_held_for_twenty_seconds(at: int, may_be_dropped: bool) -> None:
     """The client checks its answer by the tags with which it asked."""
     rows = states(registers(0, "a"), registers(1_000, "b"))
-    assert (earlier_tags(rows, Pulled(rows[1], at, CONFIG)) is not None) == may_be_dropped
+    assert (earlier_filter(rows, Pulled(rows[1], at, CONFIG)) is not None) == may_be_dropped
+
+
+@pytest.mark.parametrize(("lines", "is_held"), [((), True), ((LEAVES % 1_000,), False)])
+def test_a_group_that_left_has_no_held_pull(lines: tuple[str, ...], is_held: bool) -> None:
+    rows = states(registers(0, "a"), *lines, registers(2_000, "b"))
+    assert (earlier_filter(rows, Pulled(rows[-1], 3_000, CONFIG)) is not None) == is_held

@@ -156,6 +156,18 @@ def test_entries_may_come_in_any_order(tmp_path: Path, bounds: tuple[int, ...], 
     assert (queue.finish(), queue.differences) == (newer, [])
 
 
+@pytest.mark.parametrize("newer", [1, 4])
+def test_units_whose_entries_were_not_copied_yet_are_no_difference(tmp_path: Path, newer: int) -> None:
+    """A copy of a real broker under traffic had such a unit: the queue's folder was copied before the extension's."""
+    entries = queue_entries(8 + newer)
+    codes = write_extension(tmp_path, entries)
+    copied = part(entries, 0, 8)
+    size = write_queue(tmp_path, copied, room=20, codes=codes[:8])
+    queue = QueueVerification(Storage.at(str(tmp_path)), "T", 0, 0, size, EXTENSION_FILE, has_extension=True)
+    queue.add(copied)
+    assert (queue.finish(), queue.differences) == (0, [])
+
+
 def test_what_follows_the_last_unit_is_checked_if_the_last_entry_came_first(tmp_path: Path) -> None:
     entries = queue_entries(9)
     size = write_queue(tmp_path, entries, room=20, codes=write_extension(tmp_path, entries))
