@@ -114,6 +114,9 @@ def run(main: Callable[[list[str]], None]) -> NoReturn:
     try:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.default_int_handler)  # start.py has ended with what it is for
+            signal.signal(signal.SIGALRM, signal.default_int_handler)
+            if sys.unraisablehook is sys.__unraisablehook__:
+                sys.unraisablehook = _interrupt_later
         with without_pandas():
             main(_arguments())
         code = ExitCode.DONE
@@ -132,6 +135,14 @@ def run(main: Callable[[list[str]], None]) -> NoReturn:
     except OSError:
         code = code or ExitCode.FAILED
     sys.exit(code)
+
+
+def _interrupt_later(dropped: sys.UnraisableHookArgs) -> None:
+    """Python drops what is raised in a callback, such as an import's or llvmlite's: an interrupt comes once more."""
+    if issubclass(dropped.exc_type, KeyboardInterrupt):
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+    else:
+        sys.__unraisablehook__(dropped)
 
 
 def _open_closed_outputs() -> None:

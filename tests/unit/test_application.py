@@ -188,3 +188,27 @@ def test_an_interrupt_while_imports_load_is_one_line(tmp_path: Path, module: str
         "",
         "mqsieve: interrupted: no table is half written; run the same command again to continue\n",
     )
+
+
+@pytest.mark.parametrize(
+    "callback",
+    ["gone = weakref.ref(Held(), interrupt)", "ctypes.CFUNCTYPE(None)(interrupt)()"],
+    ids=["of an import's lock", "of llvmlite"],
+)
+def test_an_interrupt_in_a_callback_ends_the_job(callback: str) -> None:
+    """Python drops what is raised there, prints its stack trace, and the job would go on."""
+    frame = (
+        "import ctypes, os, signal, sys, time, weakref\n"
+        "from jobs.cli import application\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which a test in the background ignores
+        "class Held: pass\n"
+        "def interrupt(*_): os.kill(os.getpid(), signal.SIGINT); return None\n"
+        f"def main(arguments):\n    {callback}\n    time.sleep(20)\n    print('went on')\n"
+        "application.run(main)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", frame], cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (
+        130,
+        "",
+        "mqsieve: interrupted: no table is half written; run the same command again to continue\n",
+    )
