@@ -30,6 +30,9 @@ AttributeError: no such thing
 	at org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:665)
 """
 DELTA = "Generic error\n  \x1b[31m↳\x1b[0m Unable to copy data to file\n  \x1b[31m↳\x1b[0m No space left on device\n"
+ARROW = "Error writing bytes to file. Detail: [errno 28] No space left on device"
+FULL = "No space left on device"
+FREE = "; free some space, and run the same command again"
 FAILURES: list[tuple[BaseException | None, int, str]] = [
     (None, 0, ""),
     (UsageError("give a folder"), 2, "mqsieve: give a folder\n"),
@@ -53,9 +56,14 @@ FAILURES: list[tuple[BaseException | None, int, str]] = [
         4,
         "mqsieve: another writer committed first: run the same command again\n",
     ),
-    (RuntimeError(SPARK), 1, "mqsieve: failed: java.io.IOException: No space left on device (-v shows all)\n"),
+    (RuntimeError(SPARK), 1, f"mqsieve: failed: java.io.IOException: {FULL}{FREE} (-v shows all)\n"),
     (RuntimeError(PYTHON), 1, "mqsieve: failed: AttributeError: no such thing (-v shows all)\n"),
-    (OSError(DELTA), 1, "mqsieve: failed: Unable to copy data to file: No space left on device (-v shows all)\n"),
+    (
+        OSError(DELTA),
+        1,
+        f"mqsieve: failed: Unable to copy data to file: No space left on device{FREE} (-v shows all)\n",
+    ),
+    (OSError(errno.ENOSPC, ARROW), 1, f"mqsieve: failed: no space left on device{FREE}\n"),
     (RuntimeError("one\ntwo"), 1, "mqsieve: failed: one (-v shows all)\n"),
     (RuntimeError(), 1, "mqsieve: failed: RuntimeError (-v shows all)\n"),
     (
