@@ -314,6 +314,15 @@ def test_a_first_night_in_an_empty_folder(run: Run, tmp_path: Path) -> None:
     assert run(nightly, *arguments("small", tmp_path)).code == 0
 
 
+def test_the_configuration_of_another_broker(run: Run, tmp_path: Path) -> None:
+    config = (capture("small") / "broker.conf").read_text()
+    other = file_of(tmp_path, "broker.conf", config.replace("broker-a", "broker-z"))
+    told = "the topics.json of the store is of broker-a, and the messages are stored as those of broker-z: "
+    given = ("--store", capture("small") / "store", "--warehouse", tmp_path / "w", "--broker-config")
+    assert told in run(nightly, *given, other).out
+    assert "the topics.json of the store" not in run(nightly, *given, capture("small") / "broker.conf").out
+
+
 def test_an_output_in_a_folder_of_another_user(tmp_path: Path) -> None:
     open_to_all(tmp_path)
     tmp_path.chmod(0o555)
