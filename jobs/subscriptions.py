@@ -76,16 +76,14 @@ def _print_snapshot(texts: dict[Path, str]) -> None:
 
 def _entries(texts: dict[Path, str]) -> list[dict[str, str | None]]:
     """The entries of a YAML list of subscriptions. Raises UsageError if a text is no consumer connection."""
-    from filtering.sql92 import Expressions
     from filtering.subscription_data import SQL92
     from filtering.subscriptions.events import ConsumeFrom
     from filtering.subscriptions.operator_tools import consumer_connection
 
-    expressions = Expressions()
     entries = []
     for path, text in texts.items():
         try:
-            found = consumer_connection(text, expressions)
+            found = consumer_connection(text)
         except ValueError as error:
             raise UsageError(f"{path}: {error}") from None
         for subscription in found.subscriptions:

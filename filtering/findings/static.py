@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
@@ -10,21 +11,26 @@ from filtering.delivery.message_filter import delivers
 from filtering.findings.finding import ERROR, INFO, WARN, Finding
 from filtering.predicate import FALSE, TRUE, Predicate
 from filtering.sql92 import CompiledExpression, on_one_line
+from filtering.sql92.syntax.recognition import looks_like_sql92
 from filtering.subscription_data import SUB_ALL, is_tag_type
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
 NAMED = 3
 """The number of groups that a line names; other groups are counted."""
+_SHOWN = 60
+_OTHER_SEPARATORS = re.compile("[|,;]")
 _INFO = frozenset({"integer-literal", "reversed-not-between"})
 
 
 def static_findings(in_force: Iterable[SubscriptionRow]) -> list[Finding]:
     """The findings of subscriptions that are in force at one instant, in the order of the subscriptions."""
     rows = list(in_force)
-    return [*(finding for row in rows for finding in _findings(row)), *_equivalent(rows)]
+    return [*(finding for row in rows for finding in own_findings(row)), *_equivalent(rows)]
 
 
-def _findings(row: SubscriptionRow) -> Iterator[Finding]:
+def own_findings(row: SubscriptionRow) -> Iterator[Finding]:
+    """The findings of one subscription."""
+
     def finding(severity: str, code: str, text: str) -> Finding:
         return Finding(severity, *row.key, code, text)
 
@@ -35,9 +41,25 @@ def _findings(row: SubscriptionRow) -> Iterator[Finding]:
             yield finding(ERROR, "never-matches", "the list has no tag: no message matches; write tags, or * for all")
         elif row.expression != SUB_ALL and SUB_ALL in (row.tags_set or ()):
             yield finding(WARN, "literal-star", "* among tags is the tag named *, not every tag; write * alone for all")
+        for tag in row.tags_set or ():
+            if looks_like_sql92(tag):
+                yield finding(
+                    WARN,
+                    "sql-as-tag",
+                    f"{_shown(tag)} is a tag here, not SQL92: only messages with exactly this tag match; "
+                    "subscribe with MessageSelector.bySql, or write sql: in a YAML list",
+                )
+            elif _OTHER_SEPARATORS.search(tag):
+                yield finding(WARN, "one-tag", f"{_shown(tag)} is one tag here; || separates tags")
     elif row.compiled.expression is not None:
         for severity, code, text in expression_findings(row.compiled.expression):
             yield finding(severity, code, text)
+
+
+def _shown(tag: str) -> str:
+    """A tag on one line, cut."""
+    text = " ".join(tag.split())
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 def expression_findings(expression: CompiledExpression) -> Iterator[tuple[str, str, str]]:

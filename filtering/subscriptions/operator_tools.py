@@ -14,8 +14,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from filtering.java.strings import has_half_a_pair
-from filtering.sql92 import Expressions, InvalidExpression
-from filtering.sql92.syntax.nodes import BooleanLiteral, NullLiteral, Property, inside
+from filtering.sql92.syntax.recognition import looks_like_sql92
 from filtering.subscription_data import SQL92, SUB_ALL, TAG, Subscription
 from filtering.subscriptions.event_lines import parse_event
 from filtering.subscriptions.events import UNVERSIONED, ConsumeFrom, Operation, SubscriptionEvent
@@ -39,8 +38,6 @@ _TOPIC = re.compile(r"[%|\w-]+", re.ASCII)
 _TOPIC_WIDTH = 20
 """mqadmin prints a topic in a column of this width, a space, and an expression of one or more lines."""
 _AFTER_THE_TABLE = "ConsumeType:"
-_NAMES = (Property, BooleanLiteral, NullLiteral)
-"""What tags look like as SQL92: its parser stops at ``||``."""
 _CONSUME_FROM_WHERE = re.compile(r"^ConsumeFromWhere: (\w+)", re.MULTILINE)
 
 
@@ -98,7 +95,7 @@ def _log_lines(text: str) -> list[tuple[int, re.Match[str], list[str]]]:
     return whole
 
 
-def consumer_connection(text: str, expressions: Expressions) -> ConsumerConnection:
+def consumer_connection(text: str) -> ConsumerConnection:
     """Reads a consumer connection: the output of ``mqadmin consumerConnection``, or the dashboard's JSON.
 
     mqadmin does not print the type of an expression. It counts as SQL92 if it compiles, and is more than one name or
@@ -108,7 +105,7 @@ def consumer_connection(text: str, expressions: Expressions) -> ConsumerConnecti
         raise ValueError("it is not UTF-8; convert it, as iconv does")
     if _is_event(text.lstrip().partition("\n")[0]) or is_consumer_filter(text):
         raise ValueError("it has subscriptions already: give it to --subscriptions as it is")
-    return _from_json(text) if text.lstrip().startswith("{") else _from_table(text, expressions)
+    return _from_json(text) if text.lstrip().startswith("{") else _from_table(text)
 
 
 def _is_event(line: str) -> bool:
@@ -138,7 +135,7 @@ def _from_json(text: str) -> ConsumerConnection:
     return ConsumerConnection(subscriptions, _consume_from(read.get("consumeFromWhere")))
 
 
-def _from_table(text: str, expressions: Expressions) -> ConsumerConnection:
+def _from_table(text: str) -> ConsumerConnection:
     lines = iter([line.removesuffix("\r") for line in text.split("\n")])
     if not any(line.startswith("#Topic") for line in lines):
         raise ValueError("it is not the output of mqadmin consumerConnection: it has no line #Topic")
@@ -156,8 +153,7 @@ def _from_table(text: str, expressions: Expressions) -> ConsumerConnection:
         else:
             raise ValueError(f"it has no topic where mqadmin prints one: {line}")
     subscriptions = [
-        _subscription(topic, SQL92 if _looks_like_sql92(expression, expressions) else TAG, expression)
-        for topic, expression in rows
+        _subscription(topic, SQL92 if looks_like_sql92(expression) else TAG, expression) for topic, expression in rows
     ]
     where = _CONSUME_FROM_WHERE.search(text)
     return ConsumerConnection(subscriptions, _consume_from(where and where[1]))
@@ -165,11 +161,6 @@ def _from_table(text: str, expressions: Expressions) -> ConsumerConnection:
 
 def _consume_from(where: object) -> ConsumeFrom:
     return ConsumeFrom.FIRST if where == "CONSUME_FROM_FIRST_OFFSET" else ConsumeFrom.LAST
-
-
-def _looks_like_sql92(expression: str, expressions: Expressions) -> bool:
-    compiled = expressions.compile(expression)
-    return not isinstance(compiled, InvalidExpression) and not isinstance(inside(compiled.syntax_tree), _NAMES)
 
 
 def _logged(match: re.Match[str]) -> Subscription:

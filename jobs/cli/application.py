@@ -28,7 +28,8 @@ ADVICE: dict[type[OSError], str] = {
     NotADirectoryError: "give a folder",
 }
 _CAUSE = re.compile(r"^(?:Caused by: |: )?((?:[\w$]+\.)*[A-Z][\w$]*(?:Error|Exception): .+)$", re.MULTILINE)
-_ARROW_ERROR = re.compile(r"'(.+?)'\. Detail: \[errno \d+\] (.+)")
+_ARROW_ERROR = re.compile(r"(?:'(.+?)')?\. Detail: \[errno \d+\] (.+)")
+_FULL = "no space left on device"
 _DELTA_CHAIN = re.compile(r"(?:\x1b\[\d+m)?↳(?:\x1b\[0m)?")
 """Stands before each cause in an error of deltalake, between the codes of a colour."""
 _NO_FILE_SYSTEM = re.compile(r"Class org\.apache\.hadoop\.fs\.(\w+)\.\w+ not found")
@@ -99,9 +100,13 @@ def describe(error: OSError) -> str:
     filename, problem = error.filename, error.strerror or str(error)
     if filename is None and (arrow_error := _ARROW_ERROR.search(problem)):
         filename, problem = arrow_error.groups()
-    problem = problem.lower()
     advice = next((advice for kind, advice in ADVICE.items() if isinstance(error, kind)), None)
-    return ": ".join(filter(None, (filename, problem))) + (f"; {advice}" if advice else "")
+    return _with_space(": ".join(filter(None, (filename, problem.lower()))) + (f"; {advice}" if advice else ""))
+
+
+def _with_space(problem: str) -> str:
+    """A problem, with advice if a disk is full."""
+    return f"{problem}; free some space, and run the same command again" if _FULL in problem.lower() else problem
 
 
 def run(main: Callable[[list[str]], None]) -> NoReturn:
@@ -114,6 +119,9 @@ def run(main: Callable[[list[str]], None]) -> NoReturn:
     try:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.default_int_handler)  # start.py has ended with what it is for
+            signal.signal(signal.SIGALRM, signal.default_int_handler)
+            if sys.unraisablehook is sys.__unraisablehook__:
+                sys.unraisablehook = _interrupt_later
         with without_pandas():
             main(_arguments())
         code = ExitCode.DONE
@@ -132,6 +140,14 @@ def run(main: Callable[[list[str]], None]) -> NoReturn:
     except OSError:
         code = code or ExitCode.FAILED
     sys.exit(code)
+
+
+def _interrupt_later(dropped: sys.UnraisableHookArgs) -> None:
+    """Python drops what is raised in a callback, such as an import's or llvmlite's: an interrupt comes once more."""
+    if issubclass(dropped.exc_type, KeyboardInterrupt):
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+    else:
+        sys.__unraisablehook__(dropped)
 
 
 def _open_closed_outputs() -> None:
@@ -184,7 +200,7 @@ def _code_and_message(error: BaseException) -> tuple[ExitCode, str]:
         )
     if "DELTA_CONCURRENT" in str(error) or "concurrent transaction" in str(error):
         return ExitCode.LOST_RACE, "another writer committed first: run the same command again"
-    return ExitCode.FAILED, f"failed: {_cause(error)} (-v shows all)"
+    return ExitCode.FAILED, f"failed: {_with_space(_cause(error))} (-v shows all)"
 
 
 def _cause(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -52,7 +53,8 @@ def print_json_of_brokers(objects: Sequence[tuple[str, dict[str, Any]]]) -> None
 def output_file(output: Path) -> Iterator[BinaryIO]:
     """A file to write, which replaces an older one only when it is complete. ``-`` is stdout.
 
-    A link stays: the file that it names is replaced. A device or a pipe is written, too.
+    A link stays: the file that it names is replaced. A device or a pipe is written, too. Raises UsageError if the user
+    may not write there.
     """
     if output == STDOUT:
         yield sys.stdout.buffer
@@ -69,7 +71,14 @@ def output_file(output: Path) -> Iterator[BinaryIO]:
     output = output.resolve()
     beside = output.with_name(f".{output.name}.{os.getpid()}")
     try:
-        with beside.open("wb") as file:
+        file = beside.open("wb")
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EROFS):
+            raise
+        why = os.strerror(error.errno).lower()
+        raise UsageError(f"cannot write {output} ({why}): give a file in a folder that you may write to") from None
+    try:
+        with file:
             yield file
         beside.replace(output)
     except BaseException:

@@ -35,8 +35,10 @@ from jobs import (
     what_if,
 )
 from jobs.cli import night_job
+from jobs.cli.json_lines import output_file
 from jobs.night import night_tasks
 from jobs.night.tasks import log_task
+from schemas.errors import UsageError
 from tests.captures import capture
 from tests.nights.commands import Run, arguments, rows_of
 from tests.nights.commands import night as night_of
@@ -310,6 +312,25 @@ def test_a_first_night_in_an_empty_folder(run: Run, tmp_path: Path) -> None:
     (tmp_path / "lost+found").mkdir()
     (tmp_path / ".lock").touch()
     assert run(nightly, *arguments("small", tmp_path)).code == 0
+
+
+def test_the_configuration_of_another_broker(run: Run, tmp_path: Path) -> None:
+    config = (capture("small") / "broker.conf").read_text()
+    other = file_of(tmp_path, "broker.conf", config.replace("broker-a", "broker-z"))
+    told = "the topics.json of the store is of broker-a, and the messages are stored as those of broker-z: "
+    given = ("--store", capture("small") / "store", "--warehouse", tmp_path / "w", "--broker-config")
+    assert told in run(nightly, *given, other).out
+    assert "the topics.json of the store" not in run(nightly, *given, capture("small") / "broker.conf").out
+
+
+def test_an_output_in_a_folder_of_another_user(tmp_path: Path) -> None:
+    open_to_all(tmp_path)
+    tmp_path.chmod(0o555)
+    told = f"cannot write {tmp_path / 'night.html'} (permission denied): give a file in a folder that you may write to"
+    with as_nobody(), pytest.raises(UsageError) as refused, output_file(tmp_path / "night.html"):
+        pytest.fail("was opened")
+    tmp_path.chmod(0o755)
+    assert (str(refused.value), list(tmp_path.iterdir())) == (told, [])
 
 
 def test_no_warehouse(run: Run, tmp_path: Path) -> None:

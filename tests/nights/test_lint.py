@@ -126,6 +126,24 @@ def test_a_filter_that_reads_only_tags_asks_for_a_known_property(tmp_path: Path,
     assert "no message has" not in run(lint, "--warehouse", tmp_path / "w").out
 
 
+def test_tags_that_were_meant_as_something_else(tmp_path: Path, run: Run) -> None:
+    store = BrokerLog().append(3, TAGS="a,b").write(tmp_path / "store")
+    tags = {"sql": "price > 5.0", "separated": "paid, shipped", "one": "a,b"}
+    file = tmp_path / "s.yaml"
+    file.write_text("".join(f"- {{group: {group}, topic: T, tag: '{tag}'}}\n" for group, tag in tags.items()))
+    (tmp_path / "broker.conf").write_text(CONF)
+    night = run(nightly, *commands.night(tmp_path / "w", store, file, tmp_path / "broker.conf"))
+    assert "lint: subscriptions that look wrong whatever the messages are: 3\n" in night.out
+    told = [line.split(" on T ")[1].strip() for line in run(lint, "--warehouse", tmp_path / "w").out.splitlines()[:2]]
+    assert told == [
+        "paid, shipped is one tag here; || separates tags",
+        "price > 5.0 is a tag here, not SQL92: only messages with exactly this tag match; subscribe with "
+        "MessageSelector.bySql, or write sql: in a YAML list",
+    ]
+    found = json.loads(run(lint, "--warehouse", tmp_path / "w", "--json").out)["findings"]
+    assert [each["code"] for each in found] == ["one-tag", "sql-as-tag"]
+
+
 def test_properties_without_a_column_are_known(tmp_path: Path) -> None:
     log = BrokerLog()
     properties: dict[str, Any] = {f"p{number}": "x" for number in range(40)}

@@ -30,6 +30,9 @@ AttributeError: no such thing
 	at org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:665)
 """
 DELTA = "Generic error\n  \x1b[31m↳\x1b[0m Unable to copy data to file\n  \x1b[31m↳\x1b[0m No space left on device\n"
+ARROW = "Error writing bytes to file. Detail: [errno 28] No space left on device"
+FULL = "No space left on device"
+FREE = "; free some space, and run the same command again"
 FAILURES: list[tuple[BaseException | None, int, str]] = [
     (None, 0, ""),
     (UsageError("give a folder"), 2, "mqsieve: give a folder\n"),
@@ -53,9 +56,14 @@ FAILURES: list[tuple[BaseException | None, int, str]] = [
         4,
         "mqsieve: another writer committed first: run the same command again\n",
     ),
-    (RuntimeError(SPARK), 1, "mqsieve: failed: java.io.IOException: No space left on device (-v shows all)\n"),
+    (RuntimeError(SPARK), 1, f"mqsieve: failed: java.io.IOException: {FULL}{FREE} (-v shows all)\n"),
     (RuntimeError(PYTHON), 1, "mqsieve: failed: AttributeError: no such thing (-v shows all)\n"),
-    (OSError(DELTA), 1, "mqsieve: failed: Unable to copy data to file: No space left on device (-v shows all)\n"),
+    (
+        OSError(DELTA),
+        1,
+        f"mqsieve: failed: Unable to copy data to file: No space left on device{FREE} (-v shows all)\n",
+    ),
+    (OSError(errno.ENOSPC, ARROW), 1, f"mqsieve: failed: no space left on device{FREE}\n"),
     (RuntimeError("one\ntwo"), 1, "mqsieve: failed: one (-v shows all)\n"),
     (RuntimeError(), 1, "mqsieve: failed: RuntimeError (-v shows all)\n"),
     (
@@ -183,6 +191,30 @@ def test_an_interrupt_while_imports_load_is_one_line(tmp_path: Path, module: str
     ended = subprocess.run(
         command, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False
     )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (
+        130,
+        "",
+        "mqsieve: interrupted: no table is half written; run the same command again to continue\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "callback",
+    ["gone = weakref.ref(Held(), interrupt)", "ctypes.CFUNCTYPE(None)(interrupt)()"],
+    ids=["of an import's lock", "of llvmlite"],
+)
+def test_an_interrupt_in_a_callback_ends_the_job(callback: str) -> None:
+    """Python drops what is raised there, prints its stack trace, and the job would go on."""
+    frame = (
+        "import ctypes, os, signal, sys, time, weakref\n"
+        "from jobs.cli import application\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which a test in the background ignores
+        "class Held: pass\n"
+        "def interrupt(*_): os.kill(os.getpid(), signal.SIGINT); return None\n"
+        f"def main(arguments):\n    {callback}\n    time.sleep(20)\n    print('went on')\n"
+        "application.run(main)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", frame], cwd=PROJECT, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (
         130,
         "",

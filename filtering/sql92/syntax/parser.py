@@ -107,7 +107,8 @@ class _Parser:
                 return nodes.BooleanLiteral(start, kind == "TRUE")
             case "NULL":
                 return nodes.NullLiteral(start)
-        raise self._error("A property, a literal or a parenthesis is expected here", token)
+        advice = ": write = once" if kind == "=" and self._text[start - 1 : start] == "=" else ""
+        raise self._error(f"A property, a literal or a parenthesis is expected here{advice}", token)
 
     def _finish_operand(self) -> None:
         """Applies NOT and minus to the operand after them, then builds the comparison that the operand completes."""

@@ -19,10 +19,16 @@ NAMED = 20
 
 
 def log_remarks(broker: Broker, snapshot: StoreSnapshot | None, plan: LogPlan | None, as_of: int | None) -> list[str]:
-    """Remarks on the log. ``as_of``: the end of the last night, ms."""
+    """Remarks on the log. ``as_of``: the end of the last night, ms; None if there was none."""
     remarks: list[str] = []
     if plan is None or snapshot is None:
         return remarks
+    if as_of is None and broker.name_in_store is not None:
+        remarks.append(
+            f"the topics.json of the store is of {broker.name_in_store}, and the messages are stored as those of "
+            f"{broker.name}: if this is not another name for it, run nightly with the right broker.conf and a new "
+            "--warehouse"
+        )
     is_older = snapshot.taken_at < (as_of or 0)
     if plan.deleted is not None:
         start, end = plan.deleted

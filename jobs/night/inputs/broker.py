@@ -17,11 +17,15 @@ DEFAULT_NAME = BrokerConfig().broker_name
 
 @dataclass(frozen=True)
 class Broker:
-    """The configuration of a broker. ``source`` says where it comes from; ``is_given``: from a file of the user."""
+    """The configuration of a broker. ``source`` says where it comes from; ``is_given``: from a file of the user.
+
+    ``name_in_store`` is the brokerName that the store shows, if broker.conf alone gives another one; else None.
+    """
 
     config: BrokerConfig
     source: str
     is_given: bool = False
+    name_in_store: str | None = None
 
     @property
     def name(self) -> str:
@@ -55,11 +59,14 @@ def broker_of(
     broker is ambiguous.
     """
     given = read_broker_config(config_file) if config_file is not None else None
+    in_store = snapshot.broker_name if snapshot is not None and name is None else None
+    other = None
     if name is None and given is not None and given.broker_name != DEFAULT_NAME:
         name = given.broker_name
-    name = name or (snapshot.broker_name if snapshot is not None else None) or _name_in_warehouse(last, reads_messages)
+        other = in_store if in_store != name else None
+    name = name or in_store or _name_in_warehouse(last, reads_messages)
     if given is not None:
-        return Broker(replace(given, broker_name=name), str(config_file), is_given=True)
+        return Broker(replace(given, broker_name=name), str(config_file), is_given=True, name_in_store=other)
     if name in last:
         return Broker(last[name].broker, "no --broker-config: as in the last run")
     return _assumed(name, snapshot)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from filtering.delivery.entries import has_entry
+from filtering.findings import own_findings
 from filtering.findings.finding import FAILING_SHARE
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.report.attention import attention
@@ -66,8 +67,6 @@ def _notes(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:
             f"errors: subscriptions whose expression fails on more than {FAILING_SHARE:.0%} of the messages: "
             f"{len(shares)}, such as {named}"
         )
-    findings = sum(
-        bool(row.compiled.expression.findings) for row in facts.in_force if row.compiled.expression is not None
-    )
+    findings = sum(row.compile_error is None and any(own_findings(row)) for row in facts.in_force)
     if findings:
         yield f"lint: subscriptions that look wrong whatever the messages are: {findings}"

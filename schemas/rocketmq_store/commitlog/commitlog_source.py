@@ -6,25 +6,12 @@ segment file is a partition, read in Arrow batches of bounded size. The path is 
 Executors must be able to read it, and to import the packages ``schemas`` and ``filtering``.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -37,15 +24,6 @@ BROKER_NAME = pa.field("broker_name", pa.string())
 DAMAGE_SCHEMA = pa.schema(
     {"source_file": pa.string(), "offset": pa.int64(), "reason": pa.string(), "bytes": pa.binary()}
 )
-PUSHED_COLUMNS = ("topic", "store_timestamp")
-PUSHED_FILTERS: dict[type[Filter], Callable[..., Any]] = {
-    EqualTo: pc.equal,
-    GreaterThan: pc.greater,
-    GreaterThanOrEqual: pc.greater_equal,
-    LessThan: pc.less,
-    LessThanOrEqual: pc.less_equal,
-    In: lambda column, values: pc.is_in(column, pa.array(values, column.type)),
-}
 
 
 class CommitLogSchemaError(ValueError):
@@ -56,8 +34,6 @@ def register(spark: SparkSession) -> None:
     """Registers the formats ``rocketmq_commitlog`` and ``rocketmq_commitlog_damage`` with a session."""
     spark.dataSource.register(CommitLogDataSource)
     spark.dataSource.register(CommitLogDamageDataSource)
-    # Spark refuses a Python data source that takes filters while this is off, as it is by default.
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 
 
 @dataclass
@@ -110,39 +86,28 @@ class SegmentReader(DataSourceReader):
 
 
 class CommitLogReader(SegmentReader):
-    """Decodes messages; filters on PUSHED_COLUMNS are applied before anything else is decoded."""
+    """Decodes messages.
+
+    It has no ``pushFilters``: Spark 4.2 keeps the filters of a query with the loaded DataFrame, and applies them in
+    other queries on it, and in both sides of a union (PythonDataSourceV2.setReadInfo).
+    """
 
     def __init__(self, storage: Storage, schema: pa.Schema, broker_name: str | None):
         super().__init__(storage, schema)
         self.broker_name = broker_name
-        self.filters: list[Filter] = []
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Accepts the filters on PUSHED_COLUMNS that are in PUSHED_FILTERS; returns the rest."""
-        for pushed in filters:
-            if getattr(pushed, "attribute", ("",))[0] in PUSHED_COLUMNS and type(pushed) in PUSHED_FILTERS:
-                self.filters.append(pushed)
-            else:
-                yield pushed
 
     def read(self, partition: SegmentPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         for piece in scan(partition.segment):
             if isinstance(piece, Records):
-                yield from self._batches(piece)
+                yield self._batch(piece)
 
-    def _batches(self, records: Records) -> Iterator[pa.RecordBatch]:
-        for pushed in self.filters:
-            column = decode(records, [pushed.attribute[0]]).column(0)  # type: ignore[attr-defined]
-            keep = PUSHED_FILTERS[type(pushed)](column, pushed.value)  # type: ignore[attr-defined]
-            records = records.where(keep.to_numpy(zero_copy_only=False))
-        if not len(records):
-            return
+    def _batch(self, records: Records) -> pa.RecordBatch:
         messages = decode(records, [name for name in self.schema.names if name != BROKER_NAME.name])
         columns = [
             pa.repeat(self.broker_name, len(records)) if name == BROKER_NAME.name else messages.column(name)
             for name in self.schema.names
         ]
-        yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 class CommitLogDamageReader(SegmentReader):

@@ -87,10 +87,6 @@ class Records:
     def last(self) -> Records:
         return Records(self.offset, self.log, self.layout[:, len(self) - 1 :])
 
-    def where(self, mask: NDArray[np.bool_]) -> Records:
-        """The records that ``mask`` selects."""
-        return Records(self.offset, self.log, self.layout[:, mask])
-
 
 @dataclass
 class Walk:
