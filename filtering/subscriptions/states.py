@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
+
+from filtering.subscriptions.events import GroupTopic
 
 if TYPE_CHECKING:
     from filtering.subscriptions.inconsistency import GroupClients
@@ -26,3 +30,11 @@ def append_state(states: list[State], new: State) -> None:
     if states:
         states[-1] = replace(states[-1], valid_to=new.valid_from)
     states.append(new)
+
+
+def states_by_key(states: Iterable[State]) -> defaultdict[GroupTopic, list[State]]:
+    """The states of each group and topic, in the same order."""
+    found: defaultdict[GroupTopic, list[State]] = defaultdict(list)
+    for state in states:
+        found[state.key].append(state)
+    return found

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from itertools import pairwise
 
 from filtering.delivery.pull_window import BEGINNING
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.states import states_by_key
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.consumequeue import CONSUMEQUEUE
@@ -18,11 +19,8 @@ class FilterKinds:
 
     def __init__(self, facts: BrokerFacts) -> None:
         self._facts = facts
-        self._states: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
-        for row in facts.history:
-            self._states[row.key].append(row)
-        ends = [night.as_of or 0 for night in facts.nights]
-        spans = zip([BEGINNING, *ends], ends, strict=False)
+        self._states = states_by_key(facts.history)
+        spans = pairwise([BEGINNING, *(night.as_of or 0 for night in facts.nights)])
         self._spans = {night.run: span for night, span in zip(facts.nights, spans, strict=True)}
 
     def used_sql92(self, key: GroupTopic, run: str) -> bool | None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from functools import cache
 
 from filtering.delivery.pull_window import FOREVER, OffsetRange
-from filtering.subscriptions.events import GroupTopic
-from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.subscriptions.states import states_by_key
 from schemas.answers.facts import BrokerFacts, GroupQueue
 from schemas.answers.first_starts import FirstStarts
 from schemas.consumequeue import CONSUMEQUEUE
@@ -25,7 +23,7 @@ class PulledOffsets:
         self._first_kept = cache(self._read_first_kept)
         where = [one_of("topic", topics), one_of("consumer_group", groups)]
         self._offsets = facts.rows(CURRENT_OFFSETS, where=where)
-        self._first_starts = FirstStarts(facts, _by_key(facts.history_of_groups(groups)), where)
+        self._first_starts = FirstStarts(facts, states_by_key(facts.history_of_groups(groups)), where)
 
     def of(self, group: str, topic: str) -> tuple[Mapping[int, OffsetRange], Mapping[int, OffsetRange]]:
         """The pulled and the pending offsets of a group, by queue id.
@@ -65,10 +63,3 @@ class PulledOffsets:
         """These offsets of a topic, by queue id (a tuple of one)."""
         kept = [one_of("topic", [topic]), within("commitlog_offset", self._facts.last.log_start)]
         return least(self._facts.rows(CONSUMEQUEUE, ["queue_id", "queue_offset"], kept), ["queue_id"], "queue_offset")
-
-
-def _by_key(history: Iterable[SubscriptionRow]) -> Mapping[GroupTopic, Sequence[SubscriptionRow]]:
-    found: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
-    for row in history:
-        found[row.key].append(row)
-    return found
