@@ -13,9 +13,12 @@ import numba
 import numpy.typing as npt
 from numba.core.caching import InTreeCacheLocator, UserProvidedCacheLocator, UserWideCacheLocator
 
+from filtering.numba_vectors import WholeRegisters
+
 Array = npt.NDArray[Any]
 Int = Any  # an int or a NumPy integer: Numba takes both
 _config: Any = numba.config
+_OPTIONS: Any = {"nogil": True, "error_model": "numpy", "pipeline_class": WholeRegisters}
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _IMPORT = re.compile(r"^from ([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
 
@@ -28,9 +31,9 @@ def compiled(function: _Function) -> _Function:
     locators = _config.CACHE_LOCATOR_CLASSES
     _config.CACHE_LOCATOR_CLASSES = ",".join(f"{place.__module__}.{place.__name__}" for place in PLACES)
     try:
-        return cast(_Function, numba.njit(nogil=True, cache=True, error_model="numpy")(function))
+        return cast(_Function, numba.njit(cache=True, **_OPTIONS)(function))
     except RuntimeError:  # no locator available
-        return cast(_Function, numba.njit(nogil=True, error_model="numpy")(function))
+        return cast(_Function, numba.njit(**_OPTIONS)(function))
     finally:
         _config.CACHE_LOCATOR_CLASSES = locators
 
