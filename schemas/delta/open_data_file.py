@@ -32,12 +32,11 @@ class DataFileDamaged(TableDamaged):
 class OpenDataFile:
     """An open file of a table. ``row_groups`` are the metadata of its row groups."""
 
-    def __init__(self, table: Table, file: pq.ParquetFile, read_dictionary: Sequence[str]) -> None:
+    def __init__(self, table: Table, file: pq.ParquetFile) -> None:
         self.row_groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
         self._file = file
         self._stored = set(file.schema_arrow.names)
         self._types = {field.name: field.type for field in table.file_schema}
-        self._types |= dict.fromkeys(read_dictionary, pa.dictionary(pa.int32(), pa.string()))
 
     def read(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Some columns of a row group; None: all of the table's files. Columns that the file leaves out are null."""
@@ -46,8 +45,6 @@ class OpenDataFile:
         for name in names:
             if name not in self._stored:
                 rows = rows.append_column(name, pa.nulls(rows.num_rows, self._types[name]))
-            elif pa.types.is_dictionary(self._types[name]) and not pa.types.is_dictionary(rows.schema.field(name).type):
-                rows = rows.set_column(rows.schema.get_field_index(name), name, rows[name].dictionary_encode())
         return rows.select(names)
 
 
@@ -55,12 +52,12 @@ class OpenDataFile:
 def open_data_file(
     table: Table, storage: Storage, path: str, read_dictionary: Sequence[str] = ()
 ) -> Iterator[OpenDataFile]:
-    """Opens a file of a table. ``read_dictionary``: columns of texts to read as dictionaries.
+    """Opens a file of a table. ``read_dictionary``: texts to read as dictionaries where they are stored so.
 
     Raises DataFileDamaged if the file is not what was written.
     """
     with _open(storage, path, read_dictionary) as file:
-        yield OpenDataFile(table, file, read_dictionary)
+        yield OpenDataFile(table, file)
 
 
 @contextmanager

@@ -120,7 +120,8 @@ def files_that_may_hold(files: Sequence[StoredFile], where: Where) -> list[Store
 def filtered(rows: pa.Table, where: Where) -> pa.Table:
     """The rows for which all conditions hold."""
     for condition in where:
-        rows = rows.filter(condition.mask(rows))
+        mask = condition.mask(rows)
+        rows = rows if pc.all(mask).as_py() else rows.filter(mask)
     return rows
 
 

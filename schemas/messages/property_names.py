@@ -47,7 +47,7 @@ class _Search:
 
     def look_into(self, opened: OpenDataFile, group: int) -> None:
         rows = opened.read(group, ["topic", "property_names", "more_properties"])
-        shapes, shape_of = shapes_of(rows["topic"].combine_chunks(), rows["property_names"].combine_chunks())
+        shapes, shape_of = shapes_of(rows)
 
         @cache
         def has_value(slot: int) -> NDArray[np.bool_]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from filtering.delivery.entries import Entries
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delta.table_rows import read_rows, sorted_by, within
+from schemas.delta.table_rows import read_rows, within
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.stored_messages import PhysicalRange, read_messages
 from schemas.messages.stored_ranges import StoredRange, stored_ranges
@@ -27,7 +28,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, eq=False)
 class StoredEntries:
-    """Entries of consumequeue, ordered by ``commitlog_offset``; the bit maps are None if they were not read.
+    """Entries of consumequeue, in any order; the bit maps are None if they were not read.
 
     The bit maps of millions of entries may have more than 2 GiB, the limit of a BinaryArray.
     """
@@ -42,21 +43,22 @@ class StoredEntries:
         in_range = [within("commitlog_offset", *offsets)]
         columns = ["commitlog_offset", "tags_code", *(["filter_bit_map"] if bit_maps else [])]
         rows = read_rows(CONSUMEQUEUE, storage, paths, columns, in_range)
-        if bit_maps:
-            wide = rows["filter_bit_map"].cast(pa.large_binary())
-            rows = rows.set_column(rows.schema.get_field_index("filter_bit_map"), "filter_bit_map", wide)
-        rows = sorted_by(rows, "commitlog_offset")
-        stored_bit_maps = rows["filter_bit_map"].combine_chunks() if bit_maps else None
-        return cls(rows["commitlog_offset"].to_numpy(), rows["tags_code"].to_numpy(), stored_bit_maps)
+        stored = rows["filter_bit_map"].cast(pa.large_binary()).combine_chunks() if bit_maps else None
+        return cls(rows["commitlog_offset"].to_numpy(), rows["tags_code"].to_numpy(), stored)
+
+    @cached_property
+    def _in_log_order(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The positions of the entries in the order of the log, and their physical offsets in this order."""
+        order = np.argsort(self.commitlog_offset, kind="stable")
+        return order, self.commitlog_offset[order]
 
     def find(self, commitlog_offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Where the entry of each message is, and whether it has one."""
-        at = np.searchsorted(self.commitlog_offset, commitlog_offsets)
-        inside = np.minimum(at, max(0, len(self.commitlog_offset) - 1))
-        has_entry = np.zeros(len(at), bool)
-        if len(self.commitlog_offset):
-            has_entry = self.commitlog_offset[inside] == commitlog_offsets
-        return inside, has_entry
+        """The position of each message's entry, and whether it has one."""
+        order, sorted_offsets = self._in_log_order
+        if not len(order):
+            return np.zeros(len(commitlog_offsets), np.int64), np.zeros(len(commitlog_offsets), bool)
+        inside = np.minimum(np.searchsorted(sorted_offsets, commitlog_offsets), len(order) - 1)
+        return order[inside], sorted_offsets[inside] == commitlog_offsets
 
     def bit_maps_at(self, positions: NDArray[np.int64]) -> pa.BinaryArray | None:
         """The filter bit maps of some entries; None if they were not read."""

@@ -22,6 +22,8 @@ from schemas.storage import Storage
 PhysicalRange: TypeAlias = tuple[int, int]
 """Physical offsets in bytes, the second exclusive."""
 WHOLE_LOG: PhysicalRange = (0, FOREVER)
+_TEXTS = ("topic", "property_names", *NAMED_PROPERTIES.values(), *SLOTS)
+"""Read as dictionaries where they are: filters then ask once for each value, not once for each message."""
 
 
 def read_messages(
@@ -36,7 +38,7 @@ def read_messages(
     ``topics``: the topics to read; None: all. ``properties``: the names of the properties that are needed.
     """
     for path in paths:
-        with open_data_file(COMMITLOG, storage, path, ["topic", "property_names"]) as file:
+        with open_data_file(COMMITLOG, storage, path, _TEXTS) as file:
             for number, group in enumerate(file.row_groups):
                 if not may_hold(group, [within("commitlog_offset", *offsets)]):
                     continue
@@ -52,7 +54,7 @@ def newest_messages_first(
 
     The last row group comes first; a row group without such a message gives None.
     """
-    with open_data_file(COMMITLOG, storage, path, ["topic", "property_names"]) as file:
+    with open_data_file(COMMITLOG, storage, path, _TEXTS) as file:
         for number, group in reversed(list(enumerate(file.row_groups))):
             yield _read_group(file, number, WHOLE_LOG, topics, properties), group.num_rows
 
@@ -81,15 +83,15 @@ def _read_group(
         wanted = pc.and_(wanted, pc.is_in(first["topic"], value_set=pa.array(sorted(topics), pa.string())))
     if not pc.any(wanted).as_py():
         return None
-    rows = pa.array(np.flatnonzero(wanted.to_numpy()))
-    of_messages = first.take(rows)
-    shapes, shape_of = shapes_of(of_messages["topic"].combine_chunks(), of_messages["property_names"].combine_chunks())
+    rows = np.flatnonzero(wanted.to_numpy())
+    of_messages = _taken(first, rows)
+    shapes, shape_of = shapes_of(of_messages)
     used = {slot for shape in shapes for slot, name in enumerate(shape.names) if name in properties}
     named = {name: column for name, column in NAMED_PROPERTIES.items() if name in properties or name == "TAGS"}
     columns = [*NUMBERS, *named.values(), *(SLOTS[slot] for slot in sorted(used))]
     with_others = bool(properties)
     rest = file.read(group, [*columns, *(["more_properties"] if with_others else [])])
-    kept = rest.take(rows)
+    kept = _taken(rest, rows)
     others = kept["more_properties"].combine_chunks() if with_others else None
     nulls = pa.nulls(len(rows), pa.string())
     return Messages(
@@ -104,8 +106,14 @@ def _read_group(
     )
 
 
-def shapes_of(topics: pa.DictionaryArray, names: pa.DictionaryArray) -> tuple[list[Shape], NDArray[np.int32]]:
-    """The distinct pairs of topic and property names, and the index of each message's pair."""
+def _taken(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
+    """Some rows of a table, in order."""
+    return table if len(rows) == table.num_rows else table.take(pa.array(rows))
+
+
+def shapes_of(rows: pa.Table) -> tuple[list[Shape], NDArray[np.int32]]:
+    """The distinct pairs of ``topic`` and ``property_names``, and the index of each row's pair."""
+    topics, names = (rows[name].dictionary_encode().combine_chunks() for name in ("topic", "property_names"))
     codes = names.indices.fill_null(len(names.dictionary)).to_numpy()
     pairs = topics.indices.to_numpy().astype(np.int64) * (len(names.dictionary) + 1) + codes
     distinct, shape_of = np.unique(pairs, return_inverse=True)

@@ -33,12 +33,12 @@ def not_replayed(facts: BrokerFacts, run: str) -> Iterator[str]:
 
 
 def _has_multi_dispatch(facts: BrokerFacts, run: str) -> bool:
-    """Whether a message that the run read has the property, by the names in the files' dictionaries."""
+    """Whether a message that the run read has the property."""
     storage = facts.warehouse.log(COMMITLOG).storage
     for stored in files_that_may_hold(facts.warehouse.files(COMMITLOG, facts.name), [one_of("run", [run])]):
         with open_data_file(COMMITLOG, storage, stored.path, ["property_names"]) as file:
             for group in range(len(file.row_groups)):
-                for chunk in file.read(group, ["property_names"])["property_names"].chunks:
-                    if any(MULTI_DISPATCH in names.split(NAME_SEPARATOR) for names in chunk.dictionary.to_pylist()):
-                        return True
+                distinct = file.read(group, ["property_names"])["property_names"].unique().drop_null()
+                if any(MULTI_DISPATCH in names.split(NAME_SEPARATOR) for names in distinct.to_pylist()):
+                    return True
     return False
