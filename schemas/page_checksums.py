@@ -17,9 +17,9 @@ FILES_IN_A_TASK = 8
 
 @dataclass(frozen=True)
 class _Check:
+    table: Table
     storage: Storage
     files: tuple[StoredFile, ...]
-    columns: tuple[str, ...]
 
 
 def damaged_files(
@@ -27,7 +27,7 @@ def damaged_files(
 ) -> dict[str, DataFileDamaged]:
     """What is wrong with those of some data files that are not what was written, by path."""
     tasks = [
-        _Check(warehouse.log(table).storage, tuple(table_files[at : at + FILES_IN_A_TASK]), table.known_statistics)
+        _Check(table, warehouse.log(table).storage, tuple(table_files[at : at + FILES_IN_A_TASK]))
         for table, table_files in files.items()
         for at in range(0, len(table_files), FILES_IN_A_TASK)
     ]
@@ -39,7 +39,7 @@ def _damaged(check: _Check) -> dict[str, DataFileDamaged]:
     found = {}
     for file in check.files:
         try:
-            verify_file(check.storage, file, check.columns)
+            verify_file(check.table, check.storage, file)
         except DataFileDamaged as error:
             found[file.path] = error
         except OSError as error:

@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from schemas.audits.audit import Audit, AuditList, Severity
 from schemas.audits.relations import Relations, open_relations, reason
@@ -87,9 +88,9 @@ def run_audits(scope: Scope, listed: AuditList, known: Mapping[str, int], sessio
             severity = Severity.SKIPPED if _is_skipped(audit, relations) else audit.severity(bad_rows, rows)
             query = relations.complete(audit.query)
             failed = severity.is_failure
-            sample = relations.rows(f"{audit.query} LIMIT {SAMPLED}").to_pylist() if failed else ()
+            sample = _sample(audit, relations) if failed else ()
             is_known = failed and bad_rows <= known.get(audit.name, -1)
-            results.append(AuditResult(audit, severity, bad_rows, rows, query, tuple(sample), known=is_known))
+            results.append(AuditResult(audit, severity, bad_rows, rows, query, sample, known=is_known))
     return AuditReport(scope, audited_at, _with_causes(results))
 
 
@@ -123,7 +124,11 @@ def _count(audits: Sequence[Audit], relations: Relations) -> dict[str, tuple[int
 
 def _count_together(relation: str, audits: Sequence[Audit], relations: Relations) -> dict[str, int]:
     counted = ", ".join(f'count(*) FILTER (WHERE {audit.condition}) AS "{audit.name}"' for audit in audits)
-    return dict(relations.rows(f'SELECT count(*) AS "rows", {counted} FROM {relation}').to_pylist()[0])
+    query = f'SELECT count(*) AS "rows", {counted} FROM {relation}'
+    counts = dict.fromkeys(["rows", *(audit.name for audit in audits)], 0)
+    for (of_part,) in (rows.to_pylist() for rows in relations.rows_by_part(query)):
+        counts = {name: count + of_part[name] for name, count in counts.items()}
+    return counts
 
 
 def _count_one_by_one(relation: str, audits: Sequence[Audit], relations: Relations) -> dict[str, int]:
@@ -135,6 +140,12 @@ def _count_one_by_one(relation: str, audits: Sequence[Audit], relations: Relatio
         except Exception as error:
             raise UsageError(f"audit {audit.name}: {reason(error)}") from None
     return counts
+
+
+def _sample(audit: Audit, relations: Relations) -> tuple[Mapping[str, object], ...]:
+    """The first bad rows of an audit."""
+    parts = relations.rows_by_part(f"{audit.query} LIMIT {SAMPLED}")
+    return tuple(islice((row for rows in parts for row in rows.to_pylist()), SAMPLED))
 
 
 def _with_causes(results: Sequence[AuditResult]) -> list[AuditResult]:

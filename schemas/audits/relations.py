@@ -21,6 +21,7 @@ from schemas.audits.audit import AuditList
 from schemas.audits.changed_nights import changed_nights
 from schemas.audits.data_file_checks import data_files, table_columns
 from schemas.audits.delivery_checks import bit_map_checks, delivery_counts, inconsistencies
+from schemas.audits.log_parts import LogPart, log_parts
 from schemas.audits.queue_totals import OF_NIGHTS, queue_totals
 from schemas.audits.scope import Scope
 from schemas.audits.subscription_checks import subscription_checks
@@ -39,6 +40,15 @@ ALL = "all_"
 """Prefix of the names of tables with the rows of all nights."""
 OF_THE_LOG = {"log_messages": COMMITLOG, "log_entries": CONSUMEQUEUE}
 """The relations with rows of a table of every night, from the first physical offset of the audited nights on."""
+BEFORE = "entries_before"
+"""The relation with the last entry of each queue before a part of the log."""
+_LAST_ENTRIES = f"""
+    SELECT broker_name, topic, queue_id, max(commitlog_offset) AS commitlog_offset,
+      last_value(queue_offset ORDER BY commitlog_offset, queue_offset) AS queue_offset
+    FROM (
+      SELECT broker_name, topic, queue_id, commitlog_offset, queue_offset FROM log_entries
+      UNION ALL SELECT broker_name, topic, queue_id, commitlog_offset, queue_offset FROM {BEFORE}
+    ) GROUP BY broker_name, topic, queue_id"""
 BROKERS = pa.schema(
     [
         ("broker_name", pa.string()),
@@ -85,38 +95,77 @@ class Relations:
         self._queries = {table.name: _in_scope(table, scope) for table in (*TABLES, RUN_LEDGER)}
         self._queries |= listed.relations
 
-    def rows(self, query: str) -> pa.Table:
-        """The rows of a query. Raises an Exception of the engine if it cannot be answered."""
-        return pa.table(self._engine.execute(self.complete(query)).read_all())
+    def rows(self, query: str, part: LogPart | None = None) -> pa.Table:
+        """The rows of a query. ``part``: of the log that it reads; None: all parts.
+
+        Raises an Exception of the engine if it cannot be answered.
+        """
+        return pa.table(self._engine.execute(self.complete(query, part)).read_all())
+
+    def rows_by_part(self, query: str) -> Iterator[pa.Table]:
+        """The rows of a query for each part of the log; all at once if it does not read the log."""
+        reads_log = not OF_THE_LOG.keys().isdisjoint(self._definitions(query, None))
+        for part in self._log_parts if reads_log else [None]:
+            yield self.rows(query, part)
 
     @cached_property
     def has_damaged_files(self) -> bool:
         """Whether a data file that audits read is not what was written. The engine itself verifies no checksums."""
         return bool(self.rows("SELECT 1 FROM data_files WHERE damage IS NOT NULL LIMIT 1").num_rows)
 
-    def complete(self, query: str) -> str:
+    def complete(self, query: str, part: LogPart | None = None) -> str:
         """A query, preceded by the definitions of all the relations that it reads."""
-        parts: dict[str, str] = {}
-        self._add_needed(query, parts)
-        if not parts:
+        definitions = self._definitions(query, part)
+        if not definitions:
             return query
-        return "WITH " + ", ".join(f"{name} AS ({text})" for name, text in parts.items()) + f" {query}"
+        return "WITH " + ", ".join(f"{name} AS ({text})" for name, text in definitions.items()) + f" {query}"
 
-    def _add_needed(self, query: str, parts: dict[str, str]) -> None:
+    def _definitions(self, query: str, part: LogPart | None) -> dict[str, str]:
+        """The relations that a query reads, with their queries; each may read those before it."""
+        definitions: dict[str, str] = {}
+        self._add_needed(query, part, definitions)
+        return definitions
+
+    def _add_needed(self, query: str, part: LogPart | None, definitions: dict[str, str]) -> None:
         words = dict.fromkeys(re.findall(r"\w+", query))
         for name in words:
             if name in self._computed and name not in self._registered:
-                write_deltalake(str(self._folder / name), self._computed[name]())
-                self._engine.register(name, DeltaTable(str(self._folder / name)))
-                self._registered.add(name)
+                self._store(name, self._computed[name]())
             elif name.startswith(ALL):
                 self._register(name.removeprefix(ALL))
-            elif name in self._queries and name not in parts and self._queries[name] != query:
-                self._add_needed(self._queries[name], parts)
-                parts[name] = self._queries[name]
-            elif name in OF_THE_LOG and name not in parts:
-                self._register(OF_THE_LOG[name].name)
-                parts[name] = f"SELECT * FROM {ALL}{OF_THE_LOG[name].name} WHERE {_in_range(self._scope)}"
+            elif name in definitions:
+                continue
+            elif name in self._queries and self._queries[name] != query:
+                self._add_needed(self._queries[name], part, definitions)
+                definitions[name] = self._queries[name]
+            elif name in OF_THE_LOG:
+                parts = self._log_parts if part is None else [part]
+                condition = " OR ".join(f"({each.condition})" for each in parts) or "false"
+                definitions[name] = self._of_the_log(OF_THE_LOG[name], condition)
+            elif name == BEFORE:
+                definitions[name] = self._entries_before(part)
+
+    def _of_the_log(self, table: Table, condition: str) -> str:
+        self._register(table.name)
+        return f"SELECT * FROM {ALL}{table.name} WHERE {condition}"
+
+    def _entries_before(self, part: LogPart | None) -> str:
+        """The query for the last entry of each queue before a part. Finds those of the parts before it first."""
+        if part is None or part.number == 0 or self._log_parts[part.number - 1].broker_name != part.broker_name:
+            return self._of_the_log(CONSUMEQUEUE, "false")
+        name = f"{BEFORE}_{part.number}"
+        if name not in self._registered:
+            self._store(name, self.rows(_LAST_ENTRIES, self._log_parts[part.number - 1]))
+        return f"SELECT * FROM {name}"
+
+    def _store(self, name: str, rows: pa.Table) -> None:
+        write_deltalake(str(self._folder / name), rows)
+        self._engine.register(name, DeltaTable(str(self._folder / name)))
+        self._registered.add(name)
+
+    @cached_property
+    def _log_parts(self) -> list[LogPart]:
+        return log_parts(self._scope)
 
     def _register(self, name: str) -> None:
         table = next((table for table in (*TABLES, RUN_LEDGER) if table.name == name), None)
@@ -155,15 +204,6 @@ def _in_scope(table: Table, scope: Scope) -> str:
     if table in _without_nights():
         return f"SELECT {columns} FROM {ALL}{table.name}"
     return f"SELECT {columns} FROM {ALL}{table.name} WHERE run >= '{scope.first_run}'"
-
-
-def _in_range(scope: Scope) -> str:
-    """The condition for rows of commitlog and consumequeue from the first audited physical offset on."""
-    conditions = [
-        "(broker_name = '{}' AND commitlog_offset >= {})".format(name.replace("'", "''"), begin)
-        for name, begin in scope.audited_from.items()
-    ]
-    return " OR ".join(conditions) or "false"
 
 
 def _without_nights() -> list[Table]:

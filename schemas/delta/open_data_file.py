@@ -86,12 +86,13 @@ def _may_be_dictionary(metadata: pq.FileMetaData, name: str) -> bool:
     return not any(encoding.startswith("DELTA_") for group in groups for encoding in group.encodings)
 
 
-def verify_file(storage: Storage, stored: StoredFile, columns: Sequence[str]) -> None:
-    """Reads a file of a table in full, column by column, and compares its number of rows and ``columns`` with the log.
+def verify_file(table: Table, storage: Storage, stored: StoredFile) -> None:
+    """Reads a file of a table in full, column by column, and compares its rows and statistics with the Delta log.
 
-    ``columns``: those whose least and greatest values the Delta log has. Raises DataFileDamaged.
+    Raises DataFileDamaged.
     """
-    with _open(storage, stored.path) as file:
+    columns = table.known_statistics
+    with _open(storage, stored.path, table.dictionary_texts) as file:
         found = statistics(file.metadata)
         least, greatest = (
             [values.get(name) for name in columns] for values in (found["minValues"], found["maxValues"])

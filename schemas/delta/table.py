@@ -97,6 +97,12 @@ class Table:
         return EVERY_TABLE | {"delta.dataSkippingStatsColumns": ",".join(self.statistics_on)}
 
     @cached_property
+    def dictionary_texts(self) -> tuple[str, ...]:
+        """The columns of texts that are ``dictionary_encoded``."""
+        texts = {field.name for field in self.schema if pa.types.is_string(field.type)}
+        return tuple(name for name in self.dictionary_encoded if name in texts)
+
+    @cached_property
     def known_statistics(self) -> tuple[str, ...]:
         """The columns whose least and greatest values the Delta log has of every file: no nulls and no long texts."""
         integers = (name for name in self.statistics_on if pa.types.is_integer(self.schema.field(name).type))

@@ -22,8 +22,6 @@ from schemas.storage import Storage
 PhysicalRange: TypeAlias = tuple[int, int]
 """Physical offsets in bytes, the second exclusive."""
 WHOLE_LOG: PhysicalRange = (0, FOREVER)
-_TEXTS = ("topic", "property_names", *NAMED_PROPERTIES.values(), *SLOTS)
-"""Read as dictionaries where they are: filters then ask once for each value, not once for each message."""
 
 
 def read_messages(
@@ -38,7 +36,7 @@ def read_messages(
     ``topics``: the topics to read; None: all. ``properties``: the names of the properties that are needed.
     """
     for path in paths:
-        with open_data_file(COMMITLOG, storage, path, _TEXTS) as file:
+        with open_data_file(COMMITLOG, storage, path, COMMITLOG.dictionary_texts) as file:
             for number, group in enumerate(file.row_groups):
                 if not may_hold(group, [within("commitlog_offset", *offsets)]):
                     continue
@@ -54,7 +52,7 @@ def newest_messages_first(
 
     The last row group comes first; a row group without such a message gives None.
     """
-    with open_data_file(COMMITLOG, storage, path, _TEXTS) as file:
+    with open_data_file(COMMITLOG, storage, path, COMMITLOG.dictionary_texts) as file:
         for number, group in reversed(list(enumerate(file.row_groups))):
             yield _read_group(file, number, WHOLE_LOG, topics, properties), group.num_rows
 

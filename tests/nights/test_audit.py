@@ -17,6 +17,7 @@ from deltalake.schema import Field, PrimitiveType
 
 from filtering.time_spans import DAY
 from jobs import audit, nightly
+from schemas.audits import log_parts
 from schemas.audits.audit import AuditList, parse_audits
 from schemas.audits.auditor import AuditReport, AuditResult, run_audits, store
 from schemas.audits.scope import scope_of
@@ -295,6 +296,35 @@ def test_nights_are_audited_until_an_audit_passes(run: Run, tmp_path: Path) -> N
     stored = list(rows_of(tmp_path / "w", "quality_results"))
     assert len(stored) == 5 * len(NAMES)
     assert all(row["passed"] for row in stored)
+
+
+def test_a_log_in_parts_is_audited_as_a_whole(
+    four_nights: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each night's file is a part. Of two queues, the first entry of the second night is missing, or comes again."""
+    warehouse = copy_of(Warehouse.at(str(four_nights)), tmp_path / "w")
+    second = sorted({file.least["run"] for file in warehouse.log(COMMITLOG).files})[1]
+
+    def damaged(rows: list[Row]) -> list[Row]:
+        firsts: dict[tuple[str, int], Row] = {}
+        for row in sorted((row for row in rows if row["run"] == second), key=lambda row: int(row["queue_offset"])):
+            firsts.setdefault((row["topic"], row["queue_id"]), row)
+        missing, again = [row for row in firsts.values() if row["queue_offset"] > 0][:2]
+        return [
+            row | {"queue_offset": row["queue_offset"] - 1} if row is again else row
+            for row in rows
+            if row is not missing
+        ]
+
+    rewrite(warehouse, CONSUMEQUEUE, damaged)
+    names = ("messages_have_entries", "entries_have_messages", "no_duplicates", "offsets_dense")
+    whole = results(Warehouse.at(warehouse.storage.root), *names)
+    monkeypatch.setattr(log_parts, "MESSAGES_IN_A_PART", 1)
+    in_parts = results(Warehouse.at(warehouse.storage.root), *names)
+    assert [whole[name].bad_rows for name in names] == [1, 0, 1, 2]
+    for name in names:
+        assert (in_parts[name].bad_rows, in_parts[name].rows) == (whole[name].bad_rows, whole[name].rows)
+        assert sorted(map(str, in_parts[name].sample)) == sorted(map(str, whole[name].sample))
 
 
 def test_results_of_two_audits_at_once_are_both_stored(replayed: Replayed, tmp_path: Path) -> None:
