@@ -301,14 +301,15 @@ def test_nights_are_audited_until_an_audit_passes(run: Run, tmp_path: Path) -> N
 def test_a_log_in_parts_is_audited_as_a_whole(
     four_nights: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Each night's file is a part. Of two queues, the first entry of the second night is missing, or comes again."""
+    """Each file is a part. Of two queues, the first entry of the second file is missing, or comes again."""
     warehouse = copy_of(Warehouse.at(str(four_nights)), tmp_path / "w")
-    second = sorted({file.least["run"] for file in warehouse.log(COMMITLOG).files})[1]
+    begin = sorted(file.least["commitlog_offset"] for file in warehouse.log(COMMITLOG).files)[1]
 
     def damaged(rows: list[Row]) -> list[Row]:
         firsts: dict[tuple[str, int], Row] = {}
-        for row in sorted((row for row in rows if row["run"] == second), key=lambda row: int(row["queue_offset"])):
-            firsts.setdefault((row["topic"], row["queue_id"]), row)
+        for row in sorted(rows, key=lambda row: int(row["commitlog_offset"])):
+            if row["commitlog_offset"] >= begin:
+                firsts.setdefault((row["topic"], row["queue_id"]), row)
         missing, again = [row for row in firsts.values() if row["queue_offset"] > 0][:2]
         return [
             row | {"queue_offset": row["queue_offset"] - 1} if row is again else row
