@@ -176,13 +176,6 @@ def test_links_to_it_work(machine: Machine, tmp_path: Path) -> None:
     assert "nightly" in ended.stdout
 
 
-def test_a_topics_queue_is_no_queue_of_yarn(tmp_path: Path) -> None:
-    place = ("--topic", "T", "--queue", "0", "--offset=3")
-    command = [str(PROJECT / "spark-submit.sh"), "explain", "--warehouse", str(tmp_path), *place]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ended.returncode, "has no night yet" in ended.stderr) == (2, True)
-
-
 def test_a_queue_of_yarn_is_not_swallowed_without_yarn() -> None:
     command = [str(PROJECT / "spark-submit.sh"), "lag", "--queue=3", "--warehouse", "w"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -197,9 +190,9 @@ def test_no_such_master(machine: Machine, master: str) -> None:
     assert not (machine.project / ".venv").exists()
 
 
-def test_a_closed_output(tmp_path: Path) -> None:
-    command = ["bash", "-c", f"'{PROJECT}/spark-submit.sh' lag --warehouse '{tmp_path}' >&-"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+def test_a_topics_queue_is_no_queue_of_yarn_and_the_output_may_be_closed(tmp_path: Path) -> None:
+    job = f"'{PROJECT}/spark-submit.sh' explain --topic T --queue 0 --offset=3 --warehouse '{tmp_path}' >&-"
+    ended = subprocess.run(["bash", "-c", job], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
     assert "has no night yet" in ended.stderr
 
