@@ -123,7 +123,7 @@ def test_readers_get_the_rows_for_which_all_conditions_hold(tmp_path: Path) -> N
         ]
 
 
-@pytest.mark.parametrize("seed", range(examples(2, deep=4)))
+@pytest.mark.parametrize("seed", range(examples(1, deep=4)))
 def test_stored_messages_are_those_of_the_log(tmp_path: Path, seed: int) -> None:
     """Properties have few or many values, long and short, or begin late; some are not UTF-8."""
     rng = random.Random(seed)
@@ -190,7 +190,7 @@ def check_properties(folder: Path, texts: list[bytes], wanted: list[str] | None 
     assert_filters_read(stored, properties)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(examples(1, deep=4)))
 def test_nights_that_give_a_property_other_columns_are_read_together(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     storage = Storage.at(str(tmp_path))
@@ -237,10 +237,8 @@ def test_odd_property_texts_are_stored_as_the_decoder_reads_them(
     rng = random.Random(len(names))
     pieces = [*names, *SEPARATED * len(names)]
     pairs = [name + b"\1" + rng.choice([b"", b"1", b"\1", b"12345678", *names]) + b"\2" for name in names * 4]
-    texts = [b"".join(rng.choices(pieces, k=rng.randrange(12))) for _ in range(150)]
-    texts += [
-        b"".join(rng.choices(pairs, k=rng.randrange(5)))[: -1 if rng.random() < 0.3 else None] for _ in range(150)
-    ]
+    texts = [b"".join(rng.choices(pieces, k=rng.randrange(12))) for _ in range(80)]
+    texts += [b"".join(rng.choices(pairs, k=rng.randrange(5)))[: -1 if rng.random() < 0.3 else None] for _ in range(80)]
     rng.shuffle(texts)
     check_properties(tmp_path, texts, chunk_bytes=chunk_bytes)
 
