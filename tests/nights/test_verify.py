@@ -104,11 +104,6 @@ def test_a_broker_that_the_warehouse_does_not_know(replayed: Replayed, tmp_path:
         verify.main([*arguments(replayed("small"), store), "--broker-config", str(conf)])
 
 
-def test_a_warehouse_before_its_first_night(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="has no night yet: run"):
-        verify.main(arguments(Warehouse.at(str(tmp_path)), capture("small") / "store"))
-
-
 SNAPSHOT, HISTORY = ["store/config/consumerFilter.json"], ["subscription_events.jsonl"]
 
 
