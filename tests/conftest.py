@@ -3,7 +3,6 @@
 import gc
 
 import pytest
-from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -12,9 +11,14 @@ SPARK = "tests/spark/"
 # The known answers are millions of long-lived objects: garbage collections took half of the time.
 gc.set_threshold(200_000, 20, 1_000)
 
-# The same examples in every run, so that failures repeat. For new examples: tests.unit.sql92.differential.
-settings.register_profile("repeatable", derandomize=True, deadline=None)
-settings.load_profile("repeatable")
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("dist") == "no" or hasattr(config, "workerinput"):  # not where tests are only handed out
+        from hypothesis import settings
+
+        # The same examples in every run, so that failures repeat. For new examples: tests.unit.sql92.differential.
+        settings.register_profile("repeatable", derandomize=True, deadline=None)
+        settings.load_profile("repeatable")
 
 
 class OneProcessForEachFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types

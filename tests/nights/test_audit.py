@@ -455,9 +455,3 @@ def test_a_failure_says_what_was_expected(run: Run, replayed: Replayed, tmp_path
     at = lines.index("warn: groups_that_never_match: 1 of 53 rows")
     assert lines[at + 1] == "  expected: Every group that pulled past messages received at least one."
     assert "SELECT" in lines[at + 2]
-
-
-def test_a_warehouse_before_its_first_night(run: Run, tmp_path: Path) -> None:
-    ended = run(audit, "--warehouse", tmp_path)
-    assert (ended.code, ended.error.count("\n")) == (2, 1)
-    assert "has no night yet" in ended.error

@@ -32,6 +32,7 @@ from jobs import (
     register,
     replay,
     report,
+    verify,
     what_if,
 )
 from jobs.cli import night_job
@@ -278,6 +279,26 @@ def test_commands_in_messages_can_be_pasted(run: Run, tmp_path: Path) -> None:
     assert ended.out.endswith(f"  ./spark-submit.sh export deliveries --warehouse {quoted} --output deliveries.jsonl\n")
     error = run(export, "quality_results", "--warehouse", warehouse, "--output", "-").error
     assert error.endswith(f" has no quality_results yet: run ./spark-submit.sh audit --warehouse {quoted} first\n")
+
+
+@pytest.mark.parametrize(
+    ("job", "question"),
+    [
+        (audit, ()),
+        (explain, ("--message", "m")),
+        (lag, ()),
+        (lint, ()),
+        (pulls, ("--group", "g", "--topic", "T")),
+        (verify, ("--store", capture("small") / "store")),
+        (what_if, ("--group", "g", "--sql", "a = 1")),
+    ],
+)
+def test_a_warehouse_before_its_first_night(
+    run: Run, tmp_path: Path, job: ModuleType, question: tuple[object, ...]
+) -> None:
+    ended = run(job, "--warehouse", tmp_path, *question)
+    assert (ended.code, ended.out, one_line(ended.error)) == (2, "", True)
+    assert "has no night yet: run " in ended.error
 
 
 def test_the_folder_of_another_program(run: Run, tmp_path: Path, replayed: Replayed) -> None:

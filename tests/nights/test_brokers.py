@@ -23,6 +23,14 @@ from tests.captures import capture
 from tests.nights.commands import Run, arguments, contents, differing, living, rows_of, without_runs
 
 PROJECT = Path(__file__).parents[2]
+# What a shell starts in the background ignores Ctrl-C, and so does what it starts, unless told otherwise.
+LISTENING = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from jobs import nightly
+from jobs.cli import application
+application.run(nightly.main)
+"""
 
 
 def conf(folder: Path, name: str, broker_name: str) -> Path:
@@ -155,7 +163,7 @@ def test_an_interrupted_run_has_the_summary_of_the_brokers_that_ended(tmp_path: 
     file, events = brokers_file(tmp_path, ("a", "small", ""), ("b", "otherbloom", "")), tmp_path / "events.jsonl"
     os.mkfifo(events)
     file.write_text(file.read_text().replace(str(capture("otherbloom") / "subscription_events.jsonl"), events.name))
-    given = [sys.executable, "-m", "jobs.nightly", "--brokers", str(file), "--warehouse", str(tmp_path / "w")]
+    given = [sys.executable, "-c", LISTENING, "--brokers", str(file), "--warehouse", str(tmp_path / "w")]
     process = subprocess.Popen(given, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     opened = None
     while process.poll() is None and opened is None:

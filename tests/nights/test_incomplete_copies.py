@@ -21,73 +21,76 @@ def small_segments(broker: GrowingBroker) -> GrowingBroker:
     return broker
 
 
+@pytest.fixture
+def sixty(small_segments: GrowingBroker) -> GrowingBroker:
+    """A broker with 60 messages in several small segments."""
+    small_segments.log.append(50)
+    small_segments.grow()
+    return small_segments
+
+
 def segment(broker: GrowingBroker, number: int) -> Path:
     return broker.folder / "store" / "commitlog" / f"{number * SEGMENT:020}"
 
 
-def night(broker: GrowingBroker, warehouse: str = "w") -> Ended:
-    return broker.night(EVENTS, warehouse=warehouse)
+def night(broker: GrowingBroker) -> Ended:
+    return broker.night(EVENTS)
+
+
+def has_all(broker: GrowingBroker, count: int = 60) -> bool:
+    """Whether nothing is in quarantine, the group received every message once, and the audits pass."""
+    assert list(rows_of(broker.folder / "w", "quarantine")) == []
+    assert broker.received("cg") == list(range(count))
+    return broker.passes_audits()
 
 
 @pytest.mark.parametrize("rest", ["missing", "empty", "zeros", "short"])
-def test_the_rest_of_a_segment_is_read_when_it_is_there(small_segments: GrowingBroker, rest: str) -> None:
-    broker = small_segments
-    broker.log.append(50)
-    broker.grow()
-    file = segment(broker, 1)
+def test_the_rest_of_a_segment_is_read_when_it_is_there(sixty: GrowingBroker, rest: str) -> None:
+    file = segment(sixty, 1)
     whole = file.read_bytes()
     if rest == "missing":
         file.unlink()
     else:
         file.write_bytes({"empty": b"", "zeros": whole[:900].ljust(SEGMENT, b"\0"), "short": whole[:900]}[rest])
-    code, out, _ = night(broker)
-    assert (code, MISSING in out, "There was nothing new" in night(broker).out) == (0, True, True)
-    assert len(broker.received("cg")) < 60
+    code, out, _ = night(sixty)
+    assert (code, MISSING in out, "There was nothing new" in night(sixty).out) == (0, True, True)
+    assert len(sixty.received("cg")) < 60
     file.write_bytes(whole)
-    assert "1 damaged place of the log was repaired" in night(broker).out
-    assert "quarantined" not in night(broker).out
-    assert broker.received("cg") == list(range(60))
-    assert broker.passes_audits()
+    assert "1 damaged place of the log was repaired" in night(sixty).out
+    assert "quarantined" not in night(sixty).out
+    assert has_all(sixty)
 
 
 @pytest.mark.parametrize("intact", [0, 1, 2])
-def test_damage_around_the_missing_rest_of_a_segment(small_segments: GrowingBroker, intact: int) -> None:
+def test_damage_around_the_missing_rest_of_a_segment(sixty: GrowingBroker, intact: int) -> None:
     """Segment 1 is cut ``intact`` messages after a damaged one, and segment 2 begins with a damaged one."""
-    broker = small_segments
-    broker.log.append(50)
-    broker.grow()
-    offsets = [int.from_bytes(entry[:8]) for entry in broker.log.queues["T", 0]]
-    files = [segment(broker, number) for number in (1, 2)]
+    offsets = [int.from_bytes(entry[:8]) for entry in sixty.log.queues["T", 0]]
+    files = [segment(sixty, number) for number in (1, 2)]
     whole = [file.read_bytes() for file in files]
     of_segment_1 = [offset - SEGMENT for offset in offsets if SEGMENT <= offset < 2 * SEGMENT]
     files[0].write_bytes(scratched(whole[0], of_segment_1[2])[: of_segment_1[3 + intact]])
     files[1].write_bytes(scratched(whole[1], 0))
     for expected in (MISSING, "There was nothing new"):
-        assert expected in night(broker).out
-    assert len(broker.received("cg")) < 60
+        assert expected in night(sixty).out
+    assert len(sixty.received("cg")) < 60
     for file, content in zip(files, whole, strict=True):
         file.write_bytes(content)
-    night(broker)
-    assert list(rows_of(broker.folder / "w", "quarantine")) == []
-    assert broker.received("cg") == list(range(60))
-    assert broker.passes_audits()
+    night(sixty)
+    assert has_all(sixty)
 
 
-def test_the_missing_rest_of_a_segment_is_read_although_damage_before_it_stays(small_segments: GrowingBroker) -> None:
-    broker = small_segments
-    broker.log.append(50)
-    broker.grow()
-    offsets = [int.from_bytes(entry[:8]) for entry in broker.log.queues["T", 0]]
+def test_the_missing_rest_of_a_segment_is_read_although_damage_before_it_stays(sixty: GrowingBroker) -> None:
+    offsets = [int.from_bytes(entry[:8]) for entry in sixty.log.queues["T", 0]]
     lost = next(number for number, offset in enumerate(offsets) if offset >= SEGMENT) + 2
-    file = segment(broker, 1)
+    file = segment(sixty, 1)
     damaged = scratched(file.read_bytes(), offsets[lost] - SEGMENT)
     file.write_bytes(damaged[: offsets[lost + 1] - SEGMENT])
-    assert MISSING in night(broker).out
+    assert MISSING in night(sixty).out
     file.write_bytes(damaged)
-    night(broker)
-    assert broker.received("cg") == [number for number in range(60) if number != lost]
-    assert len(list(rows_of(broker.folder / "w", "quarantine"))) == 1
-    assert broker.passes_audits()
+    night(sixty)
+    assert sixty.received("cg") == [number for number in range(60) if number != lost]
+    assert len(list(rows_of(sixty.folder / "w", "quarantine"))) == 1
+    assert sixty.passes_audits()
 
 
 def scratched(data: bytes, at: int) -> bytes:
@@ -95,57 +98,46 @@ def scratched(data: bytes, at: int) -> bytes:
     return data[: at + 4] + bytes(4) + data[at + 8 :]
 
 
-def test_a_segment_of_which_only_the_zeros_at_its_end_are_missing(small_segments: GrowingBroker) -> None:
+def test_a_segment_of_which_only_the_zeros_at_its_end_are_missing(sixty: GrowingBroker) -> None:
     """Its filler says how far it goes: no message is missing."""
-    broker = small_segments
-    broker.log.append(50)
-    broker.grow()
-    file = segment(broker, 1)
+    file = segment(sixty, 1)
     whole = file.read_bytes()
     file.write_bytes(whole.rstrip(b"\0") + b"\0")
-    _, out, _ = night(broker)
-    assert ("quarantined" in out, broker.received("cg")) == (False, list(range(60)))
+    _, out, _ = night(sixty)
+    assert ("quarantined" in out, sixty.received("cg")) == (False, list(range(60)))
     file.write_bytes(whole)
-    assert "There was nothing new" in night(broker).out
+    assert "There was nothing new" in night(sixty).out
 
 
 @pytest.mark.parametrize(("at", "removed"), [(4, 1), (300, 150)])
-def test_a_segment_from_whose_middle_bytes_are_missing(small_segments: GrowingBroker, at: int, removed: int) -> None:
+def test_a_segment_from_whose_middle_bytes_are_missing(sixty: GrowingBroker, at: int, removed: int) -> None:
     """The filler then lies too early, and a whole copy has other messages in its place."""
-    broker = small_segments
-    broker.log.append(50)
-    broker.grow()
-    file = segment(broker, 1)
+    file = segment(sixty, 1)
     whole = file.read_bytes()
     file.write_bytes(whole[:at] + whole[at + removed :])
     for expected in (MISSING, "There was nothing new"):
-        assert expected in night(broker).out
+        assert expected in night(sixty).out
     file.write_bytes(whole)
-    night(broker)
-    assert list(rows_of(broker.folder / "w", "quarantine")) == []
-    assert broker.received("cg") == list(range(60))
-    assert broker.passes_audits()
+    night(sixty)
+    assert has_all(sixty)
 
 
-def test_the_first_segment_is_missing_in_the_first_night(small_segments: GrowingBroker) -> None:
+def test_the_first_segment_is_missing_in_the_first_night(sixty: GrowingBroker) -> None:
     """What groups received of it is not known: the first night told what they received of the rest."""
-    broker = small_segments
-    broker.log.append(50)
-    broker.grow()
-    first = segment(broker, 0).read_bytes()
-    segment(broker, 0).unlink()
-    assert "begins earlier" not in night(broker).out
-    received = broker.received("cg")
-    segment(broker, 0).write_bytes(first)
-    broker.log.append(10)
-    broker.grow()
-    out = night(broker).out
+    first = segment(sixty, 0).read_bytes()
+    segment(sixty, 0).unlink()
+    assert "begins earlier" not in night(sixty).out
+    received = sixty.received("cg")
+    segment(sixty, 0).write_bytes(first)
+    sixty.log.append(10)
+    sixty.grow()
+    out = night(sixty).out
     assert f"the log begins earlier than in all nights before (at offset 0, not {SEGMENT:,})" in out
-    assert min(broker.received("cg")) == min(received)
-    broker.log.append(10)
-    broker.grow()
-    assert "begins earlier" not in night(broker).out
-    assert broker.passes_audits()
+    assert min(sixty.received("cg")) == min(received)
+    sixty.log.append(10)
+    sixty.grow()
+    assert "begins earlier" not in night(sixty).out
+    assert sixty.passes_audits()
 
 
 def test_a_full_segment_of_which_the_copy_is_from_the_night_before(small_segments: GrowingBroker) -> None:
@@ -179,8 +171,7 @@ def test_adjacent_segments_that_are_missing_are_read_when_they_are_there(
         segment(broker, number).write_bytes(whole[number])
         assert "1 damaged place of the log was repaired" in night(broker).out
     assert "There was nothing new" in night(broker).out
-    assert broker.received("cg") == list(range(100))
-    assert broker.passes_audits()
+    assert has_all(broker, 100)
 
 
 def test_the_segment_where_the_last_night_ended_is_missing(small_segments: GrowingBroker) -> None:

@@ -79,11 +79,6 @@ def test_a_queue_begins_where_the_brokers_log_does(nights: Path, run: Run) -> No
     assert {int(queue): int(offset) for queue, offset in found} == expected
 
 
-def test_a_warehouse_before_its_first_night(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="has no night yet: run"):
-        pulls.main(arguments(Warehouse.at(str(tmp_path)), "cg_sql_retry", "OrderEvents"))
-
-
 def test_a_group_without_pulls_says_why(replayed: Replayed, tmp_path: Path) -> None:
     warehouse = replayed("small")
     with pytest.raises(UsageError, match="cg_nobody has no subscription in"):

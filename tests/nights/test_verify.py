@@ -104,11 +104,6 @@ def test_a_broker_that_the_warehouse_does_not_know(replayed: Replayed, tmp_path:
         verify.main([*arguments(replayed("small"), store), "--broker-config", str(conf)])
 
 
-def test_a_warehouse_before_its_first_night(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="has no night yet: run"):
-        verify.main(arguments(Warehouse.at(str(tmp_path)), capture("small") / "store"))
-
-
 SNAPSHOT, HISTORY = ["store/config/consumerFilter.json"], ["subscription_events.jsonl"]
 
 
@@ -173,53 +168,53 @@ def test_a_queue_whose_messages_were_all_deleted_before_any_night(run: Run, tmp_
     assert run(verify, "--warehouse", tmp_path / "w", "--store", store).code == 0
 
 
-def test_a_queue_that_names_the_first_message_of_the_log(run: Run, tmp_path: Path) -> None:
+@pytest.fixture
+def given(tmp_path: Path) -> tuple[object, ...]:
+    """The options of a night and of verify: the store is ``tmp_path``."""
+    return ("--store", tmp_path, "--warehouse", tmp_path / "w")
+
+
+def written(log: BrokerLog, store: Path) -> None:
+    log.write(store)
+    log.write_queues(store)
+
+
+def test_a_queue_that_names_the_first_message_of_the_log(run: Run, tmp_path: Path, given: tuple[object, ...]) -> None:
     """Its message is not deleted, but belongs to another queue."""
-    log = BrokerLog().append(3)
-    log.write(tmp_path)
-    log.write_queues(tmp_path)
+    written(BrokerLog().append(3), tmp_path)
     (tmp_path / "consumequeue" / "Phantom" / "0").mkdir(parents=True)
     (tmp_path / "consumequeue" / "Phantom" / "0" / f"{0:020d}").write_bytes(entry(0, 100, None))
-    given = ("--store", tmp_path, "--warehouse", tmp_path / "w")
     assert run(nightly, *given).code == 0
     assert "Phantom/0: consumequeue: no message of the log belongs to this queue\n" in run(verify, *given).out
 
 
 @pytest.mark.parametrize("topic", ["x" * 300, "a\0b"])
-def test_a_topic_that_no_folder_can_have(run: Run, tmp_path: Path, topic: str) -> None:
+def test_a_topic_that_no_folder_can_have(run: Run, tmp_path: Path, given: tuple[object, ...], topic: str) -> None:
     """The broker that stored the message could not write its queue either."""
     log = BrokerLog()
     log.data = record(0, topic=topic.encode(), magic=V2)
-    log.append().write(tmp_path)
-    log.write_queues(tmp_path)
-    given = ("--store", tmp_path, "--warehouse", tmp_path / "w")
+    written(log.append(), tmp_path)
     assert run(nightly, *given).code == 0
     ended = run(verify, *given)
     assert (ended.code, ended.error) == (3, "mqsieve: 1 difference\n")
     assert ended.out.endswith("/0: consumequeue/00000000000000000000: the file is missing\n")
 
 
-def test_a_store_whose_files_are_empty(run: Run, tmp_path: Path) -> None:
+def test_a_store_whose_files_are_empty(run: Run, tmp_path: Path, given: tuple[object, ...]) -> None:
     """The size of the files is then the broker's default."""
-    log = BrokerLog().append()
-    log.write(tmp_path)
-    log.write_queues(tmp_path)
+    written(BrokerLog().append(), tmp_path)
     (tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}").write_bytes(b"")
-    given = ("--store", tmp_path, "--warehouse", tmp_path / "w")
     assert run(nightly, *given).code == 0
     ended = run(verify, *given)
     assert ended.code == 3
     assert "T/0: consumequeue/00000000000000000000: the file has 0 bytes, should be 6000000\n" in ended.out
 
 
-def test_extension_files_without_room_for_a_unit(run: Run, tmp_path: Path) -> None:
-    log = BrokerLog().append()
-    log.write(tmp_path)
-    log.write_queues(tmp_path)
+def test_extension_files_without_room_for_a_unit(run: Run, tmp_path: Path, given: tuple[object, ...]) -> None:
+    written(BrokerLog().append(), tmp_path)
     (tmp_path / "consumequeue_ext" / "T" / "0").mkdir(parents=True)
     (tmp_path / "consumequeue_ext" / "T" / "0" / f"{0:020d}").write_bytes(b"\1" * 10)
     (tmp_path / "events").write_text(sql(BEFORE, "g", "n = '1'"))
-    given = ("--store", tmp_path, "--warehouse", tmp_path / "w")
     assert run(nightly, *given, "--subscriptions", tmp_path / "events").code == 0
     ended = run(verify, *given)
     assert (ended.code, ended.out) == (2, "")
@@ -252,8 +247,7 @@ def test_a_queue_that_was_created_again(run: Run, tmp_path: Path, nights: int) -
     if nights == 2:
         assert run(nightly, *given).code == 0
     log.queues.clear()
-    log.append(4).write(store)
-    log.write_queues(store)
+    written(log.append(4), store)
     assert run(nightly, *given).code == 0
     assert run(verify, *given).out.startswith("identical")
     flip(store / "consumequeue" / "T" / "0" / f"{0:020d}", 20 * 2 + 11)

@@ -51,7 +51,7 @@ def test_json_is_that_of_pythons_encoder(start: int) -> None:
 
 
 def test_rows_that_are_too_many_or_too_large_are_written_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    batch = pa.concat_batches([BATCH] * 50)
+    batch = pa.concat_batches([BATCH] * 15)
     for name, limit in (("ROWS_AT_ONCE", 7), ("BYTES_AT_ONCE", 500)):
         monkeypatch.setattr(json_columns, name, limit)
         assert len(list(json_columns.json_lines(batch))) > 10

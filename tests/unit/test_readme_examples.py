@@ -22,16 +22,9 @@ JOBS = sorted(
 
 
 SPARK_OPTIONS = (
-    "--master",
-    "--deploy-mode",
-    "--conf",
-    "--archives",
-    "--jars",
-    "--py-files",
-    "--files",
-    "--packages",
+    "--master", "--deploy-mode", "--conf", "--archives", "--jars", "--py-files", "--files", "--packages",
     "--queue",
-)
+)  # fmt: skip
 PAGES = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted(PROJECT.glob("docs/*.md"))]
 
 

@@ -128,7 +128,7 @@ def test_claims_about_random_pairs_hold() -> None:
     random = Random(15)
     messages = messages_of(random, 60)
     kinds = []
-    for _ in range(examples(100, deep=500)):
+    for _ in range(examples(100, deep=700)):
         old, new = pair_of(random)
         found = relation(old, new)
         kinds.append(found.kind)
@@ -137,16 +137,6 @@ def test_claims_about_random_pairs_hold() -> None:
             check_claim(found, old, new, message)
     assert set(kinds) == set(Kind)
     assert kinds.count(Kind.UNKNOWN) < len(kinds) / 10
-
-
-@settings(max_examples=examples(30, deep=200), deadline=None, suppress_health_check=[HealthCheck.large_base_example])
-@given(st.randoms(use_true_random=False))
-def test_no_claim_is_wrong(random: Random) -> None:
-    old, new = pair_of(random)
-    found = relation(old, new)
-    check_messages(found, old, new)
-    for message in messages_of(random, 30):
-        check_claim(found, old, new, message)
 
 
 @settings(max_examples=examples(30, deep=1_000), deadline=None, suppress_health_check=[HealthCheck.large_base_example])

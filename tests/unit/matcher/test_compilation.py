@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,35 +38,63 @@ def write_modules(folder: Path, package: str) -> None:
     )
 
 
-def answer(folder: Path, package: str, one: int) -> str:
+# Each answer is one of a process of its own, with what takes longest done before it begins.
+PROCESSES = """
+import importlib, numba, os, sys
+from filtering import numba_compile
+numba.njit(lambda: 1)()
+for line in sys.stdin:
+    if os.fork() == 0:
+        folder, module = line.split()
+        sys.path.insert(0, folder)
+        outer = importlib.import_module(module).outer
+        print(outer(), len(outer.stats.cache_hits), flush=True)
+        os._exit(0)
+    if os.wait()[1] != 0:
+        sys.exit(1)
+"""
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[subprocess.Popen[str]]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-c", PROCESSES], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as started:
+        yield started
+
+
+def answer(processes: subprocess.Popen[str], folder: Path, package: str, one: int) -> str:
     """What the function returns if the constant is ``one``, and how many functions were loaded from the cache."""
     (folder / package.replace(".", "/") / "inner.py").write_text(f"ONE = {one}\n")
-    program = f"from {package}outer import outer; print(outer(), len(outer.stats.cache_hits))"
-    environment = os.environ | {"PYTHONPATH": f"{folder}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-c", program]
-    return subprocess.run(command, env=environment, check=True, text=True, stdout=subprocess.PIPE).stdout
+    assert processes.stdin is not None
+    assert processes.stdout is not None
+    print(folder, f"{package}outer", file=processes.stdin, flush=True)
+    return processes.stdout.readline()
 
 
-def test_code_compiled_with_an_older_version_of_another_module_is_not_used(tmp_path: Path) -> None:
-    """An update may change only the module of a function that is compiled into the functions of other modules."""
-    write_modules(tmp_path, "")
-    assert [answer(tmp_path, "", one) for one in (1, 2)] == ["1 0\n", "2 0\n"]
+def test_code_compiled_with_an_older_version_of_another_module_is_not_used(
+    processes: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    """An update may change only the module of a function that is compiled into the functions of other modules.
+
+    A copy of the code brings what was compiled, as to the workers of a cluster, which would compile for most of a
+    minute.
+    """
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    write_modules(here, "")
+    assert answer(processes, here, "", 1) == "1 0\n"
+    shutil.copytree(here, there, copy_function=shutil.copyfile)
+    assert answer(processes, there, "", 1) == "1 1\n"
+    assert answer(processes, here, "", 2) == "2 0\n"
 
 
-def test_a_package_that_is_a_link_to_a_folder_of_another_name(tmp_path: Path) -> None:
+def test_a_package_that_is_a_link_to_a_folder_of_another_name(processes: subprocess.Popen[str], tmp_path: Path) -> None:
     """As on the workers of YARN."""
     unpacked, folder = tmp_path / "unpacked" / "box.zip", tmp_path / "work"
     unpacked.mkdir(parents=True)
     folder.mkdir()
     (folder / "box").symlink_to(unpacked)
     write_modules(unpacked, "box.")
-    assert [answer(folder, "box.", one) for one in (1, 1, 2)] == ["1 0\n", "1 1\n", "2 0\n"]
-
-
-def test_a_copy_of_the_code_brings_what_was_compiled(tmp_path: Path) -> None:
-    """As to the workers of a cluster, which would compile for most of a minute."""
-    folder = tmp_path / "here"
-    folder.mkdir()
-    write_modules(folder, "")
-    assert answer(folder, "", 1) == "1 0\n"
-    assert answer(shutil.copytree(folder, tmp_path / "there", copy_function=shutil.copyfile), "", 1) == "1 1\n"
+    assert [answer(processes, folder, "box.", one) for one in (1, 1, 2)] == ["1 0\n", "1 1\n", "2 0\n"]

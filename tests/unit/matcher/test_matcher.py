@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from filtering.matcher import Matcher, Matches
+from filtering.matcher import Matcher, Matches, match
 from filtering.predicate import (
     FALSE,
     TRUE,
@@ -195,3 +195,9 @@ def test_deep_predicates_are_pickled_and_copied() -> None:
         deep = Not(Or((deep, IsPresent(str(number)))))
     assert pickle.loads(pickle.dumps(deep)) is deep
     assert deepcopy(deep) is deep
+
+
+def test_match_takes_expressions() -> None:
+    properties = pa.record_batch({"price": ["5", "12", None, "x"]})
+    indptr, rows = match(properties, ["price > 10", "price IS NULL OR price = '5'"]).pairs()
+    assert (indptr.tolist(), rows.tolist()) == ([0, 1, 3], [1, 0, 2])

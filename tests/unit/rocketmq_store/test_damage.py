@@ -190,28 +190,22 @@ def test_a_queue_offset_that_no_consume_queue_has(tmp_path: Path, queue_offset: 
     assert recovery(Storage.at(str(tmp_path))).end_after_crash == len(log)
 
 
-@pytest.mark.parametrize("wrong", [{"queue_offset": -1}, {"port": 70000}])
-def test_a_broker_keeps_a_last_message_whose_fault_it_does_not_notice(tmp_path: Path, wrong: dict[str, int]) -> None:
+EMPTY = record(0, body=b"")
+TWO = len(log_of({}, {}))
+LAST_MESSAGES = {
+    "a queue offset that no queue has": (log_of({}, {"queue_offset": -1}), TWO),
+    "a port that Java refuses": (log_of({}, {"port": 70000}), TWO),
+    "lengths that do not add up": (log_of({}, {"sys_flag": 0x20}, {}), len(record(0))),
+    "the CRC of an empty body": (EMPTY[:8] + b"\1\2\3\4" + EMPTY[12:], len(EMPTY)),
+}
+
+
+@pytest.mark.parametrize(("log", "end"), LAST_MESSAGES.values(), ids=LAST_MESSAGES)
+def test_what_a_broker_notices_of_a_wrong_message_when_it_recovers(tmp_path: Path, log: bytes, end: int) -> None:
     """The rest of a segment is zeros."""
-    log = log_of({}, {**wrong})
     (tmp_path / f"{0:020d}").write_bytes(log.ljust(1000, b"\0"))
 
-    assert recovery(Storage.at(str(tmp_path))).end_after_crash == len(log)
-
-
-def test_a_broker_ends_its_log_before_a_message_whose_lengths_do_not_add_up(tmp_path: Path) -> None:
-    log = log_of({}, {"sys_flag": 0x20}, {})
-    (tmp_path / f"{0:020d}").write_bytes(log)
-
-    assert recovery(Storage.at(str(tmp_path))).end_after_crash == len(record(0))
-
-
-def test_a_broker_does_not_check_the_crc_of_an_empty_body(tmp_path: Path) -> None:
-    empty = record(0, body=b"")
-    log = empty[:8] + b"\1\2\3\4" + empty[12:]
-    (tmp_path / f"{0:020d}").write_bytes(log)
-
-    assert recovery(Storage.at(str(tmp_path))).end_after_crash == len(log)
+    assert recovery(Storage.at(str(tmp_path))).end_after_crash == end
 
 
 def test_an_embedded_record_is_not_taken_for_one_of_the_log(tmp_path: Path) -> None:

@@ -1,5 +1,9 @@
 """Every known answer of the broker."""
 
+import numpy as np
+import pyarrow as pa
+
+from filtering.matcher import Matcher
 from filtering.predicate_value import holds
 from filtering.sql92 import EvaluationError, InvalidExpression
 from tests.unit.sql92.cases import compiled, expressions
@@ -37,7 +41,7 @@ def test_the_reference_has_the_brokers_outcome() -> None:
 
 
 def test_the_predicates_are_where_the_outcome_is_true_and_where_it_is_an_error() -> None:
-    """A sample: the matcher's tests and the Spark tests ask about all of them."""
+    """A sample: the matcher and the Spark tests are asked about all of them."""
     wrong = []
     for answer in expressions()[::SAMPLE]:
         for case in answer["cases"]:
@@ -46,3 +50,23 @@ def test_the_predicates_are_where_the_outcome_is_true_and_where_it_is_an_error()
             if found != (case["result"] == "TRUE", case["result"] == "ERROR"):
                 wrong.append((answer["expression"], case, found))
     assert not wrong
+
+
+def test_the_matcher_gives_the_brokers_answer_to_every_expression_over_every_message() -> None:
+    answers = [answer for answer in expressions() if answer["compiles"]]
+    assert len(answers) > 5_000
+    rows: dict[tuple[tuple[str, str], ...], int] = {}
+    asked = [
+        (expression, rows.setdefault(tuple(sorted(case["properties"].items())), len(rows)), case["result"])
+        for expression, answer in enumerate(answers)
+        for case in answer["cases"]
+    ]
+    expression, row = np.array([(expression, row) for expression, row, _ in asked]).T
+    known = [compiled(answer["expression"]) for answer in answers]
+    predicates = [each.predicate for each in known] + [each.error_predicate for each in known]
+    bits = Matcher(predicates).match(pa.array(rows, pa.map_(pa.string(), pa.string()))).bits
+    for outcome, of in (("TRUE", bits[: len(known)]), ("ERROR", bits[len(known) :])):
+        found = of[expression, row // 64] >> (row % 64).astype(np.uint64) & np.uint64(1)
+        expected = np.array([result == outcome for _, _, result in asked])
+        wrong = [(answers[asked[i][0]]["expression"], *asked[i][1:]) for i in np.flatnonzero(found != expected)]
+        assert not wrong, wrong[:10]

@@ -115,8 +115,9 @@ def test_no_length_or_depth_is_too_much(text: str) -> None:
 def test_the_longest_expression_and_one_longer() -> None:
     longest = "a = 5 AND " * 26_213 + "a = 5" + " " * 9
     assert len(longest) == LONGEST
-    assert compile(longest).evaluate({"a": "5"}) is True
-    assert compile(longest).predicate is compile("a = 5").predicate
+    compiled = compile(longest)
+    assert compiled.evaluate({"a": "5"}) is True
+    assert compiled.predicate is compile("a = 5").predicate
     with pytest.raises(InvalidExpression, match="at most 262,144 characters") as refused:
         compile(longest + " ")
     assert refused.value.position == LONGEST
