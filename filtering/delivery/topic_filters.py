@@ -10,17 +10,15 @@ import pyarrow as pa
 
 from filtering.delivery import bit_planes, window_loops
 from filtering.delivery.block_result import BlockResult
-from filtering.delivery.distinct_rows import distinct_match_sets, distinct_rows
 from filtering.delivery.entries import Entries, Int32s, Int64s
 from filtering.delivery.entry_masks import EntryMasks
 from filtering.delivery.filter_data_in_force import FilterDataInForce
-from filtering.delivery.match_sets import MatchSets
+from filtering.delivery.match_sets import MatchSets, distinct_match_sets, distinct_rows
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
 from filtering.delivery.uncertain_entries import NumberedChange, uncertain_entries
 from filtering.delivery.window_loops import NOTHING
-from filtering.matcher import Matcher, packed_bits
-from filtering.matcher.matches import Matches
+from filtering.matcher import Matcher, Matches, packed_bits
 from filtering.matcher.packed_bits import Words
 from filtering.predicate import TRUE, Predicate
 

@@ -29,7 +29,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from filtering.subscription_data import TAG, Subscription
-from filtering.subscriptions.consume_from import consume_from_value, parse_consume_from
 from filtering.subscriptions.events import (
     UNVERSIONED,
     ConsumeFrom,
@@ -37,6 +36,8 @@ from filtering.subscriptions.events import (
     Operation,
     SubscriptionEvent,
     SubscriptionEvents,
+    consume_from_value,
+    parse_consume_from,
 )
 from filtering.subscriptions.instants import checked, in_milliseconds
 from filtering.subscriptions.json_fields import LONGEST_LINE, check_encoding, parse_json, text_field, whole_number

@@ -26,7 +26,6 @@ import yaml
 
 from filtering.java.strings import has_half_a_pair, without_half_pairs
 from filtering.subscription_data import SQL92, TAG, Subscription
-from filtering.subscriptions.consume_from import parse_consume_from
 from filtering.subscriptions.events import (
     UNVERSIONED,
     ConsumeFrom,
@@ -34,6 +33,7 @@ from filtering.subscriptions.events import (
     Operation,
     SubscriptionEvent,
     SubscriptionEvents,
+    parse_consume_from,
 )
 from filtering.subscriptions.instants import instant
 from filtering.subscriptions.json_fields import check_encoding

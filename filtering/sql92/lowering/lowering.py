@@ -22,9 +22,9 @@ from filtering.predicate import (
     TextIn,
     TextStartsWith,
 )
-from filtering.sql92.lowering import chains, comparisons, equality, nulls
+from filtering.sql92.lowering import chains, comparisons, equality
 from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome
-from filtering.sql92.lowering.operands import Nothing, Operand, Value, operand
+from filtering.sql92.lowering.operands import Nothing, Operand, Value, is_not_null, operand, operand_fails
 from filtering.sql92.normal_form.form import Form
 from filtering.sql92.normal_form.normal_form import present_but_not
 from filtering.sql92.syntax import nodes
@@ -82,7 +82,7 @@ class Lowering:
 
     def _search(self, node: nodes.TextSearch, outcome: EvaluationOutcome) -> Steps[Predicate]:
         searched = operand(node.operand)
-        failing = (yield from nulls.fails(self._lower, searched)) if node.text else FALSE
+        failing = (yield from operand_fails(self._lower, searched)) if node.text else FALSE
         if outcome is EvaluationOutcome.ERROR:
             return failing
         true = self._search_is_true(node, searched)
@@ -114,9 +114,9 @@ class Lowering:
             return comparisons.ordered(self._form, left, comparison, right, outcome)
         if outcome is not EvaluationOutcome.ERROR:
             return FALSE
-        left_fails = yield from nulls.fails(self._lower, left)
-        right_fails = yield from nulls.fails(self._lower, right)
-        left_not_null = yield from nulls.is_not_null(self._form, self._lower, left)
+        left_fails = yield from operand_fails(self._lower, left)
+        right_fails = yield from operand_fails(self._lower, right)
+        left_not_null = yield from is_not_null(self._form, self._lower, left)
         return self._form.any_of([left_fails, self._form.all_of([left_not_null, right_fails])])
 
     def _equal(self, node: nodes.Equal, outcome: EvaluationOutcome) -> Steps[Predicate]:

@@ -98,7 +98,7 @@ def check_groups(hooks: Iterable[FilterHook], known: Iterable[GroupTopic]) -> No
 
 
 def hooks_by_group(hooks: Sequence[FilterHook]) -> Mapping[GroupTopic, Sequence[Hook]]:
-    """The hooks on the rows of :func:`jobs.night.tasks.hook_answers.with_answers`, by group and topic."""
+    """The hooks on the rows of :func:`jobs.night.tasks.hooked_task.with_answers`, by group and topic."""
     names = answer_names(hooks)
     by_group: dict[GroupTopic, list[Hook]] = defaultdict(list)
     for hook in hooks:
