@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from filtering.java.numbers import double_order, parse_double, parse_int, parse_long
 from filtering.predicate import (
@@ -31,7 +32,7 @@ from filtering.predicate import (
     postorder,
 )
 
-COMPARE: dict[Comparison, Callable[[int | float, int | float], bool]] = {
+COMPARE: dict[Comparison, Callable[[Any, Any], bool]] = {
     Comparison.EQUAL: operator.eq,
     Comparison.LESS: operator.lt,
     Comparison.LESS_OR_EQUAL: operator.le,

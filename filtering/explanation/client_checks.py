@@ -5,25 +5,25 @@ The tables do not have all queues of a topic, so it is not known which client re
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from filtering.consumption.allocation import client_checks
 from filtering.predicate import Predicate, TextIn
 from filtering.predicate_value import holds
-from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
+from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.in_force import state_at
-from filtering.subscriptions.inconsistency import GroupClients, group_clients
+from filtering.subscriptions.inconsistency import group_clients
+from filtering.subscriptions.states import states_by_key
 
 
 class ClientChecks:
     """The checks of tags of each client. Events without client ids do not count."""
 
     def __init__(self, events: Iterable[SubscriptionEvent]) -> None:
-        self._states: defaultdict[GroupTopic, list[GroupClients]] = defaultdict(list)
-        for state in group_clients(events):
-            if not state.is_consistent and state.expression_type is not None:
-                self._states[state.key].append(state)
+        states = group_clients(events)
+        self._states = states_by_key(
+            state for state in states if not state.is_consistent and state.expression_type is not None
+        )
 
     def at(self, consumer_group: str, topic: str, instant: int) -> dict[str, Predicate]:
         """The check of each client at an instant (ms), by client id; none if the clients subscribe alike."""

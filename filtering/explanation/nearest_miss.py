@@ -10,7 +10,7 @@ from filtering.delivery.message_filter import TAGS_PROPERTY
 from filtering.explanation.candidates import values_for
 from filtering.explanation.decision import Decision, Outcome, deciding_expression
 from filtering.explanation.expression_text import expression_text
-from filtering.explanation.nearest_change import Change, nearest_change
+from filtering.explanation.nearest_change import Change, changed, nearest_change
 from filtering.explanation.trace import Result, evaluated, trace
 from filtering.predicate import NumberType, Predicate, TextIn
 from filtering.predicate_value import holds
@@ -29,13 +29,13 @@ class NearestMiss:
     ``values`` are properties of the message (None: removed). ``literal`` is the changed part of the expression.
     """
 
-    values: Mapping[str, str | None] = field(default_factory=dict)
+    values: Change = field(default_factory=dict)
     expression: str | None = None
     literal: str | None = None
 
     def applied(self, properties: Mapping[str, str]) -> dict[str, str]:
         """The properties of a message that would have been delivered."""
-        return Change(self.values).applied(properties)
+        return changed(properties, self.values)
 
     @property
     def text(self) -> str:
@@ -86,7 +86,7 @@ def _nearest_miss(
     if result is Result.ERROR and (decimal_miss := _decimal_literal(expression, properties)) is not None:
         return decimal_miss
     change = nearest_change(expression.predicate, properties)
-    return NearestMiss(change.values) if change is not None else None
+    return NearestMiss(change) if change is not None else None
 
 
 def _other_tag(row: SubscriptionRow, properties: Mapping[str, str]) -> NearestMiss | None:

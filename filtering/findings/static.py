@@ -82,9 +82,4 @@ def _equivalent(rows: Iterable[SubscriptionRow]) -> Iterator[Finding]:
             named = listed([row.consumer_group for row in others], NAMED, "group")
             texts = {" ".join((row.expression or "").split()) for row in equivalent}
             written = "" if len(texts) == 1 else ", though their filters are written differently"
-            yield Finding(
-                INFO,
-                *first.key,
-                "equivalent-groups",
-                f"gets the same messages as {named}{written}",
-            )
+            yield Finding(INFO, *first.key, "equivalent-groups", f"gets the same messages as {named}{written}")

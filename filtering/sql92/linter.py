@@ -50,7 +50,7 @@ def lint(
     ``ignored``: the offset of the input that the broker ignores, or None. ``predicate_of`` returns the predicate
     that is true if the expression has an outcome.
     """
-    found = [*_bare(root), *(finding for node in _nodes(root) for finding in _node_findings(node))]
+    found = [*_bare(root), *(finding for node, tight in _nodes(root) for finding in _node_findings(node, tight))]
     misread = [finding for finding in found if finding.code in _MISREAD]
     others = [finding for finding in found if finding.code not in _MISREAD]
     for cut in _ignored(expression, ignored):
@@ -73,13 +73,13 @@ def _with_outcome(cause: SuspiciousPart, constant: SuspiciousPart) -> Suspicious
     return cause._replace(sentence=sentence, delivers_nothing=constant.delivers_nothing)
 
 
-def _nodes(root: Node) -> Iterator[Node]:
-    """All nodes but each NOT before a comparison, whose operand was not meant to stand alone."""
+def _nodes(root: Node) -> Iterator[tuple[Node, nodes.Not | None]]:
+    """All nodes, each with its tight NOT. This NOT itself is left out: its operand was not meant to stand alone."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
-        yield node
         tight = _tight_not(node)
+        yield node, tight
         waiting += node.children if tight is None else [tight.operand, *node.children[1:]]
 
 
@@ -89,8 +89,8 @@ def _last_operand(root: Node) -> Node:
     return root
 
 
-def _node_findings(node: Node) -> Iterator[SuspiciousPart]:
-    if (tight := _tight_not(node)) is not None:
+def _node_findings(node: Node, tight: nodes.Not | None) -> Iterator[SuspiciousPart]:
+    if tight is not None:
         yield SuspiciousPart(
             "not-binds-tightly",
             tight.position,

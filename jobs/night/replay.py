@@ -23,8 +23,9 @@ from jobs.night.inputs.subscription_file import SubscriptionFile
 from jobs.night.rows.offset_rows import current_offset_rows
 from jobs.night.rows.progress_rows import Part, progress_rows
 from jobs.night.rows.queue_nights import QueueNight
+from jobs.night.tasks.queue_progress import NO_INSTANTS
 from jobs.night.tasks.stored_task import filter_stored
-from jobs.night.tasks.work import NO_INSTANTS, Work, works_by_topic
+from jobs.night.tasks.work import Work, works_by_topic
 from schemas.answers.facts import BrokerFacts
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS

@@ -85,7 +85,7 @@ class Run:
             raise UsageError(
                 f"{self.warehouse.location} holds a replay, to which nights cannot be added: give another folder"
             )
-        undo_unfinished_run(self.warehouse, self.entries, self.next_run())
+        undo_unfinished_run(self.warehouse, self.entries, next_run(self.entries))
 
     @property
     def last(self) -> dict[str, LedgerEntry]:
@@ -148,10 +148,6 @@ class Run:
         entry = self._commit(changes, entry)
         return NightReport(broker, inputs, events, outcome, entry, time.monotonic() - begun)
 
-    def next_run(self) -> str:
-        """The name of a new run: see :func:`jobs.night.commit.ledger.next_run`."""
-        return next_run(self.entries)
-
     def _log_plan(self, inputs: NightInputs, state: BrokerState, options: NightOptions) -> LogPlan | None:
         """What to read of the broker's log; None without a snapshot."""
         if inputs.snapshot is None:
@@ -165,7 +161,7 @@ class Run:
         """
         if not self.warehouse.exists(RUN_LEDGER):
             self.warehouse.log(RUN_LEDGER).create()
-        return Changes(self.warehouse, broker.name, self.next_run())
+        return Changes(self.warehouse, broker.name, next_run(self.entries))
 
     def _commit(self, changes: Changes, entry: LedgerEntry) -> LedgerEntry:
         """Merges small files, commits the tables and then the ledger. Returns the entry with their versions."""

@@ -13,15 +13,7 @@ from jobs.night.past.state import BrokerState
 from jobs.night.past.vanished_offsets import vanished_text
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import one_of, within
-from schemas.ledger_inputs import (
-    CUT,
-    DAMAGED_BODIES,
-    INPUTS_END,
-    LAST_STORED,
-    MESSAGE_LOG,
-    NOT_COMMITTED,
-    WITHDRAWN,
-)
+from schemas.ledger_inputs import CUT, DAMAGED_BODIES, INPUTS_END, LAST_STORED, MESSAGE_LOG, NOT_COMMITTED, WITHDRAWN
 from schemas.run_ledger import LedgerEntry
 from schemas.withdrawals import withdrawals_text
 

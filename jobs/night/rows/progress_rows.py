@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from filtering.consumption.group_progress import GroupNight
-from filtering.consumption.offsets import REMOVED, UNKNOWN, BrokerOffsets, Offsets, TopicOffsets
+from filtering.consumption.offsets import NO_QUEUES, REMOVED, UNKNOWN, BrokerOffsets, Offsets, TopicOffsets
 from filtering.consumption.renewals import QueueRenewal
 from filtering.delivery import window_loops
 from filtering.delivery.entries import Int64s
@@ -72,7 +72,7 @@ def progress_rows(
     offsets, stats = [], []
     with_offsets = (before.keys() & committed.keys()) | {topic for topic, removed in losing.items() if removed}
     for topic in sorted(by_topic.keys() | queues.keys() | with_offsets):
-        old = before.get(topic) or TopicOffsets.empty({}, ())
+        old = before.get(topic, NO_QUEUES)
         seen = queues.get(topic, {})
         began = {queue_id: night.renewal for queue_id, night in seen.items() if night.renewal is not None}
         ends = {queue_id: 0 if queue_id in began else end for queue_id, end in old.ends_by_queue.items()}
@@ -115,11 +115,7 @@ def _begin_again(offsets: TopicOffsets, renewals: Iterable[QueueRenewal]) -> Non
 
 
 def _advance(
-    group: GroupNight,
-    old: TopicOffsets,
-    new: TopicOffsets,
-    seen: Mapping[int, QueueNight],
-    instants: Int64s,
+    group: GroupNight, old: TopicOffsets, new: TopicOffsets, seen: Mapping[int, QueueNight], instants: Int64s
 ) -> None:
     """Writes to ``new`` the offset up to which the group's deliveries are decided."""
     row = new.groups[group.key[0]]
