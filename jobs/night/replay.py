@@ -13,7 +13,7 @@ from filtering.consumption.group_progress import GroupNight
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.delivery.message_filter import message_filters
 from filtering.delivery.pull_window import PullWindow
-from filtering.subscription_data import Subscription
+from filtering.subscription_data import new_subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.in_force import in_force_after
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -141,13 +141,8 @@ def _filter_key(row: SubscriptionRow | None) -> tuple[object, ...]:
 def _registration(row: SubscriptionRow, at: int) -> SubscriptionEvent:
     """The event that registers a subscription at ``at`` (ms)."""
     operation = Operation.PULL_SUBSCRIPTION if row.sent_with_pull else Operation.REGISTER
-    subscription = Subscription(
-        topic=row.topic,
-        expression=row.expression,
-        type=row.expression_type,
-        version=max(at, row.sub_version),
-        class_filter_mode=row.class_filter_mode,
-    )
+    version = max(at, row.sub_version)
+    subscription = new_subscription(row.topic, row.expression, row.expression_type, version, row.class_filter_mode)
     return SubscriptionEvent(at, operation, row.consumer_group, (subscription,))
 
 
