@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from filtering.delivery.message_filter import tag_check
 from filtering.delivery.pull_window import FOREVER
 from filtering.predicate import TRUE, Predicate
@@ -34,28 +36,16 @@ class ClientTags:
 
 
 def allocate_averagely(queue_ids: Iterable[int], clients: Iterable[str]) -> dict[int, str]:
-    """The client of each queue id: queues and clients are sorted, and each client gets consecutive queues.
-
-    Clients are sorted as in Java, by UTF-16 units.
-    """
-    ordered, readers = sorted(queue_ids), sorted(clients, key=lambda client: client.encode("utf-16-be"))
-    size, rest = divmod(len(ordered), len(readers))
-    allocated: dict[int, str] = {}
-    start = 0
-    for index, client in enumerate(readers):
-        count = size + (1 if index < rest else 0)
-        allocated |= dict.fromkeys(ordered[start : start + count], client)
-        start += count
-    return allocated
+    """The client of each queue id: sorted clients (by UTF-16 units) get consecutive queues."""
+    readers = sorted(clients, key=lambda client: client.encode("utf-16-be"))
+    parts = np.array_split(sorted(queue_ids), len(readers))
+    return {queue_id: client for client, part in zip(readers, parts, strict=True) for queue_id in part.tolist()}
 
 
 def tag_disagreements(
     events: Iterable[SubscriptionEvent], queue_ids: Mapping[str, frozenset[int]]
 ) -> dict[GroupTopic, list[ClientTags]]:
-    """By group and topic, the times at which clients checked other tags than those in force.
-
-    Events without client ids do not count. ``queue_ids``: the queue ids of each topic.
-    """
+    """By group and topic, when clients (with ids) checked other tags than those in force. ``queue_ids``: by topic."""
     disagreements: defaultdict[GroupTopic, list[ClientTags]] = defaultdict(list)
     for state in client_states(events):
         queues = queue_ids.get(state.topic)

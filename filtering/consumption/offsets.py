@@ -150,15 +150,11 @@ class TopicOffsets:
         return [group for group in self.groups if self.is_absent((group, topic), now)]
 
     def losing(self, topic: str, now: BrokerOffsets) -> list[str]:
-        """The absent groups whose topic has queues: it was not only deleted.
-
-        An operator removed their offsets, or the topic was deleted and created again.
-        """
+        """The absent groups of a topic that has queues: an operator removed their offsets, or it was created again."""
         return self.absent(topic, now) if topic in now.min_offsets else []
 
     @cached_property
     def ends_by_queue(self) -> dict[int, int]:
-        """``ends`` by queue id."""
         return dict(zip(self.queue_ids, self.ends.tolist(), strict=True))
 
     @cached_property
@@ -168,7 +164,6 @@ class TopicOffsets:
 
     @cached_property
     def columns(self) -> dict[int, int]:
-        """The column of each queue."""
         return {queue_id: column for column, queue_id in enumerate(self.queue_ids)}
 
 

@@ -174,7 +174,6 @@ class _ChangesOfTopic:
 
 
 def _count_kept(number: int, entries: Entries, kept: npt.NDArray[np.bool_], result: ChangeResult) -> None:
-    """Counts the entries that a change keeps, by day and queue."""
     days, queue_ids = entries.store_timestamp[kept] // DAY, entries.queue_id[kept]
     keys, counts = np.unique(np.stack([days, queue_ids]), axis=1, return_counts=True)
     for day, queue_id, count in zip(*keys.tolist(), counts.tolist(), strict=True):

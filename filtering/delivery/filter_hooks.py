@@ -38,10 +38,7 @@ class ColumnHook:
 
 @dataclass(frozen=True)
 class FunctionHook:
-    """A hook that is a function of the user, called with ENTRY_COLUMNS.
-
-    Raises ValueError if it fails, or does not return one boolean for each entry.
-    """
+    """A function of the user. Raises ValueError if it fails, or does not return one boolean for each entry."""
 
     name: str
     call: Hook

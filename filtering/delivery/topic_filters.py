@@ -32,10 +32,7 @@ ALL = BEGINNING, FOREVER
 
 
 class TopicFilters:
-    """All filters of one topic, compiled. Picklable, so that Spark can send it to its workers.
-
-    Windows are numbered in the order given.
-    """
+    """All filters of one topic, compiled, with windows numbered in the order given. Picklable, for Spark's workers."""
 
     def __init__(
         self,
@@ -106,10 +103,7 @@ class TopicFilters:
         )
 
     def stage1(self, entries: Entries) -> Words:
-        """The entries that pass stage 1: packed bits, shape (windows, words).
-
-        Raises ValueError if the entries have no filter bit maps.
-        """
+        """The entries that pass stage 1: packed bits (windows x words). Raises ValueError without filter bit maps."""
         if entries.bit_maps is None:
             raise ValueError("stage 1 needs the entries' filter bit maps")
         bits = self._matcher.match_columns({}, len(entries), pa.array(entries.tags_code)).bits

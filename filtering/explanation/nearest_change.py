@@ -67,7 +67,9 @@ def _ways_of_node(
             return known[node.operand, not wanted]
         case And() | Or():
             term_ways = [known[term, wanted] for term in node.terms]
-            return _all_of(term_ways) if isinstance(node, And) is wanted else _one_of(term_ways)
+            if isinstance(node, And) is wanted:
+                return _all_of(term_ways)
+            return _best(way for ways in term_ways for way in ways)
         case _:
             return [() if holds(node, properties) is wanted else ((node, wanted),)]
 
@@ -79,10 +81,6 @@ def _all_of(term_ways: Sequence[Sequence[Way]]) -> Sequence[Way]:
             continue
         combined = _best(tuple(dict.fromkeys(first + second)) for first in combined for second in ways)
     return combined
-
-
-def _one_of(term_ways: Sequence[Sequence[Way]]) -> Sequence[Way]:
-    return _best(way for ways in term_ways for way in ways)
 
 
 def _best(ways: Iterator[Way]) -> Sequence[Way]:

@@ -29,8 +29,6 @@ def static_findings(in_force: Iterable[SubscriptionRow]) -> list[Finding]:
 
 
 def own_findings(row: SubscriptionRow) -> Iterator[Finding]:
-    """The findings of one subscription."""
-
     def finding(severity: str, code: str, text: str) -> Finding:
         return Finding(severity, *row.key, code, text)
 

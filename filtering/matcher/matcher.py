@@ -25,10 +25,7 @@ from filtering.predicate import Predicate, PropertyPairLeaf, TextIn
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """The matches of n predicates over a batch of ``rows`` messages.
-
-    ``bits``: shape (predicates, words), packed bits.
-    """
+    """The matches of n predicates among ``rows`` messages. ``bits``: packed bits, shape (predicates, words)."""
 
     rows: int
     bits: npt.NDArray[np.uint64]
@@ -106,7 +103,6 @@ class Matcher:
 
     @cached_property
     def _axis_indexes(self) -> list[Any]:
-        """The search index of each axis."""
         return [
             kernels.index_texts(axis.texts, axis.text_classes)
             if isinstance(axis, TextAxis)

@@ -26,6 +26,7 @@ from jobs.night.rows.queue_nights import QueueNight
 from jobs.night.tasks.queue_progress import NO_INSTANTS
 from jobs.night.tasks.stored_task import filter_stored
 from jobs.night.tasks.work import Work, works_by_topic
+from jobs.night.topics import by_topic
 from schemas.answers.facts import BrokerFacts
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
@@ -83,11 +84,11 @@ def replay(
     changes.create_missing(WRITTEN)
     for table in WRITTEN:
         changes.replace_rows(table, [])
-    windows: defaultdict[str, list[PullWindow]] = defaultdict(list)
-    valid_from = {row.key: row.valid_from for row in in_force}
-    for filter_in_force in message_filters(in_force, facts.broker):
-        since = valid_from[filter_in_force.key]
-        windows[filter_in_force.topic].append(PullWindow(filter_in_force, since, *period, available_at=facts.as_of))
+    since = {row.key: row.valid_from for row in in_force}
+    windows = by_topic(
+        PullWindow(each, since[each.key], *period, available_at=facts.as_of)
+        for each in message_filters(in_force, facts.broker)
+    )
     topics = works_by_topic(facts.broker, windows)
     folder = into.log(DELIVERY_BLOCKS).storage
     work = Work(run, {DELIVERY_BLOCKS.name: folder}, topics, facts.broker.delay_levels)

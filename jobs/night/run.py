@@ -43,10 +43,7 @@ from schemas.tables import APPENDED_TABLES
 
 @dataclass(frozen=True)
 class NightReport:
-    """The result of a night. ``outcome`` and ``entry`` are None if nothing was new.
-
-    ``events``: its subscription events.
-    """
+    """The result of a night, and its events. ``outcome`` and ``entry`` are None if nothing was new."""
 
     broker: Broker
     inputs: NightInputs
@@ -57,7 +54,6 @@ class NightReport:
 
     @property
     def rows(self) -> Mapping[str, int]:
-        """The rows that the night added, by table."""
         return self.entry.rows if self.entry else {}
 
 
@@ -75,10 +71,7 @@ class Run:
     entries: list[LedgerEntry] = field(default_factory=list)
 
     def open(self) -> None:
-        """Checks the tables against the ledger, and undoes what an unfinished run committed. Raises UsageError.
-
-        Tables that an older mqsieve wrote are brought up to date.
-        """
+        """Checks the tables, upgrades older ones, and undoes what an unfinished run committed. Raises UsageError."""
         upgrade(self.warehouse)
         self.entries = open_warehouse(self.warehouse)
         if any(entry.job == REPLAY for entry in self.entries):
@@ -179,10 +172,7 @@ class Run:
         changes: Changes,
         hooks: Sequence[FilterHook],
     ) -> BrokerState:
-        """Repeats the nights of a redo, with their own configurations if ``config`` is None.
-
-        Returns the state with which the new night begins.
-        """
+        """Repeats nights, with their own configurations if ``config`` is None. Returns the state after them."""
         state = redo.state
         for past in redo.nights:
             state = self.redo_night(config or past.entry.broker, past, state, events, changes, hooks)
@@ -197,10 +187,7 @@ class Run:
         changes: Changes,
         hooks: Sequence[FilterHook] = (),
     ) -> BrokerState:
-        """Repeats an earlier night with its own name and end, and with ``hooks`` if it had hooks.
-
-        Returns the state after it: all of its messages have been filtered.
-        """
+        """Repeats a night with its own name and end, and with ``hooks`` if it had some. Returns the state after it."""
         as_of = past.entry.as_of or 0
         stored = past.stored if past.stored[0] < past.stored[1] else None
         night = Night(

@@ -19,10 +19,7 @@ from schemas.tables import TABLES, UNLEDGERED_TABLES
 
 
 def maintain(run: Run, broker_name: str | None, keep_days: int | None, keep_bodies: int | None) -> list[str]:
-    """Removes old rows of one broker or of all, and then old files of all tables. Returns lines for the user.
-
-    Raises UsageError if there is no such broker.
-    """
+    """Removes old rows of one broker or of all, then old files. Returns lines for the user. Raises UsageError."""
     run.open()
     brokers = by_broker(run.entries)
     if broker_name is not None:

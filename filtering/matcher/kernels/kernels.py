@@ -135,7 +135,6 @@ class CutIndex:
 
 
 def index_cuts(cuts: npt.NDArray[np.int64]) -> CutIndex:
-    """An index of ascending cuts."""
     span = int(cuts[-1]) - int(cuts[0]) if len(cuts) else 0
     shift = max(0, span.bit_length() - (CELLS_PER_CUT * len(cuts)).bit_length())
     grid = np.empty((span >> shift) + 2, np.int32)
@@ -203,10 +202,7 @@ def spread(of_texts: npt.NDArray[np.uint64], texts: int, positions: npt.NDArray[
 def expand(
     bits: npt.NDArray[np.uint64], chosen: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int32]:
-    """The positions of the set bits of the rows ``chosen``, one row after the other.
-
-    ``starts``: where the positions of each row begin, and the end of the last.
-    """
+    """The positions of the set bits of the rows ``chosen``. Row i has those from ``starts[i]`` on."""
     positions = allocate(int(starts[-1]) + STORED_AT_ONCE, np.int32)
     bit_loops.expand(_read_only(bits), _read_only(chosen), _read_only(starts), positions)
     return positions[: starts[-1]]

@@ -21,10 +21,7 @@ from schemas.withdrawals import withdrawals_text
 def ledger_entry(
     job: str, night: Night, outcome: NightOutcome, fingerprints: Mapping[str, str], remarks: Sequence[str]
 ) -> LedgerEntry:
-    """The ledger entry of a night, without the states of the tables, which are only known after the commits.
-
-    ``fingerprints``: those of its inputs, by kind.
-    """
+    """The ledger entry of a night, without the states of tables, and with the ``fingerprints`` of its inputs."""
     state, steps, new, changes = night.state, night.steps, night.new, night.changes
     plan, last = new.plan, state.last
     ingested_to = _ingested_to(state, plan, MESSAGE_LOG in fingerprints, outcome, changes)

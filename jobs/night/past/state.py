@@ -142,7 +142,6 @@ class BrokerState:
 
 
 def read_state(warehouse: Warehouse, entries: Sequence[LedgerEntry]) -> BrokerState:
-    """The state of a broker after the last of its ledger entries."""
     if not entries:
         return BrokerState(())
     name = entries[0].broker_name

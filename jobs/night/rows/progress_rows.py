@@ -35,10 +35,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class ProgressRows:
-    """Rows of three tables, and the offsets with which the next night begins (``topics``).
-
-    ``stats`` has all counts of this night. Texts are dictionaries.
-    """
+    """Rows of three tables (texts are dictionaries), and the offsets with which the next night begins."""
 
     offsets: Sequence[pa.RecordBatch]
     stats: Sequence[pa.RecordBatch]

@@ -91,10 +91,7 @@ def _entries(topic: str, rows: pa.RecordBatch, names: tuple[str, ...]) -> Entrie
 
 
 def with_answers(entries: DataFrame, hooks: Sequence[FilterHook]) -> DataFrame:
-    """The ENTRY_COLUMNS of ``entries``, and one boolean column for each distinct predicate of a topic.
-
-    Raises UsageError if Spark cannot parse a predicate.
-    """
+    """The ENTRY_COLUMNS, and a boolean column for each predicate of a topic. Raises UsageError for a bad predicate."""
     for hook in hooks:
         if hook.predicate is not None:
             _check(entries, hook)

@@ -31,7 +31,6 @@ class QueueProgress:
     begun_at: int
 
     def add(self, other: QueueProgress) -> None:
-        """Adds the entries of another range."""
         self.first, self.end = min(self.first, other.first), max(self.end, other.end)
         self.entries += other.entries
         self.ends = np.maximum(self.ends, other.ends)
@@ -54,10 +53,7 @@ def add_progress(queues: Queues, queue: tuple[str, int], progress: QueueProgress
 
 
 def progress_of_block(entries: Entries, instants: Int64s) -> Iterator[tuple[int, QueueProgress]]:
-    """Each queue id with its new entries in the order of the log; a queue that begins again has several items.
-
-    ``instants`` are those of QueueProgress.
-    """
+    """Each queue id with its new entries in the order of the log; several items if the queue begins again."""
     queue_ids, bounds = entries.queue_bounds
     starts, places = bounds[:-1], entries.commitlog_offset
     firsts, lasts = entries.queue_offset[starts].tolist(), entries.queue_offset[bounds[1:] - 1].tolist()
