@@ -27,16 +27,6 @@ Hook = Callable[[pa.RecordBatch], pa.BooleanArray]
 
 
 @dataclass(frozen=True)
-class ColumnHook:
-    """A hook whose answers are a boolean column of the entries."""
-
-    name: str
-
-    def __call__(self, entries: pa.RecordBatch) -> pa.BooleanArray:
-        return entries[self.name]
-
-
-@dataclass(frozen=True)
 class FunctionHook:
     """A function of the user. Raises ValueError if it fails, or does not return one boolean for each entry."""
 

@@ -23,7 +23,7 @@ from jobs.night.inputs.events import NightEvents, events_until, night_events
 from jobs.night.inputs.hooks import FilterHook, text_of
 from jobs.night.inputs.night_inputs import NightInputs, NightOptions, is_nothing_new, redo_instant
 from jobs.night.inputs.steps import Step
-from jobs.night.log.log_plan import LogPlan, plan_log
+from jobs.night.log.log_plan import plan_log
 from jobs.night.night import Night, NightOutcome
 from jobs.night.past.new_messages import NewMessages, forget_prepared_offsets, forget_undelivered, stored_before
 from jobs.night.past.past_nights import PastNight, PastOffsets
@@ -92,7 +92,9 @@ class Run:
         """
         begun = time.monotonic()
         state = read_state(self.warehouse, by_broker(self.entries).get(broker.name, ()))
-        plan = self._log_plan(inputs, state, options)
+        plan = None
+        if inputs.snapshot is not None:
+            plan = plan_log(inputs.snapshot, read_so_far(state, self.warehouse), self.warehouse, options.new_epoch)
         is_new_epoch = plan is not None and plan.cut == 0
         continued = BrokerState(()) if is_new_epoch else state
         events = night_events(continued, inputs.subscriptions, broker.config, self.expressions)
@@ -140,12 +142,6 @@ class Run:
         entry = ledger_entry(self.job, night, outcome, {**fingerprints, REPEATED_FROM: repeated_from}, remarks)
         entry = self._commit(changes, entry)
         return NightReport(broker, inputs, events, outcome, entry, time.monotonic() - begun)
-
-    def _log_plan(self, inputs: NightInputs, state: BrokerState, options: NightOptions) -> LogPlan | None:
-        """What to read of the broker's log; None without a snapshot."""
-        if inputs.snapshot is None:
-            return None
-        return plan_log(inputs.snapshot, read_so_far(state, self.warehouse), self.warehouse, options.new_epoch)
 
     def _changes(self, broker: Broker) -> Changes:
         """The changes of a new run, still empty. The ledger exists from then on.
