@@ -18,7 +18,10 @@ def opposite(node: Predicate) -> Predicate:
 
 
 def positive_and_negative(terms: Iterable[Predicate]) -> tuple[list[PropertyLeaf], list[PropertyLeaf]]:
-    """The distinct leaves, about one property each, that are true, and that are false, if all terms are true."""
+    """The distinct leaves that are true if all terms are, and those that are then false.
+
+    ``terms``: leaves about one property each, and negations of such leaves.
+    """
     positive: list[PropertyLeaf] = []
     negative: list[PropertyLeaf] = []
     for term in dict.fromkeys(terms):

@@ -39,7 +39,7 @@ class ClientTags:
 
 
 def allocate_averagely(queue_ids: Iterable[int], clients: Iterable[str]) -> dict[int, str]:
-    """The client of each queue id: sorted clients (by UTF-16 units) get consecutive queues."""
+    """The client of each queue id: clients, sorted as in Java by UTF-16 units, get consecutive queues."""
     readers = sorted(clients, key=lambda client: client.encode("utf-16-be"))
     parts = np.array_split(sorted(queue_ids), len(readers))
     return {queue_id: client for client, part in zip(readers, parts, strict=True) for queue_id in part.tolist()}

@@ -37,7 +37,10 @@ class Position:
 
 
 def first_position(topic: str, at: int, consume_from: ConsumeStart, broker_offsets: BrokerOffsets) -> Position:
-    """Where a group without offsets begins. In a retry topic: at the first entry, or with a time at the end."""
+    """Where a group without offsets begins at ``at`` (ms).
+
+    In its retry topic, it begins at the first entry, or with a time at the end.
+    """
     if topic.startswith(RETRY_TOPIC_PREFIX):
         consume_from = ConsumeFrom.FIRST if isinstance(consume_from, ConsumeFrom) else ConsumeFrom.LAST
     known = broker_offsets.min_offsets.get(topic, {})

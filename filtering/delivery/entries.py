@@ -22,7 +22,10 @@ Int64s = npt.NDArray[np.int64]
 
 
 def has_entry(sys_flag: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """Whether messages get an entry, by their sysFlag: prepared and rolled back transactions do not."""
+    """Whether messages get a consume queue entry, by their sysFlag (CommitLogDispatcherBuildConsumeQueue).
+
+    Prepared and rolled back transaction messages get none.
+    """
     found: npt.NDArray[np.bool_] = np.asarray(sys_flag) & _HAS_NO_ENTRY == 0
     return found
 

@@ -28,7 +28,7 @@ Hook = Callable[[pa.RecordBatch], pa.BooleanArray]
 
 @dataclass(frozen=True)
 class FunctionHook:
-    """A function of the user. Raises ValueError if it fails, or does not return one boolean for each entry."""
+    """A user's function over ENTRY_COLUMNS. Raises ValueError if it fails, or has not one boolean for each entry."""
 
     name: str
     call: Hook

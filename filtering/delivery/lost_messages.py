@@ -53,7 +53,10 @@ class Loss:
 
 
 def losses(states: Iterable[GroupClients], history: Sequence[SubscriptionRow], broker: BrokerConfig) -> list[Loss]:
-    """A loss for each overruled subscription that the broker would serve. ``history``: of the events of ``states``."""
+    """A loss for each distinct overruled subscription. ``history`` must be of the same events as ``states``.
+
+    A subscription whose pulls the broker would refuse loses nothing.
+    """
     result = []
     for state in states:
         by_filter: dict[MessageFilter, list[str]] = {}

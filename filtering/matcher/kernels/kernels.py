@@ -202,7 +202,10 @@ def spread(of_texts: npt.NDArray[np.uint64], texts: int, positions: npt.NDArray[
 def expand(
     bits: npt.NDArray[np.uint64], chosen: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int32]:
-    """The positions of the set bits of the rows ``chosen``. Row i has those from ``starts[i]`` on."""
+    """The positions of the set bits of the rows ``chosen``, one row after the other.
+
+    ``starts``: where the positions of each row begin, and the end of the last.
+    """
     positions = allocate(int(starts[-1]) + STORED_AT_ONCE, np.int32)
     bit_loops.expand(_read_only(bits), _read_only(chosen), _read_only(starts), positions)
     return positions[: starts[-1]]

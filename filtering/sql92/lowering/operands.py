@@ -1,4 +1,4 @@
-"""The operands of comparisons, and predicates about them: NULL, not NULL, or failing.
+"""The operands of comparisons, and predicates about them: is one NULL, not NULL, or does it fail?
 
 Types are static: a property is text, a minus before anything but a number is NULL, and any other operand is a
 literal or a boolean.

@@ -46,7 +46,10 @@ class _Operator(NamedTuple):
 
 
 def parse(text: str) -> SyntaxTree:
-    """Parses an expression. Raises InvalidExpression if the broker refuses it, or it is longer than LONGEST."""
+    """Parses an expression.
+
+    Raises InvalidExpression if the broker refuses it, if it is longer than LONGEST, or if it is not encodable as UTF-8.
+    """
     if len(text) > LONGEST:
         raise InvalidExpression(f"An expression must be at most {LONGEST:,} characters long.", text, LONGEST)
     if has_half_a_pair(text):

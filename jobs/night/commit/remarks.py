@@ -60,7 +60,11 @@ def log_remarks(
 
 
 def input_remarks(inputs: NightInputs, options: NightOptions, had_hooks: bool, has_messages: bool) -> Iterator[str]:
-    """Remarks on missing inputs. ``had_hooks``: the last night had some. ``has_messages``: or none are expected."""
+    """Remarks on missing inputs.
+
+    ``had_hooks``: whether the last night had filter hooks. ``has_messages``: whether the message log has some, or none
+    are expected.
+    """
     if Step.DELIVER in options.steps and not options.hooks and had_hooks:
         yield "no --filter-hooks: the last run had them, and this one tells also what they would drop"
     if inputs.message_log is not None and not has_messages:

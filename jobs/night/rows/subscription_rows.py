@@ -21,7 +21,10 @@ def write_subscriptions(
     changes: Changes,
     rewrite: bool,
 ) -> None:
-    """Writes subscriptions, if they may have changed, new events, and the quarantined lines of the files."""
+    """Writes the subscriptions, their events, and the quarantined lines of the subscription file.
+
+    ``rewrite``: the subscriptions may have changed even if the events are the same.
+    """
     for name, rejected in inputs.rejected_subscriptions.items():
         replace_rejected(name, rejected, changes)
     stored = state.events
