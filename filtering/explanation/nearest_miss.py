@@ -61,23 +61,19 @@ def nearest_miss(
     ``client_checks``: the checks of tags of the group's clients, if they differ. The message must pass all of them,
     because it is not known which client reads the queue.
     """
-    found = _nearest_miss(decision, row, others, config, properties)
+    expression = deciding_expression(row, others, config, properties)
+    found = _nearest_miss(decision, row, expression, properties)
     if found is None or not all(holds(check, found.applied(properties)) for check in client_checks):
         return None
     return found
 
 
 def _nearest_miss(
-    decision: Decision,
-    row: SubscriptionRow,
-    others: Iterable[SubscriptionRow],
-    config: BrokerConfig,
-    properties: Mapping[str, str],
+    decision: Decision, row: SubscriptionRow, expression: CompiledExpression | None, properties: Mapping[str, str]
 ) -> NearestMiss | None:
     if decision.outcome in (Outcome.STOPPED_BY_TAGS_CODE, Outcome.DROPPED_BY_CLIENT):
         return _other_tag(row, properties)
     stopped = (Outcome.STOPPED_BY_BIT_MAP, Outcome.STOPPED_BY_EXPRESSION, Outcome.EXPRESSION_FAILED)
-    expression = deciding_expression(row, others, config, properties)
     if decision.outcome not in stopped or expression is None:
         return None
     result, _ = evaluated(expression, properties)

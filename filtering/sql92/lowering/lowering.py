@@ -22,6 +22,7 @@ from filtering.predicate import (
     TextIn,
     TextStartsWith,
 )
+from filtering.predicate_value import text_holds
 from filtering.sql92.lowering import chains, comparisons, equality
 from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome
 from filtering.sql92.lowering.operands import Nothing, Operand, Value, is_not_null, operand, operand_fails
@@ -94,7 +95,8 @@ class Lowering:
             leaf = _SEARCHES[node.search](searched.name, node.text)
             return present_but_not(leaf) if node.negated else leaf
         if node.text and isinstance(searched, Value) and isinstance(searched.value, str):
-            return FALSE if _matches(node.search, searched.value, node.text) is node.negated else TRUE
+            found = text_holds(_SEARCHES[node.search]("", node.text), searched.value)
+            return FALSE if found is node.negated else TRUE
         return FALSE
 
     def _ordering(self, node: nodes.Ordering, outcome: EvaluationOutcome) -> Steps[Predicate]:
@@ -169,16 +171,6 @@ def _in(node: nodes.In, outcome: EvaluationOutcome) -> Predicate:
         return FALSE
     listed = TextIn(node.name, frozenset(node.texts))
     return listed if outcome is EvaluationOutcome.TRUE else present_but_not(listed)
-
-
-def _matches(search: Search, text: str, searched: str) -> bool:
-    match search:
-        case Search.CONTAINS:
-            return searched in text
-        case Search.STARTS_WITH:
-            return text.startswith(searched)
-        case Search.ENDS_WITH:
-            return text.endswith(searched)
 
 
 _SEARCHES: dict[Search, Callable[[str, str], PropertyLeaf]] = {
