@@ -108,7 +108,7 @@ class Not(Predicate):
 
 
 @_child
-class And(Predicate):
+class _Combination(Predicate):
     terms: tuple[Predicate, ...]
 
     @property
@@ -117,12 +117,13 @@ class And(Predicate):
 
 
 @_child
-class Or(Predicate):
-    terms: tuple[Predicate, ...]
+class And(_Combination):
+    """All terms are true."""
 
-    @property
-    def operands(self) -> tuple[Predicate, ...]:
-        return self.terms
+
+@_child
+class Or(_Combination):
+    """At least one term is true."""
 
 
 @_child

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from filtering.java.numbers import double_order, parse_double, parse_int, parse_long
 from filtering.predicate import (
@@ -31,7 +32,7 @@ from filtering.predicate import (
     postorder,
 )
 
-COMPARE: dict[Comparison, Callable[[int | float, int | float], bool]] = {
+COMPARE: dict[Comparison, Callable[[Any, Any], bool]] = {
     Comparison.EQUAL: operator.eq,
     Comparison.LESS: operator.lt,
     Comparison.LESS_OR_EQUAL: operator.le,
@@ -41,10 +42,7 @@ COMPARE: dict[Comparison, Callable[[int | float, int | float], bool]] = {
 
 
 def holds(predicate: Predicate, properties: Mapping[str, str], tags_code: int | None = None) -> bool:
-    """Whether the predicate is true for a message.
-
-    ``properties`` are the message's; ``tags_code`` is that of its consume queue entry, or None if it has no entry.
-    """
+    """Whether the predicate is true for a message with these properties. ``tags_code``: of its entry, if it has one."""
     values: dict[Predicate, bool] = {}
     for node in postorder([predicate]):
         match node:
@@ -99,10 +97,7 @@ def text_holds(leaf: PropertyLeaf, text: str) -> bool:
 
 
 def all_hold(text: str | None, positive: Sequence[PropertyLeaf], negative: Iterable[PropertyLeaf]) -> bool:
-    """Whether all leaves of ``positive`` are true for a property with this text, and all of ``negative`` are false.
-
-    ``text`` None: the property is missing.
-    """
+    """Whether all of ``positive`` are true and all of ``negative`` false for a property's text (None: missing)."""
     if text is None:
         return not positive
     return all(text_holds(leaf, text) for leaf in positive) and not any(text_holds(leaf, text) for leaf in negative)

@@ -38,6 +38,16 @@ def expression_type(subscription: Subscription) -> str:
     return TAG if given is None else given
 
 
+def new_subscription(
+    topic: str, expression: str | None, type: str | None, version: int, class_filter_mode: bool = False
+) -> Subscription:
+    """A subscription. The field ``class_filter_mode`` is left out if it is false."""
+    subscription = Subscription(topic=topic, expression=expression, type=type, version=version)
+    if class_filter_mode:
+        subscription["class_filter_mode"] = True
+    return subscription
+
+
 Filter = tuple[str, str, bool]
 """An expression, its type, and whether it names a class: equal if two subscriptions have the same filter."""
 

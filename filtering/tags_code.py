@@ -73,11 +73,7 @@ def delay_of(delay_property: str | None, delay_levels: Sequence[int]) -> int | N
 
 
 def entry_tags_codes(
-    topics: pa.Array,
-    tags: pa.Array,
-    delays: pa.Array,
-    store_timestamps: pa.Array,
-    delay_levels: Sequence[int],
+    topics: pa.Array, tags: pa.Array, delays: pa.Array, store_timestamps: pa.Array, delay_levels: Sequence[int]
 ) -> pa.Int64Array:
     """The tags codes of consume queue entries: delivery times (ms) in the schedule topic, else tag hashes.
 

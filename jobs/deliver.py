@@ -2,7 +2,7 @@
 
 from jobs.cli import application
 from jobs.cli.application import Parser
-from jobs.cli.night_options import night_parser
+from jobs.cli.night_options import night_parser, run_steps
 from jobs.night.inputs.steps import Step
 
 STEPS = frozenset({Step.DELIVER})
@@ -14,10 +14,7 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> None:
-    options = parser().parse_args(arguments)
-    from jobs.cli.night_job import run_job
-
-    run_job("deliver", STEPS, options)
+    run_steps("deliver", STEPS, parser(), arguments)
 
 
 if __name__ == "__main__":

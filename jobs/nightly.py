@@ -2,7 +2,7 @@
 
 from jobs.cli import application
 from jobs.cli.application import Parser
-from jobs.cli.night_options import night_parser
+from jobs.cli.night_options import night_parser, run_steps
 from jobs.night.inputs.steps import ALL_STEPS
 
 STEPS = ALL_STEPS
@@ -17,10 +17,7 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> None:
-    options = parser().parse_args(arguments)
-    from jobs.cli.night_job import run_job
-
-    run_job("nightly", STEPS, options)
+    run_steps("nightly", STEPS, parser(), arguments)
 
 
 if __name__ == "__main__":

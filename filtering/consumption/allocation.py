@@ -12,12 +12,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from filtering.delivery.message_filter import tag_check
 from filtering.delivery.pull_window import FOREVER
-from filtering.predicate import TRUE, Predicate
+from filtering.predicate import TRUE, Predicate, TextIn
+from filtering.predicate_value import holds
 from filtering.subscription_data import TAG, build_subscription_data
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
-from filtering.subscriptions.inconsistency import ClientSubscription, GroupClients, client_states
+from filtering.subscriptions.in_force import state_at
+from filtering.subscriptions.inconsistency import ClientSubscription, GroupClients, client_states, group_clients
+from filtering.subscriptions.states import states_by_key
 
 
 @dataclass(frozen=True)
@@ -34,28 +39,16 @@ class ClientTags:
 
 
 def allocate_averagely(queue_ids: Iterable[int], clients: Iterable[str]) -> dict[int, str]:
-    """The client of each queue id: queues and clients are sorted, and each client gets consecutive queues.
-
-    Clients are sorted as in Java, by UTF-16 units.
-    """
-    ordered, readers = sorted(queue_ids), sorted(clients, key=lambda client: client.encode("utf-16-be"))
-    size, rest = divmod(len(ordered), len(readers))
-    allocated: dict[int, str] = {}
-    start = 0
-    for index, client in enumerate(readers):
-        count = size + (1 if index < rest else 0)
-        allocated |= dict.fromkeys(ordered[start : start + count], client)
-        start += count
-    return allocated
+    """The client of each queue id: clients, sorted as in Java by UTF-16 units, get consecutive queues."""
+    readers = sorted(clients, key=lambda client: client.encode("utf-16-be"))
+    parts = np.array_split(sorted(queue_ids), len(readers))
+    return {queue_id: client for client, part in zip(readers, parts, strict=True) for queue_id in part.tolist()}
 
 
 def tag_disagreements(
     events: Iterable[SubscriptionEvent], queue_ids: Mapping[str, frozenset[int]]
 ) -> dict[GroupTopic, list[ClientTags]]:
-    """By group and topic, the times at which clients checked other tags than those in force.
-
-    Events without client ids do not count. ``queue_ids``: the queue ids of each topic.
-    """
+    """By group and topic, when clients (with ids) checked other tags than those in force. ``queue_ids``: by topic."""
     disagreements: defaultdict[GroupTopic, list[ClientTags]] = defaultdict(list)
     for state in client_states(events):
         queues = queue_ids.get(state.topic)
@@ -87,3 +80,35 @@ def _check(topic: str, subscription: ClientSubscription | GroupClients) -> Predi
         return tag_check(build_subscription_data(topic, subscription.expression).tags_set)
     except ValueError:
         return TRUE
+
+
+class ClientChecks:
+    """The checks of tags of each client at any instant. Events without client ids do not count.
+
+    The tables do not have all queues of a topic, so it is not known which client read which queue.
+    """
+
+    def __init__(self, events: Iterable[SubscriptionEvent]) -> None:
+        states = group_clients(events)
+        self._states = states_by_key(
+            state for state in states if not state.is_consistent and state.expression_type is not None
+        )
+
+    def at(self, consumer_group: str, topic: str, instant: int) -> dict[str, Predicate]:
+        """The check of each client at an instant (ms), by client id; none if the clients subscribe alike."""
+        state = state_at(self._states.get((consumer_group, topic), ()), instant)
+        return {} if state is None else client_checks(state)
+
+
+def dropping_clients(checks: Mapping[str, Predicate], properties: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    """The tags of the clients that drop a message, by client id."""
+    return {
+        client: check.texts
+        for client, check in checks.items()
+        if isinstance(check, TextIn) and not holds(check, properties)
+    }
+
+
+def keeping_clients(checks: Mapping[str, Predicate], properties: Mapping[str, str]) -> list[str]:
+    """The ids of the clients that subscribe to the tag of a message."""
+    return [client for client, check in checks.items() if isinstance(check, TextIn) and holds(check, properties)]

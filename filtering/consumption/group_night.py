@@ -115,10 +115,7 @@ class GroupNightPlan:
                     self._renew(renewal, is_pulling)
 
     def _go_back(self, unread: Timeline) -> GroupNight:
-        """Plans the new messages that were stored before the last night ended, as that night would have done.
-
-        Returns the group's progress in that time.
-        """
+        """Plans new messages from before the last night's end as that night would have. Returns the progress."""
         committed = {self.group.key: self._offsets_so_far.committed(self.group.key)}
         broker_offsets = replace(self._broker_offsets, committed=committed, committed_at=None)
         so_far = OffsetsSoFar(self._offsets_so_far.read_to)

@@ -150,15 +150,11 @@ class TopicOffsets:
         return [group for group in self.groups if self.is_absent((group, topic), now)]
 
     def losing(self, topic: str, now: BrokerOffsets) -> list[str]:
-        """The absent groups whose topic has queues: it was not only deleted.
-
-        An operator removed their offsets, or the topic was deleted and created again.
-        """
+        """The absent groups of a topic that has queues: an operator removed their offsets, or it was created again."""
         return self.absent(topic, now) if topic in now.min_offsets else []
 
     @cached_property
     def ends_by_queue(self) -> dict[int, int]:
-        """``ends`` by queue id."""
         return dict(zip(self.queue_ids, self.ends.tolist(), strict=True))
 
     @cached_property
@@ -168,8 +164,11 @@ class TopicOffsets:
 
     @cached_property
     def columns(self) -> dict[int, int]:
-        """The column of each queue."""
         return {queue_id: column for column, queue_id in enumerate(self.queue_ids)}
+
+
+NO_QUEUES = TopicOffsets.empty({}, ())
+"""The offsets of a topic that is not known."""
 
 
 @dataclass(frozen=True)
@@ -186,10 +185,13 @@ class OffsetsSoFar:
     read_to: int | None = None
     began_at: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
+    def of_topic(self, topic: str) -> TopicOffsets:
+        return self.topics.get(topic, NO_QUEUES)
+
     def of(self, key: GroupTopic) -> dict[int, int]:
         """By queue id, the offset up to which a group's deliveries are decided."""
-        offsets = self.topics.get(key[1])
-        return {} if offsets is None else offsets.by_queue(key[0], offsets.told_to)
+        offsets = self.of_topic(key[1])
+        return offsets.by_queue(key[0], offsets.told_to)
 
     def waiting(self, key: GroupTopic) -> dict[int, int]:
         """By queue id, the offset at which a group that does not pull goes on.
@@ -197,9 +199,7 @@ class OffsetsSoFar:
         Where the broker kept an offset beyond the end of a queue that began again, the group goes on there, or at the
         end of the queue if that is still shorter (OFFSET_OVERFLOW_BADLY).
         """
-        offsets = self.topics.get(key[1])
-        if offsets is None:
-            return {}
+        offsets = self.of_topic(key[1])
         began_again, ends = offsets.begins_by_queue, offsets.ends_by_queue
         committed = self.committed(key) if began_again else {}
         return self.of(key) | {
@@ -210,27 +210,24 @@ class OffsetsSoFar:
 
     def begins(self, topic: str) -> dict[int, int]:
         """By queue id, the physical offsets with which queues began again."""
-        offsets = self.topics.get(topic)
-        return {} if offsets is None else offsets.begins_by_queue
+        return self.of_topic(topic).begins_by_queue
 
     def committed(self, key: GroupTopic) -> dict[int, int]:
         """By queue id, the offset that the broker has for a group."""
-        offsets = self.topics.get(key[1])
-        return {} if offsets is None else offsets.by_queue(key[0], offsets.committed)
+        offsets = self.of_topic(key[1])
+        return offsets.by_queue(key[0], offsets.committed)
 
     def removed(self, key: GroupTopic) -> bool:
         """Whether the broker had offsets of a group when an earlier night ended, and has none any more."""
-        offsets = self.topics.get(key[1])
-        if offsets is None or key[0] not in offsets.groups:
-            return False
-        return bool(offsets.committed[offsets.groups[key[0]]].max(initial=UNKNOWN) == REMOVED)
+        offsets = self.of_topic(key[1])
+        row = offsets.groups.get(key[0])
+        return row is not None and bool(offsets.committed[row].max(initial=UNKNOWN) == REMOVED)
 
     def are_removed(self, key: GroupTopic, now: BrokerOffsets) -> bool:
         """Whether the broker had offsets of a group in earlier nights, and has none when this night ends."""
-        offsets = self.topics.get(key[1])
-        if offsets is None or key in now.committed:
+        if key in now.committed:
             return False
-        if self.removed(key) or (key[1] in now.min_offsets and offsets.is_absent(key, now)):
+        if self.removed(key) or (key[1] in now.min_offsets and self.of_topic(key[1]).is_absent(key, now)):
             return True
         deleted = {each.queue_id for each in now.renewals.get(key[1], ()) if not each.keeps_offsets}
         committed = self.committed(key).keys()
@@ -238,10 +235,5 @@ class OffsetsSoFar:
 
     def behind(self, key: GroupTopic) -> dict[int, OffsetRange]:
         """By queue id, the range of entries that the group has not pulled yet."""
-        group, topic = key
-        offsets = self.topics.get(topic)
-        if offsets is None or group not in offsets.groups:
-            return {}
-        decided = offsets.told_to[offsets.groups[group]]
-        behind = np.flatnonzero((decided >= 0) & (decided < offsets.ends)).tolist()
-        return {offsets.queue_ids[i]: (int(decided[i]), int(offsets.ends[i])) for i in behind}
+        ends = self.of_topic(key[1]).ends_by_queue
+        return {queue_id: (told, ends[queue_id]) for queue_id, told in self.of(key).items() if told < ends[queue_id]}

@@ -23,6 +23,7 @@ from filtering.consumption.timeline import Moment, Step, Timeline, timeline
 from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.pulls.pull import is_pulling
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic, Operation, SubscriptionEvent
+from filtering.subscriptions.states import states_by_key
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
@@ -53,11 +54,10 @@ def plan_night(
     ``history`` is the subscription history of ``events``, which are all events so far. ``config_before``: the broker's
     configuration in the night before; None: there was none.
     """
-    rows_of: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
+    rows_of = states_by_key(history)
     rows_of_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
-    for row in history:
-        rows_of[row.key].append(row)
-        rows_of_group[row.consumer_group].append(row)
+    for (group, _), rows in rows_of.items():
+        rows_of_group[group] += rows
     events = list(events)
     resets, first_starts = resets_and_first_starts(events)
     tags_of_clients = tag_disagreements(events, broker_offsets.queue_ids)

@@ -13,11 +13,7 @@ from filtering.delivery.pull_window import PullWindow
 
 
 class PlannedWindows:
-    """``online`` and ``backlog`` as in ``NightPlan``.
-
-    ``stint`` has since when the group pulls without a break, and ``unread`` is what waits in queues that no
-    client reads.
-    """
+    """The ``online`` and ``backlog`` windows, their ``stint``, and what waits ``unread`` because no client reads it."""
 
     def __init__(self, clients: Sequence[ClientTags], filters: FiltersInForce) -> None:
         self.online: list[PullWindow] = []

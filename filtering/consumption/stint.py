@@ -30,7 +30,6 @@ class Stint:
         self.behind = set()
 
     def add(self, windows: list[PullWindow], window: PullWindow) -> None:
-        """Appends a window to a list of windows."""
         self._windows.append((windows, len(windows)))
         windows.append(window)
 

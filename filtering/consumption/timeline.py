@@ -54,7 +54,6 @@ class _Waiting(NamedTuple):
     renewals: Sequence[QueueRenewal] = ()
 
     def step(self, row: SubscriptionRow) -> Step:
-        """The step of a group with the subscription ``row``."""
         moment = Moment.RENEWAL if self.reset is None else Moment.RESET
         return Step(self.at, moment, row, row, self.reset, self.renewals)
 

@@ -29,11 +29,7 @@ In the file, the packed differences between positions (DELTA_BINARY_PACKED) then
 
 
 def recipients(groups: list[str], subscriptions_from: list[int], available_at: list[int | None]) -> pa.StructArray:
-    """One RECIPIENT for each pull window.
-
-    ``subscriptions_from``: the valid_from of its subscription (ms). ``available_at``: ms; None: when each message was
-    stored.
-    """
+    """A RECIPIENT for each pull window. ``subscriptions_from`` and ``available_at`` (None: when stored) are in ms."""
     columns = [
         pa.array(groups, pa.string()),
         pa.array(subscriptions_from, pa.int64()),

@@ -30,6 +30,15 @@ def has_entry(sys_flag: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     return found
 
 
+def among(values: Int64s, ascending: Int64s) -> npt.NDArray[np.bool_]:
+    """Whether each value is in ``ascending``."""
+    if not len(ascending):
+        return np.zeros(len(values), bool)
+    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    found: npt.NDArray[np.bool_] = ascending[at] == values
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class Entries:
     """n entries of one topic, ordered by queue and queue offset.

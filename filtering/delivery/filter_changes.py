@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from filtering.delivery import window_loops
-from filtering.delivery.entries import Entries, Int64s
+from filtering.delivery.entries import Entries, Int64s, among
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
@@ -150,8 +150,8 @@ class _ChangesOfTopic:
         for window, (number, change) in enumerate(self._numbered):
             pulled, ended, pending, matches = of_changes[window :: len(self._numbered)]
             pulled = pulled | ended
-            received = _among(entries.commitlog_offset, change.received) & in_time
-            dropped = _among(entries.commitlog_offset, change.dropped)
+            received = among(entries.commitlog_offset, change.received) & in_time
+            dropped = among(entries.commitlog_offset, change.dropped)
             kept, gained, lost = received & matches, pulled & ~received & ~dropped, received & ~matches
             _count_kept(number, entries, kept, result)
             both = [window, window + len(self._numbered)]
@@ -174,7 +174,6 @@ class _ChangesOfTopic:
 
 
 def _count_kept(number: int, entries: Entries, kept: npt.NDArray[np.bool_], result: ChangeResult) -> None:
-    """Counts the entries that a change keeps, by day and queue."""
     days, queue_ids = entries.store_timestamp[kept] // DAY, entries.queue_id[kept]
     keys, counts = np.unique(np.stack([days, queue_ids]), axis=1, return_counts=True)
     for day, queue_id, count in zip(*keys.tolist(), counts.tolist(), strict=True):
@@ -197,15 +196,6 @@ def _ended_window(
 ) -> PullWindow:
     """``ended``: by queue id, physical offsets."""
     return _window(message_filter, stored, dict.fromkeys(ended, (0, FOREVER)), True, ended)
-
-
-def _among(values: Int64s, ascending: Int64s) -> npt.NDArray[np.bool_]:
-    """Whether each value is in ``ascending``."""
-    if not len(ascending):
-        return np.zeros(len(values), bool)
-    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
-    found: npt.NDArray[np.bool_] = ascending[at] == values
-    return found
 
 
 def _rows(number: int, kind: str, entries: Entries, at: Int64s) -> pa.RecordBatch:

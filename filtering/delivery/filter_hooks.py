@@ -27,21 +27,8 @@ Hook = Callable[[pa.RecordBatch], pa.BooleanArray]
 
 
 @dataclass(frozen=True)
-class ColumnHook:
-    """A hook whose answers are a boolean column of the entries."""
-
-    name: str
-
-    def __call__(self, entries: pa.RecordBatch) -> pa.BooleanArray:
-        return entries[self.name]
-
-
-@dataclass(frozen=True)
 class FunctionHook:
-    """A hook that is a function of the user, called with ENTRY_COLUMNS.
-
-    Raises ValueError if it fails, or does not return one boolean for each entry.
-    """
+    """A user's function over ENTRY_COLUMNS. Raises ValueError if it fails, or has not one boolean for each entry."""
 
     name: str
     call: Hook

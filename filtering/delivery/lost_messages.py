@@ -19,7 +19,7 @@ from filtering.delivery.entries import Entries
 from filtering.delivery.message_filter import MessageFilter, message_filter
 from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.delivery.topic_filters import TopicFilters
-from filtering.subscription_data import Subscription
+from filtering.subscription_data import new_subscription
 from filtering.subscriptions.in_force import in_force_at, registered_alone
 from filtering.subscriptions.inconsistency import ClientSubscription, GroupClients
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -75,13 +75,7 @@ def _own_filter(state: GroupClients, client: ClientSubscription, broker: BrokerC
 
     It uses no bit map, because the stored bit maps were made for another expression.
     """
-    subscription = Subscription(
-        topic=state.topic,
-        expression=client.expression,
-        type=client.expression_type,
-        version=1,
-        class_filter_mode=client.class_filter_mode,
-    )
+    subscription = new_subscription(state.topic, client.expression, client.expression_type, 1, client.class_filter_mode)
     row = registered_alone(state.consumer_group, subscription, broker)
     own = message_filter(row, [row], broker)
     return None if own is None else replace(own, bit_pos=(), born_time=0)

@@ -77,7 +77,8 @@ def message_filter(
     if row.takes_every_message:
         return MessageFilter(*row.key)
     if is_tag_type(row.expression_type):
-        return _tag_filter(row)
+        tags = TagsCodeIn(frozenset(row.code_set or ()))
+        return MessageFilter(*row.key, tags=tags, client_tags=tag_check(row.tags_set))
     own = _sql92_filter(row, own_expression(row), _checked_bits(row, config))
     if reads_others(row, config):
         expression, failure = _retry_predicates(expressions_by_topic(row.consumer_group, in_force))
@@ -99,10 +100,7 @@ def own_expression(row: SubscriptionRow) -> CompiledExpression | None:
 
 
 def expressions_by_topic(group: str, in_force: Iterable[SubscriptionRow]) -> dict[str, CompiledExpression]:
-    """The expressions of a group's filter data, by topic.
-
-    For :func:`reads_others`: a retried message is filtered by the expression of its original topic.
-    """
+    """By topic, the expressions of a group's filter data. That of the original topic filters a retried message."""
     return {
         row.topic: expression
         for row in in_force
@@ -148,10 +146,6 @@ def _sql92_filter(row: SubscriptionRow, compiled: CompiledExpression | None, bit
         expression=compiled.predicate,
         failure=compiled.error_predicate,
     )
-
-
-def _tag_filter(row: SubscriptionRow) -> MessageFilter:
-    return MessageFilter(*row.key, tags=TagsCodeIn(frozenset(row.code_set or ())), client_tags=tag_check(row.tags_set))
 
 
 def _retry_predicates(compiled: Mapping[str, CompiledExpression]) -> tuple[Predicate, Predicate]:

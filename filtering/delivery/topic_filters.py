@@ -10,17 +10,15 @@ import pyarrow as pa
 
 from filtering.delivery import bit_planes, window_loops
 from filtering.delivery.block_result import BlockResult
-from filtering.delivery.distinct_rows import distinct_match_sets, distinct_rows
 from filtering.delivery.entries import Entries, Int32s, Int64s
 from filtering.delivery.entry_masks import EntryMasks
 from filtering.delivery.filter_data_in_force import FilterDataInForce
-from filtering.delivery.match_sets import MatchSets
+from filtering.delivery.match_sets import MatchSets, distinct_match_sets, distinct_rows
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
 from filtering.delivery.uncertain_entries import NumberedChange, uncertain_entries
 from filtering.delivery.window_loops import NOTHING
-from filtering.matcher import Matcher, packed_bits
-from filtering.matcher.matches import Matches
+from filtering.matcher import Matcher, Matches, packed_bits
 from filtering.matcher.packed_bits import Words
 from filtering.predicate import TRUE, Predicate
 
@@ -34,10 +32,7 @@ ALL = BEGINNING, FOREVER
 
 
 class TopicFilters:
-    """All filters of one topic, compiled. Picklable, so that Spark can send it to its workers.
-
-    Windows are numbered in the order given.
-    """
+    """All filters of one topic, compiled, with windows numbered in the order given. Picklable, for Spark's workers."""
 
     def __init__(
         self,
@@ -108,10 +103,7 @@ class TopicFilters:
         )
 
     def stage1(self, entries: Entries) -> Words:
-        """The entries that pass stage 1: packed bits, shape (windows, words).
-
-        Raises ValueError if the entries have no filter bit maps.
-        """
+        """The entries that pass stage 1: packed bits (windows x words). Raises ValueError without filter bit maps."""
         if entries.bit_maps is None:
             raise ValueError("stage 1 needs the entries' filter bit maps")
         bits = self._matcher.match_columns({}, len(entries), pa.array(entries.tags_code)).bits

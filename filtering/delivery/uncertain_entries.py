@@ -44,10 +44,7 @@ class UncertainEntries:
 def uncertain_entries(
     changes: Sequence[NumberedChange], bits: Words, masks: EntryMasks, entries: Entries, bounds: Int64s
 ) -> list[UncertainEntries]:
-    """An item for each queue of a block, or none without ``changes``.
-
-    ``bits`` (predicates x words) are the matches of its entries.
-    """
+    """An item for each queue, or none without ``changes``. ``bits``: the matches of entries (predicates x words)."""
     if not changes:
         return []
     queue_offsets = entries.queue_offset

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from filtering.matcher.kernels.words import count_ones
-from filtering.numba_compile import compiled
-
-Array = npt.NDArray[Any]
+from filtering.numba_compile import Array, compiled
 
 COUNTS = (
     "passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors", "dropped_by_hook",

@@ -88,7 +88,6 @@ class Decision:
 
     @property
     def reason(self) -> str:
-        """The headline with its detail."""
         return f"{self.headline}: {self.detail}" if self.detail else self.headline
 
 

@@ -10,10 +10,7 @@ from filtering.sql92.syntax.tokens import string_literal
 
 
 def expression_text(root: Node, images: Mapping[NumberLiteral, str] | None = None) -> str:
-    """The node as text. It has the parentheses of the expression, so that it compiles to the same tree.
-
-    ``images``: replacements for number literals.
-    """
+    """The node as text that compiles to the same tree. ``images``: replacements for number literals."""
     parts: list[str] = []
     stack: list[Node | str] = [root]
     while stack:

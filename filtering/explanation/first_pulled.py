@@ -31,12 +31,7 @@ def pulling_spans(rows: Iterable[SubscriptionRow], config: BrokerConfig, as_of: 
 
 
 def first_pulled(
-    offsets: Int64s,
-    times: Int64s,
-    spans: Sequence[Span],
-    resets: Iterable[tuple[int, int]],
-    told_to: int,
-    pulled: int,
+    offsets: Int64s, times: Int64s, spans: Sequence[Span], resets: Iterable[tuple[int, int]], told_to: int, pulled: int
 ) -> int:
     """The queue offset of the first of ``pulled`` entries.
 

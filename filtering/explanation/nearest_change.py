@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice, product
 
 from filtering.explanation.candidates import values_for
@@ -24,16 +23,13 @@ LEAVES = 200
 """The number of leaves of one property that are used to compare values."""
 
 
-@dataclass(frozen=True)
-class Change:
-    """New values of properties; None: the property is removed."""
+Change = Mapping[str, str | None]
+"""New values of properties; None: the property is removed."""
 
-    values: Mapping[str, str | None]
 
-    def applied(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """The properties of the changed message."""
-        changed = {name: self.values.get(name, value) for name, value in {**properties, **self.values}.items()}
-        return {name: value for name, value in changed.items() if value is not None}
+def changed(properties: Mapping[str, str], change: Change) -> dict[str, str]:
+    """The properties of the changed message."""
+    return {name: value for name, value in {**properties, **change}.items() if value is not None}
 
 
 def nearest_change(predicate: Predicate, properties: Mapping[str, str]) -> Change | None:
@@ -46,8 +42,8 @@ def nearest_change(predicate: Predicate, properties: Mapping[str, str]) -> Chang
         names = sorted({name for leaf, _ in way for name in leaf.properties})
         choices = [_values(name, way, leaves[name], properties) for name in names]
         for values in islice(product(*choices), TRIED):
-            change = Change({n: v for n, v in zip(names, values, strict=True) if v != properties.get(n)})
-            if holds(predicate, change.applied(properties)):
+            change = {n: v for n, v in zip(names, values, strict=True) if v != properties.get(n)}
+            if holds(predicate, changed(properties, change)):
                 return change
     return None
 
@@ -71,7 +67,9 @@ def _ways_of_node(
             return known[node.operand, not wanted]
         case And() | Or():
             term_ways = [known[term, wanted] for term in node.terms]
-            return _all_of(term_ways) if isinstance(node, And) is wanted else _one_of(term_ways)
+            if isinstance(node, And) is wanted:
+                return _all_of(term_ways)
+            return _best(way for ways in term_ways for way in ways)
         case _:
             return [() if holds(node, properties) is wanted else ((node, wanted),)]
 
@@ -83,10 +81,6 @@ def _all_of(term_ways: Sequence[Sequence[Way]]) -> Sequence[Way]:
             continue
         combined = _best(tuple(dict.fromkeys(first + second)) for first in combined for second in ways)
     return combined
-
-
-def _one_of(term_ways: Sequence[Sequence[Way]]) -> Sequence[Way]:
-    return _best(way for ways in term_ways for way in ways)
 
 
 def _best(ways: Iterator[Way]) -> Sequence[Way]:
@@ -103,13 +97,13 @@ def _values(name: str, way: Way, leaves: Sequence[Predicate], properties: Mappin
     sources = [leaf for leaf, _ in way if name in leaf.properties]
     others = [leaf for leaf in leaves[:LEAVES] if isinstance(leaf, PropertyLeaf)]
     before = [_holds(leaf, properties.get(name)) for leaf in others]
-    changed: dict[str | None, int] = {}
+    others_changed: dict[str | None, int] = {}
     for leaf in [*sources, *leaves[:LEAVES]]:
         for value in values_for(leaf, name, properties):
-            if value not in changed and all(_holds(term, value) is wanted for term, wanted in required):
+            if value not in others_changed and all(_holds(term, value) is wanted for term, wanted in required):
                 after = [_holds(other, value) for other in others]
-                changed[value] = sum(new is not old for new, old in zip(after, before, strict=True))
-    return sorted(changed, key=lambda value: (changed[value], value is None))[:VALUES]
+                others_changed[value] = sum(new is not old for new, old in zip(after, before, strict=True))
+    return sorted(others_changed, key=lambda value: (others_changed[value], value is None))[:VALUES]
 
 
 def _holds(leaf: PropertyLeaf, value: str | None) -> bool:

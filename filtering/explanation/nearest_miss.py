@@ -10,7 +10,7 @@ from filtering.delivery.message_filter import TAGS_PROPERTY
 from filtering.explanation.candidates import values_for
 from filtering.explanation.decision import Decision, Outcome, deciding_expression
 from filtering.explanation.expression_text import expression_text
-from filtering.explanation.nearest_change import Change, nearest_change
+from filtering.explanation.nearest_change import Change, changed, nearest_change
 from filtering.explanation.trace import Result, evaluated, trace
 from filtering.predicate import NumberType, Predicate, TextIn
 from filtering.predicate_value import holds
@@ -29,13 +29,13 @@ class NearestMiss:
     ``values`` are properties of the message (None: removed). ``literal`` is the changed part of the expression.
     """
 
-    values: Mapping[str, str | None] = field(default_factory=dict)
+    values: Change = field(default_factory=dict)
     expression: str | None = None
     literal: str | None = None
 
     def applied(self, properties: Mapping[str, str]) -> dict[str, str]:
         """The properties of a message that would have been delivered."""
-        return Change(self.values).applied(properties)
+        return changed(properties, self.values)
 
     @property
     def text(self) -> str:
@@ -61,23 +61,19 @@ def nearest_miss(
     ``client_checks``: the checks of tags of the group's clients, if they differ. The message must pass all of them,
     because it is not known which client reads the queue.
     """
-    found = _nearest_miss(decision, row, others, config, properties)
+    expression = deciding_expression(row, others, config, properties)
+    found = _nearest_miss(decision, row, expression, properties)
     if found is None or not all(holds(check, found.applied(properties)) for check in client_checks):
         return None
     return found
 
 
 def _nearest_miss(
-    decision: Decision,
-    row: SubscriptionRow,
-    others: Iterable[SubscriptionRow],
-    config: BrokerConfig,
-    properties: Mapping[str, str],
+    decision: Decision, row: SubscriptionRow, expression: CompiledExpression | None, properties: Mapping[str, str]
 ) -> NearestMiss | None:
     if decision.outcome in (Outcome.STOPPED_BY_TAGS_CODE, Outcome.DROPPED_BY_CLIENT):
         return _other_tag(row, properties)
     stopped = (Outcome.STOPPED_BY_BIT_MAP, Outcome.STOPPED_BY_EXPRESSION, Outcome.EXPRESSION_FAILED)
-    expression = deciding_expression(row, others, config, properties)
     if decision.outcome not in stopped or expression is None:
         return None
     result, _ = evaluated(expression, properties)
@@ -86,7 +82,7 @@ def _nearest_miss(
     if result is Result.ERROR and (decimal_miss := _decimal_literal(expression, properties)) is not None:
         return decimal_miss
     change = nearest_change(expression.predicate, properties)
-    return NearestMiss(change.values) if change is not None else None
+    return NearestMiss(change) if change is not None else None
 
 
 def _other_tag(row: SubscriptionRow, properties: Mapping[str, str]) -> NearestMiss | None:

@@ -19,7 +19,6 @@ Reason = tuple[str, str]
 
 
 def refused(code: str, compile_error: str | None) -> str:
-    """The broker refuses every pull of the subscription."""
     why = f", because it does not compile: {on_one_line(compile_error)}" if compile_error else ""
     return f"the broker refuses every pull with {code}{why}"
 
@@ -60,7 +59,6 @@ def overruled(clients: Sequence[str]) -> str:
 
 
 def never_subscribed(topic: str, group: str) -> str:
-    """The group never subscribed to the topic."""
     if topic == f"{RETRY_TOPIC_PREFIX}{group}":
         return "no event subscribes the group to its retry topic, as its clients do: add one with the tag *"
     if topic == f"{DLQ_TOPIC_PREFIX}{group}":
@@ -87,7 +85,6 @@ def not_true(expression: CompiledExpression, properties: Mapping[str, str], resu
 
 
 def passed(row: SubscriptionRow, expression: CompiledExpression | None) -> str:
-    """All filters let the message pass."""
     if expression is not None:
         return "the expression is TRUE"
     return (

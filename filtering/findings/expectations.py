@@ -32,10 +32,7 @@ class Expectation:
 
 
 def parse_expectations(text: str) -> list[Expectation]:
-    """The expectations of a YAML text.
-
-    Raises ValueError if it is not a list of expectations, and its subclass InvalidYaml if it is not YAML.
-    """
+    """The expectations of a YAML text. Raises ValueError; InvalidYaml, a subclass, if it is not YAML."""
     document = load(text)
     if not isinstance(document, list) or not document:
         raise ValueError("not a list; begin each message with - pass: or - stop:, and its properties")

@@ -39,7 +39,6 @@ class Cause:
 
 
 def failure_causes(expression: CompiledExpression) -> list[Cause]:
-    """The possible causes of failures of an expression."""
     fails = expression.error_predicate
     numbers = {(node.name, node.type): None for node in postorder([fails]) if isinstance(node, IsNumber)}
     return [Cause(name, type_, And((fails, IsPresent(name), Not(IsNumber(name, type_))))) for name, type_ in numbers]

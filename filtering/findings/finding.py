@@ -36,10 +36,5 @@ def worst_first(findings: Iterable[Finding]) -> list[Finding]:
     """Findings by severity, then by topic, group and code, else in their order, without repetition."""
     return sorted(
         dict.fromkeys(findings),
-        key=lambda finding: (
-            SEVERITIES.index(finding.severity),
-            finding.topic,
-            finding.consumer_group,
-            finding.code,
-        ),
+        key=lambda finding: (SEVERITIES.index(finding.severity), finding.topic, finding.consumer_group, finding.code),
     )

@@ -29,8 +29,6 @@ def static_findings(in_force: Iterable[SubscriptionRow]) -> list[Finding]:
 
 
 def own_findings(row: SubscriptionRow) -> Iterator[Finding]:
-    """The findings of one subscription."""
-
     def finding(severity: str, code: str, text: str) -> Finding:
         return Finding(severity, *row.key, code, text)
 
@@ -82,9 +80,4 @@ def _equivalent(rows: Iterable[SubscriptionRow]) -> Iterator[Finding]:
             named = listed([row.consumer_group for row in others], NAMED, "group")
             texts = {" ".join((row.expression or "").split()) for row in equivalent}
             written = "" if len(texts) == 1 else ", though their filters are written differently"
-            yield Finding(
-                INFO,
-                *first.key,
-                "equivalent-groups",
-                f"gets the same messages as {named}{written}",
-            )
+            yield Finding(INFO, *first.key, "equivalent-groups", f"gets the same messages as {named}{written}")

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from filtering.numba_compile import compiled
-
-Array = npt.NDArray[Any]
+from filtering.numba_compile import Array, compiled
 
 
 @compiled

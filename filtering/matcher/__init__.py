@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from filtering.matcher.matcher import Matcher
-from filtering.matcher.matches import Matches
+from filtering.matcher.matcher import Matcher, Matches
 from filtering.sql92 import compile
 
 __all__ = ["Matcher", "Matches", "match"]

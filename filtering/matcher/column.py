@@ -37,10 +37,7 @@ class Column:
         return self if self.positions is None or len(self.texts) > len(self.positions) else Column(self.texts)
 
     def answer(self, ask: Callable[[Column], Array], missing: int) -> Array:
-        """One answer for each message. ``ask`` gives those of ``asked``.
-
-        ``missing`` is the answer for messages without the property.
-        """
+        """One answer for each message: ``ask`` gives those of ``asked``; without the property it is ``missing``."""
         return self.spread(ask(self.asked), missing)
 
     def spread(self, answers: Array, missing: int) -> Array:

@@ -17,22 +17,10 @@ from filtering.matcher.column import Column
 from filtering.matcher.kernels import kernels
 from filtering.matcher.packed_bits import Words
 from filtering.matcher.text_search import TextSearch
-from filtering.predicate import (
-    Comparison,
-    DoublesCompare,
-    NumberType,
-    PropertyPairLeaf,
-    TextsEqual,
-)
+from filtering.predicate import DoublesCompare, NumberType, PropertyPairLeaf, TextsEqual
+from filtering.predicate_value import COMPARE
 
 Bools = npt.NDArray[np.bool_]
-_COMPARE = {
-    Comparison.EQUAL: np.equal,
-    Comparison.LESS: np.less,
-    Comparison.LESS_OR_EQUAL: np.less_equal,
-    Comparison.GREATER: np.greater,
-    Comparison.GREATER_OR_EQUAL: np.greater_equal,
-}
 
 
 def text_classes(axis: TextAxis, column: Column | None, index: Any, rows: int) -> npt.NDArray[np.int32]:
@@ -82,7 +70,7 @@ def pairs(pair_leaves: Iterable[PropertyPairLeaf], columns: Mapping[str, Column]
                 yield _true(pc.equal(texts(leaf.left), texts(leaf.right)))
             case DoublesCompare(comparison=comparison):
                 (left, is_left), (right, is_right) = doubles(leaf.left), doubles(leaf.right)
-                yield _COMPARE[comparison](left, right) & is_left & is_right
+                yield np.asarray(COMPARE[comparison](left, right)) & is_left & is_right
             case _:
                 raise TypeError(f"There is no leaf {type(leaf).__name__} in a predicate.")
 

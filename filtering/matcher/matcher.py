@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from filtering.matcher import leaves, packed_bits
@@ -15,11 +17,31 @@ from filtering.matcher.axes import TextAxis
 from filtering.matcher.column import Column
 from filtering.matcher.columns import columns
 from filtering.matcher.kernels import kernels
-from filtering.matcher.matches import Matches
 from filtering.matcher.program import compile_program
 from filtering.matcher.text_lists import TextLists
 from filtering.matcher.text_search import SearchLeaf, TextSearch
 from filtering.predicate import Predicate, PropertyPairLeaf, TextIn
+
+
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """The matches of n predicates among ``rows`` messages. ``bits``: packed bits, shape (predicates, words)."""
+
+    rows: int
+    bits: npt.NDArray[np.uint64]
+
+    @property
+    def predicates(self) -> int:
+        return len(self.bits)
+
+    def counts(self) -> npt.NDArray[np.int64]:
+        """The number of messages that match each predicate."""
+        return kernels.count(self.bits)
+
+    def pairs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """(indptr, rows): messages rows[indptr[p]:indptr[p + 1]], ascending, match predicate p."""
+        indptr = np.append(0, np.cumsum(self.counts()))
+        return indptr, kernels.expand(self.bits, np.arange(self.predicates), indptr)
 
 
 class Matcher:
@@ -81,7 +103,6 @@ class Matcher:
 
     @cached_property
     def _axis_indexes(self) -> list[Any]:
-        """The search index of each axis."""
         return [
             kernels.index_texts(axis.texts, axis.text_classes)
             if isinstance(axis, TextAxis)

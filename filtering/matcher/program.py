@@ -78,10 +78,7 @@ def _long_lists(leaves: Sequence[Predicate]) -> list[Predicate]:
 
 
 def _signals(
-    nodes: Sequence[Predicate],
-    gates: Gates,
-    signal_on: dict[AxisKey, Signal],
-    single: dict[Predicate, int],
+    nodes: Sequence[Predicate], gates: Gates, signal_on: dict[AxisKey, Signal], single: dict[Predicate, int]
 ) -> dict[Predicate, int]:
     signals = dict(single)
     for node in nodes:

@@ -4,14 +4,4 @@ from filtering.relation.relation import Kind, Relation, relation
 from filtering.relation.satisfying import NONE, UNKNOWN, Message, satisfying
 from filtering.relation.traits import Trait, common_traits
 
-__all__ = [
-    "NONE",
-    "UNKNOWN",
-    "Kind",
-    "Message",
-    "Relation",
-    "Trait",
-    "common_traits",
-    "relation",
-    "satisfying",
-]
+__all__ = ["NONE", "UNKNOWN", "Kind", "Message", "Relation", "Trait", "common_traits", "relation", "satisfying"]

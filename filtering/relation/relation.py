@@ -44,10 +44,7 @@ class Relation:
 
 
 def relation(old: Predicate, new: Predicate) -> Relation:
-    """The relation of two predicates, as far as it can be proven in a short time.
-
-    Equal predicates are one object, and need no proof.
-    """
+    """The relation of two predicates, as far as it can be proven in a short time."""
     for predicate in (old, new):
         check_type(predicate, Predicate, "a filter is a predicate, such as compile('price > 5').predicate")
     if old is new:

@@ -94,9 +94,6 @@ class Expressions:
 
 
 def compile(expression: str) -> CompiledExpression:
-    """Compiles an SQL92 expression as the broker does for a new subscription (FilterFactory, SqlFilter).
-
-    Raises InvalidExpression if the broker refuses it.
-    """
+    """Compiles as the broker does for a new subscription (FilterFactory). Raises InvalidExpression if it refuses."""
     check_type(expression, str, "an expression is a text")
     return CompiledExpression(expression)

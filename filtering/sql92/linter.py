@@ -30,10 +30,7 @@ _ZERO = "A decimal zero can't be written: compare with the smallest possible amo
 
 
 class SuspiciousPart(NamedTuple):
-    """A suspicious part of an expression: its code, its character offset, what is wrong, and what to write instead.
-
-    ``delivers_nothing``: the expression is never TRUE.
-    """
+    """A part of an expression, what is wrong, and what to write. ``delivers_nothing``: the whole is never TRUE."""
 
     code: str
     position: int
@@ -50,7 +47,7 @@ def lint(
     ``ignored``: the offset of the input that the broker ignores, or None. ``predicate_of`` returns the predicate
     that is true if the expression has an outcome.
     """
-    found = [*_bare(root), *(finding for node in _nodes(root) for finding in _node_findings(node))]
+    found = [*_bare(root), *(finding for node, tight in _nodes(root) for finding in _node_findings(node, tight))]
     misread = [finding for finding in found if finding.code in _MISREAD]
     others = [finding for finding in found if finding.code not in _MISREAD]
     for cut in _ignored(expression, ignored):
@@ -68,18 +65,17 @@ def lint(
 
 
 def _with_outcome(cause: SuspiciousPart, constant: SuspiciousPart) -> SuspiciousPart:
-    """A cause with the outcome that follows from it."""
     sentence = f"{cause.sentence} {constant.sentence}"
     return cause._replace(sentence=sentence, delivers_nothing=constant.delivers_nothing)
 
 
-def _nodes(root: Node) -> Iterator[Node]:
-    """All nodes but each NOT before a comparison, whose operand was not meant to stand alone."""
+def _nodes(root: Node) -> Iterator[tuple[Node, nodes.Not | None]]:
+    """All nodes, each with its tight NOT. This NOT itself is left out: its operand was not meant to stand alone."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
-        yield node
         tight = _tight_not(node)
+        yield node, tight
         waiting += node.children if tight is None else [tight.operand, *node.children[1:]]
 
 
@@ -89,8 +85,8 @@ def _last_operand(root: Node) -> Node:
     return root
 
 
-def _node_findings(node: Node) -> Iterator[SuspiciousPart]:
-    if (tight := _tight_not(node)) is not None:
+def _node_findings(node: Node, tight: nodes.Not | None) -> Iterator[SuspiciousPart]:
+    if tight is not None:
         yield SuspiciousPart(
             "not-binds-tightly",
             tight.position,
@@ -173,12 +169,10 @@ def _tight_not(node: Node) -> nodes.Not | None:
             left = node.operand
         case _:
             return None
-    return left if isinstance(left, nodes.Not) and not _is_negative_form(left) else None
-
-
-def _is_negative_form(node: nodes.Not) -> bool:
-    """NOT BETWEEN, NOT IN or IS NOT NULL."""
-    return isinstance(node.operand, (nodes.Between, nodes.In, nodes.IsNull))
+    # The NOT of NOT BETWEEN, NOT IN and IS NOT NULL belongs to the operator.
+    if isinstance(left, nodes.Not) and not isinstance(left.operand, (nodes.Between, nodes.In, nodes.IsNull)):
+        return left
+    return None
 
 
 def _integers(node: Node, compared: Iterable[tuple[Node, Node]]) -> Iterator[SuspiciousPart]:
@@ -188,8 +182,9 @@ def _integers(node: Node, compared: Iterable[tuple[Node, Node]]) -> Iterator[Sus
             side, value = operand(part), operand(other)
             if not isinstance(side, Property) or not _DECIMAL.search(side.name):
                 continue
-            if isinstance(value, Value) and isinstance(value.value, Number) and _is_integer(value.value):
-                number = value.value.value
+            literal = value.value if isinstance(value, Value) else None
+            if isinstance(literal, Number) and literal.type is not NumberType.DOUBLE:
+                number = literal.value
                 failing = next((text for text in ("55.10", f"{number}.5") if _fails(node, side.name, text)), None)
                 if failing is None:  # BETWEEN ends before it compares the property
                     continue
@@ -209,10 +204,6 @@ def _fails(node: Node, name: str, text: str) -> bool:
     except EvaluationError:
         return True
     return False
-
-
-def _is_integer(number: Number) -> bool:
-    return number.type is not NumberType.DOUBLE
 
 
 def _reversed(node: nodes.Not) -> Iterator[SuspiciousPart]:

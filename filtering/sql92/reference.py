@@ -40,24 +40,16 @@ def _boolean(value: Value) -> bool | None:
     return False if isinstance(value, str) else value
 
 
-def _or(node: nodes.Or, properties: Properties) -> Steps[Value]:
+def _logic(node: nodes.And | nodes.Or, properties: Properties) -> Steps[Value]:
+    """TRUE decides an OR, and FALSE an AND. The right side is not evaluated if the left one decides."""
+    deciding = isinstance(node, nodes.Or)
     left = _boolean((yield from _evaluate(node.left, properties)))
-    if left is True:
-        return True
+    if left is deciding:
+        return deciding
     right = _boolean((yield from _evaluate(node.right, properties)))
-    if right is True:
-        return True
-    return None if left is None or right is None else False
-
-
-def _and(node: nodes.And, properties: Properties) -> Steps[Value]:
-    left = _boolean((yield from _evaluate(node.left, properties)))
-    if left is False:
-        return False
-    right = _boolean((yield from _evaluate(node.right, properties)))
-    if right is False:
-        return False
-    return None if left is None or right is None else True
+    if right is deciding:
+        return deciding
+    return None if left is None or right is None else not deciding
 
 
 def _not(node: nodes.Not, properties: Properties) -> Steps[Value]:
@@ -184,8 +176,8 @@ _LEAVES: dict[type[Node], Callable[[Any, Properties], Value]] = {
     nodes.In: _in,
 }
 _RULES: dict[type[Node], Callable[[Any, Properties], Steps[Value]]] = {
-    nodes.Or: _or,
-    nodes.And: _and,
+    nodes.Or: _logic,
+    nodes.And: _logic,
     nodes.Not: _not,
     nodes.Minus: _minus,
     nodes.Parentheses: _parentheses,

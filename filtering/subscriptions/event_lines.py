@@ -28,8 +28,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from filtering.subscription_data import TAG, Subscription
-from filtering.subscriptions.consume_from import consume_from_value, parse_consume_from
+from filtering.subscription_data import TAG, Subscription, new_subscription
 from filtering.subscriptions.events import (
     UNVERSIONED,
     ConsumeFrom,
@@ -37,6 +36,8 @@ from filtering.subscriptions.events import (
     Operation,
     SubscriptionEvent,
     SubscriptionEvents,
+    consume_from_value,
+    parse_consume_from,
 )
 from filtering.subscriptions.instants import checked, in_milliseconds
 from filtering.subscriptions.json_fields import LONGEST_LINE, check_encoding, parse_json, text_field, whole_number
@@ -175,15 +176,13 @@ def _subscription(row: Mapping[str, Any]) -> Subscription:
     if not isinstance(class_filter_mode, bool):
         raise ValueError(f"class_filter_mode must be true or false, not {class_filter_mode!r}")
     expression_type = _optional_text(row, "type")
-    subscription = Subscription(
-        topic=text_field(row, "topic"),
-        expression=_optional_text(row, "expression"),
-        type=TAG if expression_type is None else expression_type,
-        version=UNVERSIONED if version is None else version,
+    return new_subscription(
+        text_field(row, "topic"),
+        _optional_text(row, "expression"),
+        TAG if expression_type is None else expression_type,
+        UNVERSIONED if version is None else version,
+        class_filter_mode,
     )
-    if class_filter_mode:
-        subscription["class_filter_mode"] = True
-    return subscription
 
 
 def _offset(row: Mapping[str, Any], key: str) -> int:

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from filtering.java.numbers import LONG_MAX
 from filtering.subscription_data import Subscription
+from filtering.subscriptions.instants import instant
 
 GroupTopic = tuple[str, str]
 """A consumer group and a topic."""
@@ -43,6 +44,25 @@ class ConsumeFrom(Enum):
 
 ConsumeStart: TypeAlias = ConsumeFrom | int
 """Where a group begins; an int is the store time (ms) of its first messages (CONSUME_FROM_TIMESTAMP)."""
+
+
+def parse_consume_from(value: object) -> ConsumeStart:
+    """``first``, ``last``, or a time: ms since 1970, or an ISO time (UTC by default). Raises ValueError otherwise.
+
+    RocketMQ's consumeTimestamp (20261126013000) is a time of the client's time zone, which no event has.
+    """
+    text = str(value)
+    if text in ("first", "last"):
+        return ConsumeFrom(text)
+    try:
+        return instant(text)
+    except ValueError as error:
+        raise ValueError(f"consume_from must be first, last or a time: {error}") from None
+
+
+def consume_from_value(start: ConsumeStart) -> str | int:
+    """What :func:`parse_consume_from` reads as this start."""
+    return start.value if isinstance(start, ConsumeFrom) else start
 
 
 @dataclass(frozen=True, slots=True)

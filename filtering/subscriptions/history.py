@@ -12,10 +12,9 @@ from filtering.consumer_filter_manager import ConsumerFilterManager
 from filtering.consumer_group_info import ConsumerGroupInfo
 from filtering.sql92 import Expressions
 from filtering.subscription_data import SUB_ALL, Subscription, expression_type, is_tag_type
-from filtering.subscriptions.compiled_subscription import compile_subscription
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.states import append_state
-from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow, compile_subscription
 
 
 def subscription_history(

@@ -15,7 +15,6 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 
 
 def in_force_at(history: Iterable[State], instant: int) -> list[State]:
-    """The states that are valid at ``instant`` (ms)."""
     return [row for row in history if row.valid_from <= instant and (row.valid_to is None or instant < row.valid_to)]
 
 

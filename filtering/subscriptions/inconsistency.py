@@ -59,10 +59,7 @@ class GroupClients:
 
 
 def group_clients(events: Iterable[SubscriptionEvent]) -> list[GroupClients]:
-    """Every state of a group and topic to which a client subscribes, ordered by group, topic and time.
-
-    ``events`` are as in :func:`client_states`.
-    """
+    """The :func:`client_states` of groups and topics to which a client subscribes."""
     return [state for state in client_states(events) if state.agreeing or state.overruled]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from filtering.java.strings import has_half_a_pair
 from filtering.sql92.syntax.recognition import looks_like_sql92
-from filtering.subscription_data import SQL92, SUB_ALL, TAG, Subscription
+from filtering.subscription_data import SQL92, SUB_ALL, TAG, Subscription, new_subscription
 from filtering.subscriptions.event_lines import parse_event
 from filtering.subscriptions.events import UNVERSIONED, ConsumeFrom, Operation, SubscriptionEvent
 from filtering.subscriptions.json_fields import parse_json
@@ -124,11 +124,12 @@ def _from_json(text: str) -> ConsumerConnection:
     if not isinstance(table, dict) or not all(isinstance(entry, dict) for entry in table.values()):
         raise ValueError("it has no subscriptionTable")
     subscriptions = [
-        _subscription(
+        new_subscription(
             topic,
-            str(entry.get("expressionType") or TAG),
             str(entry.get("subString") or SUB_ALL),
-            class_filter_mode=entry.get("classFilterMode") is True,
+            str(entry.get("expressionType") or TAG),
+            UNVERSIONED,
+            entry.get("classFilterMode") is True,
         )
         for topic, entry in table.items()
     ]
@@ -153,7 +154,8 @@ def _from_table(text: str) -> ConsumerConnection:
         else:
             raise ValueError(f"it has no topic where mqadmin prints one: {line}")
     subscriptions = [
-        _subscription(topic, SQL92 if looks_like_sql92(expression) else TAG, expression) for topic, expression in rows
+        new_subscription(topic, expression, SQL92 if looks_like_sql92(expression) else TAG, UNVERSIONED)
+        for topic, expression in rows
     ]
     where = _CONSUME_FROM_WHERE.search(text)
     return ConsumerConnection(subscriptions, _consume_from(where and where[1]))
@@ -166,16 +168,7 @@ def _consume_from(where: object) -> ConsumeFrom:
 def _logged(match: re.Match[str]) -> Subscription:
     class_filter_mode = match["class_filter_mode"] == "true"
     version = int(match["version"])
-    return _subscription(match["topic"], match["type"] or TAG, match["expression"], version, class_filter_mode)
-
-
-def _subscription(
-    topic: str, kind: str, expression: str, version: int = UNVERSIONED, class_filter_mode: bool = False
-) -> Subscription:
-    subscription = Subscription(topic=topic, expression=expression, type=kind, version=version)
-    if class_filter_mode:
-        subscription["class_filter_mode"] = True
-    return subscription
+    return new_subscription(match["topic"], match["expression"], match["type"] or TAG, version, class_filter_mode)
 
 
 def _milliseconds(text: str) -> int:

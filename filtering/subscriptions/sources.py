@@ -11,12 +11,7 @@ from typing import Any
 from filtering.java.strings import has_half_a_pair
 from filtering.subscription_data import Subscription
 from filtering.subscriptions.event_lines import parse_event_lines
-from filtering.subscriptions.events import (
-    InvalidSubscriptionEvent,
-    Operation,
-    SubscriptionEvent,
-    SubscriptionEvents,
-)
+from filtering.subscriptions.events import InvalidSubscriptionEvent, Operation, SubscriptionEvent, SubscriptionEvents
 from filtering.subscriptions.instants import checked
 from filtering.subscriptions.json_fields import check_encoding, parse_json, text_field, whole_number
 from filtering.subscriptions.yaml_list import parse_yaml

@@ -25,8 +25,7 @@ from typing import TypeAlias
 import yaml
 
 from filtering.java.strings import has_half_a_pair, without_half_pairs
-from filtering.subscription_data import SQL92, TAG, Subscription
-from filtering.subscriptions.consume_from import parse_consume_from
+from filtering.subscription_data import SQL92, TAG, new_subscription
 from filtering.subscriptions.events import (
     UNVERSIONED,
     ConsumeFrom,
@@ -34,6 +33,7 @@ from filtering.subscriptions.events import (
     Operation,
     SubscriptionEvent,
     SubscriptionEvents,
+    parse_consume_from,
 )
 from filtering.subscriptions.instants import instant
 from filtering.subscriptions.json_fields import check_encoding
@@ -108,14 +108,13 @@ def _scalars(node: yaml.Node) -> Iterator[yaml.Node]:
 def _event(entry: object) -> SubscriptionEvent:
     fields = _fields(entry)
     namespace = fields.get("namespace", "")
-    subscription = Subscription(
-        topic=wrap_namespace(namespace, fields["topic"]),
-        expression=fields["tag"] if "tag" in fields else fields["sql"],
-        type=TAG if "tag" in fields else SQL92,
-        version=UNVERSIONED,
+    subscription = new_subscription(
+        wrap_namespace(namespace, fields["topic"]),
+        fields["tag"] if "tag" in fields else fields["sql"],
+        TAG if "tag" in fields else SQL92,
+        UNVERSIONED,
+        fields.get("class_filter_mode") == "true",
     )
-    if fields.get("class_filter_mode") == "true":
-        subscription["class_filter_mode"] = True
     return SubscriptionEvent(
         instant(fields.get("at", "0")),
         Operation.REGISTER,

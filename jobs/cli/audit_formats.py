@@ -24,10 +24,7 @@ _MARKS = {Severity.OK: "✅", Severity.SKIPPED: "⏭️", Severity.WARN: "⚠️
 
 
 def read_baseline(file: Path) -> dict[str, int]:
-    """The number of known bad rows by audit, from a file that :func:`print_json_lines` wrote.
-
-    Raises UsageError if a line is not a result of an audit.
-    """
+    """The known bad rows by audit, as :func:`print_json_lines` wrote them. Raises UsageError for other lines."""
     known = {}
     for number, line in enumerate(file.read_text("utf-8").split("\n"), 1):
         if not line.strip():
@@ -108,10 +105,7 @@ def folded(results: Sequence[AuditResult]) -> list[AuditResult]:
 
 
 def write_junit(file: Path, report: AuditReport, show_values: bool) -> None:
-    """Writes a test suite with one test case for each audit.
-
-    Warnings, consequences and known failures count as skipped, as do audits that could not be judged.
-    """
+    """Writes a test case for each audit. Warnings, consequences, known failures and uncounted audits are skipped."""
     failed = {result.audit.name for result in report.failures(Severity.ERROR)}
     skipped = [
         result for result in report.results if result.severity is not Severity.OK and result.audit.name not in failed

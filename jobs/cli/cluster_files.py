@@ -23,10 +23,7 @@ _COMPILED = (".nbi", ".nbc")
 
 
 def code_archives() -> list[str]:
-    """Writes the archives of the packages, and of ``conf``, to .cache.
-
-    Returns ``URI#name`` of each, as --archives wants them.
-    """
+    """Writes the archives to .cache. Returns ``URI#name`` of each, as --archives wants them."""
     folder = PROJECT / ".cache"
     return [f"{_archive(PROJECT / name, folder / f'{name}.zip').as_uri()}#{name}" for name in FOLDERS]
 

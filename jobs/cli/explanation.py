@@ -74,10 +74,7 @@ def print_every_group(
     nobody: str,
     broker: str | None = None,
 ) -> None:
-    """Prints the outcome of a message, one line for each group that ever subscribed to its topic.
-
-    ``nobody``: the line without such a group.
-    """
+    """Prints the outcome of a message for each group that ever subscribed to its topic, or the line ``nobody``."""
     print(f"{short(message.name)}  {_place(message, broker)}, stored {time(message.store_timestamp)} UTC")
     if not explanations:
         print(f"  {nobody}")

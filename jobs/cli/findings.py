@@ -27,10 +27,7 @@ def json_object(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def print_findings(found: FindingsOfBrokers) -> None:
-    """Prints the findings, each on a line if it fits, and their number.
-
-    Of several brokers, a finding that not all of them have names those that have it.
-    """
+    """Prints the findings and their number. A finding that not all brokers have names those that have it."""
     findings = found.all
     width = max((len(_whose(finding)) for finding in findings), default=0)
     for finding in findings:

@@ -32,7 +32,6 @@ class Markup:
         return "".join(f"\\{each}" if each in SPECIAL else each for each in shown) if self.is_markdown else shown
 
     def code(self, text: str) -> str:
-        """An expression, or a part of one."""
         if not self.is_markdown:
             return printable(text)
         fence = "`" * (1 + max(map(len, _FENCES.findall(text)), default=0))

@@ -55,3 +55,11 @@ def night_parser(job: str, description: str | None, steps: frozenset[Step], exam
         )  # fmt: skip
         parser.add_argument("--strict", action="store_true", help="exit 3 if something needs attention")
     return parser
+
+
+def run_steps(job: str, steps: frozenset[Step], parser: Parser, arguments: list[str]) -> None:
+    """Runs a job that runs some steps of a night. An error in its command line appears before slow imports."""
+    chosen = parser.parse_args(arguments)
+    from jobs.cli.night_job import run_job
+
+    run_job(job, steps, chosen)

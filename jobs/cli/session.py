@@ -63,10 +63,7 @@ def _log_no_raised_errors() -> None:
 
 @contextmanager
 def _ended_if_interrupted() -> Iterator[None]:
-    """Ends Java if its start is interrupted: it would wait for ever for a connection.
-
-    PySpark keeps the process that it started in a local variable only.
-    """
+    """Ends Java if its start is interrupted: it would wait for ever. PySpark keeps it in a local variable only."""
     try:
         yield
     except KeyboardInterrupt as interrupt:

@@ -21,10 +21,7 @@ from schemas.rocketmq_store.commitlog.segments import is_mapped_file
 
 @dataclass(frozen=True)
 class SummarizedNight:
-    """A night that has ended: its lines about what needs attention, and a remark on the number of its rows.
-
-    ``report`` is without the outcome.
-    """
+    """A night that has ended (without its outcome), what needs attention, and a ``remark`` on its rows."""
 
     report: NightReport
     summary: NightSummary
@@ -37,7 +34,6 @@ class SummarizedNight:
 
 
 def summarize(run: Run, report: NightReport) -> SummarizedNight:
-    """The summary of a night that has ended."""
     facts = open_facts(run.warehouse, report.broker.name, run.expressions)
     summary = night_summary(facts)
     attention = [*summary.attention, *_inconsistent(facts, run)]

@@ -55,10 +55,7 @@ def age(milliseconds: int) -> str:
 def print_table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, indent: str = "", last_is_text: bool = False
 ) -> None:
-    """Prints aligned columns: the first ``left`` ones to the left, the others to the right.
-
-    With ``last_is_text``, the last column is cut to the width of the terminal.
-    """
+    """Prints columns, the first ``left`` ones left-aligned. With ``last_is_text``, the last is cut to the terminal."""
     columns = len(titles)
     widths = [max(len(row[i]) for row in [titles, *rows]) for i in range(columns)]
     room = shutil.get_terminal_size((160, 24)).columns if sys.stdout.isatty() else 0

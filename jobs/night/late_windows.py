@@ -48,7 +48,6 @@ def late_windows(
 
 
 def _state_before(index: int, state: BrokerState, warehouse: Warehouse) -> BrokerState:
-    """The state before a night."""
     if index == len(state.nights):
         return state
     return read_state_before(warehouse, unreplaced_runs(state.entries), state.first_run(index))

@@ -148,7 +148,6 @@ class Night:
         return mended
 
     def _new(self, plan: NightPlan, instants: Mapping[str, Int64s]) -> Part:
-        """Filters the new messages."""
         windows, uncertain_changes = by_topic([*plan.online, *plan.backlog]), by_topic(plan.uncertain_changes)
         filter_data = filter_data_of_night(self.history, self.broker, self.state.as_of)
         return self._tasks.make_entries(self._read_new, windows, uncertain_changes, filter_data, instants)

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from filtering.consumption.offsets import TopicOffsets
 from filtering.consumption.renewals import QueueRenewal
-from jobs.night.tasks.work import QueueProgress, Queues
+from jobs.night.tasks.queue_progress import QueueProgress, Queues
 
 _NOT_STORED = -1
 """Instead of the physical offset of an entry that is not in the tables: it is older than all that are."""

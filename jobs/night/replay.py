@@ -13,7 +13,7 @@ from filtering.consumption.group_progress import GroupNight
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.delivery.message_filter import message_filters
 from filtering.delivery.pull_window import PullWindow
-from filtering.subscription_data import Subscription
+from filtering.subscription_data import new_subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.in_force import in_force_after
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -23,8 +23,10 @@ from jobs.night.inputs.subscription_file import SubscriptionFile
 from jobs.night.rows.offset_rows import current_offset_rows
 from jobs.night.rows.progress_rows import Part, progress_rows
 from jobs.night.rows.queue_nights import QueueNight
+from jobs.night.tasks.queue_progress import NO_INSTANTS
 from jobs.night.tasks.stored_task import filter_stored
-from jobs.night.tasks.work import NO_INSTANTS, Work, works_by_topic
+from jobs.night.tasks.work import Work, works_by_topic
+from jobs.night.topics import by_topic
 from schemas.answers.facts import BrokerFacts
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.current_offsets import CURRENT_OFFSETS
@@ -82,11 +84,11 @@ def replay(
     changes.create_missing(WRITTEN)
     for table in WRITTEN:
         changes.replace_rows(table, [])
-    windows: defaultdict[str, list[PullWindow]] = defaultdict(list)
-    valid_from = {row.key: row.valid_from for row in in_force}
-    for filter_in_force in message_filters(in_force, facts.broker):
-        since = valid_from[filter_in_force.key]
-        windows[filter_in_force.topic].append(PullWindow(filter_in_force, since, *period, available_at=facts.as_of))
+    since = {row.key: row.valid_from for row in in_force}
+    windows = by_topic(
+        PullWindow(each, since[each.key], *period, available_at=facts.as_of)
+        for each in message_filters(in_force, facts.broker)
+    )
     topics = works_by_topic(facts.broker, windows)
     folder = into.log(DELIVERY_BLOCKS).storage
     work = Work(run, {DELIVERY_BLOCKS.name: folder}, topics, facts.broker.delay_levels)
@@ -140,13 +142,8 @@ def _filter_key(row: SubscriptionRow | None) -> tuple[object, ...]:
 def _registration(row: SubscriptionRow, at: int) -> SubscriptionEvent:
     """The event that registers a subscription at ``at`` (ms)."""
     operation = Operation.PULL_SUBSCRIPTION if row.sent_with_pull else Operation.REGISTER
-    subscription = Subscription(
-        topic=row.topic,
-        expression=row.expression,
-        type=row.expression_type,
-        version=max(at, row.sub_version),
-        class_filter_mode=row.class_filter_mode,
-    )
+    version = max(at, row.sub_version)
+    subscription = new_subscription(row.topic, row.expression, row.expression_type, version, row.class_filter_mode)
     return SubscriptionEvent(at, operation, row.consumer_group, (subscription,))
 
 

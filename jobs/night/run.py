@@ -23,7 +23,7 @@ from jobs.night.inputs.events import NightEvents, events_until, night_events
 from jobs.night.inputs.hooks import FilterHook, text_of
 from jobs.night.inputs.night_inputs import NightInputs, NightOptions, is_nothing_new, redo_instant
 from jobs.night.inputs.steps import Step
-from jobs.night.log.log_plan import LogPlan, plan_log
+from jobs.night.log.log_plan import plan_log
 from jobs.night.night import Night, NightOutcome
 from jobs.night.past.new_messages import NewMessages, forget_prepared_offsets, forget_undelivered, stored_before
 from jobs.night.past.past_nights import PastNight, PastOffsets
@@ -43,10 +43,7 @@ from schemas.tables import APPENDED_TABLES
 
 @dataclass(frozen=True)
 class NightReport:
-    """The result of a night. ``outcome`` and ``entry`` are None if nothing was new.
-
-    ``events``: its subscription events.
-    """
+    """The result of a night, and its events. ``outcome`` and ``entry`` are None if nothing was new."""
 
     broker: Broker
     inputs: NightInputs
@@ -57,7 +54,6 @@ class NightReport:
 
     @property
     def rows(self) -> Mapping[str, int]:
-        """The rows that the night added, by table."""
         return self.entry.rows if self.entry else {}
 
 
@@ -75,17 +71,14 @@ class Run:
     entries: list[LedgerEntry] = field(default_factory=list)
 
     def open(self) -> None:
-        """Checks the tables against the ledger, and undoes what an unfinished run committed. Raises UsageError.
-
-        Tables that an older mqsieve wrote are brought up to date.
-        """
+        """Checks the tables, upgrades older ones, and undoes what an unfinished run committed. Raises UsageError."""
         upgrade(self.warehouse)
         self.entries = open_warehouse(self.warehouse)
         if any(entry.job == REPLAY for entry in self.entries):
             raise UsageError(
                 f"{self.warehouse.location} holds a replay, to which nights cannot be added: give another folder"
             )
-        undo_unfinished_run(self.warehouse, self.entries, self.next_run())
+        undo_unfinished_run(self.warehouse, self.entries, next_run(self.entries))
 
     @property
     def last(self) -> dict[str, LedgerEntry]:
@@ -99,7 +92,9 @@ class Run:
         """
         begun = time.monotonic()
         state = read_state(self.warehouse, by_broker(self.entries).get(broker.name, ()))
-        plan = self._log_plan(inputs, state, options)
+        plan = None
+        if inputs.snapshot is not None:
+            plan = plan_log(inputs.snapshot, read_so_far(state, self.warehouse), self.warehouse, options.new_epoch)
         is_new_epoch = plan is not None and plan.cut == 0
         continued = BrokerState(()) if is_new_epoch else state
         events = night_events(continued, inputs.subscriptions, broker.config, self.expressions)
@@ -148,16 +143,6 @@ class Run:
         entry = self._commit(changes, entry)
         return NightReport(broker, inputs, events, outcome, entry, time.monotonic() - begun)
 
-    def next_run(self) -> str:
-        """The name of a new run: see :func:`jobs.night.commit.ledger.next_run`."""
-        return next_run(self.entries)
-
-    def _log_plan(self, inputs: NightInputs, state: BrokerState, options: NightOptions) -> LogPlan | None:
-        """What to read of the broker's log; None without a snapshot."""
-        if inputs.snapshot is None:
-            return None
-        return plan_log(inputs.snapshot, read_so_far(state, self.warehouse), self.warehouse, options.new_epoch)
-
     def _changes(self, broker: Broker) -> Changes:
         """The changes of a new run, still empty. The ledger exists from then on.
 
@@ -165,7 +150,7 @@ class Run:
         """
         if not self.warehouse.exists(RUN_LEDGER):
             self.warehouse.log(RUN_LEDGER).create()
-        return Changes(self.warehouse, broker.name, self.next_run())
+        return Changes(self.warehouse, broker.name, next_run(self.entries))
 
     def _commit(self, changes: Changes, entry: LedgerEntry) -> LedgerEntry:
         """Merges small files, commits the tables and then the ledger. Returns the entry with their versions."""
@@ -183,10 +168,7 @@ class Run:
         changes: Changes,
         hooks: Sequence[FilterHook],
     ) -> BrokerState:
-        """Repeats the nights of a redo, with their own configurations if ``config`` is None.
-
-        Returns the state with which the new night begins.
-        """
+        """Repeats nights, with their own configurations if ``config`` is None. Returns the state after them."""
         state = redo.state
         for past in redo.nights:
             state = self.redo_night(config or past.entry.broker, past, state, events, changes, hooks)
@@ -201,10 +183,7 @@ class Run:
         changes: Changes,
         hooks: Sequence[FilterHook] = (),
     ) -> BrokerState:
-        """Repeats an earlier night with its own name and end, and with ``hooks`` if it had hooks.
-
-        Returns the state after it: all of its messages have been filtered.
-        """
+        """Repeats a night with its own name and end, and with ``hooks`` if it had some. Returns the state after it."""
         as_of = past.entry.as_of or 0
         stored = past.stored if past.stored[0] < past.stored[1] else None
         night = Night(

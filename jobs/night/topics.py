@@ -28,10 +28,7 @@ CLOCK_SLACK = DAY
 def filter_data_of_night(
     history: Sequence[SubscriptionRow], broker: BrokerConfig, as_of: int | None
 ) -> dict[str, list[FilterDataInForce]]:
-    """The filter data in force for messages stored after ``as_of`` (ms), by topic.
-
-    The oldest one also applies to messages that are older than it.
-    """
+    """By topic, the filter data in force after ``as_of`` (ms). The oldest one applies to older messages, too."""
     oldest = BEGINNING if as_of is None else as_of - CLOCK_SLACK
     found: defaultdict[str, list[FilterDataInForce]] = defaultdict(list)
     for topic, items in filter_data_in_force(history, broker).items():

@@ -14,10 +14,7 @@ Value = Callable[[GroupReport], int | None]
 
 @dataclass(frozen=True)
 class Column:
-    """One column: the ``value`` of a row, formatted by ``text``.
-
-    ``is_optional``: the column is left out if the value is 0 in all rows.
-    """
+    """The ``value`` of each row, formatted by ``text``. The column is left out if all are 0 and it ``is_optional``."""
 
     title: str
     explanation: str

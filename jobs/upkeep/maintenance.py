@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from filtering.counted import counted
 from jobs.night.commit.changes import Changes
-from jobs.night.commit.ledger import record
+from jobs.night.commit.ledger import next_run, record
 from jobs.night.run import Run
 from jobs.upkeep.rebuild import find_damage, rebuild
 from jobs.upkeep.retention import remove_bodies, remove_nights
@@ -19,15 +19,12 @@ from schemas.tables import TABLES, UNLEDGERED_TABLES
 
 
 def maintain(run: Run, broker_name: str | None, keep_days: int | None, keep_bodies: int | None) -> list[str]:
-    """Removes old rows of one broker or of all, and then old files of all tables. Returns lines for the user.
-
-    Raises UsageError if there is no such broker.
-    """
+    """Removes old rows of one broker or of all, then old files. Returns lines for the user. Raises UsageError."""
     run.open()
     brokers = by_broker(run.entries)
     if broker_name is not None:
         check_broker(broker_name, list(brokers))
-    name = run.next_run()
+    name = next_run(run.entries)
     inputs: dict[str, str] = {}
     lines: list[str] = []
     for broker in [broker_name] if broker_name is not None else brokers:
@@ -80,7 +77,7 @@ def rebuild_damaged(run: Run) -> list[str]:
     if not damage.tables:
         return ["no table is damaged: nothing was changed"]
     run.entries = list(damage.entries)
-    name = run.next_run()
+    name = next_run(run.entries)
     inputs = {REBUILT: ", ".join(damage.tables)} | rebuild(run, damage, name)
     record(run.warehouse, LedgerEntry(name, "", MAINTAIN, inputs=inputs))
     open_warehouse(run.warehouse)

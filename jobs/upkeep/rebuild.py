@@ -34,10 +34,7 @@ class DamagedTables:
 
 
 def find_damage(warehouse: Warehouse, session: Session) -> DamagedTables:
-    """The damaged tables of a warehouse, by reading all of their files.
-
-    Raises UsageError if one of them cannot be rebuilt.
-    """
+    """Reads all files, and finds damaged tables. Raises UsageError if one of them cannot be rebuilt."""
     entries = read_runs(warehouse)
     found = dict(damages(warehouse, entries))
     readable = {table: warehouse.log(table).files for table in TABLES if table not in found and warehouse.exists(table)}

@@ -72,10 +72,7 @@ def _remove_rows(table: Table, run: str, changes: Changes) -> int:
 
 
 def remove_bodies(entries: Sequence[LedgerEntry], keep_days: int, changes: Changes) -> tuple[int, dict[str, str]]:
-    """Removes the bodies of messages of old nights, and keeps their checksums.
-
-    Returns their number, and inputs for the ledger's entry.
-    """
+    """Removes bodies of old nights, and keeps their checksums. Returns their number, and inputs for the ledger."""
     run = entries[first_kept(entries, keep_days)].run
     removed_to = entries[-1].inputs.get(BODIES_FROM, "")
     if run <= removed_to:

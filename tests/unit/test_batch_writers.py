@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jobs.cli import json_columns
-from jobs.cli.batch_writers import write_batches
+from jobs.cli import batch_writers
+from jobs.cli.batch_writers import json_lines, json_texts, write_batches
 
 ROWS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "text": (pa.string(), ["a", None, 'q"\\\n\r\x00\x7f\u2028 é港', "", "a", "x,y"]),
@@ -53,15 +53,15 @@ def test_json_is_that_of_pythons_encoder(start: int) -> None:
 def test_rows_that_are_too_many_or_too_large_are_written_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = pa.concat_batches([BATCH] * 15)
     for name, limit in (("ROWS_AT_ONCE", 7), ("BYTES_AT_ONCE", 500)):
-        monkeypatch.setattr(json_columns, name, limit)
-        assert len(list(json_columns.json_lines(batch))) > 10
+        monkeypatch.setattr(batch_writers, name, limit)
+        assert len(list(json_lines(batch))) > 10
         assert written("jsonl", BATCH, batch) == expected_lines(BATCH) + expected_lines(batch)
         assert len(list(csv.reader(io.StringIO(written("csv", batch).decode(), newline="")))) == len(batch) + 1
 
 
 def test_a_type_without_json_is_refused() -> None:
     with pytest.raises(TypeError, match="no JSON for columns of double"):
-        json_columns.json_texts(pa.array([1.5]))
+        json_texts(pa.array([1.5]))
 
 
 def test_readers_of_csv_find_each_cell_again() -> None:

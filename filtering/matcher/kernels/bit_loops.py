@@ -26,10 +26,7 @@ def evaluate(
     registers: Array,
     bits: Array,
 ) -> None:
-    """Runs the instructions on one block of words at a time. A block has as many words as a register.
-
-    ``registers`` has one more than the instructions use, at its end.
-    """
+    """Runs the instructions on one register's words at a time. ``registers`` has one more than they use."""
     words, last = bits.shape[1], len(registers) - 1
     all_registers, all_bits = registers.reshape(-1), bits.reshape(-1)
     registers[0] = 0

@@ -111,10 +111,7 @@ def parse_block(
     odd: Array,
     scratch: Array,
 ) -> int:
-    """Parses the numbers of up to BLOCK rows. Returns how many texts are left to be parsed; ``odd`` marks them.
-
-    ``scratch``: int64, shape (4, BLOCK).
-    """
+    """Like parse, for up to BLOCK rows from ``first`` on. ``scratch``: int64, shape (4, BLOCK)."""
     octets, offsets, _, _, positions = texts
     used = len(numbers)
     words, lengths = scratch[0, :used].view(np.uint64), scratch[1, :used]

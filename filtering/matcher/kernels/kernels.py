@@ -135,7 +135,6 @@ class CutIndex:
 
 
 def index_cuts(cuts: npt.NDArray[np.int64]) -> CutIndex:
-    """An index of ascending cuts."""
     span = int(cuts[-1]) - int(cuts[0]) if len(cuts) else 0
     shift = max(0, span.bit_length() - (CELLS_PER_CUT * len(cuts)).bit_length())
     grid = np.empty((span >> shift) + 2, np.int32)

@@ -33,10 +33,7 @@ _LOW_SIX = np.uint32(0x3F)
 def parse_integer(
     octets: Array, start: Int, end: Int, greatest: Int, at: Int, numbers: Array, is_number: Array
 ) -> None:
-    """Integer.valueOf and Long.valueOf.
-
-    ``greatest``: the greatest number of the type. The result goes to element ``at`` of ``numbers`` and ``is_number``.
-    """
+    """Integer.valueOf and Long.valueOf; ``greatest`` is that of the type. The result goes to element ``at``."""
     is_number[at] = False
     negative = start < end and octets[start] == MINUS
     if negative or (start < end and octets[start] == PLUS):

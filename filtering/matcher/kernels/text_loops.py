@@ -143,10 +143,7 @@ def find_few(
     missing: Int,
     found: Array,
 ) -> None:
-    """Like find, for few known texts of up to 8 octets: compares each text with all of them, without a branch.
-
-    ``answers``: one for each known text.
-    """
+    """Like find, but compares each text with all of a few known texts of up to 8 octets, without a branch."""
     all_words, all_lengths = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.int64)
     for first in range(0, len(found), BLOCK):
         end = min(first + BLOCK, len(found))

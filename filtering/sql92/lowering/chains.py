@@ -31,10 +31,7 @@ def decided(form: Form, deciding: Sequence[Predicate], failing: Sequence[Predica
 
 
 def failed(form: Form, deciding: Sequence[Predicate], failing: Sequence[Predicate]) -> Predicate:
-    """True if an operand fails and no operand before it decides the chain.
-
-    An operand that fails like one before it does not make a step of its own: it only decides.
-    """
+    """True if an operand fails, unless one before it decides. One that fails like an earlier one only decides."""
     steps: list[tuple[Predicate, list[Predicate]]] = []
     seen: set[Predicate] = {FALSE}
     for decides, fails in zip(deciding, failing, strict=True):

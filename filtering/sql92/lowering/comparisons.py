@@ -76,11 +76,7 @@ def properties_equal(form: Form, left: str, right: str, outcome: EvaluationOutco
 
 
 def ordered(
-    form: Form,
-    left: Property | Value,
-    comparison: Comparison,
-    right: Property | Value,
-    outcome: EvaluationOutcome,
+    form: Form, left: Property | Value, comparison: Comparison, right: Property | Value, outcome: EvaluationOutcome
 ) -> Predicate:
     """Compare two values as numbers. A number literal decides the type; two properties are doubles."""
     match left, right:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from filtering.predicate import FALSE, TRUE, TRUE_TEXTS, IsTrueText, Predicate
-from filtering.sql92.lowering import comparisons, nulls
+from filtering.sql92.lowering import comparisons
 from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome, Lower
-from filtering.sql92.lowering.operands import Operand, Value
+from filtering.sql92.lowering.operands import Operand, Value, is_not_null, is_null, operand_fails
 from filtering.sql92.normal_form.form import Form
 from filtering.sql92.normal_form.normal_form import present_but_not
 from filtering.sql92.syntax.nodes import BooleanNode, Number, Property
@@ -18,9 +18,11 @@ def equal(form: Form, lower: Lower, left: Operand, right: Operand, outcome: Eval
         return comparisons.property_equals(left.name, right.value, outcome)
     not_null = yield from _not_null_equal(form, lower, left, right, outcome)
     if outcome is EvaluationOutcome.ERROR:
-        return form.any_of([(yield from nulls.fails(lower, left)), (yield from nulls.fails(lower, right)), not_null])
-    left_side = nulls.is_null if outcome is EvaluationOutcome.TRUE else nulls.is_not_null
-    right_null = [(yield from left_side(form, lower, left)), (yield from nulls.is_null(form, lower, right))]
+        return form.any_of(
+            [(yield from operand_fails(lower, left)), (yield from operand_fails(lower, right)), not_null]
+        )
+    left_side = is_null if outcome is EvaluationOutcome.TRUE else is_not_null
+    right_null = [(yield from left_side(form, lower, left)), (yield from is_null(form, lower, right))]
     return form.any_of([not_null, form.all_of(right_null)])
 
 
@@ -36,13 +38,13 @@ def _not_null_equal(
         case Value(), Value():
             return comparisons.values_equal(left.value, right.value, outcome)
         case BooleanNode(), Value(value=Number()):
-            return (yield from nulls.is_not_null(form, lower, left)) if outcome is EvaluationOutcome.FALSE else FALSE
+            return (yield from is_not_null(form, lower, left)) if outcome is EvaluationOutcome.FALSE else FALSE
         case BooleanNode(), (Property() | Value()):
-            left_not_null = yield from nulls.is_not_null(form, lower, left)
-            both = [left_not_null, (yield from nulls.is_not_null(form, lower, right))]
+            left_not_null = yield from is_not_null(form, lower, left)
+            both = [left_not_null, (yield from is_not_null(form, lower, right))]
             return form.all_of(both) if outcome is EvaluationOutcome.ERROR else FALSE
         case Value(value=Number()), BooleanNode():
-            return (yield from nulls.is_not_null(form, lower, right)) if outcome is EvaluationOutcome.FALSE else FALSE
+            return (yield from is_not_null(form, lower, right)) if outcome is EvaluationOutcome.FALSE else FALSE
         case ((Property() | Value() | BooleanNode()), BooleanNode()) if outcome is not EvaluationOutcome.ERROR:
             true, false = yield from _as_boolean(lower, left)
             same = yield from lower(right, outcome)

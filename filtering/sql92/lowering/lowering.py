@@ -22,9 +22,10 @@ from filtering.predicate import (
     TextIn,
     TextStartsWith,
 )
-from filtering.sql92.lowering import chains, comparisons, equality, nulls
+from filtering.predicate_value import text_holds
+from filtering.sql92.lowering import chains, comparisons, equality
 from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome
-from filtering.sql92.lowering.operands import Nothing, Operand, Value, operand
+from filtering.sql92.lowering.operands import Nothing, Operand, Value, is_not_null, operand, operand_fails
 from filtering.sql92.normal_form.form import Form
 from filtering.sql92.normal_form.normal_form import present_but_not
 from filtering.sql92.syntax import nodes
@@ -82,7 +83,7 @@ class Lowering:
 
     def _search(self, node: nodes.TextSearch, outcome: EvaluationOutcome) -> Steps[Predicate]:
         searched = operand(node.operand)
-        failing = (yield from nulls.fails(self._lower, searched)) if node.text else FALSE
+        failing = (yield from operand_fails(self._lower, searched)) if node.text else FALSE
         if outcome is EvaluationOutcome.ERROR:
             return failing
         true = self._search_is_true(node, searched)
@@ -94,7 +95,8 @@ class Lowering:
             leaf = _SEARCHES[node.search](searched.name, node.text)
             return present_but_not(leaf) if node.negated else leaf
         if node.text and isinstance(searched, Value) and isinstance(searched.value, str):
-            return FALSE if _matches(node.search, searched.value, node.text) is node.negated else TRUE
+            found = text_holds(_SEARCHES[node.search]("", node.text), searched.value)
+            return FALSE if found is node.negated else TRUE
         return FALSE
 
     def _ordering(self, node: nodes.Ordering, outcome: EvaluationOutcome) -> Steps[Predicate]:
@@ -114,9 +116,9 @@ class Lowering:
             return comparisons.ordered(self._form, left, comparison, right, outcome)
         if outcome is not EvaluationOutcome.ERROR:
             return FALSE
-        left_fails = yield from nulls.fails(self._lower, left)
-        right_fails = yield from nulls.fails(self._lower, right)
-        left_not_null = yield from nulls.is_not_null(self._form, self._lower, left)
+        left_fails = yield from operand_fails(self._lower, left)
+        right_fails = yield from operand_fails(self._lower, right)
+        left_not_null = yield from is_not_null(self._form, self._lower, left)
         return self._form.any_of([left_fails, self._form.all_of([left_not_null, right_fails])])
 
     def _equal(self, node: nodes.Equal, outcome: EvaluationOutcome) -> Steps[Predicate]:
@@ -169,16 +171,6 @@ def _in(node: nodes.In, outcome: EvaluationOutcome) -> Predicate:
         return FALSE
     listed = TextIn(node.name, frozenset(node.texts))
     return listed if outcome is EvaluationOutcome.TRUE else present_but_not(listed)
-
-
-def _matches(search: Search, text: str, searched: str) -> bool:
-    match search:
-        case Search.CONTAINS:
-            return searched in text
-        case Search.STARTS_WITH:
-            return text.startswith(searched)
-        case Search.ENDS_WITH:
-            return text.endswith(searched)
 
 
 _SEARCHES: dict[Search, Callable[[str, str], PropertyLeaf]] = {

@@ -9,10 +9,7 @@ from filtering.terms import opposite
 
 
 class Form:
-    """Combines predicates as they are, without constants and repeated terms.
-
-    This takes a third of the time of :class:`~filtering.sql92.normal_form.normal_form.NormalForm`.
-    """
+    """Combines predicates without constants and repeated terms: in a third of the time that NormalForm takes."""
 
     def all_of(self, terms: Iterable[Predicate]) -> Predicate:
         """The conjunction of some terms; TRUE without any."""

@@ -47,10 +47,7 @@ class Text(NamedTuple):
 
 
 class SparkText:
-    """The texts of a predicate's nodes, written from the leaves up.
-
-    ``together``: write terms about one number as one text, as one would by hand.
-    """
+    """The texts of nodes, from the leaves up. ``together``: terms about one number are one text, as one would write."""
 
     def __init__(self, column: Column, together: bool) -> None:
         self._column = column

@@ -16,10 +16,7 @@ ORDERINGS = {
 
 
 def binary_node(left: Node, token: Token, right: Node, text: str) -> Node:
-    """The node of the operator ``token`` in the expression ``text``.
-
-    Raises InvalidExpression if the broker refuses its operands.
-    """
+    """The node of the operator ``token`` in ``text``. Raises InvalidExpression if the broker refuses its operands."""
     kind, _, start = token
     if kind in ORDERINGS:
         checks.ordered(left, text, token)

@@ -64,9 +64,7 @@ class NumberLiteral(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Parentheses(Node):
-    """Parentheses around an operator. They mean nothing to the broker."""
-
+class Unary(Node):
     operand: Node
 
     @property
@@ -75,14 +73,13 @@ class Parentheses(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Minus(Node):
+class Parentheses(Unary):
+    """Parentheses around an operator. They mean nothing to the broker."""
+
+
+@dataclass(slots=True, eq=False)
+class Minus(Unary):
     """A unary minus. A unary plus has no node."""
-
-    operand: Node
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return (self.operand,)
 
 
 @dataclass(slots=True, eq=False)
@@ -101,14 +98,8 @@ class NullLiteral(BooleanNode):
 
 
 @dataclass(slots=True, eq=False)
-class Not(BooleanNode):
+class Not(BooleanNode, Unary):
     """NOT before an operand; NOT BETWEEN, NOT IN and IS NOT NULL are ``Not`` of the positive form."""
-
-    operand: Node
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return (self.operand,)
 
 
 @dataclass(slots=True, eq=False)
@@ -147,12 +138,8 @@ class Ordering(Binary):
 
 
 @dataclass(slots=True, eq=False)
-class IsNull(BooleanNode):
-    operand: Node
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return (self.operand,)
+class IsNull(BooleanNode, Unary):
+    pass
 
 
 @dataclass(slots=True, eq=False)

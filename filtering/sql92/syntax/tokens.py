@@ -74,7 +74,6 @@ def tokenize(text: str) -> list[Token]:
 
 
 def string_value(image: str) -> str:
-    """The value of a string literal."""
     return image[1:-1].replace("''", "'")
 
 

@@ -12,7 +12,6 @@ Steps: TypeAlias = Generator[Any, Any, _Result]
 
 
 def run(steps: Steps[_Result]) -> _Result:
-    """The result of ``steps``."""
     stack: list[Steps[Any]] = [steps]
     result: Any = None
     while stack:

@@ -54,7 +54,6 @@ class Changes:
             self._added[table.name] += added
 
     def add_rows(self, table: Table, batches: Sequence[pa.RecordBatch]) -> None:
-        """Writes rows, and adds their files."""
         if sum(batch.num_rows for batch in batches):
             self.add_files(table, self._write(table, batches))
 
@@ -106,7 +105,6 @@ class Changes:
 
     @property
     def tables(self) -> list[Table]:
-        """The tables that the run changes."""
         return list(self._touched.values())
 
     def create_missing(self, tables: Iterable[Table]) -> None:

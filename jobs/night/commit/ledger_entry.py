@@ -13,15 +13,7 @@ from jobs.night.past.state import BrokerState
 from jobs.night.past.vanished_offsets import vanished_text
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import one_of, within
-from schemas.ledger_inputs import (
-    CUT,
-    DAMAGED_BODIES,
-    INPUTS_END,
-    LAST_STORED,
-    MESSAGE_LOG,
-    NOT_COMMITTED,
-    WITHDRAWN,
-)
+from schemas.ledger_inputs import CUT, DAMAGED_BODIES, INPUTS_END, LAST_STORED, MESSAGE_LOG, NOT_COMMITTED, WITHDRAWN
 from schemas.run_ledger import LedgerEntry
 from schemas.withdrawals import withdrawals_text
 
@@ -29,10 +21,7 @@ from schemas.withdrawals import withdrawals_text
 def ledger_entry(
     job: str, night: Night, outcome: NightOutcome, fingerprints: Mapping[str, str], remarks: Sequence[str]
 ) -> LedgerEntry:
-    """The ledger entry of a night, without the states of the tables, which are only known after the commits.
-
-    ``fingerprints``: those of its inputs, by kind.
-    """
+    """The ledger entry of a night, without the states of tables, and with the ``fingerprints`` of its inputs."""
     state, steps, new, changes = night.state, night.steps, night.new, night.changes
     plan, last = new.plan, state.last
     ingested_to = _ingested_to(state, plan, MESSAGE_LOG in fingerprints, outcome, changes)

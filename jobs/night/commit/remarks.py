@@ -18,13 +18,14 @@ from jobs.night.night import NightOutcome
 NAMED = 20
 
 
-def log_remarks(broker: Broker, snapshot: StoreSnapshot | None, plan: LogPlan | None, as_of: int | None) -> list[str]:
+def log_remarks(
+    broker: Broker, snapshot: StoreSnapshot | None, plan: LogPlan | None, as_of: int | None
+) -> Iterator[str]:
     """Remarks on the log. ``as_of``: the end of the last night, ms; None if there was none."""
-    remarks: list[str] = []
     if plan is None or snapshot is None:
-        return remarks
+        return
     if as_of is None and broker.name_in_store is not None:
-        remarks.append(
+        yield (
             f"the topics.json of the store is of {broker.name_in_store}, and the messages are stored as those of "
             f"{broker.name}: if this is not another name for it, run nightly with the right broker.conf and a new "
             "--warehouse"
@@ -32,31 +33,30 @@ def log_remarks(broker: Broker, snapshot: StoreSnapshot | None, plan: LogPlan | 
     is_older = snapshot.taken_at < (as_of or 0)
     if plan.deleted is not None:
         start, end = plan.deleted
-        remarks.append(
+        yield (
             f"the broker deleted {counted(end - start, 'byte')} of its log (offsets {start:,} to {end:,}) before any "
             "night read them: their messages are in no table"
         )
     if plan.unread is not None:
         start, end = plan.unread
-        remarks.append(
+        yield (
             f"the log begins earlier than in all nights before (at offset {start:,}, not {end:,}): no night reads what "
             "is before the first night's log. To have those messages, run nightly with a new --warehouse"
         )
     if plan.cut:
-        remarks.append(
+        yield (
             f"the log differs from offset {plan.cut:,} on from what was read: a broker cuts the end of its log when it "
             "recovers. The messages from there on, and their deliveries, were replaced"
             + (". If this is an older copy of the store, run nightly on the newest one to have them back" * is_older)
         )
     if plan.cut == 0:
-        remarks.append(f"a new epoch of {broker.name}: all earlier rows of it were replaced")
+        yield f"a new epoch of {broker.name}: all earlier rows of it were replaced"
     if plan.repaired:
         places = counted(len(plan.repaired), "damaged place of the log was", "damaged places of the log were")
-        remarks.append(f"{places} repaired and read")
+        yield f"{places} repaired and read"
     if plan.mended:
         messages = counted(len(plan.mended), "message with a damaged body has", "messages with a damaged body have")
-        remarks.append(f"{messages} the right one now")
-    return remarks
+        yield f"{messages} the right one now"
 
 
 def input_remarks(inputs: NightInputs, options: NightOptions, had_hooks: bool, has_messages: bool) -> Iterator[str]:

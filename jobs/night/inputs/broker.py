@@ -73,10 +73,7 @@ def broker_of(
 
 
 def _name_in_warehouse(last: Mapping[str, LedgerEntry], reads_messages: bool) -> str:
-    """The name of a broker that neither the user nor its store names: the only known one, or the default one.
-
-    Raises UsageError if that may be the wrong broker.
-    """
+    """The only known broker, or the default name. Raises UsageError if that may be the wrong broker."""
     if len(last) == 1:
         (only_broker,) = last
         if reads_messages and only_broker != DEFAULT_NAME:

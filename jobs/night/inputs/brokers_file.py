@@ -39,10 +39,7 @@ class BrokerEntry:
 
 
 def read_brokers(file: Path, shared: SubscriptionFile | None) -> list[BrokerEntry]:
-    """Reads a list of brokers. Raises UsageError if an entry is not valid.
-
-    ``shared``: the subscriptions of all brokers without an own file.
-    """
+    """Reads a list of brokers. ``shared``: the subscriptions of those without an own file. Raises UsageError."""
     try:
         document = load(file.read_text(encoding="utf-8", errors="replace"))
     except InvalidYaml as error:

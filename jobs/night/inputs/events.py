@@ -41,7 +41,8 @@ def night_events(
     later.
     """
     applied = state.events
-    if file is None or (_is_applied(file, state) and not file.events.is_snapshot):
+    inputs = state.last.inputs if state.last is not None else {}
+    if file is None or (inputs.get(SUBSCRIPTION_FILE) == file.digest and not file.events.is_snapshot):
         return NightEvents(applied, ())
     given, as_of = file.events, state.as_of
     if given.is_snapshot and as_of is not None:
@@ -66,10 +67,5 @@ def night_events(
     return NightEvents(given.events, new, late_from, len(withdrawn))
 
 
-def _is_applied(file: SubscriptionFile, state: BrokerState) -> bool:
-    return state.last is not None and state.last.inputs.get(SUBSCRIPTION_FILE) == file.digest
-
-
 def events_until(events: Iterable[SubscriptionEvent], as_of: int) -> tuple[SubscriptionEvent, ...]:
-    """The events up to ``as_of`` (ms), in order."""
     return in_order(event for event in events if event.at <= as_of)

@@ -19,9 +19,10 @@ import inspect
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
-from filtering.delivery.filter_hooks import ColumnHook, FunctionHook, Hook
+from filtering.delivery.filter_hooks import FunctionHook, Hook
 from filtering.subscriptions.events import GroupTopic
 from filtering.yaml_input import InvalidYaml, load
 from schemas.errors import UsageError
@@ -98,11 +99,11 @@ def check_groups(hooks: Iterable[FilterHook], known: Iterable[GroupTopic]) -> No
 
 
 def hooks_by_group(hooks: Sequence[FilterHook]) -> Mapping[GroupTopic, Sequence[Hook]]:
-    """The hooks on the rows of :func:`jobs.night.tasks.hook_answers.with_answers`, by group and topic."""
-    names = answer_names(hooks)
+    """The hooks on the rows of :func:`jobs.night.tasks.hooked_task.with_answers`, by group and topic."""
+    answers = {key: itemgetter(name) for key, name in answer_names(hooks).items()}
     by_group: dict[GroupTopic, list[Hook]] = defaultdict(list)
     for hook in hooks:
-        answer = hook.function if hook.predicate is None else ColumnHook(names[hook.topic, hook.predicate])
+        answer = hook.function if hook.predicate is None else answers[hook.topic, hook.predicate]
         if answer is not None:
             by_group[hook.consumer_group, hook.topic].append(answer)
     return by_group

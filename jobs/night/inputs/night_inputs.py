@@ -57,10 +57,7 @@ class NightOptions:
 
 @dataclass(frozen=True)
 class NightInputs:
-    """A snapshot of a store, or a message log, and subscriptions.
-
-    Without a snapshot or message log, no messages are read.
-    """
+    """A snapshot of a store, or a message log, or no messages; and subscriptions."""
 
     snapshot: StoreSnapshot | None
     subscriptions: SubscriptionFile | None

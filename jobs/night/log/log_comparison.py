@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import takewhile
@@ -78,19 +79,13 @@ class LogComparison:
         at_end = None if self._is_shorter or not files else self._difference_at_end(files[-1])
         if not files or (at_end is None and not self._is_shorter):
             return None
-        low, high = 0, len(files)
-        while low < high:  # files before `low` begin like the log, files from `high` on do not
-            middle = (low + high) // 2
-            if self._begins_the_same(files[middle]):
-                low = middle + 1
-            else:
-                high = middle
-        if low == 0:
+        first = bisect_left(files, True, key=lambda file: not self._begins_the_same(file))
+        if first == 0:
             return int(files[0].least["commitlog_offset"])
-        differing = self._difference_in(files[low - 1])
+        differing = self._difference_in(files[first - 1])
         if differing is not None:
             return differing
-        return int(files[low].least["commitlog_offset"]) if low < len(files) else at_end
+        return int(files[first].least["commitlog_offset"]) if first < len(files) else at_end
 
     def _difference_at_end(self, file: StoredFile) -> int | None:
         """The physical offset from which the last messages of a file are not in the log; None if the last one is."""
@@ -121,10 +116,7 @@ class LogComparison:
         return False
 
     def _difference_in(self, file: StoredFile) -> int | None:
-        """The physical offset of the first message of a file after the last one that is in the log.
-
-        None if the last message of the file is in the log.
-        """
+        """Where a file has its first message after the last one that is in the log; None if its last one is."""
         stored = sorted_by(self._warehouse.rows(COMMITLOG, _HEADER, files=[file]), "commitlog_offset")
         offsets = stored["commitlog_offset"].to_numpy()
         after = int(np.searchsorted(offsets, self._log.start))

@@ -71,7 +71,11 @@ def plan_log(snapshot: StoreSnapshot, so_far: ReadSoFar | None, warehouse: Wareh
         return LogPlan(log, _ranges(log, cut, None), repaired, mended, cut=cut)
     if cut is not None or (deleted is not None and _goes_back(log, so_far.queue_ends, snapshot.offsets.min_offsets)):
         if not new_epoch:
-            raise _another_log(so_far.broker_name)
+            raise UsageError(
+                f"the store holds another log than the one of broker {so_far.broker_name} in the warehouse. Give "
+                "another brokerName (in --broker-config) or another --warehouse; if the broker was wiped and "
+                "restarted, add --new-epoch, which replaces all of its rows"
+            )
         log = _with_data(snapshot, 0)
         return LogPlan(log, _ranges(log, log.start, None), cut=0)
     ranges = _ranges(log, max(so_far.end, log.start), so_far.unsettled)
@@ -84,14 +88,6 @@ def plan_log(snapshot: StoreSnapshot, so_far: ReadSoFar | None, warehouse: Wareh
 
 def _before(offset: int, parts: Sequence[LogRange]) -> Sequence[LogRange]:
     return [part for part in parts if part.stop <= offset]
-
-
-def _another_log(broker_name: str) -> UsageError:
-    return UsageError(
-        f"the store holds another log than the one of broker {broker_name} in the warehouse. Give another brokerName "
-        "(in --broker-config) or another --warehouse; if the broker was wiped and restarted, add --new-epoch, which "
-        "replaces all of its rows"
-    )
 
 
 def _goes_back(

@@ -13,10 +13,7 @@ from schemas.storage import Storage
 
 @dataclass(frozen=True)
 class LogSegments:
-    """The segments of a log. ``store`` is the store folder, or its commitlog folder.
-
-    ``ends`` has the physical offset after the last nonzero byte of each segment.
-    """
+    """The segments of a log in a store, and the physical offsets after the last nonzero byte of each (``ends``)."""
 
     store: Storage
     segments: Sequence[Segment]

@@ -20,10 +20,7 @@ from schemas.queue_progress import QUEUE_PROGRESS
 
 @dataclass(frozen=True)
 class NewMessages:
-    """The new messages of a night.
-
-    ``plan``: the parts of the log to read. ``stored``: where stored messages have no entries.
-    """
+    """The messages that a night reads by a ``plan`` of the log, and the ``stored`` ones that have no entries yet."""
 
     plan: LogPlan | None = None
     bodies: Bodies = Bodies.KEEP

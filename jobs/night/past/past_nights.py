@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.consumption.offsets import REMOVED, BrokerOffsets
@@ -53,7 +54,7 @@ class PastOffsets:
             return BrokerOffsets()  # it read a message log
         at = entry.inputs.get(COMMITTED_AT)
         committed = BrokerOffsets(
-            without_vanished(self._committed.up_to(entry.run), entry.inputs.get(NOT_COMMITTED, "[]")),
+            without_vanished(self._committed_up_to(entry.run), entry.inputs.get(NOT_COMMITTED, "[]")),
             int(at) if at else None,
             log_start=entry.log_start,
         )
@@ -69,25 +70,19 @@ class PastOffsets:
         )
 
     @cached_property
-    def _committed(self) -> _Committed:
-        return _Committed(self._changes)
-
-    @cached_property
     def _queues(self) -> _StoredQueues:
         return _StoredQueues(self._changes)
 
+    @cached_property
+    def _committed(self) -> pa.Table:
+        """The rows of consumer_offsets with a committed offset, in the order of the runs."""
+        rows = self._changes.rows(CONSUMER_OFFSETS)
+        return sorted_by(rows.filter(pc.is_valid(rows["committed"])), "run")
 
-class _Committed:
-    """The committed offsets of earlier snapshots."""
-
-    def __init__(self, changes: Changes) -> None:
-        rows = changes.rows(CONSUMER_OFFSETS)
-        self._rows = sorted_by(rows.filter(pc.is_valid(rows["committed"])), "run")
-
-    def up_to(self, run: str) -> dict[GroupTopic, dict[int, int]]:
+    def _committed_up_to(self, run: str) -> dict[GroupTopic, dict[int, int]]:
         """The last committed offsets in runs up to ``run``, by group and topic, then by queue id."""
         found: defaultdict[GroupTopic, dict[int, int]] = defaultdict(dict)
-        rows = self._rows.filter(pc.less_equal(self._rows["run"], run))
+        rows = self._committed.filter(pc.less_equal(self._committed["run"], run))
         for group, topic, queue_id, offset in tuples(rows, "consumer_group", "topic", "queue_id", "committed"):
             found[group, topic][queue_id] = offset
         present = {

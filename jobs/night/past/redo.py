@@ -84,10 +84,7 @@ def plan_redo(state: BrokerState, cut: int | None, redo_from: int | None, hooks:
 
 
 def _remove_derived(first_run: str, first_prepared: str | None, changes: Changes) -> None:
-    """Removes the rows of derived tables of a run and of later runs.
-
-    The committed offsets of runs from ``first_prepared`` on stay: no night has used them.
-    """
+    """Removes derived rows from a run on; committed offsets only up to ``first_prepared``: no night used later ones."""
     for table in DERIVED_TABLES:
         removed = [within("run", first_run, first_prepared if table is CONSUMER_OFFSETS else None)]
         changes.withdraw(table, removed)  # Nights without rows of a table may have some now.

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.offsets import OffsetsSoFar, TopicOffsets
+from filtering.consumption.offsets import NO_QUEUES, OffsetsSoFar, TopicOffsets
 from filtering.consumption.renewals import QueueRenewal
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
@@ -142,7 +142,6 @@ class BrokerState:
 
 
 def read_state(warehouse: Warehouse, entries: Sequence[LedgerEntry]) -> BrokerState:
-    """The state of a broker after the last of its ledger entries."""
     if not entries:
         return BrokerState(())
     name = entries[0].broker_name
@@ -197,7 +196,7 @@ def _topic_offsets(rows: pa.Table, queues: dict[str, TopicOffsets]) -> dict[str,
     offsets = dict(queues)
     for code, topic in enumerate(topics.dictionary.to_pylist()):
         topic_rows = rows.filter(pa.array(topics.indices.to_numpy() == code))
-        known = queues.get(topic) or TopicOffsets.empty({}, ())
+        known = queues.get(topic, NO_QUEUES)
         # Consumers may commit an offset in a queue without messages.
         topic_rows = topic_rows.filter(pa.array(np.isin(topic_rows["queue_id"].to_numpy(), list(known.queue_ids))))
         groups = topic_rows["consumer_group"].combine_chunks().dictionary_encode()

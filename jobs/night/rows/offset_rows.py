@@ -62,10 +62,7 @@ def changed_offset_rows(
 
 
 def committed_rows(
-    before: Mapping[str, TopicOffsets],
-    broker_offsets: BrokerOffsets,
-    as_of: int,
-    run: str,
+    before: Mapping[str, TopicOffsets], broker_offsets: BrokerOffsets, as_of: int, run: str
 ) -> Sequence[pa.RecordBatch]:
     """Rows of consumer_offsets with the committed offsets of a snapshot that differ from those of the last night.
 

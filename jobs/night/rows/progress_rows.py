@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from filtering.consumption.group_progress import GroupNight
-from filtering.consumption.offsets import REMOVED, UNKNOWN, BrokerOffsets, Offsets, TopicOffsets
+from filtering.consumption.offsets import NO_QUEUES, REMOVED, UNKNOWN, BrokerOffsets, Offsets, TopicOffsets
 from filtering.consumption.renewals import QueueRenewal
 from filtering.delivery import window_loops
 from filtering.delivery.entries import Int64s
@@ -35,10 +35,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class ProgressRows:
-    """Rows of three tables, and the offsets with which the next night begins (``topics``).
-
-    ``stats`` has all counts of this night. Texts are dictionaries.
-    """
+    """Rows of three tables (texts are dictionaries), and the offsets with which the next night begins."""
 
     offsets: Sequence[pa.RecordBatch]
     stats: Sequence[pa.RecordBatch]
@@ -72,11 +69,11 @@ def progress_rows(
     offsets, stats = [], []
     with_offsets = (before.keys() & committed.keys()) | {topic for topic, removed in losing.items() if removed}
     for topic in sorted(by_topic.keys() | queues.keys() | with_offsets):
-        old = before.get(topic) or TopicOffsets.empty({}, ())
+        old = before.get(topic, NO_QUEUES)
         seen = queues.get(topic, {})
         began = {queue_id: night.renewal for queue_id, night in seen.items() if night.renewal is not None}
-        ends = {queue_id: 0 if queue_id in began else end for queue_id, end in old.ends_by_queue.items()}
-        ends |= {queue_id: max(night.end, ends.get(queue_id, 0)) for queue_id, night in seen.items()}
+        old_ends = {queue_id: 0 if queue_id in began else end for queue_id, end in old.ends_by_queue.items()}
+        ends = old_ends | {queue_id: max(night.end, old_ends.get(queue_id, 0)) for queue_id, night in seen.items()}
         begins = old.begins_by_queue | {queue_id: renewal.commitlog_offset for queue_id, renewal in began.items()}
         # A group without a subscription may begin at its committed offset in a later night.
         others = [group for group, queue_offsets in committed[topic].items() if queue_offsets.keys() & ends.keys()]
@@ -85,7 +82,7 @@ def progress_rows(
         counts = _counts(topic, new, parts)
         _begin_again(new, began.values())
         for group in by_topic[topic]:
-            _advance(group, old, new, seen, instants.get(topic, np.empty(0, np.int64)))
+            _advance(group, old_ends, new, seen, instants.get(topic, np.empty(0, np.int64)))
             _count_lost(group, new, counts)
         _note_committed(new, committed[topic])
         for consumer_group in losing.get(topic, ()):
@@ -115,22 +112,21 @@ def _begin_again(offsets: TopicOffsets, renewals: Iterable[QueueRenewal]) -> Non
 
 
 def _advance(
-    group: GroupNight,
-    old: TopicOffsets,
-    new: TopicOffsets,
-    seen: Mapping[int, QueueNight],
-    instants: Int64s,
+    group: GroupNight, old_ends: Offsets, new: TopicOffsets, seen: Mapping[int, QueueNight], instants: Int64s
 ) -> None:
-    """Writes to ``new`` the offset up to which the group's deliveries are decided."""
+    """Writes to ``new`` the offset up to which the group's deliveries are decided.
+
+    ``old_ends``: the ends of the queues when the night began; 0 if a queue began again.
+    """
     row = new.groups[group.key[0]]
     if group.is_consuming:
         new.told_to[row] = new.ends
     elif group.stopped_at is not None:
         at = int(np.searchsorted(instants, group.stopped_at))
-        before_it_stopped = np.array(
-            [seen[queue_id].ends[at] if queue_id in seen else 0 for queue_id in new.queue_ids], np.int64
-        )
-        new.told_to[row] = np.maximum(before_it_stopped, _old_ends(old, new, seen))
+        new.told_to[row] = [
+            max(old_ends.get(queue_id, 0), seen[queue_id].ends[at] if queue_id in seen else 0)
+            for queue_id in new.queue_ids
+        ]
     else:
         new.told_to[row] = np.where(new.told_to[row] == UNKNOWN, 0, new.told_to[row])
     for queue_id, offset in group.told_to.items():
@@ -144,14 +140,6 @@ def _note_committed(offsets: TopicOffsets, committed: Mapping[str, Offsets]) -> 
         for queue_id, offset in committed.get(group, {}).items():
             if (column := offsets.columns.get(queue_id)) is not None:
                 offsets.committed[row, column] = offset
-
-
-def _old_ends(old: TopicOffsets, new: TopicOffsets, seen: Mapping[int, QueueNight]) -> Int64s:
-    """The ends of the queues when the night began; 0 if a queue began again."""
-    ends = np.zeros(len(new.queue_ids), np.int64)
-    ends[np.searchsorted(new.queue_ids, old.queue_ids)] = old.ends
-    ends[[new.columns[queue_id] for queue_id, night in seen.items() if night.renewal is not None]] = 0
-    return ends
 
 
 def _counts(topic: str, offsets: TopicOffsets, parts: Sequence[Part]) -> dict[str, Int64s]:

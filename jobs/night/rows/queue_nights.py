@@ -11,7 +11,7 @@ import numpy as np
 
 from filtering.consumption.renewals import QueueRenewal
 from filtering.delivery.entries import Int64s
-from jobs.night.tasks.work import QueueProgress, Queues
+from jobs.night.tasks.queue_progress import QueueProgress, Queues
 
 
 @dataclass(frozen=True, eq=False)

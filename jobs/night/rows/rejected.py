@@ -21,10 +21,7 @@ class RejectedLine(NamedTuple):
 
 
 def replace_rejected(source_file: str, rejected: Sequence[InvalidSubscriptionEvent], changes: Changes) -> None:
-    """Quarantines the rejected lines of a text file, and removes those that are not rejected any more.
-
-    Lines that an earlier run quarantined keep its name.
-    """
+    """Replaces the quarantined lines of a text file. Those that an earlier run quarantined keep its name."""
     stored = quarantined_lines([source_file], changes)
     now = dict.fromkeys(
         RejectedLine(source_file, line.line, _valid(line.reason), line.text.encode("utf-8", "surrogateescape"))

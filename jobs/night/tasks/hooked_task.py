@@ -9,14 +9,17 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import BooleanType
 
 from filtering.delivery.entries import Entries
+from filtering.delivery.filter_hooks import ENTRY_COLUMNS
 from filtering.matcher.columns import columns
 from jobs.night.commit.changes import Changes
-from jobs.night.inputs.hooks import FilterHook
-from jobs.night.tasks.hook_answers import with_answers
+from jobs.night.inputs.hooks import FilterHook, answer_names
 from jobs.night.tasks.work import Result, Work
 from jobs.night.tasks.writer import NightWriter
 from schemas.arrow_batches import gathered
@@ -25,6 +28,7 @@ from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import files_that_may_hold, within
+from schemas.errors import UsageError
 from schemas.spark_tasks import run_on_rows
 from schemas.spark_views import with_properties
 from schemas.storage import spark_file, spark_path
@@ -84,3 +88,26 @@ def _entries(topic: str, rows: pa.RecordBatch, names: tuple[str, ...]) -> Entrie
         bit_maps=rows["filter_bit_map"],
         rows=rows,
     )
+
+
+def with_answers(entries: DataFrame, hooks: Sequence[FilterHook]) -> DataFrame:
+    """The ENTRY_COLUMNS, and a boolean column for each predicate of a topic. Raises UsageError for a bad predicate."""
+    for hook in hooks:
+        if hook.predicate is not None:
+            _check(entries, hook)
+    return entries.select(*ENTRY_COLUMNS, *(_answer(*key).alias(name) for key, name in answer_names(hooks).items()))
+
+
+def _answer(topic: str, predicate: str) -> Column:
+    """The predicate on entries of the topic only, so that a cast cannot fail on other topics."""
+    return F.when(F.col("topic") == topic, F.expr(predicate))
+
+
+def _check(entries: DataFrame, hook: FilterHook) -> None:
+    whose = f"filter hook of {hook.consumer_group} on {hook.topic}: {hook.predicate}"
+    try:
+        kind = entries.select(F.expr(hook.predicate or "")).schema[0].dataType
+    except AnalysisException as error:
+        raise UsageError(f"{whose}: {(error.getMessage() or str(error)).strip().splitlines()[0]}") from None
+    if not isinstance(kind, BooleanType):
+        raise UsageError(f"{whose}: must be a boolean, but has the type {kind.simpleString()}")

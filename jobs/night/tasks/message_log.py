@@ -25,10 +25,7 @@ _TIMES_AS_LONG = 8
 
 
 class IngestedLog(NamedTuple):
-    """``new``: where the new messages are; None if there are none.
-
-    ``damaged_bodies``: the number of new messages whose body does not match its checksum.
-    """
+    """Where the ``new`` messages are (None: there are none), and how many do not match their body's checksum."""
 
     has_messages: bool
     new: PhysicalRange | None

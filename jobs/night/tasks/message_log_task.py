@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from filtering.delivery.entries import Int64s, among
 from jobs.night.rows.rejected import RejectedLine
 from schemas.arrow_batches import split
 from schemas.commitlog import COMMITLOG
@@ -22,7 +22,6 @@ from schemas.messages.message_log import LogPart
 from schemas.quarantine import QUARANTINE
 from schemas.storage import Storage
 
-Offsets = NDArray[np.int64]
 MESSAGES_AT_ONCE = 1 << 14
 """Until they are in columns, messages take several times as much memory as their lines."""
 
@@ -35,17 +34,17 @@ class PartResult(NamedTuple):
     """
 
     files: dict[str, list[DataFile]]
-    offsets: Offsets
+    offsets: Int64s
     still_rejected: list[RejectedLine]
     damaged_bodies: int
 
 
 def read_part(
-    task: tuple[LogPart, Offsets],
+    task: tuple[LogPart, Int64s],
     storages: Mapping[str, Storage],
     run: str,
     bodies: Bodies,
-    known: Offsets,
+    known: Int64s,
     quarantined: Set[RejectedLine],
 ) -> PartResult:
     """Writes the messages of a part that commitlog does not have, and the lines that quarantine does not have.
@@ -59,7 +58,7 @@ def read_part(
     offsets, new = [repeated[:0]], [rows.rows([])]
     while some := list(islice(messages, MESSAGES_AT_ONCE)):
         offsets.append(np.array([message["commitlog_offset"] for message in some], np.int64))
-        are_known = _are_in(known, offsets[-1]).tolist()
+        are_known = among(offsets[-1], known).tolist()
         new.append(rows.rows([message for message, is_known in zip(some, are_known, strict=True) if not is_known]))
     log, lines = (DataFileWriter(table, storages[table.name]) for table in (COMMITLOG, QUARANTINE))
     for batches in split(sorted_by(pa.Table.from_batches(new), "commitlog_offset").to_batches(), ROWS_OF_A_GROUP):
@@ -91,9 +90,3 @@ def _message(row: LogRow, taken: Set[int]) -> dict[str, Any]:
     if message["commitlog_offset"] in taken:
         raise NotAMessage("another message has this commitlog_offset")
     return message
-
-
-def _are_in(known: Offsets, offsets: Offsets) -> NDArray[np.bool_]:
-    """Whether each offset is among the ``known`` ones, which are sorted."""
-    found: NDArray[np.bool_] = np.append(known, -1)[np.searchsorted(known, offsets)] == offsets
-    return found

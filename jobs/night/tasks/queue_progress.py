@@ -1,21 +1,59 @@
-"""How far queues came in a block of new entries."""
+"""How far queues came: the new entries of each, in a block, in a task and in all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from filtering.delivery.entries import Entries, Int64s
-from jobs.night.tasks.work import NO_INSTANTS, QueueProgress
+
+NO_INSTANTS = np.empty(0, np.int64)
+
+
+@dataclass
+class QueueProgress:
+    """The new entries of one queue: the first offset, the offset after the last one, and their number.
+
+    ``ends``: for each of the topic's instants, the offset after the last entry stored before it; 0 if there is none.
+    ``begin`` and ``last`` are the physical offsets of the first and the last entry, ``begun_at`` is when the first one
+    was stored (ms).
+    """
+
+    first: int
+    end: int
+    entries: int
+    ends: Int64s
+    begin: int
+    last: int
+    begun_at: int
+
+    def add(self, other: QueueProgress) -> None:
+        self.first, self.end = min(self.first, other.first), max(self.end, other.end)
+        self.entries += other.entries
+        self.ends = np.maximum(self.ends, other.ends)
+        if other.begin < self.begin:
+            self.begin, self.begun_at = other.begin, other.begun_at
+        self.last = max(self.last, other.last)
+
+
+Queues = dict[tuple[str, int], list[QueueProgress]]
+"""By topic and queue id, the new entries in the order of the log; more than one item if the queue began again."""
+
+
+def add_progress(queues: Queues, queue: tuple[str, int], progress: QueueProgress) -> None:
+    """Adds later entries of one queue to those of all ``queues``. At offset 0, the queue begins again."""
+    known = queues.setdefault(queue, [])
+    if known and progress.first > 0:
+        known[-1].add(progress)
+    else:
+        known.append(progress)
 
 
 def progress_of_block(entries: Entries, instants: Int64s) -> Iterator[tuple[int, QueueProgress]]:
-    """Each queue id with its new entries in the order of the log; a queue that begins again has several items.
-
-    ``instants`` are those of QueueProgress.
-    """
+    """Each queue id with its new entries in the order of the log; several items if the queue begins again."""
     queue_ids, bounds = entries.queue_bounds
     starts, places = bounds[:-1], entries.commitlog_offset
     firsts, lasts = entries.queue_offset[starts].tolist(), entries.queue_offset[bounds[1:] - 1].tolist()

@@ -40,7 +40,6 @@ def read_stored(part: StoredRange, commitlog: Storage, consumequeue: Storage, wo
 
 
 def filter_stored(ranges: Sequence[StoredRange], warehouse: Warehouse, work: Work, session: Session) -> Result:
-    """Filters ranges of stored messages, a task each."""
     commitlog, consumequeue = (warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
     read = partial(read_stored, commitlog=commitlog, consumequeue=consumequeue, work=work)
     total = Result()

@@ -21,10 +21,10 @@ from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.delivery.topic_filters import TopicFilters
 from filtering.delivery.uncertain_entries import UncertainEntries
 from filtering.subscriptions.events import GroupTopic
+from jobs.night.tasks.queue_progress import NO_INSTANTS, Queues, add_progress
 from schemas.delta.data_files import DataFile
 from schemas.storage import Storage
 
-NO_INSTANTS = np.empty(0, np.int64)
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
@@ -86,46 +86,6 @@ class Work:
     def wanted(self) -> dict[str, tuple[str, ...]]:
         """The properties that filters read, by topic."""
         return {topic: work.filters.properties for topic, work in self.topics.items()}
-
-
-@dataclass
-class QueueProgress:
-    """The new entries of one queue: the first offset, the offset after the last one, and their number.
-
-    ``ends``: for each of the topic's instants, the offset after the last entry stored before it; 0 if there is none.
-    ``begin`` and ``last`` are the physical offsets of the first and the last entry, ``begun_at`` is when the first one
-    was stored (ms).
-    """
-
-    first: int
-    end: int
-    entries: int
-    ends: Int64s
-    begin: int
-    last: int
-    begun_at: int
-
-    def add(self, other: QueueProgress) -> None:
-        """Adds the entries of another range."""
-        self.first, self.end = min(self.first, other.first), max(self.end, other.end)
-        self.entries += other.entries
-        self.ends = np.maximum(self.ends, other.ends)
-        if other.begin < self.begin:
-            self.begin, self.begun_at = other.begin, other.begun_at
-        self.last = max(self.last, other.last)
-
-
-Queues = dict[tuple[str, int], list[QueueProgress]]
-"""By topic and queue id, the new entries in the order of the log; more than one item if the queue began again."""
-
-
-def add_progress(queues: Queues, queue: tuple[str, int], progress: QueueProgress) -> None:
-    """Adds later entries of one queue to those of all ``queues``. At offset 0, the queue begins again."""
-    known = queues.setdefault(queue, [])
-    if known and progress.first > 0:
-        known[-1].add(progress)
-    else:
-        known.append(progress)
 
 
 @dataclass(eq=False)

@@ -15,8 +15,8 @@ from filtering.delivery.entries import Entries
 from filtering.delivery.filter_hooks import after_hooks
 from filtering.delivery.match_sets import MatchSets
 from jobs.night.tasks.new_entries import NewEntries
-from jobs.night.tasks.queue_progress import progress_of_block
-from jobs.night.tasks.work import NO_INSTANTS, Result, TopicCounts, TopicWork, Work, add_progress
+from jobs.night.tasks.queue_progress import NO_INSTANTS, add_progress, progress_of_block
+from jobs.night.tasks.work import Result, TopicCounts, TopicWork, Work
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS

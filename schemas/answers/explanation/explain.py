@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
+from filtering.consumption.allocation import ClientChecks, dropping_clients, keeping_clients
 from filtering.delivery.entries import has_entry
-from filtering.explanation.client_checks import ClientChecks, dropping_clients, keeping_clients
 from filtering.explanation.decision import Decision, Outcome, Stage, decide
 from filtering.explanation.pulls_of_message import (
     NightInQueue,

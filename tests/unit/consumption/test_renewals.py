@@ -11,8 +11,8 @@ import pytest
 from filtering.consumption.offsets import TopicOffsets
 from filtering.consumption.renewals import QueueRenewal
 from jobs.night.renewals import find_renewals
-from jobs.night.tasks.queue_progress import progress_of_block
-from jobs.night.tasks.work import NO_INSTANTS, Result, add_progress
+from jobs.night.tasks.queue_progress import NO_INSTANTS, add_progress, progress_of_block
+from jobs.night.tasks.work import Result
 from tests.entries import entries
 
 Entry = tuple[int, int]

@@ -1,12 +1,13 @@
 """Users' own filter hooks: which messages they see, and what happens if they fail."""
 
 from collections.abc import Iterable
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from filtering.delivery.filter_hooks import ENTRY_COLUMNS, ColumnHook, FunctionHook, Hook, after_hooks
+from filtering.delivery.filter_hooks import ENTRY_COLUMNS, FunctionHook, Hook, after_hooks
 from filtering.delivery.match_sets import MatchSet, MatchSets
 from filtering.matcher import packed_bits
 
@@ -34,7 +35,7 @@ def shown(sets: Iterable[MatchSet]) -> list[tuple[tuple[int, ...], list[int]]]:
 
 
 def test_hooks_part_the_windows_that_shared_messages() -> None:
-    odd, unknown = ColumnHook("odd"), ColumnHook("unknown")
+    odd, unknown = itemgetter("odd"), itemgetter("unknown")
     hooks: dict[int, tuple[Hook, ...]] = {1: (odd,), 2: (odd, unknown), 3: (unknown,)}
     kept, dropped = kept_and_dropped(hooks, to((0, 1, 2), *range(ROWS)), to((3,), 1, 2, 5), to((3,), 4))
     assert kept == [((0,), [0, 1, 2, 3, 4, 5]), ((1,), [1, 3, 5]), ((2,), [1, 3, 5]), ((3,), [1, 5])]

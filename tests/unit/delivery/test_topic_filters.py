@@ -20,11 +20,10 @@ from filtering.delivery.window_loops import COUNTS
 from filtering.matcher import packed_bits
 from filtering.predicate import FALSE, TRUE, TextIn
 from filtering.sql92 import Expressions, compile
-from filtering.subscriptions.compiled_subscription import compile_subscription
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.in_force import in_force_at
 from filtering.subscriptions.sources import parse_subscriptions
-from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.subscriptions.subscription_row import SubscriptionRow, compile_subscription
 from tests.captures import UNDAMAGED, capture, rows
 from tests.entries import entries
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from filtering import sql92
-from filtering.explanation.nearest_change import nearest_change
+from filtering.explanation.nearest_change import changed, nearest_change
 from tests.unit.explanation.subscribed import decided, missed, subscribed
 from tests.unit.sql92.cases import compiled, expressions
 
@@ -87,6 +87,6 @@ def test_changes_of_the_brokers_cases_match_and_are_found_mostly() -> None:
                 missing += known.predicate is not sql92.compile("FALSE").predicate
                 continue
             found += 1
-            assert known.evaluate(change.applied(properties)) is True, (expression, properties, change)
+            assert known.evaluate(changed(properties, change)) is True, (expression, properties, change)
     assert found > 300
     assert missing < found / 20
