@@ -30,7 +30,7 @@ from schemas.answers.findings import findings
 from schemas.answers.findings_of_brokers import findings_of_brokers
 from schemas.answers.lag.lag import lag_of_brokers
 from schemas.answers.lag.standings import CommittedOffsets
-from schemas.answers.plain_text import Shown
+from schemas.answers.rendering import Shown
 from schemas.answers.report.group_counts import GroupCounts
 from schemas.answers.report.night_summary import night_summary
 from schemas.answers.results import Explanations, Lags, Results, Rows, Summary

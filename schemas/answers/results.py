@@ -13,9 +13,8 @@ import pyarrow as pa
 from schemas.answers.explanation.explanation import Explanation
 from schemas.answers.explanation.page import explanation_html, explanation_text
 from schemas.answers.export import Selection, batches_of, check_groups, check_topics, schema_of
-from schemas.answers.html import SHOWN, html_list, html_table
 from schemas.answers.lag.lag import Lag
-from schemas.answers.plain_text import Shown, one_line, text_table
+from schemas.answers.rendering import SHOWN, Shown, html_list, html_table, one_line, text_table
 from schemas.answers.report.group_counts import GroupCounts
 from schemas.delta.warehouse import Warehouse
 

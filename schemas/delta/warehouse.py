@@ -1,24 +1,30 @@
-"""A warehouse: a folder of Delta tables, local or in an object store, or a schema of a catalog."""
+"""A warehouse: a folder of Delta tables, local or in an object store, or a schema of a catalog; and its lock."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
 from schemas.delta.delta_log import DeltaLog
-from schemas.delta.one_writer import one_writer
+from schemas.delta.lease import leased
 from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, files_that_may_hold, read_rows
+from schemas.errors import WarehouseBusy, WarehouseUnusable
 from schemas.shell_command import PROGRAM, option
 from schemas.storage import Storage, spark_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+FILE_MODE = 0o660
+LOCK = ".lock"
 
 
 @dataclass
@@ -93,3 +99,33 @@ class Warehouse:
             # Another run may have ended since this one read the ledger.
             self._logs.clear()
             yield
+
+
+@contextmanager
+def one_writer(storage: Storage, location: str) -> Iterator[None]:
+    """Locks a warehouse for one run. ``location`` is its name in messages.
+
+    In a local folder the lock is a file lock (flock), which ends with the process. In an object store it is a lease,
+    ``.lock``, which ends 10 minutes after a run was killed.
+
+    Raises WarehouseBusy if another run holds the lock or took it over, WarehouseUnusable if nothing can be written.
+    """
+    if storage.is_local:
+        with _lock_file(storage.root) as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise WarehouseBusy(f"another run is writing to {location}: wait for it to end and try again") from None
+            yield
+        return
+    with leased(storage.child(LOCK), location):
+        yield
+
+
+def _lock_file(folder: str) -> IO[str]:
+    try:
+        Storage(folder).make()
+        return os.fdopen(os.open(f"{folder}/{LOCK}", os.O_RDWR | os.O_CREAT, FILE_MODE), "w")
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise WarehouseUnusable(f"cannot write to {folder} ({why}): give a folder that you may write to") from None

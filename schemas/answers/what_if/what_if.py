@@ -19,12 +19,12 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import DAY
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.findings import findings_of_rows
-from schemas.answers.plain_text import Shown
+from schemas.answers.rendering import Shown
 from schemas.answers.what_if.delivery_history import DeliveryHistory, Period
 from schemas.answers.what_if.page import what_if_html, what_if_text
 from schemas.delta.table_rows import sorted_by
 from schemas.errors import UsageError, did_you_mean
-from schemas.messages.messages_at import Rows, messages_at
+from schemas.messages.newest_messages import Rows, messages_at
 from schemas.messages.stored_entries import scan_entries
 from schemas.spark_tasks import Session
 

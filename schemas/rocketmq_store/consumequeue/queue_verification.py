@@ -10,16 +10,15 @@ from numpy.typing import NDArray
 from filtering.broker_config import CONSUME_QUEUE_EXT_UNIT
 from filtering.delivery.pull_window import FOREVER
 from schemas.rocketmq_store import gather
-from schemas.rocketmq_store.consumequeue.consume_queue import ENTRY, QueueEntries
 from schemas.rocketmq_store.consumequeue.consume_queue_ext import (
     ADDRESS_BASE,
     STORE_TIMESTAMP,
     TAGS_CODE,
     encode_units,
     is_address,
+    repeated_units,
 )
-from schemas.rocketmq_store.consumequeue.queue_files import Difference, QueueFiles, first_not_zero
-from schemas.rocketmq_store.consumequeue.repeated_units import repeated_units
+from schemas.rocketmq_store.consumequeue.queue_files import ENTRY, Difference, QueueEntries, QueueFiles, first_not_zero
 from schemas.storage import Storage
 
 MAX_DIFFERENCES = 1000

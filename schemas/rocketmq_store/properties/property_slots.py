@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from filtering.matcher.kernels.words import load_word
 from filtering.numba_compile import compiled
-from schemas.rocketmq_store.octets import Bytes, find_two, store
+from schemas.rocketmq_store.gather import Bytes, find_two, store
 from schemas.rocketmq_store.properties.property_text import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
 Positions = NDArray[np.int64]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from filtering.matcher.kernels.words import load_word
 from filtering.numba_compile import compiled
 from schemas.rocketmq_store.commitlog.segments import SLACK
-from schemas.rocketmq_store.octets import lowest_byte, store
+from schemas.rocketmq_store.gather import lowest_byte, store
 
 Bytes = NDArray[np.uint8]
 Offsets = NDArray[np.int32]
