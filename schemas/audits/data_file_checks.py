@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import pyarrow as pa
 
+from schemas.arrow_batches import table_of
 from schemas.audits.scope import Scope
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
@@ -38,18 +39,9 @@ def data_files(scope: Scope, read_whole: Collection[str], session: Session) -> p
     for table, table_files in files.items():
         for file in table_files:
             error = damaged.get(file.path)
-            rows.append(
-                {
-                    "table_name": table.name,
-                    "broker_name": file.broker_name,
-                    "path": file.path,
-                    "size": file.size,
-                    "rows": file.rows,
-                    "damage": error and error.reason,
-                    "remedy": error and error.remedy,
-                }
-            )
-    return pa.Table.from_pylist(rows, DATA_FILES)
+            damage, remedy = (error.reason, error.remedy) if error else (None, None)
+            rows.append((table.name, file.broker_name, file.path, file.size, file.rows, damage, remedy))
+    return table_of(DATA_FILES, rows)
 
 
 def _files_read(scope: Scope, table: Table, read_whole: Collection[str]) -> list[StoredFile]:
@@ -71,16 +63,9 @@ def table_columns(scope: Scope) -> pa.Table:
     rows = []
     for table in scope.tables:
         declared, found = _types(table.schema), _types(scope.warehouse.log(table).schema)
-        for name in dict.fromkeys([*declared, *found]):
-            rows.append(
-                {
-                    "table_name": table.name,
-                    "column_name": name,
-                    "declared": declared.get(name),
-                    "found": found.get(name),
-                }
-            )
-    return pa.Table.from_pylist(rows, TABLE_COLUMNS)
+        names = dict.fromkeys([*declared, *found])
+        rows += [(table.name, name, declared.get(name), found.get(name)) for name in names]
+    return table_of(TABLE_COLUMNS, rows)
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:
