@@ -58,7 +58,7 @@ def test_a_row_group_without_values_does_not_count(tmp_path: Path) -> None:
 ROWS = Table(
     "rows",
     "Rows.",
-    pa.schema([column("number", pa.int64()), column("text", pa.string()), column("rest", pa.string())]),
+    [column("number", pa.int64()), column("text", pa.string()), column("rest", pa.string())],
     (),
     statistics_on=("number",),
     dictionary_encoded=("text",),
