@@ -19,7 +19,7 @@ from schemas.arrow_batches import table_of
 from schemas.audits.scope import Scope
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_pairs import pairs_of
-from schemas.delta.stored_files import StoredFile
+from schemas.delta.data_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import within
 from schemas.quarantine import QUARANTINE

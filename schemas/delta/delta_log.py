@@ -15,8 +15,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.exceptions import TableNotFoundError as NotFound
 from deltalake.transaction import AddAction, RemoveAction
 
-from schemas.delta.data_files import DataFile
-from schemas.delta.stored_files import StoredFile
+from schemas.delta.data_files import DataFile, StoredFile
 from schemas.delta.table import LAYOUT, Table, layout_of
 from schemas.errors import UsageError, WarehouseBusy
 from schemas.storage import Storage

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from schemas.delta.data_files import StoredFile
 from schemas.delta.open_data_file import open_data_file
-from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.storage import Storage
 

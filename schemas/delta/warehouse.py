@@ -11,9 +11,9 @@ from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
+from schemas.delta.data_files import StoredFile
 from schemas.delta.delta_log import DeltaLog
 from schemas.delta.lease import leased
-from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, files_that_may_hold, read_rows
 from schemas.errors import WarehouseBusy, WarehouseUnusable

@@ -15,8 +15,8 @@ from filtering.delivery.entries import Int64s, has_entry
 from filtering.findings import TopicMessages
 from filtering.tags_code import tags_codes
 from schemas.commitlog import COMMITLOG
+from schemas.delta.data_files import StoredFile
 from schemas.delta.open_data_file import open_data_file
-from schemas.delta.stored_files import StoredFile
 from schemas.delta.table_rows import filtered, one_of
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.columns import Messages, concat

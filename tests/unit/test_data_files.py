@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from schemas.commitlog import COMMITLOG, Bodies
-from schemas.delta.data_files import DataFileWriter
-from schemas.delta.stored_files import StoredFile
+from schemas.delta.data_files import DataFileWriter, StoredFile
 from schemas.delta.table import Table, column
 from schemas.delta.table_rows import files_that_may_hold, one_of, read_rows, within
 from schemas.messages.columns import Messages, concat

@@ -39,13 +39,8 @@ class Explainer:
     def __init__(self, facts: BrokerFacts, groups: Collection[str] | None = None) -> None:
         self._facts = facts
         self._groups = groups
-        events = facts.events
-        if groups is None:
-            history = facts.history
-        else:
-            events = tuple(event for event in events if event.group in groups)
-            history = facts.history_of(events)
-        self._clients = ClientChecks(events)
+        history = facts.history if groups is None else facts.history_of_groups(groups)
+        self._clients = ClientChecks([event for event in facts.events if groups is None or event.group in groups])
         self._positions = cache(partial(positions_in_queue, facts, groups))
         self._nights = cache(self._read_nights)
         self._rows: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)

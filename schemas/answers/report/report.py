@@ -13,8 +13,8 @@ from schemas.answers.findings import findings
 from schemas.answers.report.attention import Quarantined, attention, quarantined
 from schemas.answers.report.group_counts import counts_by_run
 from schemas.answers.report.groups import GroupReport, TopicReport, group_reports, topic_reports
+from schemas.answers.report.night_summary import not_replayed
 from schemas.answers.report.nights import Night, chosen_nights, compared_night, night_rows, nights_with_deliveries
-from schemas.answers.report.not_replayed import not_replayed
 from schemas.run_ledger import by_broker, read_ledger, runs_of
 from schemas.spark_tasks import Session
 

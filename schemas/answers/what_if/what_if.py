@@ -151,33 +151,20 @@ def what_if(
     ):
         total.add(part)
     found = findings_of_rows(facts, wanted)
-    against = [
-        _against_in_force(total, number) if change.in_force is not None else None
-        for number, change in enumerate(compared)
-    ]
     return [
-        _what_if(facts, number, new, old, period, total, against[number], found)
+        _what_if(facts, number, old, new, period, total, compared[number].in_force is not None, found)
         for number, (old, new) in enumerate(pairs)
     ]
-
-
-def _against_in_force(total: ChangeResult, number: int) -> AgainstInForce:
-    return AgainstInForce(
-        gained=total.new_gains[number],
-        lost=total.new_losses[number],
-        same_gains=total.same_gains[number],
-        same_losses=total.same_losses[number],
-    )
 
 
 def _what_if(
     facts: BrokerFacts,
     number: int,
-    new: SubscriptionRow,
     old: SubscriptionRow | None,
+    new: SubscriptionRow,
     period: Period,
     total: ChangeResult,
-    against_in_force: AgainstInForce | None,
+    has_filter_in_force: bool,
     found: Sequence[Finding],
 ) -> WhatIf:
     changes, kinds = total.rows["change"], total.rows["kind"]
@@ -185,6 +172,7 @@ def _what_if(
         kind: total.rows.filter(pc.and_(pc.equal(changes, number), pc.equal(kinds, kind))) for kind in (GAINED, LOST)
     }
     kept = {(day, queue): count for (change, day, queue), count in total.kept.items() if change == number}
+    against = total.new_gains, total.new_losses, total.same_gains, total.same_losses
     before, after = delivers(old) if old is not None else None, delivers(new)
     return WhatIf(
         old=old,
@@ -195,7 +183,7 @@ def _what_if(
         kept=sum(kept.values()),
         gained=_changed(facts, new.topic, sides[GAINED]),
         lost=_changed(facts, new.topic, sides[LOST]),
-        against_in_force=against_in_force,
+        against_in_force=AgainstInForce(*(counts[number] for counts in against)) if has_filter_in_force else None,
         by_queue=_by_queue(kept, sides[GAINED], sides[LOST]),
         scanned=total.scanned[number],
         passed_stage1=total.passed_stage1[number],
