@@ -186,10 +186,7 @@ def _file_sizes(store: Storage, broker: BrokerConfig, is_given: bool) -> tuple[i
 
     Empty files do not count: a broker preallocates its files.
     """
-    configured = (
-        broker.consume_queue_file_entries * CONSUME_QUEUE_UNIT,
-        broker.mapped_file_size_consume_queue_ext,
-    )
+    configured = (broker.consume_queue_file_entries * CONSUME_QUEUE_UNIT, broker.mapped_file_size_consume_queue_ext)
     if is_given:
         return configured
     sizes = (Counter(info.size for info in store.files(kind, recursive=True) if info.size) for kind in KINDS)

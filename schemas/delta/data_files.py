@@ -47,15 +47,13 @@ class StoredFile:
     @classmethod
     def from_add_action(cls, row: dict[str, Any]) -> StoredFile:
         """A file of a snapshot, from a row of its flattened add actions."""
-        least = {key.removeprefix("min."): value for key, value in row.items() if key.startswith("min.")}
-        greatest = {key.removeprefix("max."): value for key, value in row.items() if key.startswith("max.")}
+        present = {key: value for key, value in row.items() if value is not None}
+        least, greatest = (
+            {key.removeprefix(kind): value for key, value in present.items() if key.startswith(kind)}
+            for kind in ("min.", "max.")
+        )
         return cls(
-            row["path"],
-            row["size_bytes"],
-            row["num_records"],
-            row.get("partition.broker_name"),
-            {key: value for key, value in least.items() if value is not None},
-            {key: value for key, value in greatest.items() if value is not None},
+            row["path"], row["size_bytes"], row["num_records"], row.get("partition.broker_name"), least, greatest
         )
 
     @classmethod

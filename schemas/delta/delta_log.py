@@ -154,11 +154,7 @@ class DeltaLog:
         return self._table.history(behind) if behind > 0 else []
 
     def commit(
-        self,
-        added: Sequence[DataFile],
-        removed: Collection[StoredFile],
-        broker_name: str | None,
-        run: str,
+        self, added: Sequence[DataFile], removed: Collection[StoredFile], broker_name: str | None, run: str
     ) -> None:
         """Adds and removes files in one commit; the new ones are the broker's if the table is partitioned by it.
 

@@ -15,10 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-EVERY_TABLE = {
-    "delta.enableDeletionVectors": "false",
-    "delta.checkpointInterval": "10",
-}
+EVERY_TABLE = {"delta.enableDeletionVectors": "false", "delta.checkpointInterval": "10"}
 """Without deletion vectors, the rows of a table are those of its files, for every reader."""
 LAYOUT = 3
 """Version of the tables' columns and their content. The description of every table has it."""

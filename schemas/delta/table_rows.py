@@ -65,11 +65,7 @@ def one_of(column: str, values: Collection[Any]) -> Condition:
 
 
 def read_rows(
-    table: Table,
-    storage: Storage,
-    paths: Sequence[str],
-    columns: Sequence[str] | None = None,
-    where: Where = (),
+    table: Table, storage: Storage, paths: Sequence[str], columns: Sequence[str] | None = None, where: Where = ()
 ) -> pa.Table:
     """The rows of some files of a table. ``columns``: of the files, None for all."""
     names = list(table.file_schema.names if columns is None else columns)

@@ -18,8 +18,7 @@ from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.commitlog.commitlog_walk import Records
 from schemas.rocketmq_store.commitlog.hosts import Hosts, host_string, msg_id_host
 from schemas.rocketmq_store.properties.interning import Interner
-from schemas.rocketmq_store.properties.property_columns import CutProperties, PropertyColumns
-from schemas.rocketmq_store.properties.property_values import Texts
+from schemas.rocketmq_store.properties.property_columns import PropertyColumns
 
 LAST_DATE = AFTER_YEAR_9999 // DAY - 1
 """9999-12-31 in days since the epoch: the last date that every reader of a table supports."""
@@ -47,11 +46,12 @@ class CommitlogRows:
         assert topic_codes is not None
         new_topics = gather.binary_array(*self._topic_numbers.texts(len(topics)))
         topics += (decode_utf8(topic) for topic in new_topics.to_pylist())
-        properties = self._properties.cut(records, topic_codes, topics)
+        columns, others = self._properties.cut(records, topic_codes, topics)
+        nulls, count = pa.nulls(len(records), pa.string()), len(NAMED_PROPERTIES)
+        named = [nulls if column is None else column for column in columns[:count]]
         shapes = [Shape(topic, self._properties.names(code)) for code, topic in enumerate(topics)]
-        named, slots = self._columns(properties, len(records))
         messages = Messages(
-            [Shape(shape.topic, shape.names[len(NAMED_PROPERTIES) :]) for shape in shapes],
+            [Shape(shape.topic, shape.names[count:]) for shape in shapes],
             topic_codes,
             records.numbers("queue_id"),
             records.numbers("queue_offset"),
@@ -59,21 +59,11 @@ class CommitlogRows:
             records.at("size").astype(np.int32),
             records.numbers("store_timestamp"),
             records.numbers("sys_flag"),
-            named,
-            slots,
-            properties.others,
+            dict(zip(NAMED_PROPERTIES, named, strict=True)),
+            columns[count:],
+            others,
         )
         return COMMITLOG.batch(self._table_columns(records, messages), len(records)), messages
-
-    @staticmethod
-    def _columns(properties: CutProperties, rows: int) -> tuple[dict[str, Texts], list[Texts | None]]:
-        count = len(NAMED_PROPERTIES)
-        nulls = pa.nulls(rows, pa.string())
-        named = {
-            name: nulls if column is None else column
-            for name, column in zip(NAMED_PROPERTIES, properties.columns[:count], strict=True)
-        }
-        return named, properties.columns[count:]
 
     def _table_columns(self, records: Records, messages: Messages) -> dict[str, pa.Array]:
         topics = pa.array([shape.topic for shape in messages.shapes], pa.string())

@@ -123,8 +123,6 @@ def scan_entries(
 
 
 def _read_by(
-    part: StoredRange,
-    read: Callable[[StoredRange], Iterator[Entries]],
-    function: Callable[[Iterator[Entries]], Result],
+    part: StoredRange, read: Callable[[StoredRange], Iterator[Entries]], function: Callable[[Iterator[Entries]], Result]
 ) -> Result:
     return function(read(part))

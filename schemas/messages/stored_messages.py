@@ -68,11 +68,7 @@ def end_of_messages(warehouse: Warehouse, files: Sequence[StoredFile], begun: in
 
 
 def _read_group(
-    file: OpenDataFile,
-    group: int,
-    offsets: PhysicalRange,
-    topics: Collection[str] | None,
-    properties: Collection[str],
+    file: OpenDataFile, group: int, offsets: PhysicalRange, topics: Collection[str] | None, properties: Collection[str]
 ) -> Messages | None:
     first = file.read(group, ["topic", "commitlog_offset", "property_names"])
     at = first["commitlog_offset"]
