@@ -14,6 +14,8 @@ from schemas.rocketmq_store.commitlog.segments import SLACK
 
 Bytes = NDArray[np.uint8]
 Positions = NDArray[np.int64]
+Offsets = NDArray[np.int32]
+"""Arrow's offsets: where each text begins in the data, and where the last one ends."""
 _ONES, _HIGH_BITS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _TWOS = np.uint64(0x0202020202020202)
 
@@ -37,7 +39,7 @@ def longs(log: Bytes, at: Positions) -> NDArray[np.int64]:
 
 
 @compiled
-def spans(log: Bytes, at: Positions, lengths: Positions) -> tuple[NDArray[np.int32], Bytes]:
+def spans(log: Bytes, at: Positions, lengths: Positions) -> tuple[Offsets, Bytes]:
     """The bytes of each span, one after another: Arrow's offsets (rows + 1) and data, under 2 GiB in all."""
     offsets = np.zeros(len(at) + 1, np.int32)
     for i in range(len(at)):
@@ -51,7 +53,7 @@ def spans(log: Bytes, at: Positions, lengths: Positions) -> tuple[NDArray[np.int
     return offsets, data
 
 
-def binary_array(offsets: NDArray[np.int32], data: Bytes, missing: NDArray[np.bool_] | None = None) -> pa.Array:
+def binary_array(offsets: Offsets, data: Bytes, missing: NDArray[np.bool_] | None = None) -> pa.Array:
     """Arrow binary over offsets and data, null where ``missing``."""
     validity = None if missing is None else pa.array(~missing).buffers()[1]
     buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
