@@ -156,21 +156,20 @@ class Rows(Shown):
         return self.to_arrow().to_pandas(maps_as_pydicts="strict")
 
     def __str__(self) -> str:
-        return "\n".join(filter(None, (self._caption(shown := self._first()), text_table(*shown))))
+        caption, titles, rows = self._shown()
+        return "\n".join([*caption, text_table(titles, rows)])
 
     def _repr_html_(self) -> str:
-        shown = self._first()
-        caption = self._caption(shown)
-        return (f"<p>{escape(caption)}</p>" if caption else "") + html_table(*shown)
+        caption, titles, rows = self._shown()
+        return "".join(f"<p>{escape(line)}</p>" for line in caption) + html_table(titles, rows)
 
-    def _first(self) -> tuple[list[str], list[list[Any]]]:
-        """The column names, and at most SHOWN rows."""
+    def _shown(self) -> tuple[list[str], list[str], list[list[Any]]]:
+        """A caption if there may be more rows, the column names, and at most SHOWN rows."""
         shown: list[dict[str, Any]] = []
         for batch in self.batches():
             shown += batch.slice(0, SHOWN - len(shown)).to_pylist(maps_as_pydicts="strict")
             if len(shown) == SHOWN:
                 break
-        return list(schema_of(self.name, self.selection.columns).names), [list(row.values()) for row in shown]
-
-    def _caption(self, shown: tuple[list[str], list[list[Any]]]) -> str:
-        return f"the first {SHOWN} rows of {self.name}" if len(shown[1]) == SHOWN else ""
+        caption = [f"the first {SHOWN} rows of {self.name}"] if len(shown) == SHOWN else []
+        titles = schema_of(self.name, self.selection.columns).names
+        return caption, titles, [list(row.values()) for row in shown]

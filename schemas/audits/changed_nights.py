@@ -134,10 +134,6 @@ def row_hashes(rows: pa.Table) -> NDArray[np.uint64]:
 
 def _value_hashes(values: pa.Array) -> NDArray[np.uint64]:
     encoded = values.dictionary_encode(null_encoding="encode")
-    distinct = np.array([_hash(value) for value in encoded.dictionary.to_pylist()], np.uint64)
+    distinct = np.array([hash(value) & (2**64 - 1) for value in encoded.dictionary.to_pylist()], np.uint64)
     hashes: NDArray[np.uint64] = distinct[encoded.indices.to_numpy()]
     return hashes
-
-
-def _hash(value: object) -> int:
-    return hash(value) & (2**64 - 1)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -122,11 +123,7 @@ def filtered(rows: pa.Table, where: Where) -> pa.Table:
 
 def without(rows: pa.Table, where: Where) -> pa.Table:
     """The rows for which some condition does not hold."""
-    masks = [condition.mask(rows) for condition in where]
-    every = masks[0]
-    for mask in masks[1:]:
-        every = pc.and_(every, mask)
-    return rows.filter(pc.invert(every))
+    return rows.filter(pc.invert(reduce(pc.and_, [condition.mask(rows) for condition in where])))
 
 
 def tuples(rows: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:

@@ -48,6 +48,7 @@ class Found(IntEnum):
     ILLEGAL_QUEUE_OFFSET = 8
 
 
+# Numba takes an IntEnum for another type than an int.
 RECORD, FILLER, ZEROS, INCOMPLETE, ILLEGAL_MAGIC, INCONSISTENT, ILLEGAL_PORT, _, ILLEGAL_QUEUE_OFFSET = map(int, Found)
 
 FIELDS = (
