@@ -93,32 +93,28 @@ class Warehouse:
     def writing(self) -> Iterator[None]:
         """Locks the warehouse for one run, which sees the tables as the run before it left them.
 
-        Raises WarehouseBusy, WarehouseUnusable.
+        In a local folder the lock is a file lock (flock), which ends with the process. In an object store it is a
+        lease, ``.lock``, which ends 10 minutes after a run was killed.
+
+        Raises WarehouseBusy if another run holds the lock or took it over, WarehouseUnusable if nothing can be written.
         """
-        with one_writer(self.storage, self.location):
+        if self.storage.is_local:
+            lock = _file_lock(self.storage.root, self.location)
+        else:
+            lock = leased(self.storage.child(LOCK), self.location)
+        with lock:
             # Another run may have ended since this one read the ledger.
             self._logs.clear()
             yield
 
 
 @contextmanager
-def one_writer(storage: Storage, location: str) -> Iterator[None]:
-    """Locks a warehouse for one run. ``location`` is its name in messages.
-
-    In a local folder the lock is a file lock (flock), which ends with the process. In an object store it is a lease,
-    ``.lock``, which ends 10 minutes after a run was killed.
-
-    Raises WarehouseBusy if another run holds the lock or took it over, WarehouseUnusable if nothing can be written.
-    """
-    if storage.is_local:
-        with _lock_file(storage.root) as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise WarehouseBusy(f"another run is writing to {location}: wait for it to end and try again") from None
-            yield
-        return
-    with leased(storage.child(LOCK), location):
+def _file_lock(folder: str, location: str) -> Iterator[None]:
+    with _lock_file(folder) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise WarehouseBusy(f"another run is writing to {location}: wait for it to end and try again") from None
         yield
 
 
