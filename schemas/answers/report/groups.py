@@ -6,14 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow.compute as pc
 
 from filtering.subscriptions.events import GroupTopic
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.lag.lag import lag
 from schemas.answers.report.group_counts import Counts, GroupCounts, group_counts, total
-from schemas.delta.aggregates import greatest, group_numbers
+from schemas.delta.table_rows import tuples
 from schemas.queue_progress import QUEUE_PROGRESS
 
 
@@ -112,16 +111,11 @@ def _by_topic(counts: Mapping[GroupTopic, Counts]) -> defaultdict[str, list[Coun
 def _last_pulled(facts: BrokerFacts) -> dict[GroupTopic, tuple[int, int]]:
     """The queue in which each group is farthest, and the offset of the last entry that it pulled there."""
     rows = facts.offsets.filter(pc.greater(facts.offsets["told_to"], 0))
-    pulled_to = greatest(rows, ["consumer_group", "topic"], "told_to")
-    keys, numbers = group_numbers(rows, ["consumer_group", "topic"])
-    ends = np.array([pulled_to[key] for key in keys], np.int64)
-    farthest = rows["told_to"].to_numpy() == ends[numbers]
-    groups, firsts = np.unique(numbers[farthest], return_index=True)
-    queue_ids = rows["queue_id"].to_numpy()[farthest][firsts]
-    return {
-        keys[group]: (queue_id, pulled_to[keys[group]] - 1)
-        for group, queue_id in zip(groups.tolist(), queue_ids.tolist(), strict=True)
-    }
+    farthest_first = rows.take(pc.sort_indices(rows, sort_keys=[("told_to", "descending")]))
+    last_pulled: dict[GroupTopic, tuple[int, int]] = {}
+    for group, topic, queue_id, told_to in tuples(farthest_first, "consumer_group", "topic", "queue_id", "told_to"):
+        last_pulled.setdefault((group, topic), (queue_id, told_to - 1))
+    return last_pulled
 
 
 def _group_lags(facts: BrokerFacts) -> dict[GroupTopic, GroupLag]:

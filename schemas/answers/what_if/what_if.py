@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -209,8 +208,5 @@ def _by_queue(kept: Mapping[tuple[int, int], int], gained: pa.Table, lost: pa.Ta
 
 def _counts(rows: pa.Table) -> Counter[tuple[int, int]]:
     """The rows by day and queue id."""
-    days, queues = rows["store_timestamp"].to_numpy() // DAY, rows["queue_id"].to_numpy()
-    keys, counts = np.unique(days << 32 | queues, return_counts=True)
-    return Counter(
-        {(key >> 32, key & 0xFFFFFFFF): count for key, count in zip(keys.tolist(), counts.tolist(), strict=True)}
-    )
+    days = rows["store_timestamp"].to_numpy() // DAY
+    return Counter(zip(days.tolist(), rows["queue_id"].to_pylist(), strict=True))
