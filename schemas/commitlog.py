@@ -9,7 +9,6 @@ all of them, and a filter reads only the columns of the properties that it names
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -28,15 +27,6 @@ NAMED_PROPERTIES = {"TAGS": "tags", "KEYS": "keys", "UNIQ_KEY": "uniq_key"}
 SLOTS = tuple(f"property_{i}" for i in range(PROPERTY_COLUMNS))
 NAME_SEPARATOR = "\u0001"
 IPV6_STORE_HOST = 0x20
-
-
-class Bodies(Enum):
-    """The message bodies that commitlog keeps."""
-
-    KEEP = "keep"
-    DAMAGED = "damaged"
-    NONE = "none"
-
 
 COMMITLOG = Table(
     "commitlog",

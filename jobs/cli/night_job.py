@@ -24,10 +24,10 @@ from jobs.night.inputs.snapshot import StoreSnapshot
 from jobs.night.inputs.steps import ALL_STEPS, Step
 from jobs.night.inputs.subscription_file import SubscriptionFile, read_subscriptions
 from jobs.night.run import NightReport, Run
-from schemas.commitlog import Bodies
 from schemas.errors import UsageError
 from schemas.ledger_check import read_runs
 from schemas.ledger_inputs import FIRST_SNAPSHOT, SUBSCRIPTION_FILE, SUBSCRIPTIONS_FROM, USER
+from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import files, is_message_log
 from schemas.rocketmq_store.config_files import contents
 from schemas.run_ledger import LedgerEntry

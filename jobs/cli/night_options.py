@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobs.cli import options
 from jobs.cli.application import Parser, input_file
 from jobs.night.inputs.steps import ALL_STEPS, Step
-from schemas.commitlog import Bodies
+from schemas.messages.bodies import Bodies
 
 
 def night_parser(job: str, description: str | None, steps: frozenset[Step], examples: tuple[str, ...]) -> Parser:

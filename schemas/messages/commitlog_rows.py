@@ -12,7 +12,8 @@ from filtering.java.numbers import LONG_MAX
 from filtering.java.strings import decode_utf8
 from filtering.time_spans import AFTER_YEAR_9999, DAY
 from schemas.arrow_batches import repeated
-from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, PROPERTY_COLUMNS, SLOTS, Bodies
+from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, PROPERTY_COLUMNS, SLOTS
+from schemas.messages.bodies import Bodies
 from schemas.messages.columns import NUMBERS, Messages, Shape
 from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.commitlog.commitlog_walk import Records

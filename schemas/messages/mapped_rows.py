@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS, Bodies
+from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
+from schemas.messages.bodies import Bodies
 from schemas.messages.commitlog_rows import store_dates
 from schemas.rocketmq_store.commitlog.crc import crc_of
 

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.commitlog import COMMITLOG, Bodies
+from schemas.commitlog import COMMITLOG
 from schemas.delta.data_files import DataFileWriter, StoredFile
 from schemas.delta.table import Table, column
 from schemas.delta.table_rows import files_that_may_hold, one_of, read_rows, within
+from schemas.messages.bodies import Bodies
 from schemas.messages.columns import Messages, concat
 from schemas.messages.commitlog_rows import CommitlogRows
 from schemas.messages.message_view import view

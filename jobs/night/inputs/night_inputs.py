@@ -18,7 +18,6 @@ from jobs.night.inputs.steps import Step
 from jobs.night.inputs.subscription_file import SubscriptionFile
 from jobs.night.log.log_plan import LogPlan
 from jobs.night.past.state import BrokerState
-from schemas.commitlog import Bodies
 from schemas.errors import UsageError
 from schemas.ledger_inputs import (
     COMMITTED_AT,
@@ -35,6 +34,7 @@ from schemas.ledger_inputs import (
     SUBSCRIPTIONS_FROM,
     USER,
 )
+from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import files as message_log_files
 from schemas.rocketmq_store.not_replayed import NotReplayed
 from schemas.time_text import time_text

@@ -10,10 +10,10 @@ from jobs.night.inputs.steps import Step
 from jobs.night.log.log_plan import LogPlan
 from jobs.night.past.state import BrokerState
 from jobs.night.tasks.log_task import LogRange
-from schemas.commitlog import Bodies
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table_rows import within
+from schemas.messages.bodies import Bodies
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.queue_progress import QUEUE_PROGRESS
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from jobs.night.tasks.work import Result, Work
 from jobs.night.tasks.writer import NightWriter
-from schemas.commitlog import Bodies
+from schemas.messages.bodies import Bodies
 from schemas.messages.commitlog_rows import CommitlogRows
 from schemas.rocketmq_store.commitlog.commitlog_walk import Damage, Records, Walk
 from schemas.rocketmq_store.commitlog.log_end import is_unfinished

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from jobs.night.commit.changes import Changes
 from jobs.night.rows.rejected import quarantined_lines, remove_lines
 from jobs.night.tasks.message_log_task import PartResult, read_part
-from schemas.commitlog import COMMITLOG, Bodies
+from schemas.commitlog import COMMITLOG
+from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import files, parts
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.quarantine import QUARANTINE

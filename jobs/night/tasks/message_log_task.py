@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from jobs.night.rows.rejected import RejectedLine
 from schemas.arrow_batches import split
-from schemas.commitlog import COMMITLOG, Bodies
+from schemas.commitlog import COMMITLOG
 from schemas.delta.data_files import ROWS_OF_A_GROUP, DataFile, DataFileWriter
 from schemas.delta.table_rows import sorted_by
+from schemas.messages.bodies import Bodies
 from schemas.messages.mapped_rows import MappedRows
 from schemas.messages.message_checks import LogRow, NotAMessage, checked
 from schemas.messages.message_log import LogPart
