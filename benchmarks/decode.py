@@ -21,13 +21,13 @@ from benchmarks.java_process import JavaProcess
 from benchmarks.report import parser, write
 from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.commitlog.commitlog_walk import Records, scan
-from schemas.rocketmq_store.commitlog.message_decoder import COLUMNS, decode
+from schemas.rocketmq_store.commitlog.message_decoder import SCHEMA, decode
 from schemas.rocketmq_store.commitlog.record_layout import PHYSICAL_OFFSET
 from schemas.rocketmq_store.commitlog.segments import Segment, segments
 from schemas.storage import Storage
 from tests.captures import capture
 
-WITH_BODY = [name for name in COLUMNS if name != "body_crc_computed"]
+WITH_BODY = [name for name in SCHEMA.names if name != "body_crc_computed"]
 WITHOUT_BODY = [name for name in WITH_BODY if name != "body"]
 
 

@@ -17,7 +17,7 @@ from schemas.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from filtering.findings.expectations import Expectation
     from schemas.answers.facts import BrokerFacts
-    from schemas.answers.what_if.on_brokers import Tried
+    from schemas.answers.what_if.tried_subscriptions import Tried
     from schemas.answers.what_if.what_if import WhatIf
 
 EXAMPLES = (
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> None:
     from filtering.findings.expectations import unmet
     from jobs.cli.json_lines import print_json_of_brokers
     from jobs.cli.what_if_text import json_object, print_changes
-    from schemas.answers.what_if.on_brokers import what_if_on_brokers
+    from schemas.answers.what_if.tried_subscriptions import what_if_on_brokers
 
     expectations = _expectations(chosen)
     brokers = options.brokers_of(chosen)
@@ -124,8 +124,13 @@ def _check_groups(expectations: Sequence[Expectation], known: Sequence[str], fil
 def _tried(chosen: argparse.Namespace, brokers: Sequence[BrokerFacts]) -> Tried:
     """The subscriptions to try on each broker. Raises UsageError."""
     from filtering.subscription_data import SQL92, TAG
-    from schemas.answers.what_if.on_brokers import brokers_that_know, tried_on
-    from schemas.answers.what_if.tried_subscriptions import changed_subscriptions, only_topic, subscription_of
+    from schemas.answers.what_if.tried_subscriptions import (
+        brokers_that_know,
+        changed_subscriptions,
+        only_topic,
+        subscription_of,
+        tried_on,
+    )
 
     group = chosen.group
     if not chosen.changes:

@@ -1,4 +1,4 @@
-"""Arrow record batches: collects and splits them, and fills columns."""
+"""Arrow tables and record batches: makes, collects and splits them, and fills columns."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+
+def table_of(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
+    """A table of some rows, whose values are in the order of its columns."""
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
 def gathered(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[list[pa.RecordBatch]]:

@@ -24,30 +24,28 @@ _RECIPIENT = f"{_MATCH}.recipients.list.element"
 DELIVERY_BLOCKS = Table(
     "delivery_blocks",
     "Deliveries in blocks of messages of one topic; schemas.deliveries.read gives one row per message and group.",
-    pa.schema(
-        [
-            column("broker_name", pa.string(), nullable=False),
-            column("topic", pa.string(), nullable=False),
-            column("first_store_timestamp", pa.int64(), "least store_timestamp of the messages, ms", nullable=False),
-            column("last_store_timestamp", pa.int64(), "greatest store_timestamp of the messages, ms", nullable=False),
-            column("messages", pa.int32(), "number of messages in the block", nullable=False),
-            column("queue_id", pa.list_(pa.int32()), "one for each message", nullable=False),
-            column("queue_offset", pa.list_(pa.int64()), "one for each message", nullable=False),
-            column("commitlog_offset", pa.list_(pa.int64()), "one for each message", nullable=False),
-            column("store_timestamp", pa.list_(pa.int64()), "one for each message, ms", nullable=False),
-            column(
-                "matches",
-                pa.list_(MATCH),
-                "one for each set of groups that received the same messages: the outcome, DELIVERED, or for messages "
-                "that the broker returned DROPPED_BY_CLIENT (tag check) or DROPPED_BY_HOOK (filter hook); the number "
-                "of messages; the groups, with the valid_from of the subscription and when they could first pull "
-                "(null: when stored); the messages, numbered from 0, as positions or as bits (message i is bit i % 64 "
-                "of word i DIV 64); if both are null, all messages",
-                nullable=False,
-            ),
-            column("run", pa.string(), "the run that decided the deliveries", nullable=False),
-        ]
-    ),
+    [
+        column("broker_name", pa.string(), nullable=False),
+        column("topic", pa.string(), nullable=False),
+        column("first_store_timestamp", pa.int64(), "least store_timestamp of the messages, ms", nullable=False),
+        column("last_store_timestamp", pa.int64(), "greatest store_timestamp of the messages, ms", nullable=False),
+        column("messages", pa.int32(), "number of messages in the block", nullable=False),
+        column("queue_id", pa.list_(pa.int32()), "one for each message", nullable=False),
+        column("queue_offset", pa.list_(pa.int64()), "one for each message", nullable=False),
+        column("commitlog_offset", pa.list_(pa.int64()), "one for each message", nullable=False),
+        column("store_timestamp", pa.list_(pa.int64()), "one for each message, ms", nullable=False),
+        column(
+            "matches",
+            pa.list_(MATCH),
+            "one for each set of groups that received the same messages: the outcome, DELIVERED, or for messages "
+            "that the broker returned DROPPED_BY_CLIENT (tag check) or DROPPED_BY_HOOK (filter hook); the number "
+            "of messages; the groups, with the valid_from of the subscription and when they could first pull "
+            "(null: when stored); the messages, numbered from 0, as positions or as bits (message i is bit i % 64 "
+            "of word i DIV 64); if both are null, all messages",
+            nullable=False,
+        ),
+        column("run", pa.string(), "the run that decided the deliveries", nullable=False),
+    ],
     statistics_on=("topic", "first_store_timestamp", "last_store_timestamp", "run"),
     dictionary_encoded=(
         "topic",

@@ -40,16 +40,14 @@ def client_drops(counts: Mapping[str, int]) -> int:
 DELIVERY_STATS = Table(
     "delivery_stats",
     "Counts of one night. Key: run, broker_name, consumer_group, topic, queue_id.",
-    pa.schema(
-        [
-            column("run", pa.string(), nullable=False),
-            column("broker_name", pa.string(), nullable=False),
-            column("consumer_group", pa.string(), nullable=False),
-            column("topic", pa.string(), nullable=False),
-            column("queue_id", pa.int32(), nullable=False),
-            *(column(name, pa.int64(), MEANINGS[name], nullable=False) for name in COUNTS),
-        ]
-    ),
+    [
+        column("run", pa.string(), nullable=False),
+        column("broker_name", pa.string(), nullable=False),
+        column("consumer_group", pa.string(), nullable=False),
+        column("topic", pa.string(), nullable=False),
+        column("queue_id", pa.int32(), nullable=False),
+        *(column(name, pa.int64(), MEANINGS[name], nullable=False) for name in COUNTS),
+    ],
     statistics_on=("run", "topic"),
     dictionary_encoded=("run", "consumer_group", "topic", "queue_id", *COUNTS),
 )

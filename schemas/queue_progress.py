@@ -14,38 +14,36 @@ from schemas.delta.table_rows import sorted_by
 QUEUE_PROGRESS = Table(
     "queue_progress",
     "The entries added to queues, one row per night. Key: broker_name, topic, queue_id, run.",
-    pa.schema(
-        [
-            column("broker_name", pa.string(), nullable=False),
-            column("topic", pa.string(), nullable=False),
-            column("queue_id", pa.int32(), nullable=False),
-            column(
-                "from_offset",
-                pa.int64(),
-                "queue offset of the night's first entry in the present queue",
-                nullable=False,
-            ),
-            column("to_offset", pa.int64(), "queue offset after its last entry", nullable=False),
-            column(
-                "entries",
-                pa.int64(),
-                "number of entries, also of an old queue; fewer than there are offsets if records were not decodable",
-                nullable=False,
-            ),
-            column("begins_at", pa.int64()),
-            column(
-                "began_at",
-                pa.int64(),
-                "if the queue began again in this night: when that message was stored, ms since the epoch; else null",
-            ),
-            column(
-                "ended_at",
-                pa.int64(),
-                "if the queue began again in this night: queue offset at which the old one ended; else null",
-            ),
-            column("run", pa.string(), nullable=False),
-        ]
-    ),
+    [
+        column("broker_name", pa.string(), nullable=False),
+        column("topic", pa.string(), nullable=False),
+        column("queue_id", pa.int32(), nullable=False),
+        column(
+            "from_offset",
+            pa.int64(),
+            "queue offset of the night's first entry in the present queue",
+            nullable=False,
+        ),
+        column("to_offset", pa.int64(), "queue offset after its last entry", nullable=False),
+        column(
+            "entries",
+            pa.int64(),
+            "number of entries, also of an old queue; fewer than there are offsets if records were not decodable",
+            nullable=False,
+        ),
+        column("begins_at", pa.int64()),
+        column(
+            "began_at",
+            pa.int64(),
+            "if the queue began again in this night: when that message was stored, ms since the epoch; else null",
+        ),
+        column(
+            "ended_at",
+            pa.int64(),
+            "if the queue began again in this night: queue offset at which the old one ended; else null",
+        ),
+        column("run", pa.string(), nullable=False),
+    ],
     statistics_on=("run",),
     dictionary_encoded=("topic", "queue_id", "run"),
 )

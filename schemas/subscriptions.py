@@ -17,58 +17,47 @@ from schemas.delta.warehouse import Warehouse
 SUBSCRIPTIONS = Table(
     "subscriptions",
     "One row per state of a group's subscription to a topic. Key: broker_name, consumer_group, topic, valid_from.",
-    pa.schema(
-        [
-            column("broker_name", pa.string(), nullable=False),
-            column("consumer_group", pa.string(), nullable=False),
-            column("topic", pa.string(), nullable=False),
-            column(
-                "valid_from",
-                pa.int64(),
-                "ms since the epoch, inclusive; may be after the last night",
-                nullable=False,
-            ),
-            column("valid_to", pa.int64(), "ms since the epoch, exclusive; null: no later state is known"),
-            column("expression", pa.string(), "expression of the subscription that pulls use"),
-            column("expression_type", pa.string(), "TAG or SQL92"),
-            column(
-                "sub_version", pa.int64(), "version of the subscription: when the client made it, ms since the epoch"
-            ),
-            column("tags_set", pa.list_(pa.string()), "tags of a TAG expression; empty for *, null for SQL92"),
-            column("code_set", pa.list_(pa.int32()), "hash codes of tags_set"),
-            column("registered", pa.bool_(), "false after the group left: its last subscription stays visible"),
-            column("is_consuming", pa.bool_(), "the group is online"),
-            column("sent_with_pull", pa.bool_(), "every pull brings this subscription, which uses no bit map"),
-            column("class_filter_mode", pa.bool_(), "subscribes by filter class, and receives every message"),
-            column(
-                "filter_expression",
-                pa.string(),
-                "expression of the ConsumerFilterData, which may outlive the subscription",
-            ),
-            column("filter_version", pa.int64(), "clientVersion of the ConsumerFilterData, ms since the epoch"),
-            column("born_time", pa.int64(), "of the ConsumerFilterData, ms since the epoch"),
-            column("dead_time", pa.int64(), "of the ConsumerFilterData; null while alive"),
-            column("bit_pos", pa.list_(pa.int32()), "positions in the filter bit map"),
-            column("bit_num", pa.int32(), "bits of the filter bit map"),
-            column("predicate", pa.string(), "Spark SQL over a column properties, true if the broker delivers"),
-            column("compile_error", pa.string(), "why the broker refuses the expression"),
-        ]
-    ),
+    [
+        column("broker_name", pa.string(), nullable=False),
+        column("consumer_group", pa.string(), nullable=False),
+        column("topic", pa.string(), nullable=False),
+        column("valid_from", pa.int64(), "ms since the epoch, inclusive; may be after the last night", nullable=False),
+        column("valid_to", pa.int64(), "ms since the epoch, exclusive; null: no later state is known"),
+        column("expression", pa.string(), "expression of the subscription that pulls use"),
+        column("expression_type", pa.string(), "TAG or SQL92"),
+        column("sub_version", pa.int64(), "version of the subscription: when the client made it, ms since the epoch"),
+        column("tags_set", pa.list_(pa.string()), "tags of a TAG expression; empty for *, null for SQL92"),
+        column("code_set", pa.list_(pa.int32()), "hash codes of tags_set"),
+        column("registered", pa.bool_(), "false after the group left: its last subscription stays visible"),
+        column("is_consuming", pa.bool_(), "the group is online"),
+        column("sent_with_pull", pa.bool_(), "every pull brings this subscription, which uses no bit map"),
+        column("class_filter_mode", pa.bool_(), "subscribes by filter class, and receives every message"),
+        column(
+            "filter_expression",
+            pa.string(),
+            "expression of the ConsumerFilterData, which may outlive the subscription",
+        ),
+        column("filter_version", pa.int64(), "clientVersion of the ConsumerFilterData, ms since the epoch"),
+        column("born_time", pa.int64(), "of the ConsumerFilterData, ms since the epoch"),
+        column("dead_time", pa.int64(), "of the ConsumerFilterData; null while alive"),
+        column("bit_pos", pa.list_(pa.int32()), "positions in the filter bit map"),
+        column("bit_num", pa.int32(), "bits of the filter bit map"),
+        column("predicate", pa.string(), "Spark SQL over a column properties, true if the broker delivers"),
+        column("compile_error", pa.string(), "why the broker refuses the expression"),
+    ],
     dictionary_encoded=("topic", "expression_type"),
 )
 
 SUBSCRIPTION_EVENTS = Table(
     "subscription_events",
     "The subscription events that were applied, in order. Key: broker_name, number.",
-    pa.schema(
-        [
-            column("broker_name", pa.string(), nullable=False),
-            column("number", pa.int64(), "from 0, in order of time", nullable=False),
-            column("at", pa.int64(), "ms since the epoch", nullable=False),
-            column("event", pa.string(), "the event as a JSON line", nullable=False),
-            column("run", pa.string(), "the run that applied it first", nullable=False),
-        ]
-    ),
+    [
+        column("broker_name", pa.string(), nullable=False),
+        column("number", pa.int64(), "from 0, in order of time", nullable=False),
+        column("at", pa.int64(), "ms since the epoch", nullable=False),
+        column("event", pa.string(), "the event as a JSON line", nullable=False),
+        column("run", pa.string(), "the run that applied it first", nullable=False),
+    ],
     statistics_on=("number", "at", "run"),
     dictionary_encoded=("run",),
     delta_encoded=("number", "at"),

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,7 +31,7 @@ from schemas.answers.findings import findings
 from schemas.answers.findings_of_brokers import findings_of_brokers
 from schemas.answers.lag.lag import lag_of_brokers
 from schemas.answers.lag.standings import CommittedOffsets
-from schemas.answers.plain_text import Shown
+from schemas.answers.rendering import Shown
 from schemas.answers.report.group_counts import GroupCounts
 from schemas.answers.report.night_summary import night_summary
 from schemas.answers.results import Explanations, Lags, Results, Rows, Summary
@@ -90,7 +91,7 @@ class OpenWarehouse(Shown):
         brokers = self.brokers if newer is None else [self.facts]
         found = lag_of_brokers(brokers, newer, None if group is None else [group], None if topic is None else [topic])
         rows, names = self._flat((facts, of_broker) for facts, of_broker in found)
-        return Lags(rows, _LAG_TITLES, lambda row: [getattr(row, name) for name in _LAG_TITLES], names)
+        return Lags(rows, _LAG_TITLES, attrgetter(*_LAG_TITLES), names)
 
     def what_if(self, group: str, sql: str | None = None, tags: str | None = None, topic: str | None = None) -> WhatIf:
         """What another filter would have delivered: an SQL92 expression, or tags such as ``paid || shipped``.
@@ -111,17 +112,13 @@ class OpenWarehouse(Shown):
         """What is wrong with the subscriptions in force: of each broker, the worst first."""
         by_broker = findings_of_brokers(self.brokers, findings).by_broker
         rows, names = self._flat((facts, by_broker[facts.name]) for facts in self.brokers)
-        return Results(rows, _FINDING_TITLES, lambda row: [getattr(row, name) for name in _FINDING_TITLES], names)
+        return Results(rows, _FINDING_TITLES, attrgetter(*_FINDING_TITLES), names)
 
     def advice(self) -> Results[TopicAdvice]:
         """Whether the filter bit map pays, a row for each topic; the rates are shares of entries that do not match."""
         rows, names = self._flat((facts, advice(facts)) for facts in self.brokers)
-        return Results(
-            rows,
-            _ADVICE_TITLES,
-            lambda row: [row.topic, *(getattr(row.bit_map, name) for name in _ADVICE_TITLES[1:])],
-            names,
-        )
+        of_bit_map = attrgetter(*_ADVICE_TITLES[1:])
+        return Results(rows, _ADVICE_TITLES, lambda row: [row.topic, *of_bit_map(row.bit_map)], names)
 
     def summary(self) -> Summary:
         """What the last night did for each group, and what needs a person's attention."""

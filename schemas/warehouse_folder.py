@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from schemas.delta.one_writer import LOCK
 from schemas.delta.table import Table
-from schemas.delta.warehouse import Warehouse
+from schemas.delta.warehouse import LOCK, Warehouse
 from schemas.errors import UsageError, WarehouseUnusable
 from schemas.run_ledger import RUN_LEDGER
 from schemas.tables import TABLES

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from filtering.findings import Finding
 from filtering.time_spans import DAY
+from schemas.answers.report.attention import Quarantined
 from schemas.answers.report.group_counts import NOTHING
-from schemas.answers.report.group_lags import GroupLag
-from schemas.answers.report.groups import GroupReport, TopicReport
+from schemas.answers.report.groups import GroupLag, GroupReport, TopicReport
 from schemas.answers.report.nights import Night, StageCounts
-from schemas.answers.report.quarantined import Quarantined
 from schemas.answers.report.report import Report
 
 FIRST = 1_795_000_000_000

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from filtering.counted import listed, shortened
-from schemas.answers.plain_text import one_line
+from schemas.answers.rendering import one_line
 from schemas.printable import printable
 from schemas.time_text import time_text
 

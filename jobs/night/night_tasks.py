@@ -21,7 +21,7 @@ from jobs.night.tasks.work import Result, TopicWork, Work, works_by_topic
 from jobs.night.tasks.writer import WRITTEN_BY_TASKS
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
-from schemas.delta.stored_files import StoredFile
+from schemas.delta.data_files import StoredFile
 from schemas.delta.table import Table
 from schemas.messages.stored_ranges import StoredRange
 from schemas.spark_tasks import Session

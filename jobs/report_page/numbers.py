@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from filtering.counted import shortened
 from jobs.cli.text import age as duration
 from jobs.cli.text import short
-from schemas.answers.plain_text import one_line
+from schemas.answers.rendering import one_line
 from schemas.time_text import time_text
 
 LONGEST_NAME = 80

@@ -10,6 +10,7 @@ from jobs.night.past.past_nights import past_nights
 from jobs.night.past.state import BrokerState
 from jobs.night.run import Run
 from jobs.upkeep.moved_rows import moved_rows
+from schemas.audits.data_file_checks import damaged_files
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table import Table
 from schemas.delta.table_rows import within
@@ -17,7 +18,6 @@ from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import START_AGAIN, damaged, damages, read_runs, undo_unfinished_run
 from schemas.ledger_inputs import WITHDRAWN
-from schemas.page_checksums import damaged_files
 from schemas.run_ledger import REPLAY, LedgerEntry, by_broker, nights_of, unreplaced_runs
 from schemas.spark_tasks import Session
 from schemas.subscriptions import SUBSCRIPTIONS, read_events, subscription_rows

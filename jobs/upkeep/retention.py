@@ -12,8 +12,7 @@ from filtering.time_spans import DAY
 from jobs.night.commit.changes import Changes
 from jobs.night.past.redo import delete_log_damage
 from schemas.commitlog import COMMITLOG
-from schemas.delta.data_files import DataFileWriter
-from schemas.delta.stored_files import StoredFile
+from schemas.delta.data_files import DataFileWriter, StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import row_groups, within
 from schemas.ledger_inputs import BODIES_FROM, MESSAGES_FROM

@@ -12,8 +12,8 @@ from schemas.commitlog import COMMITLOG, VIEW
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_pairs import DELIVERY_COLUMNS, pairs_of
+from schemas.delta.data_files import StoredFile
 from schemas.delta.open_data_file import OpenDataFile, open_data_file
-from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import files_that_may_hold, filtered, one_of
 from schemas.delta.warehouse import Warehouse

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
-from operator import attrgetter
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -35,15 +35,6 @@ class Move(NamedTuple):
     lost: int = 0
     skipped: int = 0
     repeated: int = 0
-
-
-class _Progress(NamedTuple):
-    run: str
-    first: int
-    end: int
-    entries: int
-    began_at: int | None
-    ended_at: int | None
 
 
 class FirstStarts:
@@ -87,15 +78,14 @@ class FirstStarts:
 
         ``begins_at``: the physical offset with which it did, the last time. None if the group came later.
         """
-        renewal = max(
-            (row for row in self._progress[queue[1:]] if row.began_at is not None), default=None, key=attrgetter("run")
-        )
+        renewals = [row for row in self._progress[queue[1:]] if row["began_at"] is not None]
+        renewal = max(renewals, default=None, key=itemgetter("run"))
         if queue not in self.moves or renewal is None:
             return None
         move = self.moves[queue][0]
-        if move.run > renewal.run or (move.run == renewal.run and move.skipped >= (renewal.ended_at or 0)):
+        if move.run > renewal["run"] or (move.run == renewal["run"] and move.skipped >= (renewal["ended_at"] or 0)):
             return None
-        resets = [offset for at, offset in self._facts.resets.get(queue, ()) if at <= (renewal.began_at or 0)]
+        resets = [offset for at, offset in self._facts.resets.get(queue, ()) if at <= renewal["began_at"]]
         first = min([self.of(queue) or 0, *resets])
         rows = self._old_entries(queue[1:], begins_at)
         rows = rows.filter(pc.less_equal(rows["run"], move.run))
@@ -107,7 +97,7 @@ class FirstStarts:
 
     def first_stored(self, queue: Queue) -> int:
         """The first offset of a queue that any night has read; 0 if there is none."""
-        return min((row.first for row in self._progress[queue]), default=0)
+        return min((row["from_offset"] for row in self._progress[queue]), default=0)
 
     @cached_property
     def moves(self) -> Mapping[GroupQueue, Sequence[Move]]:
@@ -122,24 +112,25 @@ class FirstStarts:
         return dict(moves)
 
     @cached_property
-    def _progress(self) -> dict[Queue, list[_Progress]]:
+    def _progress(self) -> dict[Queue, list[dict[str, Any]]]:
         """The rows of queue_progress, by queue."""
         columns = ["run", "from_offset", "to_offset", "entries", "began_at", "ended_at", "topic", "queue_id"]
         of_queues = [condition for condition in self._where if condition.column in columns]
-        progress: defaultdict[Queue, list[_Progress]] = defaultdict(list)
+        progress: defaultdict[Queue, list[dict[str, Any]]] = defaultdict(list)
         for row in self._facts.rows(QUEUE_PROGRESS, columns, of_queues).to_pylist():
-            progress[row["topic"], row["queue_id"]].append(_Progress(*(row[name] for name in columns[:6])))
+            progress[row["topic"], row["queue_id"]].append(row)
         return progress
 
     def _began_again(self, queue: Queue, run: str) -> bool:
         """Whether a queue began again in a run."""
-        return any(row.run == run and row.began_at is not None for row in self._progress[queue])
+        return any(row["run"] == run and row["began_at"] is not None for row in self._progress[queue])
 
     def _has_gaps(self, queue: Queue, run: str) -> bool:
         """Whether a queue had offsets without an entry after a run."""
-        rows = [row for row in self._progress[queue] if row.run <= run]
-        first = min((row.first for row in rows), default=0)
-        return sum(row.entries for row in rows) < max((row.end for row in rows), default=0) - first
+        rows = [row for row in self._progress[queue] if row["run"] <= run]
+        first = min((row["from_offset"] for row in rows), default=0)
+        end = max((row["to_offset"] for row in rows), default=0)
+        return bool(sum(row["entries"] for row in rows) < end - first)
 
     def _read_entries(self, queue: Queue, run: str) -> tuple[Int64s, Int64s]:
         """The queue offsets and store times (ms) of a queue's present entries after a run, ascending.

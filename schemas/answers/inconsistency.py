@@ -15,6 +15,7 @@ from filtering.counted import counted
 from filtering.delivery.lost_messages import LOST, Loss, LostMessages, losses
 from filtering.subscriptions.inconsistency import GroupClients, group_clients
 from schemas.answers.facts import BrokerFacts
+from schemas.arrow_batches import table_of
 from schemas.delta.table_rows import sorted_by
 from schemas.messages.stored_entries import scan_entries
 from schemas.spark_tasks import Session
@@ -118,21 +119,11 @@ def _expression(expression: str | None) -> str:
 
 def lost_rows(found: Disagreements) -> pa.Table:
     """A row for each loss and message, by loss and queue offset."""
-    order = ["loss", "topic", "queue_id", "queue_offset"]
-    rows = sorted_by(found.messages, *order)
-    losses = pa.Table.from_pylist(
-        [
-            {
-                "consumer_group": loss.state.consumer_group,
-                "clients": loss.clients,
-                "valid_from": loss.state.valid_from,
-                "valid_to": loss.state.valid_to,
-                "lost": loss.in_force is not None,
-            }
-            for loss in found.losses
-        ],
-        _OF_LOSS,
+    rows = sorted_by(found.messages, "loss", "topic", "queue_id", "queue_offset")
+    losses = (
+        (loss.state.consumer_group, loss.clients, loss.state.valid_from, loss.state.valid_to, loss.in_force is not None)
+        for loss in found.losses
     )
-    of_rows = losses.take(rows["loss"])
+    of_rows = table_of(_OF_LOSS, losses).take(rows["loss"])
     rows = rows.drop_columns(["loss"])
     return pa.table([*rows.columns, *of_rows.columns], schema=pa.unify_schemas([rows.schema, _OF_LOSS]))

@@ -89,14 +89,6 @@ class PullTotals:
     read: int = 0
     found: int = 0
 
-    def add(self, pull: Pull) -> None:
-        if self.pulls < FIRST_PULLS:
-            self.first.append(pull)
-        self.pulls += 1
-        self.scanned += pull.scanned
-        self.read += pull.read
-        self.found += pull.found
-
 
 @dataclass(frozen=True)
 class QueuePulls:
@@ -153,7 +145,12 @@ def pulls_of(
 def _totals(queue: Queue, begin_offset: int | None, broker: BrokerConfig, batch: int) -> PullTotals:
     totals = PullTotals()
     for pull in simulate_pulls(queue, queue.min_offset if begin_offset is None else begin_offset, broker, batch):
-        totals.add(pull)
+        if totals.pulls < FIRST_PULLS:
+            totals.first.append(pull)
+        totals.pulls += 1
+        totals.scanned += pull.scanned
+        totals.read += pull.read
+        totals.found += pull.found
     return totals
 
 

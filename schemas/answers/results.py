@@ -13,9 +13,8 @@ import pyarrow as pa
 from schemas.answers.explanation.explanation import Explanation
 from schemas.answers.explanation.page import explanation_html, explanation_text
 from schemas.answers.export import Selection, batches_of, check_groups, check_topics, schema_of
-from schemas.answers.html import SHOWN, html_list, html_table
 from schemas.answers.lag.lag import Lag
-from schemas.answers.plain_text import Shown, one_line, text_table
+from schemas.answers.rendering import SHOWN, Shown, html_list, html_table, one_line, text_table
 from schemas.answers.report.group_counts import GroupCounts
 from schemas.delta.warehouse import Warehouse
 
@@ -157,21 +156,20 @@ class Rows(Shown):
         return self.to_arrow().to_pandas(maps_as_pydicts="strict")
 
     def __str__(self) -> str:
-        return "\n".join(filter(None, (self._caption(shown := self._first()), text_table(*shown))))
+        caption, titles, rows = self._shown()
+        return "\n".join([*caption, text_table(titles, rows)])
 
     def _repr_html_(self) -> str:
-        shown = self._first()
-        caption = self._caption(shown)
-        return (f"<p>{escape(caption)}</p>" if caption else "") + html_table(*shown)
+        caption, titles, rows = self._shown()
+        return "".join(f"<p>{escape(line)}</p>" for line in caption) + html_table(titles, rows)
 
-    def _first(self) -> tuple[list[str], list[list[Any]]]:
-        """The column names, and at most SHOWN rows."""
+    def _shown(self) -> tuple[list[str], list[str], list[list[Any]]]:
+        """A caption if there may be more rows, the column names, and at most SHOWN rows."""
         shown: list[dict[str, Any]] = []
         for batch in self.batches():
             shown += batch.slice(0, SHOWN - len(shown)).to_pylist(maps_as_pydicts="strict")
             if len(shown) == SHOWN:
                 break
-        return list(schema_of(self.name, self.selection.columns).names), [list(row.values()) for row in shown]
-
-    def _caption(self, shown: tuple[list[str], list[list[Any]]]) -> str:
-        return f"the first {SHOWN} rows of {self.name}" if len(shown[1]) == SHOWN else ""
+        caption = [f"the first {SHOWN} rows of {self.name}"] if len(shown) == SHOWN else []
+        titles = schema_of(self.name, self.selection.columns).names
+        return caption, titles, [list(row.values()) for row in shown]

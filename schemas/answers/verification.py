@@ -18,9 +18,8 @@ from schemas.delta.table_rows import row_groups, sorted_by
 from schemas.errors import UsageError
 from schemas.rocketmq_store.commitlog.segments import Segment, segments
 from schemas.rocketmq_store.config_files import read_topics
-from schemas.rocketmq_store.consumequeue.consume_queue import QueueEntries
 from schemas.rocketmq_store.consumequeue.consume_queue_ext import has_extension
-from schemas.rocketmq_store.consumequeue.queue_files import Difference
+from schemas.rocketmq_store.consumequeue.queue_files import Difference, QueueEntries
 from schemas.rocketmq_store.consumequeue.queue_index import QueueIndex
 from schemas.rocketmq_store.consumequeue.queue_verification import CONSUME_QUEUE, EXTENSION, QueueVerification
 from schemas.storage import Storage
@@ -187,10 +186,7 @@ def _file_sizes(store: Storage, broker: BrokerConfig, is_given: bool) -> tuple[i
 
     Empty files do not count: a broker preallocates its files.
     """
-    configured = (
-        broker.consume_queue_file_entries * CONSUME_QUEUE_UNIT,
-        broker.mapped_file_size_consume_queue_ext,
-    )
+    configured = (broker.consume_queue_file_entries * CONSUME_QUEUE_UNIT, broker.mapped_file_size_consume_queue_ext)
     if is_given:
         return configured
     sizes = (Counter(info.size for info in store.files(kind, recursive=True) if info.size) for kind in KINDS)

@@ -15,10 +15,11 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from numpy.typing import NDArray
 
+from schemas.arrow_batches import table_of
 from schemas.audits.scope import Scope
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_pairs import pairs_of
-from schemas.delta.stored_files import StoredFile
+from schemas.delta.data_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import within
 from schemas.quarantine import QUARANTINE
@@ -49,7 +50,7 @@ def changed_nights(scope: Scope) -> pa.Table:
 
     Rows that a run since then has withdrawn are not compared.
     """
-    rows: list[dict[str, object]] = []
+    rows: list[tuple[object, ...]] = []
     for table in APPENDED_TABLES:
         if scope.last_audit is None or table.name not in scope.last_audit.versions:
             continue
@@ -57,23 +58,14 @@ def changed_nights(scope: Scope) -> pa.Table:
             before, now = _before_and_now(scope, table, scope.last_audit.run, scope.last_audit.versions[table.name])
         except (DeltaError, OSError) as error:
             reason = f"cannot be compared: {str(error).splitlines()[0]}"
-            rows.append({"table_name": table.name, "run": scope.last_audit.run, "reason": reason})
+            rows.append((table.name, None, scope.last_audit.run, None, None, reason))
             continue
         for broker_name, run in sorted(before.keys() | now.keys(), key=str):
             old, new = (totals.get((broker_name, run), (0, 0)) for totals in (before, now))
             if old != new and (new[0] or not _was_removed(scope, table, broker_name, run)):
                 reason = "other values" if old[0] == new[0] else "other rows"
-                rows.append(
-                    {
-                        "table_name": table.name,
-                        "broker_name": broker_name,
-                        "run": run,
-                        "rows_before": old[0],
-                        "rows_now": new[0],
-                        "reason": reason,
-                    }
-                )
-    return pa.Table.from_pylist(rows, CHANGED_NIGHTS)
+                rows.append((table.name, broker_name, run, old[0], new[0], reason))
+    return table_of(CHANGED_NIGHTS, rows)
 
 
 def _was_removed(scope: Scope, table: Table, broker_name: str | None, run: str) -> bool:
@@ -142,10 +134,6 @@ def row_hashes(rows: pa.Table) -> NDArray[np.uint64]:
 
 def _value_hashes(values: pa.Array) -> NDArray[np.uint64]:
     encoded = values.dictionary_encode(null_encoding="encode")
-    distinct = np.array([_hash(value) for value in encoded.dictionary.to_pylist()], np.uint64)
+    distinct = np.array([hash(value) & (2**64 - 1) for value in encoded.dictionary.to_pylist()], np.uint64)
     hashes: NDArray[np.uint64] = distinct[encoded.indices.to_numpy()]
     return hashes
-
-
-def _hash(value: object) -> int:
-    return hash(value) & (2**64 - 1)

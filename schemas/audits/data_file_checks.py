@@ -1,18 +1,25 @@
-"""The data files of an audit with the damage of their pages, and the columns of the tables."""
+"""The data files of an audit with the damage of their pages, and the columns of the tables.
+
+Page checksums and statistics are verified as parallel tasks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
+from schemas.arrow_batches import table_of
 from schemas.audits.scope import Scope
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delta.stored_files import StoredFile
+from schemas.delta.data_files import StoredFile
+from schemas.delta.open_data_file import DataFileDamaged, verify_file
 from schemas.delta.table import Table
-from schemas.page_checksums import damaged_files
-from schemas.spark_tasks import Session
+from schemas.delta.warehouse import Warehouse
+from schemas.spark_tasks import Session, run_tasks
+from schemas.storage import Storage
 
 DATA_FILES = pa.schema(
     [
@@ -25,6 +32,10 @@ DATA_FILES = pa.schema(
         ("remedy", pa.string()),
     ]
 )
+TABLE_COLUMNS = pa.schema(
+    [("table_name", pa.string()), ("column_name", pa.string()), ("declared", pa.string()), ("found", pa.string())]
+)
+FILES_IN_A_TASK = 8
 
 
 def data_files(scope: Scope, read_whole: Collection[str], session: Session) -> pa.Table:
@@ -38,18 +49,9 @@ def data_files(scope: Scope, read_whole: Collection[str], session: Session) -> p
     for table, table_files in files.items():
         for file in table_files:
             error = damaged.get(file.path)
-            rows.append(
-                {
-                    "table_name": table.name,
-                    "broker_name": file.broker_name,
-                    "path": file.path,
-                    "size": file.size,
-                    "rows": file.rows,
-                    "damage": error and error.reason,
-                    "remedy": error and error.remedy,
-                }
-            )
-    return pa.Table.from_pylist(rows, DATA_FILES)
+            damage, remedy = (error.reason, error.remedy) if error else (None, None)
+            rows.append((table.name, file.broker_name, file.path, file.size, file.rows, damage, remedy))
+    return table_of(DATA_FILES, rows)
 
 
 def _files_read(scope: Scope, table: Table, read_whole: Collection[str]) -> list[StoredFile]:
@@ -61,9 +63,36 @@ def _files_read(scope: Scope, table: Table, read_whole: Collection[str]) -> list
     return list(files.values())
 
 
-TABLE_COLUMNS = pa.schema(
-    [("table_name", pa.string()), ("column_name", pa.string()), ("declared", pa.string()), ("found", pa.string())]
-)
+@dataclass(frozen=True)
+class _Check:
+    table: Table
+    storage: Storage
+    files: tuple[StoredFile, ...]
+
+
+def damaged_files(
+    warehouse: Warehouse, files: Mapping[Table, Sequence[StoredFile]], session: Session
+) -> dict[str, DataFileDamaged]:
+    """What is wrong with those of some data files that are not what was written, by path."""
+    tasks = [
+        _Check(table, warehouse.log(table).storage, tuple(table_files[at : at + FILES_IN_A_TASK]))
+        for table, table_files in files.items()
+        for at in range(0, len(table_files), FILES_IN_A_TASK)
+    ]
+    size = sum(file.size for table_files in files.values() for file in table_files)
+    return {path: error for found in run_tasks(tasks, _damaged, size, session) for path, error in found.items()}
+
+
+def _damaged(check: _Check) -> dict[str, DataFileDamaged]:
+    found = {}
+    for file in check.files:
+        try:
+            verify_file(check.table, check.storage, file)
+        except DataFileDamaged as error:
+            found[file.path] = error
+        except OSError as error:
+            found[file.path] = DataFileDamaged(check.storage.root, file.path, str(error).splitlines()[0])
+    return found
 
 
 def table_columns(scope: Scope) -> pa.Table:
@@ -71,16 +100,9 @@ def table_columns(scope: Scope) -> pa.Table:
     rows = []
     for table in scope.tables:
         declared, found = _types(table.schema), _types(scope.warehouse.log(table).schema)
-        for name in dict.fromkeys([*declared, *found]):
-            rows.append(
-                {
-                    "table_name": table.name,
-                    "column_name": name,
-                    "declared": declared.get(name),
-                    "found": found.get(name),
-                }
-            )
-    return pa.Table.from_pylist(rows, TABLE_COLUMNS)
+        names = dict.fromkeys([*declared, *found])
+        rows += [(table.name, name, declared.get(name), found.get(name)) for name in names]
+    return table_of(TABLE_COLUMNS, rows)
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:

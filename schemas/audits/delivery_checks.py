@@ -19,6 +19,7 @@ from filtering.delivery.topic_filters import TopicFilters
 from filtering.delivery.window_loops import PASSED_STAGE2
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.inconsistency import inconsistent_groups, knows_clients
+from schemas.arrow_batches import table_of
 from schemas.audits.scope import Scope
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
@@ -58,11 +59,8 @@ def delivery_counts(scope: Scope) -> pa.Table:
         blocks = scope.warehouse.rows(DELIVERY_BLOCKS, where=[within("run", scope.first_run)], files=[file])
         for row in range(len(blocks)):
             _count_block(blocks, row, file.broker_name, totals)
-    rows = [
-        dict(zip(DELIVERY_COUNTS.names, (*key, counts["delivered"], counts["dropped"]), strict=True))
-        for key, counts in totals.items()
-    ]
-    return pa.Table.from_pylist(rows, DELIVERY_COUNTS)
+    rows = ((*key, counts["delivered"], counts["dropped"]) for key, counts in totals.items())
+    return table_of(DELIVERY_COUNTS, rows)
 
 
 def _count_block(
@@ -100,17 +98,9 @@ def bit_map_checks(scope: Scope, session: Session) -> pa.Table:
                 passed[topic] += more
         for topic, windows in windows_of.items():
             for window, held, matching in zip(windows, *passed[topic].reshape(2, -1).tolist(), strict=True):
-                rows.append(
-                    {
-                        "broker_name": facts.name,
-                        "consumer_group": window.consumer_group,
-                        "topic": topic,
-                        "subscription_from": window.subscription_from,
-                        "matching": matching,
-                        "held_back": matching - held,
-                    }
-                )
-    return pa.Table.from_pylist(rows, BIT_MAP_CHECKS)
+                of_window = window.consumer_group, topic, window.subscription_from
+                rows.append((facts.name, *of_window, matching, matching - held))
+    return table_of(BIT_MAP_CHECKS, rows)
 
 
 def _windows(history: Sequence[SubscriptionRow], broker: BrokerConfig, since: int) -> Mapping[str, list[PullWindow]]:
@@ -144,9 +134,9 @@ def _passed(entries: Iterator[Entries], filters: Mapping[str, TopicFilters]) -> 
 
 def inconsistencies(scope: Scope, session: Session) -> pa.Table:
     """Rows of INCONSISTENT_GROUPS: groups whose clients disagree on a topic."""
-    rows = []
-    for facts in filter(knows_clients, scope.facts):
-        for group in inconsistent_groups(facts, session):
-            values = facts.name, group.consumer_group, group.topic, group.last_state, group.lost
-            rows.append(dict(zip(INCONSISTENT_GROUPS.names, values, strict=True)))
-    return pa.Table.from_pylist(rows, INCONSISTENT_GROUPS)
+    rows = (
+        (facts.name, group.consumer_group, group.topic, group.last_state, group.lost)
+        for facts in filter(knows_clients, scope.facts)
+        for group in inconsistent_groups(facts, session)
+    )
+    return table_of(INCONSISTENT_GROUPS, rows)

@@ -17,6 +17,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from filtering.tags_code import tags_codes
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.inconsistency import knows_clients
+from schemas.arrow_batches import table_of
 from schemas.audits.audit import AuditList
 from schemas.audits.changed_nights import changed_nights
 from schemas.audits.data_file_checks import data_files, table_columns
@@ -220,20 +221,19 @@ def _read_whole(listed: AuditList) -> set[str]:
 
 
 def _brokers(scope: Scope) -> pa.Table:
-    rows = []
-    for facts in scope.facts:
-        rows.append(
-            {
-                "broker_name": facts.name,
-                "first_run": max(scope.first_run, scope.first_kept(facts.name)),
-                "last_run": facts.last.run,
-                "dispatched_to": facts.last.dispatched_to or 0,
-                "unreadable_bytes": _unreadable_bytes(facts),
-                "false_positive_rate": facts.broker.max_error_rate_of_bloom_filter,
-                "knows_clients": knows_clients(facts),
-            }
+    rows = (
+        (
+            facts.name,
+            max(scope.first_run, scope.first_kept(facts.name)),
+            facts.last.run,
+            facts.last.dispatched_to or 0,
+            _unreadable_bytes(facts),
+            facts.broker.max_error_rate_of_bloom_filter,
+            knows_clients(facts),
         )
-    return pa.Table.from_pylist(rows, BROKERS)
+        for facts in scope.facts
+    )
+    return table_of(BROKERS, rows)
 
 
 def _unreadable_bytes(facts: BrokerFacts) -> int:

@@ -12,8 +12,8 @@ from filtering.sql92 import Expressions
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
+from schemas.delta.data_files import StoredFile
 from schemas.delta.open_data_file import DataFileDamaged
-from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import files_that_may_hold, within
 from schemas.delta.warehouse import Warehouse

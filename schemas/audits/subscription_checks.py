@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from filtering.subscriptions.history import subscription_history
 from schemas.answers.facts import BrokerFacts
+from schemas.arrow_batches import table_of
 from schemas.audits.scope import Scope
 from schemas.run_ledger import discards_of_filters
 from schemas.subscriptions import SUBSCRIPTIONS
@@ -37,19 +38,15 @@ def subscription_checks(scope: Scope) -> pa.Table:
 
     ``difference``: ``missing``, ``doubled``, ``not from the events`` or the columns that differ; null if there is none.
     """
-    rows = [row for facts in scope.facts if not facts.is_replay for row in _checks(facts)]
-    return pa.Table.from_pylist(rows, SUBSCRIPTION_CHECKS)
+    rows = (row for facts in scope.facts if not facts.is_replay for row in _checks(facts))
+    return table_of(SUBSCRIPTION_CHECKS, rows)
 
 
-def _checks(facts: BrokerFacts) -> Iterable[dict[str, Any]]:
+def _checks(facts: BrokerFacts) -> Iterable[tuple[Any, ...]]:
     stored = _by_key(facts.rows(SUBSCRIPTIONS, [*_KEY, *_COMPARED]).to_pylist())
     expected = _expected(facts)
     for key in sorted(stored.keys() | expected.keys()):
-        yield {
-            "broker_name": facts.name,
-            **dict(zip(_KEY, key, strict=True)),
-            "difference": _difference(key, stored, expected),
-        }
+        yield facts.name, *key, _difference(key, stored, expected)
 
 
 def _expected(facts: BrokerFacts) -> Rows:

@@ -1,11 +1,14 @@
-"""Parquet files of tables, which workers write. No reader sees them before the driver commits them."""
+"""Parquet files of tables, as workers write them and as the Delta log lists them.
+
+No reader sees a file before the driver commits it.
+"""
 
 from __future__ import annotations
 
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
@@ -28,6 +31,36 @@ class DataFile:
     size: int
     rows: int
     stats: str
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of a table's snapshot. ``least`` and ``greatest`` are statistics of the Delta log, by column."""
+
+    path: str
+    size: int
+    rows: int
+    broker_name: str | None
+    least: dict[str, Any] = field(repr=False)
+    greatest: dict[str, Any] = field(repr=False)
+
+    @classmethod
+    def from_add_action(cls, row: dict[str, Any]) -> StoredFile:
+        """A file of a snapshot, from a row of its flattened add actions."""
+        present = {key: value for key, value in row.items() if value is not None}
+        least, greatest = (
+            {key.removeprefix(kind): value for key, value in present.items() if key.startswith(kind)}
+            for kind in ("min.", "max.")
+        )
+        return cls(
+            row["path"], row["size_bytes"], row["num_records"], row.get("partition.broker_name"), least, greatest
+        )
+
+    @classmethod
+    def from_data_file(cls, file: DataFile, broker_name: str | None) -> StoredFile:
+        """A file that was just written, as a snapshot shows it after the commit."""
+        stats = json.loads(file.stats)
+        return cls(file.path, file.size, file.rows, broker_name, stats["minValues"], stats["maxValues"])
 
 
 class DataFileWriter:

@@ -15,8 +15,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.exceptions import TableNotFoundError as NotFound
 from deltalake.transaction import AddAction, RemoveAction
 
-from schemas.delta.data_files import DataFile
-from schemas.delta.stored_files import StoredFile
+from schemas.delta.data_files import DataFile, StoredFile
 from schemas.delta.table import LAYOUT, Table, layout_of
 from schemas.errors import UsageError, WarehouseBusy
 from schemas.storage import Storage
@@ -155,11 +154,7 @@ class DeltaLog:
         return self._table.history(behind) if behind > 0 else []
 
     def commit(
-        self,
-        added: Sequence[DataFile],
-        removed: Collection[StoredFile],
-        broker_name: str | None,
-        run: str,
+        self, added: Sequence[DataFile], removed: Collection[StoredFile], broker_name: str | None, run: str
     ) -> None:
         """Adds and removes files in one commit; the new ones are the broker's if the table is partitioned by it.
 

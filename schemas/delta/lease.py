@@ -27,6 +27,7 @@ from schemas.storage import CONNECTION, Storage, error_text
 RENEWED_EVERY = timedelta(minutes=1)
 ENDS_AFTER = timedelta(minutes=10)
 _TAKEN = "taken"
+_RENEWED = "renewed-"
 
 Clock = Callable[[], datetime]
 
@@ -90,7 +91,7 @@ class Lease:
         """Ends the lease, unless another run took it over."""
         if self.is_held():
             # The log from its start on: a later version without the first is no table, and so cannot be taken over.
-            for file in sorted(self.lock.files(recursive=True), key=lambda file: (_is_renewal(file.path), file.path)):
+            for file in sorted(self.lock.files(recursive=True), key=lambda file: (_RENEWED in file.path, file.path)):
                 self.lock.file_system.delete_file(file.path)
 
 
@@ -189,8 +190,4 @@ def _renewed(lock: Storage, table: DeltaTable) -> datetime:
 
 
 def _renewal(version: int) -> str:
-    return f"renewed-{version}"
-
-
-def _is_renewal(path: str) -> bool:
-    return "renewed-" in path
+    return f"{_RENEWED}{version}"

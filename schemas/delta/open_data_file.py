@@ -8,9 +8,8 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.delta.data_files import statistics
+from schemas.delta.data_files import StoredFile, statistics
 from schemas.delta.delta_log import TableDamaged
-from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.shell_command import PROGRAM, option
 from schemas.storage import Storage

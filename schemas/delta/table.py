@@ -15,10 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-EVERY_TABLE = {
-    "delta.enableDeletionVectors": "false",
-    "delta.checkpointInterval": "10",
-}
+EVERY_TABLE = {"delta.enableDeletionVectors": "false", "delta.checkpointInterval": "10"}
 """Without deletion vectors, the rows of a table are those of its files, for every reader."""
 LAYOUT = 3
 """Version of the tables' columns and their content. The description of every table has it."""
@@ -65,7 +62,7 @@ def layout_of(description: str | None) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Definition of a Delta table. ``schema`` has all columns; those in ``partition_by`` are not in the files.
+    """Definition of a Delta table. ``columns`` are all; those in ``partition_by`` are not in the files.
 
     ``constraints`` are CHECKs by name. ``statistics_on``: columns whose least and greatest values readers use to
     skip files. ``dictionary_encoded``: Parquet columns (with paths such as ``matches.list.element.outcome``) with few
@@ -74,12 +71,17 @@ class Table:
 
     name: str
     comment: str
-    schema: pa.Schema
+    columns: Sequence[pa.Field]
     partition_by: tuple[str, ...] = ("broker_name",)
     constraints: Mapping[str, str] = field(default_factory=dict)
     statistics_on: tuple[str, ...] = ()
     dictionary_encoded: tuple[str, ...] = ()
     delta_encoded: tuple[str, ...] = ()
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """All columns."""
+        return pa.schema(self.columns)
 
     @cached_property
     def file_schema(self) -> pa.Schema:

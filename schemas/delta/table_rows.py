@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from schemas.delta.data_files import StoredFile
 from schemas.delta.open_data_file import open_data_file
-from schemas.delta.stored_files import StoredFile
 from schemas.delta.table import Table
 from schemas.storage import Storage
 
@@ -65,11 +66,7 @@ def one_of(column: str, values: Collection[Any]) -> Condition:
 
 
 def read_rows(
-    table: Table,
-    storage: Storage,
-    paths: Sequence[str],
-    columns: Sequence[str] | None = None,
-    where: Where = (),
+    table: Table, storage: Storage, paths: Sequence[str], columns: Sequence[str] | None = None, where: Where = ()
 ) -> pa.Table:
     """The rows of some files of a table. ``columns``: of the files, None for all."""
     names = list(table.file_schema.names if columns is None else columns)
@@ -127,11 +124,7 @@ def filtered(rows: pa.Table, where: Where) -> pa.Table:
 
 def without(rows: pa.Table, where: Where) -> pa.Table:
     """The rows for which some condition does not hold."""
-    masks = [condition.mask(rows) for condition in where]
-    every = masks[0]
-    for mask in masks[1:]:
-        every = pc.and_(every, mask)
-    return rows.filter(pc.invert(every))
+    return rows.filter(pc.invert(reduce(pc.and_, [condition.mask(rows) for condition in where])))
 
 
 def tuples(rows: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:

@@ -1,24 +1,30 @@
-"""A warehouse: a folder of Delta tables, local or in an object store, or a schema of a catalog."""
+"""A warehouse: a folder of Delta tables, local or in an object store, or a schema of a catalog; and its lock."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
+from schemas.delta.data_files import StoredFile
 from schemas.delta.delta_log import DeltaLog
-from schemas.delta.one_writer import one_writer
-from schemas.delta.stored_files import StoredFile
+from schemas.delta.lease import leased
 from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, files_that_may_hold, read_rows
+from schemas.errors import WarehouseBusy, WarehouseUnusable
 from schemas.shell_command import PROGRAM, option
 from schemas.storage import Storage, spark_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+FILE_MODE = 0o660
+LOCK = ".lock"
 
 
 @dataclass
@@ -87,9 +93,35 @@ class Warehouse:
     def writing(self) -> Iterator[None]:
         """Locks the warehouse for one run, which sees the tables as the run before it left them.
 
-        Raises WarehouseBusy, WarehouseUnusable.
+        In a local folder the lock is a file lock (flock), which ends with the process. In an object store it is a
+        lease, ``.lock``, which ends 10 minutes after a run was killed.
+
+        Raises WarehouseBusy if another run holds the lock or took it over, WarehouseUnusable if nothing can be written.
         """
-        with one_writer(self.storage, self.location):
+        if self.storage.is_local:
+            lock = _file_lock(self.storage.root, self.location)
+        else:
+            lock = leased(self.storage.child(LOCK), self.location)
+        with lock:
             # Another run may have ended since this one read the ledger.
             self._logs.clear()
             yield
+
+
+@contextmanager
+def _file_lock(folder: str, location: str) -> Iterator[None]:
+    with _lock_file(folder) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise WarehouseBusy(f"another run is writing to {location}: wait for it to end and try again") from None
+        yield
+
+
+def _lock_file(folder: str) -> IO[str]:
+    try:
+        Storage(folder).make()
+        return os.fdopen(os.open(f"{folder}/{LOCK}", os.O_RDWR | os.O_CREAT, FILE_MODE), "w")
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise WarehouseUnusable(f"cannot write to {folder} ({why}): give a folder that you may write to") from None

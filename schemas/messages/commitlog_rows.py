@@ -14,28 +14,18 @@ from filtering.time_spans import AFTER_YEAR_9999, DAY
 from schemas.arrow_batches import repeated
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, PROPERTY_COLUMNS, SLOTS
 from schemas.messages.bodies import Bodies
-from schemas.messages.columns import Messages, Shape
+from schemas.messages.columns import NUMBERS, Messages, Shape
 from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.commitlog.commitlog_walk import Records
-from schemas.rocketmq_store.commitlog.crc import body_crcs
 from schemas.rocketmq_store.commitlog.hosts import Hosts, host_string, msg_id_host
-from schemas.rocketmq_store.commitlog.record_layout import (
-    BODY_CRC,
-    BORN_TIMESTAMP,
-    FLAG,
-    MAGIC_CODE,
-    PREPARED_TRANSACTION_OFFSET,
-    QUEUE_ID,
-    QUEUE_OFFSET,
-    RECONSUME_TIMES,
-    SYS_FLAG,
-)
 from schemas.rocketmq_store.properties.interning import Interner
-from schemas.rocketmq_store.properties.property_columns import CutProperties, PropertyColumns
-from schemas.rocketmq_store.properties.property_values import Texts
+from schemas.rocketmq_store.properties.property_columns import PropertyColumns
 
 LAST_DATE = AFTER_YEAR_9999 // DAY - 1
 """9999-12-31 in days since the epoch: the last date that every reader of a table supports."""
+
+_ONLY_STORED = ("born_timestamp", "flag", "reconsume_times", "prepared_transaction_offset", "magic_code")
+"""The numbers of records that no filter reads."""
 
 
 class CommitlogRows:
@@ -52,70 +42,50 @@ class CommitlogRows:
 
     def rows(self, records: Records) -> tuple[pa.RecordBatch, Messages]:
         """Rows in the order of the log, and the same messages for the filters."""
-        log, starts = records.log, records.at("start")
-        topics = self._topics
+        log, topics = records.log, self._topics
         topic_codes = self._topic_numbers.numbers(log, records.at("topic"), records.at("topic_length"))
         assert topic_codes is not None
         new_topics = gather.binary_array(*self._topic_numbers.texts(len(topics)))
         topics += (decode_utf8(topic) for topic in new_topics.to_pylist())
-        properties = self._properties.cut(records, topic_codes, topics)
+        columns, others = self._properties.cut(records, topic_codes, topics)
+        nulls, count = pa.nulls(len(records), pa.string()), len(NAMED_PROPERTIES)
+        named = [nulls if column is None else column for column in columns[:count]]
         shapes = [Shape(topic, self._properties.names(code)) for code, topic in enumerate(topics)]
-        named, slots = self._columns(properties, len(records))
         messages = Messages(
-            [Shape(shape.topic, shape.names[len(NAMED_PROPERTIES) :]) for shape in shapes],
+            [Shape(shape.topic, shape.names[count:]) for shape in shapes],
             topic_codes,
-            gather.ints(log, starts + QUEUE_ID),
-            gather.longs(log, starts + QUEUE_OFFSET),
-            starts + records.offset,
+            records.numbers("queue_id"),
+            records.numbers("queue_offset"),
+            records.physical_offsets(),
             records.at("size").astype(np.int32),
-            gather.longs(log, records.at("store_timestamp")),
-            gather.ints(log, starts + SYS_FLAG),
-            named,
-            slots,
-            properties.others,
+            records.numbers("store_timestamp"),
+            records.numbers("sys_flag"),
+            dict(zip(NAMED_PROPERTIES, named, strict=True)),
+            columns[count:],
+            others,
         )
         return COMMITLOG.batch(self._table_columns(records, messages), len(records)), messages
 
-    @staticmethod
-    def _columns(properties: CutProperties, rows: int) -> tuple[dict[str, Texts], list[Texts | None]]:
-        count = len(NAMED_PROPERTIES)
-        nulls = pa.nulls(rows, pa.string())
-        named = {
-            name: nulls if column is None else column
-            for name, column in zip(NAMED_PROPERTIES, properties.columns[:count], strict=True)
-        }
-        return named, properties.columns[count:]
-
     def _table_columns(self, records: Records, messages: Messages) -> dict[str, pa.Array]:
-        log, starts, bodies = records.log, records.at("start"), records.at("body")
         topics = pa.array([shape.topic for shape in messages.shapes], pa.string())
         names = pa.array([NAME_SEPARATOR.join(shape.names) for shape in messages.shapes], pa.string())
         has_no_properties = records.at("properties_length") == 0
-        store_hosts, msg_id_hosts = self._store_hosts.read(log, *records.store_hosts())
-        (born_hosts,) = self._born_hosts.read(log, *records.born_hosts())
+        store_hosts, msg_id_hosts = self._store_hosts.read(records.log, *records.store_hosts())
+        (born_hosts,) = self._born_hosts.read(records.log, *records.born_hosts())
         columns = {
-            "commitlog_offset": pa.array(messages.commitlog_offset),
             "topic": pa.DictionaryArray.from_arrays(messages.shape_of, topics),
-            "queue_id": pa.array(messages.queue_id),
-            "queue_offset": pa.array(messages.queue_offset),
-            "store_size": pa.array(messages.store_size),
             "property_names": pa.DictionaryArray.from_arrays(
                 pa.array(messages.shape_of, mask=has_no_properties if has_no_properties.any() else None), names
             ),
-            "born_timestamp": pa.array(gather.longs(log, starts + BORN_TIMESTAMP)),
-            "store_timestamp": pa.array(messages.store_timestamp),
-            "sys_flag": pa.array(messages.sys_flag),
-            "flag": pa.array(gather.ints(log, starts + FLAG)),
-            "reconsume_times": pa.array(gather.ints(log, bodies + RECONSUME_TIMES)),
-            "prepared_transaction_offset": pa.array(gather.longs(log, bodies + PREPARED_TRANSACTION_OFFSET)),
             "born_host": born_hosts,
             "store_host": store_hosts,
             "msg_id_host": msg_id_hosts,
-            "magic_code": pa.array(gather.ints(log, starts + MAGIC_CODE)),
             "body_length": pa.array(records.at("body_length").astype(np.int32)),
             "store_date": store_dates(messages.store_timestamp),
             "run": repeated(self._run, len(records)),
         }
+        columns |= {name: pa.array(getattr(messages, name)) for name in NUMBERS}
+        columns |= {name: pa.array(records.numbers(name)) for name in _ONLY_STORED}
         columns |= {column: messages.named[name] for name, column in NAMED_PROPERTIES.items()}
         columns |= {name: slot for name, slot in zip(SLOTS, messages.slots, strict=True) if slot is not None}
         if messages.others is not None:
@@ -124,8 +94,8 @@ class CommitlogRows:
 
     def _body_columns(self, records: Records) -> dict[str, pa.Array]:
         log, bodies, lengths = records.log, records.at("body"), records.at("body_length")
-        claimed = gather.ints(log, records.at("start") + BODY_CRC)
-        is_damaged = body_crcs(log, bodies, lengths) != claimed
+        claimed = records.numbers("body_crc")
+        is_damaged = records.body_crcs() != claimed
         columns = {"body_is_damaged": pa.array(is_damaged)}
         if self._bodies is Bodies.KEEP:
             # The CRC is that of the body in the same row, unless the body is damaged.

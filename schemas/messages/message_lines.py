@@ -73,12 +73,15 @@ def _decoded(line: bytes) -> dict[str, Any]:
         raise NotAMessage(_TOO_DEEP) from None
     if not isinstance(fields, _Object):
         raise NotAMessage("not a JSON object")
-    try:
-        values = {name: _READ[name](value) for name, value in fields if value is not None and name in _READ}
-    except ValueError:
-        raise NotAMessage(_wrong_type(fields)) from None
-    except RecursionError:
-        raise NotAMessage(_TOO_DEEP) from None
+    values = {}
+    for name, value in fields:
+        if value is not None and name in _READ:
+            try:
+                values[name] = _READ[name](value)
+            except ValueError:
+                raise NotAMessage(f"{name} is not {_TYPES[KNOWN[name]]}") from None
+            except RecursionError:
+                raise NotAMessage(_TOO_DEEP) from None
     for name in NEEDED:
         if name not in values and (other := other_spelling(name, (given for given, _ in fields))) is not None:
             raise NotAMessage(f"no {name}: rename {other}")
@@ -88,17 +91,6 @@ def _decoded(line: bytes) -> dict[str, Any]:
             raise NotAMessage("body is not hex")
         values["body"] = bytes.fromhex(body if len(body) % 2 == 0 else f"0{body}")
     return values
-
-
-def _wrong_type(fields: _Object) -> str:
-    """Which field has not the type of its column."""
-    for name, value in fields:
-        try:
-            if value is not None and name in _READ:
-                _READ[name](value)
-        except ValueError:
-            break
-    return f"{name} is not {_TYPES[KNOWN[name]]}"
 
 
 def _whole(end: int, value: Any) -> int:

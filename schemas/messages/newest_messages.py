@@ -1,20 +1,27 @@
-"""Reads the newest messages of topics, for filters."""
+"""Reads the newest messages: those of some topics for filters, and those at some offsets as readers see them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from filtering.delivery.entries import Int64s, has_entry
 from filtering.findings import TopicMessages
 from filtering.tags_code import tags_codes
 from schemas.commitlog import COMMITLOG
+from schemas.delta.data_files import StoredFile
+from schemas.delta.open_data_file import open_data_file
+from schemas.delta.table_rows import filtered, one_of
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.columns import Messages, concat
-from schemas.messages.stored_messages import newest_messages_first
+from schemas.messages.message_view import file_columns, view
+from schemas.messages.stored_messages import PhysicalRange, newest_messages_first
 
 MOST = 1 << 16
 """The most messages of a topic that are returned."""
@@ -23,6 +30,10 @@ MOST_READ = 1 << 20
 MOST_TEXT = 1 << 30
 """Bytes of the properties of all messages, after which no older ones are read: a column has room for 2 GiB."""
 TAGS = "TAGS"
+COLUMNS = ("queue_id", "queue_offset", "store_timestamp", "msg_id", "keys", "properties")
+MOST_AT_OFFSETS = 1_000
+MOST_ROW_GROUPS = 8
+Rows = list[dict[str, Any]]
 
 
 def newest_messages(
@@ -49,7 +60,7 @@ def newest_messages(
 def _read(warehouse: Warehouse, broker_name: str, topics: Collection[str], names: Collection[str]) -> list[Messages]:
     """The messages of some topics in the newest row groups. Row groups may overlap, and each is read once."""
     storage = warehouse.log(COMMITLOG).storage
-    files = sorted(warehouse.files(COMMITLOG, broker_name), key=lambda file: -file.greatest["commitlog_offset"])
+    files = _newest_files_first(warehouse, broker_name)
     counts: Counter[str] = Counter()
     parts: list[Messages] = []
     seen = text = 0
@@ -71,3 +82,44 @@ def _read(warehouse: Warehouse, broker_name: str, topics: Collection[str], names
 def _topic_messages(messages: Messages, rows: Int64s, names: Sequence[str]) -> TopicMessages:
     tags = messages.named[TAGS].take(pa.array(rows))
     return TopicMessages(len(rows), messages.properties({*names, TAGS}, rows), tags_codes(tags))
+
+
+def messages_at(warehouse: Warehouse, broker_name: str, topic: str, offsets: NDArray[np.int64]) -> tuple[Rows, Rows]:
+    """The newest of the messages at ``offsets`` (ascending), and others of the topic stored beside them.
+
+    Rows of COLUMNS, at most MOST_AT_OFFSETS each, the newest first; ``properties`` is a dictionary or None.
+    """
+    storage = warehouse.log(COMMITLOG).storage
+    found: Rows = []
+    others: Rows = []
+    read = 0
+    for file in _newest_files_first(warehouse, broker_name):
+        if not len(_between(offsets, (file.least["commitlog_offset"], file.greatest["commitlog_offset"] + 1))):
+            continue
+        with open_data_file(COMMITLOG, storage, file.path) as opened:
+            for number, group in reversed(list(enumerate(opened.row_groups))):
+                if len(found) >= MOST_AT_OFFSETS or read >= MOST_ROW_GROUPS:
+                    return found, others
+                bounds = group.column(0).statistics  # of commitlog_offset
+                if len(wanted := _between(offsets, (bounds.min, bounds.max + 1))):
+                    rows = opened.read(number, file_columns(["commitlog_offset", "topic", *COLUMNS]))
+                    rows = filtered(rows, [one_of("topic", [topic])])
+                    is_wanted = pc.is_in(rows["commitlog_offset"], value_set=pa.array(wanted))
+                    found += _newest(rows.filter(is_wanted), MOST_AT_OFFSETS - len(found))
+                    others += _newest(rows.filter(pc.invert(is_wanted)), MOST_AT_OFFSETS - len(others))
+                    read += 1
+    return found, others
+
+
+def _newest_files_first(warehouse: Warehouse, broker_name: str) -> list[StoredFile]:
+    return sorted(warehouse.files(COMMITLOG, broker_name), key=lambda file: -file.greatest["commitlog_offset"])
+
+
+def _between(offsets: NDArray[np.int64], bounds: PhysicalRange) -> NDArray[np.int64]:
+    low, below = np.searchsorted(offsets, bounds)
+    return offsets[low:below]
+
+
+def _newest(rows: pa.Table, most: int) -> Rows:
+    last = rows.slice(max(0, len(rows) - most))
+    return view(last, COLUMNS).to_pylist(maps_as_pydicts="strict")[::-1] if len(last) else []

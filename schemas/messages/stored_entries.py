@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Generic, TypeVar
+from functools import cached_property, partial
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -100,18 +100,6 @@ def _entries_of(batch: TopicBatch, stored: StoredEntries, properties: Mapping[st
         )
 
 
-@dataclass(frozen=True)
-class _Scan(Generic[Result]):
-    commitlog: Storage
-    consumequeue: Storage
-    properties: Mapping[str, Sequence[str]]
-    function: Callable[[Iterator[Entries]], Result]
-    bit_maps: bool
-
-    def __call__(self, part: StoredRange) -> Result:
-        return self.function(read_entries(part, self.commitlog, self.consumequeue, self.properties, self.bit_maps))
-
-
 def scan_entries(
     warehouse: Warehouse,
     broker_name: str,
@@ -129,4 +117,13 @@ def scan_entries(
     ranges = stored_ranges(lambda table: warehouse.files(table, broker_name), period=period)
     size = sum(part.size for part in ranges)
     commitlog, consumequeue = (warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
-    return run_tasks(ranges, _Scan(commitlog, consumequeue, properties, function, bit_maps), size, session)
+    read = partial(
+        read_entries, commitlog=commitlog, consumequeue=consumequeue, properties=properties, bit_maps=bit_maps
+    )
+    return run_tasks(ranges, partial(_read_by, read=read, function=function), size, session)
+
+
+def _read_by(
+    part: StoredRange, read: Callable[[StoredRange], Iterator[Entries]], function: Callable[[Iterator[Entries]], Result]
+) -> Result:
+    return function(read(part))

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from filtering.delivery.pull_window import FOREVER
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
+from schemas.delta.data_files import StoredFile
 from schemas.delta.open_data_file import OpenDataFile, open_data_file
-from schemas.delta.stored_files import StoredFile
 from schemas.delta.table_rows import may_hold, within
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.columns import NUMBERS, Messages, Shape
@@ -68,11 +68,7 @@ def end_of_messages(warehouse: Warehouse, files: Sequence[StoredFile], begun: in
 
 
 def _read_group(
-    file: OpenDataFile,
-    group: int,
-    offsets: PhysicalRange,
-    topics: Collection[str] | None,
-    properties: Collection[str],
+    file: OpenDataFile, group: int, offsets: PhysicalRange, topics: Collection[str] | None, properties: Collection[str]
 ) -> Messages | None:
     first = file.read(group, ["topic", "commitlog_offset", "property_names"])
     at = first["commitlog_offset"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delta.stored_files import StoredFile
+from schemas.delta.data_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import files_that_may_hold, within
 from schemas.messages.stored_messages import WHOLE_LOG, PhysicalRange

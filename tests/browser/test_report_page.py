@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from schemas.answers.report.group_lags import GroupLag
-from schemas.answers.report.groups import GroupReport
+from schemas.answers.report.groups import GroupLag, GroupReport
 from tests.report_example import group, report
 
 Show = Callable[..., Page]

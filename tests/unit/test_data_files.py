@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from schemas.commitlog import COMMITLOG
-from schemas.delta.data_files import DataFileWriter
-from schemas.delta.stored_files import StoredFile
+from schemas.delta.data_files import DataFileWriter, StoredFile
 from schemas.delta.table import Table, column
 from schemas.delta.table_rows import files_that_may_hold, one_of, read_rows, within
 from schemas.messages.bodies import Bodies
@@ -70,7 +69,7 @@ def test_a_row_group_without_values_does_not_count(tmp_path: Path) -> None:
 ROWS = Table(
     "rows",
     "Rows.",
-    pa.schema([column("number", pa.int64()), column("text", pa.string()), column("rest", pa.string())]),
+    [column("number", pa.int64()), column("text", pa.string()), column("rest", pa.string())],
     (),
     statistics_on=("number",),
     dictionary_encoded=("text",),

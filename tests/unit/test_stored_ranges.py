@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.night.past.state import BrokerState
-from schemas.delta.stored_files import StoredFile
+from schemas.delta.data_files import StoredFile
 from schemas.delta.table import Table
 from schemas.messages.stored_entries import StoredEntries
 from schemas.messages.stored_ranges import FILES_IN_A_TASK, MESSAGES_IN_A_TASK, stored_ranges

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from schemas.arrow_batches import split
-from schemas.delta.data_files import ROWS_OF_A_GROUP, DataFile, DataFileWriter
-from schemas.delta.stored_files import StoredFile
+from schemas.delta.data_files import ROWS_OF_A_GROUP, DataFile, DataFileWriter, StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, row_groups, without
 from schemas.delta.warehouse import Warehouse

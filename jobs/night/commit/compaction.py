@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from jobs.night.commit.changes import Changes
 from schemas.arrow_batches import gathered
-from schemas.delta.data_files import ROWS_OF_A_GROUP, DataFileWriter
-from schemas.delta.stored_files import StoredFile
+from schemas.delta.data_files import ROWS_OF_A_GROUP, DataFileWriter, StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import row_groups
 

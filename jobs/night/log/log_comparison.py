@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from jobs.night.log.log_segments import LogSegments
 from schemas.commitlog import COMMITLOG
-from schemas.delta.stored_files import StoredFile
+from schemas.delta.data_files import StoredFile
 from schemas.delta.table_rows import sorted_by, within
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.message_view import file_columns, view

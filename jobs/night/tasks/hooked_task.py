@@ -25,7 +25,7 @@ from jobs.night.tasks.writer import NightWriter
 from schemas.arrow_batches import gathered
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
-from schemas.delta.stored_files import StoredFile
+from schemas.delta.data_files import StoredFile
 from schemas.delta.table import Table
 from schemas.delta.table_rows import files_that_may_hold, within
 from schemas.errors import UsageError

@@ -19,8 +19,8 @@ from filtering.explanation.pulls_of_message import (
     pulls_of_message,
 )
 from filtering.explanation.reasons import dropped_by_other_client, never_subscribed, overruled
-from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.in_force import in_force_at, present_filter
+from filtering.subscriptions.states import states_by_key
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.explanation.explanation import BY_THE_TABLES, Explanation
 from schemas.answers.explanation.found_messages import FoundMessage
@@ -39,19 +39,13 @@ class Explainer:
     def __init__(self, facts: BrokerFacts, groups: Collection[str] | None = None) -> None:
         self._facts = facts
         self._groups = groups
-        events = facts.events
-        if groups is None:
-            history = facts.history
-        else:
-            events = tuple(event for event in events if event.group in groups)
-            history = facts.history_of(events)
-        self._clients = ClientChecks(events)
+        history = facts.history if groups is None else facts.history_of_groups(groups)
+        self._clients = ClientChecks([event for event in facts.events if groups is None or event.group in groups])
         self._positions = cache(partial(positions_in_queue, facts, groups))
         self._nights = cache(self._read_nights)
-        self._rows: defaultdict[GroupTopic, list[SubscriptionRow]] = defaultdict(list)
+        self._rows = states_by_key(history)
         self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
         for row in history:
-            self._rows[row.key].append(row)
             self._rows_by_group[row.consumer_group].append(row)
 
     def groups_of(self, topic: str) -> list[str]:

@@ -18,10 +18,6 @@ from schemas.delta.table_rows import one_of
 from schemas.messages.message_view import file_columns, view
 
 _MSG_ID = re.compile(r"[0-9A-F]{32}|[0-9A-F]{56}")
-_COLUMNS = (
-    "commitlog_offset", "topic", "queue_id", "queue_offset", "msg_id", "uniq_key", "keys", "tags", "properties",
-    "born_timestamp", "store_timestamp", "sys_flag", "run",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,6 +49,10 @@ class FoundMessage:
     def name(self) -> str:
         """A name for people: the message's keys, or else an id."""
         return self.keys or self.uniq_key or self.msg_id
+
+
+_COLUMNS = [name for name in FoundMessage.__dataclass_fields__ if name not in ("entry", "deliveries")]
+"""The fields that are columns of commitlog."""
 
 
 def find(facts: BrokerFacts, text: str) -> list[FoundMessage]:

@@ -85,13 +85,6 @@ def _in_block(
         offset, stored = (block[name].values[position].as_py() for name in ("commitlog_offset", "store_timestamp"))
         for match in np.flatnonzero(hits).tolist():
             for recipient in recipients[match].as_py():
-                yield (
-                    offset,
-                    Delivery(
-                        recipient["consumer_group"],
-                        outcomes[match].as_py(),
-                        recipient["subscription_from"],
-                        stored if recipient["available_at"] is None else recipient["available_at"],
-                        block["run"].as_py(),
-                    ),
-                )
+                group, since = recipient["consumer_group"], recipient["subscription_from"]
+                available_at = stored if recipient["available_at"] is None else recipient["available_at"]
+                yield offset, Delivery(group, outcomes[match].as_py(), since, available_at, block["run"].as_py())

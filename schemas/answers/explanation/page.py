@@ -9,8 +9,7 @@ from filtering.explanation.decision import Outcome
 from filtering.explanation.reasons import leaf_values
 from filtering.explanation.trace import Part
 from schemas.answers.explanation.explanation import Explanation
-from schemas.answers.html import SHOWN, html_table
-from schemas.answers.plain_text import one_line, text_table
+from schemas.answers.rendering import SHOWN, html_table, one_line, text_table
 
 
 def explanation_html(explanation: Explanation) -> str:

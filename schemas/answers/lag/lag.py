@@ -59,6 +59,21 @@ class Lag(Standing):
         return None if self.broker_estimate is None else self.broker_estimate - self.exact_lag
 
 
+def lag_of_brokers(
+    brokers: Sequence[BrokerFacts],
+    newer: CommittedOffsets | None = None,
+    groups: Collection[str] | None = None,
+    topics: Collection[str] | None = None,
+    only_behind: bool = False,
+) -> list[tuple[BrokerFacts, list[Lag]]]:
+    """The :func:`lag` of each broker.
+
+    Raises UsageError for a group that on no broker subscribed, or to none of these topics, and for an unknown topic.
+    """
+    check_asked(brokers, groups, topics)
+    return [(facts, lag(facts, newer, groups, topics, only_behind)) for facts in brokers]
+
+
 def lag(
     facts: BrokerFacts,
     newer: CommittedOffsets | None = None,
@@ -69,32 +84,8 @@ def lag(
     """A row for each group, topic and queue, in this order, after the last night. ``groups``, ``topics``: only these.
 
     ``only_behind``: only the queues in which a group is behind. ``newer``: offsets of a later time. The ends of the
-    queues stay those of the last night. Filter hooks of clients are not applied. Raises UsageError for a group that
-    never subscribed, or to none of these topics, and for an unknown topic.
+    queues stay those of the last night. Filter hooks of clients are not applied.
     """
-    ((_, rows),) = lag_of_brokers([facts], newer, groups, topics, only_behind)
-    return rows
-
-
-def lag_of_brokers(
-    brokers: Sequence[BrokerFacts],
-    newer: CommittedOffsets | None = None,
-    groups: Collection[str] | None = None,
-    topics: Collection[str] | None = None,
-    only_behind: bool = False,
-) -> list[tuple[BrokerFacts, list[Lag]]]:
-    """As :func:`lag`, for each of several brokers. Raises UsageError for what none of them knows."""
-    check_asked(brokers, groups, topics)
-    return [(facts, _lag(facts, newer, groups, topics, only_behind)) for facts in brokers]
-
-
-def _lag(
-    facts: BrokerFacts,
-    newer: CommittedOffsets | None,
-    groups: Collection[str] | None,
-    topics: Collection[str] | None,
-    only_behind: bool,
-) -> list[Lag]:
     in_force = {row.key: row for row in (facts.in_force if groups is None else facts.in_force_of(groups))}
     by_topic: defaultdict[str, list[Standing]] = defaultdict(list)
     behind = set()

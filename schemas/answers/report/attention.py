@@ -1,9 +1,10 @@
-"""The problems of a broker's last night that a person should act on."""
+"""The problems of a broker's last night that a person should act on, with what could not be decoded."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from operator import itemgetter
 
 from filtering.counted import counted, listed
@@ -13,12 +14,27 @@ from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.report.group_counts import Counts
-from schemas.answers.report.quarantined import quarantined
 from schemas.delivery_stats import MEANINGS
+from schemas.delta.table_rows import tuples
+from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.commitlog.segments import is_mapped_file
 
 SHOWN = 20
 NAMED = 3
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """Pieces of one file that could not be decoded for one reason; ``new`` of them were read in the last night.
+
+    ``first``: the offset in a commitlog, or the line of a text file, of the first piece.
+    """
+
+    source_file: str
+    reason: str
+    pieces: int
+    new: int
+    first: int
 
 
 def attention(facts: BrokerFacts, counts: Mapping[GroupTopic, Counts]) -> Iterator[str]:
@@ -65,3 +81,16 @@ def _in_quarantine(facts: BrokerFacts) -> Iterator[str]:
         yield f"{each.source_file}, {place}: {each.reason}"
     if len(found) > SHOWN:
         yield f"{counted(len(found) - SHOWN, 'more reason')}; export quarantine lists all"
+
+
+def quarantined(facts: BrokerFacts, run: str) -> list[Quarantined]:
+    """All of it, by file and reason. ``run``: that of the last night."""
+    columns = ("source_file", "reason", "offset", "run")
+    pieces: defaultdict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
+    for file, reason, offset, met_in in tuples(facts.rows(QUARANTINE, columns), *columns):
+        pieces[file, reason].append((offset, met_in))
+    before = max((night.run for night in facts.nights if night.run < run), default="")
+    return [
+        Quarantined(file, reason, len(found), sum(before < met_in <= run for _, met_in in found), min(found)[0])
+        for (file, reason), found in sorted(pieces.items())
+    ]

@@ -1,4 +1,4 @@
-"""The counts of one night for each group on each topic, beside those of another night."""
+"""The counts of one night for each group on each topic, beside those of another night, and how far each is behind."""
 
 from __future__ import annotations
 
@@ -6,15 +6,27 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow.compute as pc
 
 from filtering.subscriptions.events import GroupTopic
 from schemas.answers.facts import BrokerFacts
+from schemas.answers.lag.lag import lag
 from schemas.answers.report.group_counts import Counts, GroupCounts, group_counts, total
-from schemas.answers.report.group_lags import GroupLag, group_lags
-from schemas.delta.aggregates import greatest, group_numbers
+from schemas.delta.table_rows import tuples
 from schemas.queue_progress import QUEUE_PROGRESS
+
+
+@dataclass(frozen=True)
+class GroupLag:
+    """``behind``: entries after the group's offsets, as the broker's tools count them.
+
+    ``exact``: the messages that the group has yet to pull and would receive; ``oldest_ms``: the age of the oldest of
+    them at the end of the night, None if there is none.
+    """
+
+    behind: int = 0
+    exact: int = 0
+    oldest_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +69,7 @@ def group_reports(
     in_all: Counter[GroupTopic] = Counter()
     for night in nights:
         in_all.update({key: each["delivered"] for key, each in night.items()})
-    lags, pulled = group_lags(facts), _last_pulled(facts)
+    lags, pulled = _group_lags(facts), _last_pulled(facts)
     reports = [
         GroupReport(
             **vars(group),
@@ -99,13 +111,18 @@ def _by_topic(counts: Mapping[GroupTopic, Counts]) -> defaultdict[str, list[Coun
 def _last_pulled(facts: BrokerFacts) -> dict[GroupTopic, tuple[int, int]]:
     """The queue in which each group is farthest, and the offset of the last entry that it pulled there."""
     rows = facts.offsets.filter(pc.greater(facts.offsets["told_to"], 0))
-    pulled_to = greatest(rows, ["consumer_group", "topic"], "told_to")
-    keys, numbers = group_numbers(rows, ["consumer_group", "topic"])
-    ends = np.array([pulled_to[key] for key in keys], np.int64)
-    farthest = rows["told_to"].to_numpy() == ends[numbers]
-    groups, firsts = np.unique(numbers[farthest], return_index=True)
-    queue_ids = rows["queue_id"].to_numpy()[farthest][firsts]
-    return {
-        keys[group]: (queue_id, pulled_to[keys[group]] - 1)
-        for group, queue_id in zip(groups.tolist(), queue_ids.tolist(), strict=True)
-    }
+    farthest_first = rows.take(pc.sort_indices(rows, sort_keys=[("told_to", "descending")]))
+    last_pulled: dict[GroupTopic, tuple[int, int]] = {}
+    for group, topic, queue_id, told_to in tuples(farthest_first, "consumer_group", "topic", "queue_id", "told_to"):
+        last_pulled.setdefault((group, topic), (queue_id, told_to - 1))
+    return last_pulled
+
+
+def _group_lags(facts: BrokerFacts) -> dict[GroupTopic, GroupLag]:
+    """By group and topic, the lag after the last night; without the groups that are not behind."""
+    lags: dict[GroupTopic, GroupLag] = {}
+    for row in lag(facts, only_behind=True):
+        total = lags.get(row.key, GroupLag())
+        ages = [age for age in (total.oldest_ms, row.oldest_pending_ms) if age is not None]
+        lags[row.key] = GroupLag(total.behind + row.lag, total.exact + row.exact_lag, max(ages, default=None))
+    return lags

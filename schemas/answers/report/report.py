@@ -10,12 +10,11 @@ from filtering.findings import Finding
 from filtering.findings.finding import ERROR
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.findings import findings
-from schemas.answers.report.attention import attention
+from schemas.answers.report.attention import Quarantined, attention, quarantined
 from schemas.answers.report.group_counts import counts_by_run
 from schemas.answers.report.groups import GroupReport, TopicReport, group_reports, topic_reports
+from schemas.answers.report.night_summary import not_replayed
 from schemas.answers.report.nights import Night, chosen_nights, compared_night, night_rows, nights_with_deliveries
-from schemas.answers.report.not_replayed import not_replayed
-from schemas.answers.report.quarantined import Quarantined, quarantined
 from schemas.run_ledger import by_broker, read_ledger, runs_of
 from schemas.spark_tasks import Session
 
@@ -62,17 +61,17 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
     before = by_run[compared_entry.run] if compared_entry is not None else {}
     found = [] if facts.is_replay else findings(facts, session)
     return Report(
-        facts.warehouse.location,
-        facts.name,
-        len(by_broker(runs_of(read_ledger(facts.warehouse)))) == 1,
-        [nights[entry.run] for entry in shown],
-        len(with_deliveries) - len(shown),
-        nights[compared_entry.run] if compared_entry is not None else None,
-        group_reports(facts, [by_run[entry.run] for entry in shown], before),
-        topic_reports(facts, last, by_run[last], before),
-        [*attention(facts, by_run[last]), *not_replayed(facts, facts.last.run), *_errors(found)],
-        found,
-        quarantined(facts, last),
+        warehouse=facts.warehouse.location,
+        broker_name=facts.name,
+        broker_is_alone=len(by_broker(runs_of(read_ledger(facts.warehouse)))) == 1,
+        nights=[nights[entry.run] for entry in shown],
+        earlier_nights=len(with_deliveries) - len(shown),
+        compared=nights[compared_entry.run] if compared_entry is not None else None,
+        groups=group_reports(facts, [by_run[entry.run] for entry in shown], before),
+        topics=topic_reports(facts, last, by_run[last], before),
+        attention=[*attention(facts, by_run[last]), *not_replayed(facts, facts.last.run), *_errors(found)],
+        findings=found,
+        quarantined=quarantined(facts, last),
     )
 
 

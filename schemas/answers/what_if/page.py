@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING
 
-from schemas.answers.html import html_list, html_table
-from schemas.answers.plain_text import one_line
+from schemas.answers.rendering import html_list, html_table, one_line
 
 if TYPE_CHECKING:
     from filtering.subscriptions.subscription_row import SubscriptionRow

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,12 +18,12 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from filtering.time_spans import DAY
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.findings import findings_of_rows
-from schemas.answers.plain_text import Shown
+from schemas.answers.rendering import Shown
 from schemas.answers.what_if.delivery_history import DeliveryHistory, Period
 from schemas.answers.what_if.page import what_if_html, what_if_text
 from schemas.delta.table_rows import sorted_by
 from schemas.errors import UsageError, did_you_mean
-from schemas.messages.messages_at import Rows, messages_at
+from schemas.messages.newest_messages import Rows, messages_at
 from schemas.messages.stored_entries import scan_entries
 from schemas.spark_tasks import Session
 
@@ -151,33 +150,20 @@ def what_if(
     ):
         total.add(part)
     found = findings_of_rows(facts, wanted)
-    against = [
-        _against_in_force(total, number) if change.in_force is not None else None
-        for number, change in enumerate(compared)
-    ]
     return [
-        _what_if(facts, number, new, old, period, total, against[number], found)
+        _what_if(facts, number, old, new, period, total, compared[number].in_force is not None, found)
         for number, (old, new) in enumerate(pairs)
     ]
-
-
-def _against_in_force(total: ChangeResult, number: int) -> AgainstInForce:
-    return AgainstInForce(
-        gained=total.new_gains[number],
-        lost=total.new_losses[number],
-        same_gains=total.same_gains[number],
-        same_losses=total.same_losses[number],
-    )
 
 
 def _what_if(
     facts: BrokerFacts,
     number: int,
-    new: SubscriptionRow,
     old: SubscriptionRow | None,
+    new: SubscriptionRow,
     period: Period,
     total: ChangeResult,
-    against_in_force: AgainstInForce | None,
+    has_filter_in_force: bool,
     found: Sequence[Finding],
 ) -> WhatIf:
     changes, kinds = total.rows["change"], total.rows["kind"]
@@ -185,6 +171,7 @@ def _what_if(
         kind: total.rows.filter(pc.and_(pc.equal(changes, number), pc.equal(kinds, kind))) for kind in (GAINED, LOST)
     }
     kept = {(day, queue): count for (change, day, queue), count in total.kept.items() if change == number}
+    against = total.new_gains, total.new_losses, total.same_gains, total.same_losses
     before, after = delivers(old) if old is not None else None, delivers(new)
     return WhatIf(
         old=old,
@@ -195,7 +182,7 @@ def _what_if(
         kept=sum(kept.values()),
         gained=_changed(facts, new.topic, sides[GAINED]),
         lost=_changed(facts, new.topic, sides[LOST]),
-        against_in_force=against_in_force,
+        against_in_force=AgainstInForce(*(counts[number] for counts in against)) if has_filter_in_force else None,
         by_queue=_by_queue(kept, sides[GAINED], sides[LOST]),
         scanned=total.scanned[number],
         passed_stage1=total.passed_stage1[number],
@@ -221,8 +208,5 @@ def _by_queue(kept: Mapping[tuple[int, int], int], gained: pa.Table, lost: pa.Ta
 
 def _counts(rows: pa.Table) -> Counter[tuple[int, int]]:
     """The rows by day and queue id."""
-    days, queues = rows["store_timestamp"].to_numpy() // DAY, rows["queue_id"].to_numpy()
-    keys, counts = np.unique(days << 32 | queues, return_counts=True)
-    return Counter(
-        {(key >> 32, key & 0xFFFFFFFF): count for key, count in zip(keys.tolist(), counts.tolist(), strict=True)}
-    )
+    days = rows["store_timestamp"].to_numpy() // DAY
+    return Counter(zip(days.tolist(), rows["queue_id"].to_pylist(), strict=True))

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from filtering.broker_config import SHORTEST_RECORD
+from schemas.rocketmq_store import gather
+from schemas.rocketmq_store.commitlog.crc import body_crcs
 from schemas.rocketmq_store.commitlog.record_layout import (
     BORN_HOST,
     FIELDS,
     GREATEST_QUEUE_OFFSET,
+    NUMBERS,
     RECONSUME_TIMES,
     Found,
     walk,
@@ -69,6 +73,20 @@ class Records:
         """The column of ``layout`` for one of FIELDS."""
         column: NDArray[np.int64] = self.layout[FIELDS.index(name)]
         return column
+
+    def numbers(self, name: str) -> NDArray[Any]:
+        """One of NUMBERS of each record."""
+        field, after, kind = NUMBERS[name]
+        read = gather.ints if kind is np.int32 else gather.longs
+        return read(self.log, self.at(field) + after)
+
+    def physical_offsets(self) -> NDArray[np.int64]:
+        """Where the records are in the log of the broker, whatever they say themselves."""
+        return self.at("start") + self.offset
+
+    def body_crcs(self) -> NDArray[np.int32]:
+        """The CRC of each body, which an undamaged record has as ``body_crc``."""
+        return body_crcs(self.log, self.at("body"), self.at("body_length"))
 
     def born_hosts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where the born hosts begin in ``log``, and their lengths in bytes."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from filtering.matcher.kernels.words import load_word
 from filtering.numba_compile import compiled
-from schemas.rocketmq_store.octets import Bytes
+from schemas.rocketmq_store.gather import Bytes
 
 POLYNOMIAL = 0xEDB88320
 _LOW = np.uint32(0xFF)

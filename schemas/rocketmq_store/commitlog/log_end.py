@@ -10,11 +10,8 @@ import hashlib
 import numpy as np
 
 from filtering.tags_code import tags_code
-from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.commitlog.commitlog_walk import Records
-from schemas.rocketmq_store.commitlog.crc import body_crcs
 from schemas.rocketmq_store.commitlog.message_decoder import decode
-from schemas.rocketmq_store.commitlog.record_layout import BODY_CRC
 from schemas.rocketmq_store.consumequeue.consume_queue_ext import is_address
 from schemas.rocketmq_store.consumequeue.queue_index import QueueIndex
 from schemas.storage import Storage
@@ -54,13 +51,11 @@ def checkpoint(store: Storage) -> tuple[int, int, int]:
 
 
 def _has_gaps(record: Records) -> bool:
-    log = record.log
     for name in ("topic", "properties"):
         begin = int(record.at(name)[0])
-        if not log[begin : begin + int(record.at(f"{name}_length")[0])].all():
+        if not record.log[begin : begin + int(record.at(f"{name}_length")[0])].all():
             return True
-    claimed = gather.ints(log, record.at("start") + BODY_CRC)
-    return bool((body_crcs(log, record.at("body"), record.at("body_length")) != claimed).any())
+    return bool((record.body_crcs() != record.numbers("body_crc")).any())
 
 
 def _is_dispatched(record: Records, store: Storage) -> bool:

@@ -19,11 +19,10 @@ MAGIC_V1 = -626843481
 MAGIC_V2 = -626843477
 MAGIC_BLANK = -875286124
 
-MAGIC_CODE, BODY_CRC, QUEUE_ID, FLAG, QUEUE_OFFSET = 4, 8, 12, 16, 20
-PHYSICAL_OFFSET, SYS_FLAG, BORN_TIMESTAMP, BORN_HOST = 28, 36, 40, 48
+MAGIC_CODE, QUEUE_OFFSET, PHYSICAL_OFFSET, SYS_FLAG, BORN_HOST = 4, 20, 28, 36, 48
 """Where fields are, in bytes from the start of a record."""
-RECONSUME_TIMES, PREPARED_TRANSACTION_OFFSET = -16, -12
-"""Where fields are, in bytes from the body of a record: the hosts before them have no fixed length."""
+RECONSUME_TIMES = -16
+"""Where the field is, in bytes from the body of a record: the hosts before it have no fixed length."""
 BORN_HOST_V6, STORE_HOST_V6 = 0x10, 0x20
 LONGEST = 64 << 20
 """Bytes of the longest record that is read: RocketMQ's own network frames end at 16 MiB."""
@@ -49,20 +48,28 @@ class Found(IntEnum):
     ILLEGAL_QUEUE_OFFSET = 8
 
 
+# Numba takes an IntEnum for another type than an int.
 RECORD, FILLER, ZEROS, INCOMPLETE, ILLEGAL_MAGIC, INCONSISTENT, ILLEGAL_PORT, _, ILLEGAL_QUEUE_OFFSET = map(int, Found)
 
 FIELDS = (
-    "start",
-    "size",
-    "store_timestamp",
-    "store_host",
-    "body",
-    "body_length",
-    "topic",
-    "topic_length",
-    "properties",
+    "start", "size", "store_timestamp", "store_host", "body", "body_length", "topic", "topic_length", "properties",
     "properties_length",
-)
+)  # fmt: skip
+"""The fields of a record whose places, or lengths, a layout has."""
+NUMBERS = {
+    "magic_code": ("start", MAGIC_CODE, np.int32),
+    "body_crc": ("start", 8, np.int32),
+    "queue_id": ("start", 12, np.int32),
+    "flag": ("start", 16, np.int32),
+    "queue_offset": ("start", QUEUE_OFFSET, np.int64),
+    "physical_offset": ("start", PHYSICAL_OFFSET, np.int64),
+    "sys_flag": ("start", SYS_FLAG, np.int32),
+    "born_timestamp": ("start", 40, np.int64),
+    "store_timestamp": ("store_timestamp", 0, np.int64),
+    "reconsume_times": ("body", RECONSUME_TIMES, np.int32),
+    "prepared_transaction_offset": ("body", -12, np.int64),
+}
+"""The numbers in a record: how many bytes after one of FIELDS, and their type."""
 
 
 @compiled

@@ -14,13 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from schemas.rocketmq_store.commitlog.commitlog_walk import REASONS, Damage, Records, Walk, first_piece
-from schemas.rocketmq_store.commitlog.crc import body_crcs
 from schemas.rocketmq_store.commitlog.log_end import checkpoint
-from schemas.rocketmq_store.commitlog.record_layout import BODY_CRC, PHYSICAL_OFFSET, Found
+from schemas.rocketmq_store.commitlog.record_layout import Found
 from schemas.rocketmq_store.commitlog.record_search import RecordSearch
 from schemas.rocketmq_store.commitlog.segments import Segment, segments
 from schemas.rocketmq_store.consumequeue.queue_index import QueueIndex
-from schemas.rocketmq_store.gather import ints, longs
 from schemas.storage import Storage
 
 RECOVER_AT_MOST = 10  # segments; commitLogRecoverMaxNum
@@ -69,10 +67,10 @@ def _first_to_read(log: Sequence[Segment], is_reached: Callable[[int, int], bool
     for index in range(len(log) - 1, max(0, len(log) - RECOVER_AT_MOST), -1):
         segment = log[index]
         first = first_piece(segment, segment.offset)
-        if isinstance(first, Records) and _undamaged(first) == len(first):
-            at = int(longs(first.log, first.at("start") + PHYSICAL_OFFSET)[0])
-            if is_reached(at, int(longs(first.log, first.at("store_timestamp"))[0])):
-                return index
+        if not isinstance(first, Records) or _undamaged(first) < len(first):
+            continue
+        if is_reached(int(first.numbers("physical_offset")[0]), int(first.numbers("store_timestamp")[0])):
+            return index
     return max(0, len(log) - RECOVER_AT_MOST)
 
 
@@ -102,9 +100,7 @@ def _end(log: Sequence[Segment]) -> int:
 
 def _undamaged(records: Records) -> int:
     """The number of records before the first whose body does not match its CRC."""
-    claimed = ints(records.log, records.at("start") + BODY_CRC)
-    computed = body_crcs(records.log, records.at("body"), records.at("body_length"))
-    damaged = (claimed != computed) & (records.at("body_length") > 0)
+    damaged = (records.numbers("body_crc") != records.body_crcs()) & (records.at("body_length") > 0)
     return int(np.argmax(damaged)) if damaged.any() else len(records)
 
 

@@ -4,6 +4,8 @@ A unit: size i16, tagsCode i64, msgStoreTime i64, bitMapSize i16, bit map. It ne
 leaves at least 4 bytes there. If a unit does not fit, a short -1 ends the file and the unit begins the next file.
 """
 
+from __future__ import annotations
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from filtering.broker_config import CONSUME_QUEUE_EXT_UNIT
 from filtering.numba_compile import compiled
 from schemas.errors import UsageError
+from schemas.rocketmq_store.consumequeue.queue_files import QueueFiles
 from schemas.storage import Storage
 
 END_BLANK_BYTES = 4
@@ -21,6 +24,8 @@ MAX_ADDRESS = -(2**31) - 1
 UNIT = np.dtype([("size", ">i2"), ("tags_code", ">i8"), ("store_timestamp", ">i8"), ("bit_map_size", ">i2")])
 TAGS_CODE, STORE_TIMESTAMP = 2, 10
 """Where these fields are, in bytes from the start of a unit."""
+FULL = b"\xff\xff"
+"""What follows the last unit of a file: a short -1."""
 
 
 class ExtensionError(UsageError):
@@ -101,3 +106,28 @@ def _place(sizes: NDArray[np.int64], file_size: int, at: int) -> NDArray[np.int6
         positions[i] = at
         at += sizes[i]
     return positions
+
+
+def repeated_units(files: QueueFiles, position: int, latest: int, end: int | None = None) -> int:
+    """Where the units end that begin at ``position`` and are not newer than ``latest`` (ms); at most ``end``.
+
+    A broker that was killed dispatches its last messages again when it starts: their entries stay as they are, but
+    their units follow once more (ConsumeQueue.putMessagePositionInfoWrapper).
+    """
+    while position != end:
+        data = files.read(position, files.start(position) + files.file_size - position) or b""
+        at = _units_end(data, latest, None if end is None else end - position)
+        position += at
+        if position == end or data[at : at + 2] != FULL:
+            break
+        position = files.start(position) + files.file_size
+    return position
+
+
+def _units_end(data: bytes, latest: int, end: int | None) -> int:
+    at = 0
+    while at != end and (size := int.from_bytes(data[at : at + 2], "big", signed=True)) >= CONSUME_QUEUE_EXT_UNIT:
+        if int.from_bytes(data[at + STORE_TIMESTAMP : at + STORE_TIMESTAMP + 8], "big") > latest:
+            break
+        at += size
+    return at

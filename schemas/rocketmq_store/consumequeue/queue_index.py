@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from schemas.rocketmq_store.consumequeue.consume_queue import ENTRY, PRE_BLANK
+from schemas.rocketmq_store.consumequeue.queue_files import ENTRY, PRE_BLANK
 from schemas.storage import Storage
 
 Entries = NDArray[np.void]

@@ -10,16 +10,15 @@ from numpy.typing import NDArray
 from filtering.broker_config import CONSUME_QUEUE_EXT_UNIT
 from filtering.delivery.pull_window import FOREVER
 from schemas.rocketmq_store import gather
-from schemas.rocketmq_store.consumequeue.consume_queue import ENTRY, QueueEntries
 from schemas.rocketmq_store.consumequeue.consume_queue_ext import (
     ADDRESS_BASE,
     STORE_TIMESTAMP,
     TAGS_CODE,
     encode_units,
     is_address,
+    repeated_units,
 )
-from schemas.rocketmq_store.consumequeue.queue_files import Difference, QueueFiles, first_not_zero
-from schemas.rocketmq_store.consumequeue.repeated_units import repeated_units
+from schemas.rocketmq_store.consumequeue.queue_files import ENTRY, Difference, QueueEntries, QueueFiles, first_not_zero
 from schemas.storage import Storage
 
 MAX_DIFFERENCES = 1000
@@ -109,7 +108,8 @@ class QueueVerification:
     def _compare(self, entries: QueueEntries, begin: int, end: int, data: bytes | None) -> None:
         """Compares entries of one file; ``data`` are the bytes of the file at their place."""
         if data is None:
-            self._note_missing(entries, begin, end)
+            at, last_message = (entries.first + begin) * ENTRY.itemsize, int(entries.commitlog_offset[begin:end].max())
+            self._note_missing(self._queue, at, last_message)
             self._position = None
             return
         found = np.frombuffer(data.ljust((end - begin) * ENTRY.itemsize, b"\0"), ENTRY)
@@ -170,7 +170,7 @@ class QueueVerification:
             self._note_what_follows(position + wrong, queue_offset - 1)
         data = files.read(at, len(unit)) if unit else b""
         if data is None:
-            self._note_missing_extension(at, int(entries.commitlog_offset[index]))
+            self._note_missing(files, at, int(entries.commitlog_offset[index]))
         elif data != unit:
             self._add(files, at, queue_offset, f"unit is {data.hex()}, should be {unit.hex()}")
         return at + len(unit)
@@ -192,7 +192,7 @@ class QueueVerification:
         start = int(positions.min())
         data = self._extension.read_span(start, int(positions.max()) + CONSUME_QUEUE_EXT_UNIT - start)
         if data is None:
-            self._note_missing_extension(start, int(entries.commitlog_offset[at].max()))
+            self._note_missing(self._extension, start, int(entries.commitlog_offset[at].max()))
             return
         octets = np.frombuffer(data, np.uint8)
         codes, times = (gather.longs(octets, positions - start + field) for field in (TAGS_CODE, STORE_TIMESTAMP))
@@ -224,17 +224,10 @@ class QueueVerification:
         ]
         self._add(self._queue, queue_offset * ENTRY.itemsize, queue_offset, "; ".join(reasons))
 
-    def _note_missing(self, entries: QueueEntries, begin: int, end: int) -> None:
-        if (entries.commitlog_offset[begin:end] >= self.log_start).any():
-            self._note_missing_file(self._queue, (entries.first + begin) * ENTRY.itemsize)
-
-    def _note_missing_extension(self, position: int, commitlog_offset: int) -> None:
-        if commitlog_offset >= self.log_start:
-            self._note_missing_file(self._extension, position)
-
-    def _note_missing_file(self, files: QueueFiles, position: int) -> None:
+    def _note_missing(self, files: QueueFiles, position: int, last_message: int) -> None:
+        """Notes that the file with the entries of some messages is missing, unless the broker deleted them all."""
         name = files.name(position)
-        if name not in self._missing:
+        if last_message >= self.log_start and name not in self._missing:
             self._missing.add(name)
             self._add(files, position, None, "the file is missing")
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from filtering.matcher.kernels.text_loops import hash_text, same_middle
 from filtering.matcher.kernels.words import load_word
 from filtering.numba_compile import Array, Int, compiled
-from schemas.rocketmq_store.octets import Bytes
+from schemas.rocketmq_store.gather import Bytes
 
 Numbers = NDArray[np.int32]
 Positions = NDArray[np.int32] | NDArray[np.int64]

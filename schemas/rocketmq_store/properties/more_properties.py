@@ -13,12 +13,10 @@ from filtering.java.strings import is_utf8, unchecked_string_array
 from filtering.numba_compile import compiled
 from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.commitlog.segments import SLACK
+from schemas.rocketmq_store.gather import Bytes, Offsets, Positions
 from schemas.rocketmq_store.properties.property_text import (
     NAME_VALUE_SEPARATOR,
     PROPERTY_SEPARATOR,
-    Bytes,
-    Offsets,
-    Positions,
     find,
     is_name,
     split,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,17 +17,9 @@ from schemas.rocketmq_store.properties.more_properties import more_properties
 from schemas.rocketmq_store.properties.property_slots import NAME_BYTES, find_pairs
 from schemas.rocketmq_store.properties.property_values import PropertyValues, Texts
 
-
-@dataclass(frozen=True, eq=False)
-class CutProperties:
-    """The properties of n messages, cut into columns.
-
-    ``columns[i]`` has the values of slot i, None if no message has any. ``others`` are the properties without a
-    slot, as a text like the record's own; null if there are none.
-    """
-
-    columns: list[Texts | None]
-    others: pa.StringArray | None
+Cut: TypeAlias = tuple[list[Texts | None], pa.StringArray | None]
+"""The properties of n messages, cut into columns: the values of each slot, None if no message has any; and the
+properties without a slot, as a text like the record's own, null if there are none."""
 
 
 class PropertyColumns:
@@ -60,14 +52,15 @@ class PropertyColumns:
             self._decoded[topic] = known
         return known
 
-    def cut(self, records: Records, topic_codes: NDArray[np.int32], topics: Sequence[str]) -> CutProperties:
+    def cut(self, records: Records, topic_codes: NDArray[np.int32], topics: Sequence[str]) -> Cut:
         """The properties of some records; ``topics`` are all topics known so far, by code."""
         self._add_topics(topics[len(self._used) :])
-        starts, lengths = records.at("properties"), records.at("properties_length")
-        log = records.log
-        properties = self._cut(log, starts, lengths, topic_codes)
+        used_before = self._used.copy()
+        texts = records.log, records.at("properties"), records.at("properties_length")
+        properties = self._cut(*texts, topic_codes, used_before)
         if properties is None:
-            properties = self._cut(*gather.decoded_texts(log, starts, lengths), topic_codes)
+            self._used[:] = used_before
+            properties = self._cut(*gather.decoded_texts(*texts), topic_codes, used_before)
             assert properties is not None
         return properties
 
@@ -96,22 +89,9 @@ class PropertyColumns:
         starts: gather.Positions,
         lengths: gather.Positions,
         topic_codes: NDArray[np.int32],
-    ) -> CutProperties | None:
-        """The properties. None, without new names in slots, if some name or value is not UTF-8."""
-        used_before = self._used.copy()
-        properties = self._cut_utf8(log, starts, lengths, topic_codes, used_before)
-        if properties is None:
-            self._used[:] = used_before
-        return properties
-
-    def _cut_utf8(
-        self,
-        log: gather.Bytes,
-        starts: gather.Positions,
-        lengths: gather.Positions,
-        topic_codes: NDArray[np.int32],
         used_before: NDArray[np.int32],
-    ) -> CutProperties | None:
+    ) -> Cut | None:
+        """The properties; None if some name or value is not UTF-8. New names have got slots in any case."""
         rows = len(starts)
         value_starts = np.zeros((self._slots, rows), np.int32)
         value_lengths = np.zeros((self._slots, rows), np.int32)
@@ -135,7 +115,7 @@ class PropertyColumns:
             others = self._others(log, starts, lengths, topic_codes, overflow)
             if others is None:
                 return None
-        return CutProperties(columns, others)
+        return columns, others
 
     def _new_names_are_utf8(self, used_before: NDArray[np.int32]) -> bool:
         for topic in np.flatnonzero(self._used > used_before).tolist():

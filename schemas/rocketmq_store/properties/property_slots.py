@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from filtering.matcher.kernels.words import load_word
 from filtering.numba_compile import compiled
-from schemas.rocketmq_store.octets import Bytes, find_two, store
+from schemas.rocketmq_store.gather import Bytes, Positions, find_two, store
 from schemas.rocketmq_store.properties.property_text import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
-Positions = NDArray[np.int64]
 Cells = NDArray[np.int32]
 
 NAME_BYTES = 256

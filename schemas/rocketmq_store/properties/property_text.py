@@ -10,11 +10,7 @@ from numpy.typing import NDArray
 from filtering.matcher.kernels.words import load_word
 from filtering.numba_compile import compiled
 from schemas.rocketmq_store.commitlog.segments import SLACK
-from schemas.rocketmq_store.octets import lowest_byte, store
-
-Bytes = NDArray[np.uint8]
-Offsets = NDArray[np.int32]
-Positions = NDArray[np.int64]
+from schemas.rocketmq_store.gather import Bytes, Offsets, Positions, lowest_byte, store
 
 NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR = 1, 2
 """The bytes between a name and its value, and after a value (MessageDecoder)."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from filtering.java.strings import is_utf8, unchecked_string_array
 from schemas.rocketmq_store.commitlog.segments import SLACK
-from schemas.rocketmq_store.octets import Bytes
+from schemas.rocketmq_store.gather import Bytes
 from schemas.rocketmq_store.properties.interning import Interner
 from schemas.rocketmq_store.properties.property_slots import copy_values
 

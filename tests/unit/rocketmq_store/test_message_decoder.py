@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from schemas.rocketmq_store.commitlog.commitlog_walk import Damage, Records, scan
-from schemas.rocketmq_store.commitlog.message_decoder import COLUMNS, decode
+from schemas.rocketmq_store.commitlog.message_decoder import SCHEMA, decode
 from schemas.rocketmq_store.commitlog.segments import Segment, segments
 from schemas.storage import Storage
 from tests.captures import UNDAMAGED, capture, rows
@@ -42,7 +42,7 @@ def undamaged(pieces: Iterable[Records | Damage]) -> Iterator[Records]:
         yield piece
 
 
-def batches(segment: Segment, columns: Sequence[str] = tuple(COLUMNS)) -> list[pa.RecordBatch]:
+def batches(segment: Segment, columns: Sequence[str] = tuple(SCHEMA.names)) -> list[pa.RecordBatch]:
     """The records of a segment that has no damage."""
     return [decode(piece, columns) for piece in undamaged(scan(segment))]
 
@@ -129,8 +129,8 @@ def test_a_long_topic_needs_the_second_version(tmp_path: Path) -> None:
 
 def test_small_chunks_change_nothing(tmp_path: Path) -> None:
     [segment, *_] = segments(Storage.at(str(capture("small") / "store")))
-    whole = [decode(records, list(COLUMNS)) for records in undamaged(scan(segment))]
-    chunks = [decode(records, list(COLUMNS)) for records in undamaged(scan(segment, chunk_bytes=1))]
+    whole = [decode(records, SCHEMA.names) for records in undamaged(scan(segment))]
+    chunks = [decode(records, SCHEMA.names) for records in undamaged(scan(segment, chunk_bytes=1))]
 
     assert len(chunks) > 100
     assert pa.Table.from_batches(chunks).combine_chunks() == pa.Table.from_batches(whole)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from schemas.rocketmq_store.consumequeue.consume_queue import ENTRY
+from schemas.rocketmq_store.consumequeue.queue_files import ENTRY
 from schemas.rocketmq_store.consumequeue.queue_index import ENTRIES_AT_ONCE, Entry, QueueIndex
 from schemas.storage import Storage
 from tests.records import entry
