@@ -7,18 +7,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from filtering.tags_code import tags_codes
-from schemas.answers.facts import BrokerFacts
-from schemas.answers.inconsistency import knows_clients
-from schemas.arrow_batches import table_of
 from schemas.audits.audit import AuditList
+from schemas.audits.audited_brokers import audited_brokers
 from schemas.audits.changed_nights import changed_nights
 from schemas.audits.data_file_checks import data_files, table_columns
 from schemas.audits.delivery_checks import bit_map_checks, delivery_counts, inconsistencies
@@ -30,9 +26,6 @@ from schemas.commitlog import COMMITLOG, SLOTS
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.current_offsets import CURRENT_OFFSETS
 from schemas.delta.table import Table
-from schemas.delta.table_rows import row_groups
-from schemas.quarantine import QUARANTINE
-from schemas.rocketmq_store.commitlog.segments import is_mapped_file
 from schemas.run_ledger import RUN_LEDGER
 from schemas.spark_tasks import Session
 from schemas.tables import TABLES
@@ -50,17 +43,6 @@ _LAST_ENTRIES = f"""
       SELECT broker_name, topic, queue_id, commitlog_offset, queue_offset FROM log_entries
       UNION ALL SELECT broker_name, topic, queue_id, commitlog_offset, queue_offset FROM {BEFORE}
     ) GROUP BY broker_name, topic, queue_id"""
-BROKERS = pa.schema(
-    [
-        ("broker_name", pa.string()),
-        ("first_run", pa.string()),
-        ("last_run", pa.string()),
-        ("dispatched_to", pa.int64()),
-        ("unreadable_bytes", pa.int64()),
-        ("false_positive_rate", pa.int64()),
-        ("knows_clients", pa.bool_()),
-    ]
-)
 TAG_CODES = pa.schema([("tags", pa.string()), ("tags_code", pa.int64())])
 # Keys must be Utf8: the engine compares a key in brackets with no other type of text.
 _NAMES = "arrow_cast(string_to_array(property_names, chr(1)), 'List(Utf8)')"
@@ -82,7 +64,7 @@ class Relations:
         self._engine = QueryBuilder()
         self._registered: set[str] = set()
         self._computed: dict[str, Callable[[], pa.Table]] = {
-            "brokers": lambda: _brokers(scope),
+            "brokers": lambda: audited_brokers(scope),
             "tag_codes": self._tag_codes,
             "data_files": lambda: data_files(scope, _read_whole(listed), session),
             "table_columns": lambda: table_columns(scope),
@@ -218,35 +200,3 @@ def _read_whole(listed: AuditList) -> set[str]:
     texts = [OF_NIGHTS, *listed.relations.values(), *(audit.query for audit in listed.audits)]
     words = {word for text in texts for word in re.findall(r"\w+", text) if word.startswith(ALL)}
     return {word.removeprefix(ALL) for word in words} | {table.name for table in _without_nights()}
-
-
-def _brokers(scope: Scope) -> pa.Table:
-    rows = (
-        (
-            facts.name,
-            max(scope.first_run, scope.first_kept(facts.name)),
-            facts.last.run,
-            facts.last.dispatched_to or 0,
-            _unreadable_bytes(facts),
-            facts.broker.max_error_rate_of_bloom_filter,
-            knows_clients(facts),
-        )
-        for facts in scope.facts
-    )
-    return table_of(BROKERS, rows)
-
-
-def _unreadable_bytes(facts: BrokerFacts) -> int:
-    """Bytes of the log that are in quarantine, or were deleted before a night read them."""
-    storage, quarantined = facts.warehouse.log(QUARANTINE).storage, 0
-    for file in facts.warehouse.files(QUARANTINE, facts.name):
-        for rows in row_groups(QUARANTINE, storage, file.path, ["source_file", "bytes"]):  # there may be gigabytes
-            lengths = pc.binary_length(rows["bytes"]).to_pylist()
-            names = rows["source_file"].to_pylist()
-            quarantined += sum(
-                length for name, length in zip(names, lengths, strict=True) if length and is_mapped_file(name)
-            )
-    deleted = sum(
-        max(0, (entry.log_start or 0) - (before.ingested_to or 0)) for before, entry in pairwise(facts.entries)
-    )
-    return int(quarantined + deleted)
