@@ -16,7 +16,7 @@ from schemas.rocketmq_store.commitlog.record_layout import (
     BORN_HOST,
     FIELDS,
     GREATEST_QUEUE_OFFSET,
-    NUMBERS,
+    NUMBER_FIELDS,
     RECONSUME_TIMES,
     Found,
     walk,
@@ -75,8 +75,8 @@ class Records:
         return column
 
     def numbers(self, name: str) -> NDArray[Any]:
-        """One of NUMBERS of each record."""
-        field, after, kind = NUMBERS[name]
+        """One of NUMBER_FIELDS of each record."""
+        field, after, kind = NUMBER_FIELDS[name]
         read = gather.ints if kind is np.int32 else gather.longs
         return read(self.log, self.at(field) + after)
 

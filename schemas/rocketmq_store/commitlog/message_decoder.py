@@ -16,7 +16,7 @@ from filtering.java.strings import is_utf8, string_array, unchecked_string_array
 from schemas.rocketmq_store import gather
 from schemas.rocketmq_store.commitlog.commitlog_walk import Records
 from schemas.rocketmq_store.commitlog.hosts import Hosts, host_string, message_ids
-from schemas.rocketmq_store.commitlog.record_layout import NUMBERS
+from schemas.rocketmq_store.commitlog.record_layout import NUMBER_FIELDS
 from schemas.rocketmq_store.properties.property_text import find, split
 
 MAP = pa.map_(pa.string(), pa.string())
@@ -68,7 +68,7 @@ def decode(records: Records, columns: Sequence[str]) -> pa.RecordBatch:
         "body_crc_computed": lambda: pa.array(records.body_crcs()),
         "body": lambda: gather.binary_array(*gather.spans(log, at("body"), at("body_length"))),
     }
-    arrays = [pa.array(records.numbers(name)) if name in NUMBERS else computed[name]() for name in columns]
+    arrays = [pa.array(records.numbers(name)) if name in NUMBER_FIELDS else computed[name]() for name in columns]
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 

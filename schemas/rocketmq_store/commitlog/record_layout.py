@@ -56,7 +56,7 @@ FIELDS = (
     "properties_length",
 )  # fmt: skip
 """The fields of a record whose places, or lengths, a layout has."""
-NUMBERS = {
+NUMBER_FIELDS = {
     "magic_code": ("start", MAGIC_CODE, np.int32),
     "body_crc": ("start", 8, np.int32),
     "queue_id": ("start", 12, np.int32),
