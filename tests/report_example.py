@@ -7,7 +7,7 @@ from filtering.time_spans import DAY
 from schemas.answers.report.attention import Quarantined
 from schemas.answers.report.group_counts import NOTHING
 from schemas.answers.report.groups import GroupLag, GroupReport, TopicReport
-from schemas.answers.report.nights import Night, StageCounts
+from schemas.answers.report.nights import ReportedNight, StageCounts
 from schemas.answers.report.report import Report
 
 FIRST = 1_795_000_000_000
@@ -17,10 +17,12 @@ def counts(**of_night: int) -> dict[str, int]:
     return {**NOTHING, **of_night}
 
 
-def night(number: int, delivered: int = 1_000) -> Night:
+def night(number: int, delivered: int = 1_000) -> ReportedNight:
     stages = StageCounts(90_000 + delivered, 40_000, 30_000, 0, 20_000, 0, 0, delivered)
     totals = counts(scanned=stages.scanned, delivered=delivered, pending=17, bit_map_false_positives=300)
-    return Night(f"2026-11-{number:03}T02:00:00.000Z", FIRST + number * DAY, 50_000, 40_000_000, 0, stages, totals)
+    return ReportedNight(
+        f"2026-11-{number:03}T02:00:00.000Z", FIRST + number * DAY, 50_000, 40_000_000, 0, stages, totals
+    )
 
 
 def group(name: str, topic: str = "Orders", expression: str = "qty > 5", delivered: int = 7) -> GroupReport:

@@ -27,7 +27,7 @@ from jobs.night.renewals import find_renewals
 from jobs.night.rows.offset_rows import committed_rows, current_offset_rows
 from jobs.night.rows.progress_rows import Part, ProgressRows, progress_rows
 from jobs.night.rows.queue_nights import queue_nights
-from jobs.night.tasks.work import Result, TopicWork, works_by_topic
+from jobs.night.tasks.work import TaskResult, TopicWork, works_by_topic
 from jobs.night.tasks.writer import WRITTEN_BY_TASKS
 from jobs.night.topics import by_topic, filter_data_of_night, first_run_of_backlog, times_of_leaving
 from schemas.commitlog import COMMITLOG
@@ -52,7 +52,7 @@ class NightOutcome:
 
     plan: NightPlan
     rows: ProgressRows
-    result: Result
+    result: TaskResult
     settled: int | None
 
 
@@ -141,7 +141,7 @@ class Night:
         topics = rows.topics if Step.DELIVER in self.steps else self.state.topics
         self.changes.replace_rows(CURRENT_OFFSETS, current_offset_rows(topics, self.changes.run))
 
-    def _mend(self) -> Result:
+    def _mend(self) -> TaskResult:
         """Stores messages again whose stored body was damaged and is not any more."""
         mended = self._tasks.read_again(self.new.plan.mended if self.new.plan is not None else (), (COMMITLOG,), {})
         self._tasks.add_files(mended)
@@ -152,7 +152,7 @@ class Night:
         filter_data = filter_data_of_night(self.history, self.broker, self.state.as_of)
         return self._tasks.make_entries(self._read_new, windows, uncertain_changes, filter_data, instants)
 
-    def _read_new(self, topics: Mapping[str, TopicWork]) -> Result:
+    def _read_new(self, topics: Mapping[str, TopicWork]) -> TaskResult:
         total = self._read_stored(topics, begin=self.state.filtered_to)
         if self.new.plan is not None:
             read = self._tasks.reader(self.new.plan, self._tables_of_log, topics)
@@ -176,7 +176,7 @@ class Night:
         filter_data = filter_data_in_force(self.history, self.broker)
         return self._tasks.add(self._tasks.make_entries(self._read_late, by_topic(windows), {}, filter_data, instants))
 
-    def _read_late(self, topics: Mapping[str, TopicWork]) -> Result:
+    def _read_late(self, topics: Mapping[str, TopicWork]) -> TaskResult:
         total = self._read_stored(topics, end=self.state.filtered_to)
         total.add(self._tasks.read_again(self.new.repaired, self._tables_of_log, topics))
         return total
@@ -193,10 +193,10 @@ class Night:
         first, last = max(begin, self.new.stored[0]), min(end, self.new.stored[1])
         return (first, last) if first < last else None
 
-    def _read_stored(self, topics: Mapping[str, TopicWork], begin: int = 0, end: int = FOREVER) -> Result:
+    def _read_stored(self, topics: Mapping[str, TopicWork], begin: int = 0, end: int = FOREVER) -> TaskResult:
         stored = self._stored(begin, end)
         if stored is None:
-            return Result()
+            return TaskResult()
         ranges = stored_ranges(self.changes.files, stored)
         return self._tasks.filter_stored(ranges, (CONSUMEQUEUE, DELIVERY_BLOCKS), topics)
 

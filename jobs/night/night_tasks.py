@@ -17,7 +17,7 @@ from jobs.night.past.new_messages import NewMessages
 from jobs.night.rows.progress_rows import Part
 from jobs.night.tasks.log_task import LogRange, RangeResult, read_range
 from jobs.night.tasks.stored_task import filter_stored
-from jobs.night.tasks.work import Result, TopicWork, Work, works_by_topic
+from jobs.night.tasks.work import TaskResult, TopicWork, Work, works_by_topic
 from jobs.night.tasks.writer import WRITTEN_BY_TASKS
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
@@ -42,7 +42,7 @@ class NightTasks:
 
     def make_entries(
         self,
-        read: Callable[[Mapping[str, TopicWork]], Result],
+        read: Callable[[Mapping[str, TopicWork]], TaskResult],
         windows: Windows,
         uncertain_changes: UncertainChanges,
         filter_data: Mapping[str, Sequence[FilterDataInForce]],
@@ -76,12 +76,12 @@ class NightTasks:
 
     def filter_hooked(
         self, files: Sequence[StoredFile], windows: Windows, uncertain_changes: UncertainChanges
-    ) -> Result:
+    ) -> TaskResult:
         """Filters the entries of some files of consumequeue with hooks."""
         from jobs.night.tasks.hooked_task import filter_hooked, hooked_entries
 
         if not files:
-            return Result()
+            return TaskResult()
         topics = works_by_topic(self.broker, windows, uncertain_changes, hooks=hooks_by_group(self.hooks))
         entries = hooked_entries(self.session(), self.changes, files, self.hooks)
         result = filter_hooked(entries, self.work((DELIVERY_BLOCKS,), topics))
@@ -90,7 +90,7 @@ class NightTasks:
 
     def filter_stored(
         self, ranges: Sequence[StoredRange], tables: Iterable[Table], topics: Mapping[str, TopicWork]
-    ) -> Result:
+    ) -> TaskResult:
         """Filters stored messages, and writes files of ``tables``."""
         return filter_stored(ranges, self.changes.warehouse, self.work(tables, topics), self.session)
 
@@ -101,9 +101,11 @@ class NightTasks:
         work = self.work(tables, topics)
         return partial(read_range, store=plan.log.store, work=work, bodies=self.new.bodies)
 
-    def read_again(self, parts: Iterable[LogRange], tables: Iterable[Table], topics: Mapping[str, TopicWork]) -> Result:
+    def read_again(
+        self, parts: Iterable[LogRange], tables: Iterable[Table], topics: Mapping[str, TopicWork]
+    ) -> TaskResult:
         """Reads parts of the log in this process: few messages that an earlier night could not read."""
-        total = Result()
+        total = TaskResult()
         if self.new.plan is not None:
             read = self.reader(self.new.plan, tables, topics)
             for part in parts:
@@ -114,7 +116,7 @@ class NightTasks:
         folders = {table.name: self.changes.warehouse.log(table).storage for table in tables}
         return Work(self.changes.run, folders, topics, self.broker.delay_levels)
 
-    def add_files(self, result: Result) -> None:
+    def add_files(self, result: TaskResult) -> None:
         """Adds the files that tasks wrote to the night's changes."""
         for table in WRITTEN_BY_TASKS:
             self.changes.add_files(table, result.files[table.name])

@@ -14,7 +14,7 @@ from jobs.report_page import numbers, plots
 from jobs.report_page.columns import columns
 from jobs.report_page.commands import Commands, is_plain
 from schemas.answers.report.groups import GroupReport
-from schemas.answers.report.nights import Night
+from schemas.answers.report.nights import ReportedNight
 from schemas.answers.report.report import Report
 
 MOST_BYTES = 300_000
@@ -127,7 +127,7 @@ def _is_plain(group: GroupReport) -> bool:
     return all(is_plain(text) and text == numbers.name(text) for text in (group.consumer_group, group.topic))
 
 
-def _side_by_side(now: Night, before: Night) -> list[tuple[str, str, str, str]]:
+def _side_by_side(now: ReportedNight, before: ReportedNight) -> list[tuple[str, str, str, str]]:
     """Rows of title, earlier night, this night, and change."""
     in_now, in_before = (
         {stage.title: stage.entries for stage in plots.stages(night.stages)} for night in (now, before)

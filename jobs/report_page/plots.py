@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from jobs.report_page.numbers import difference, share, size, whole
 from schemas.answers.report.groups import GroupReport
-from schemas.answers.report.nights import Night, StageCounts
+from schemas.answers.report.nights import ReportedNight, StageCounts
 from schemas.answers.report.report import Report
 
 WIDTH, HEIGHT = 300, 60
@@ -50,7 +50,7 @@ def nights_plots(report: Report, names: Sequence[str]) -> list[NightsPlot]:
         change = "" if compared is None else difference(values[-1], before)
         return _plot(title, explanation, values, texts, names, change)
 
-    measures: list[tuple[str, str, Callable[[Night], int]]] = [
+    measures: list[tuple[str, str, Callable[[ReportedNight], int]]] = [
         ("Stored", "messages added to the log", lambda night: night.messages),
         ("Delivered", "messages that groups received", lambda night: night.stages.delivered),
         ("Stopped on the entry", "by tags code or filter bit map, without reading the message",
@@ -70,7 +70,7 @@ def nights_plots(report: Report, names: Sequence[str]) -> list[NightsPlot]:
     return [*plots, _false_positives(nights, names)]
 
 
-def _false_positives(nights: Sequence[Night], names: Sequence[str]) -> NightsPlot:
+def _false_positives(nights: Sequence[ReportedNight], names: Sequence[str]) -> NightsPlot:
     shares = [night.false_positives / (night.judged_by_bit_map or 1) for night in nights]
     texts = [
         f"{share(night.false_positives, night.judged_by_bit_map)} "

@@ -14,7 +14,7 @@ MESSAGES_IN_A_PART = 1 << 20
 
 
 @dataclass(frozen=True)
-class LogPart:
+class AuditedPart:
     """Physical offsets of a broker's log, the second exclusive. ``number``: its place among all parts."""
 
     number: int
@@ -29,10 +29,10 @@ class LogPart:
         return f"broker_name = '{name}' AND commitlog_offset >= {self.begin} AND commitlog_offset < {self.end}"
 
 
-def log_parts(scope: Scope) -> list[LogPart]:
+def log_parts(scope: Scope) -> list[AuditedPart]:
     """The log of each broker from the first audited physical offset on, in order."""
     ranges = [(name, *each) for name in scope.audited_from for each in _ranges(scope, name)]
-    return [LogPart(number, *each) for number, each in enumerate(ranges)]
+    return [AuditedPart(number, *each) for number, each in enumerate(ranges)]
 
 
 def _ranges(scope: Scope, broker_name: str) -> Iterator[tuple[int, int]]:

@@ -18,7 +18,7 @@ from schemas.audits.audited_brokers import audited_brokers
 from schemas.audits.changed_nights import changed_nights
 from schemas.audits.data_file_checks import data_files, table_columns
 from schemas.audits.delivery_checks import bit_map_checks, delivery_counts, inconsistencies
-from schemas.audits.log_parts import LogPart, log_parts
+from schemas.audits.log_parts import AuditedPart, log_parts
 from schemas.audits.queue_totals import OF_NIGHTS, queue_totals
 from schemas.audits.scope import Scope
 from schemas.audits.subscription_checks import subscription_checks
@@ -78,7 +78,7 @@ class Relations:
         self._queries = {table.name: _in_scope(table, scope) for table in (*TABLES, RUN_LEDGER)}
         self._queries |= listed.relations
 
-    def rows(self, query: str, part: LogPart | None = None) -> pa.Table:
+    def rows(self, query: str, part: AuditedPart | None = None) -> pa.Table:
         """The rows of a query. ``part``: of the log that it reads; None: all parts.
 
         Raises an Exception of the engine if it cannot be answered.
@@ -96,20 +96,20 @@ class Relations:
         """Whether a data file that audits read is not what was written. The engine itself verifies no checksums."""
         return bool(self.rows("SELECT 1 FROM data_files WHERE damage IS NOT NULL LIMIT 1").num_rows)
 
-    def complete(self, query: str, part: LogPart | None = None) -> str:
+    def complete(self, query: str, part: AuditedPart | None = None) -> str:
         """A query, preceded by the definitions of all the relations that it reads."""
         definitions = self._definitions(query, part)
         if not definitions:
             return query
         return "WITH " + ", ".join(f"{name} AS ({text})" for name, text in definitions.items()) + f" {query}"
 
-    def _definitions(self, query: str, part: LogPart | None) -> dict[str, str]:
+    def _definitions(self, query: str, part: AuditedPart | None) -> dict[str, str]:
         """The relations that a query reads, with their queries; each may read those before it."""
         definitions: dict[str, str] = {}
         self._add_needed(query, part, definitions)
         return definitions
 
-    def _add_needed(self, query: str, part: LogPart | None, definitions: dict[str, str]) -> None:
+    def _add_needed(self, query: str, part: AuditedPart | None, definitions: dict[str, str]) -> None:
         words = dict.fromkeys(re.findall(r"\w+", query))
         for name in words:
             if name in self._computed and name not in self._registered:
@@ -132,7 +132,7 @@ class Relations:
         self._register(table.name)
         return f"SELECT * FROM {ALL}{table.name} WHERE {condition}"
 
-    def _entries_before(self, part: LogPart | None) -> str:
+    def _entries_before(self, part: AuditedPart | None) -> str:
         """The query for the last entry of each queue before a part. Finds those of the parts before it first."""
         if part is None or part.number == 0 or self._log_parts[part.number - 1].broker_name != part.broker_name:
             return self._of_the_log(CONSUMEQUEUE, "false")
@@ -147,7 +147,7 @@ class Relations:
         self._registered.add(name)
 
     @cached_property
-    def _log_parts(self) -> list[LogPart]:
+    def _log_parts(self) -> list[AuditedPart]:
         return log_parts(self._scope)
 
     def _register(self, name: str) -> None:

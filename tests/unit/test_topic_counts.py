@@ -8,7 +8,7 @@ import numpy as np
 
 from filtering.delivery.uncertain_entries import UncertainEntries
 from filtering.delivery.window_loops import COUNTS, DELIVERED
-from jobs.night.tasks.work import Result, TopicCounts
+from jobs.night.tasks.work import TaskResult, TopicCounts
 
 UNCERTAIN = UncertainEntries(3, np.array([2]), np.array([9]))
 
@@ -27,9 +27,9 @@ def counts(delivered: Mapping[int, tuple[int, int]], uncertain: int | None = Non
 
 
 def added(*of_tasks: TopicCounts) -> TopicCounts:
-    total = Result()
+    total = TaskResult()
     for each in of_tasks:
-        result = Result()
+        result = TaskResult()
         result.add_counts("T", each)
         total.add(result)
     return total.counts["T"]

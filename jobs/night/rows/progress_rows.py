@@ -18,7 +18,7 @@ from filtering.delivery.pull_window import PullWindow, UncertainChange
 from filtering.delivery.uncertain_entries import count_uncertain
 from jobs.night.rows.offset_rows import changed_offset_rows
 from jobs.night.rows.queue_nights import QueueNight
-from jobs.night.tasks.work import Result
+from jobs.night.tasks.work import TaskResult
 from schemas.arrow_batches import numbered, repeated
 from schemas.delivery_stats import COUNTS, DELIVERY_STATS
 from schemas.queue_progress import QUEUE_PROGRESS
@@ -30,7 +30,7 @@ class Part:
 
     windows: Mapping[str, Sequence[PullWindow]]
     uncertain_changes: Mapping[str, Sequence[UncertainChange]]
-    result: Result
+    result: TaskResult
 
 
 @dataclass(frozen=True, eq=False)

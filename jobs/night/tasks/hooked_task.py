@@ -20,7 +20,7 @@ from filtering.delivery.filter_hooks import ENTRY_COLUMNS
 from filtering.matcher.columns import columns
 from jobs.night.commit.changes import Changes
 from jobs.night.inputs.hooks import FilterHook, answer_names
-from jobs.night.tasks.work import Result, Work
+from jobs.night.tasks.work import TaskResult, Work
 from jobs.night.tasks.writer import NightWriter
 from schemas.arrow_batches import gathered
 from schemas.commitlog import COMMITLOG
@@ -49,9 +49,9 @@ def hooked_entries(
     return with_answers(entries.join(messages, "commitlog_offset"), hooks)
 
 
-def filter_hooked(entries: DataFrame, work: Work) -> Result:
+def filter_hooked(entries: DataFrame, work: Work) -> TaskResult:
     """Filters the entries on Spark's workers, which write files of the tables in ``work``."""
-    total = Result()
+    total = TaskResult()
     for result in run_on_rows(entries, partial(_filtered, work=work)):
         total.add(result)
     return total
@@ -63,7 +63,7 @@ def _read(spark: SparkSession, table: Table, changes: Changes, files: Sequence[S
     return spark.read.schema(from_arrow_schema(table.file_schema)).parquet(*paths)
 
 
-def _filtered(batches: Iterator[pa.RecordBatch], work: Work) -> Iterator[Result]:
+def _filtered(batches: Iterator[pa.RecordBatch], work: Work) -> Iterator[TaskResult]:
     writer = NightWriter(work)
     parts = map(pa.Table.from_batches, gathered(batches, ROWS_AT_ONCE, BYTES_AT_ONCE))  # Spark's own batches are small
     for batch in chain.from_iterable(part.combine_chunks().to_batches() for part in parts):

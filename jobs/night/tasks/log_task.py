@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jobs.night.tasks.work import Result, Work
+from jobs.night.tasks.work import TaskResult, Work
 from jobs.night.tasks.writer import NightWriter
 from schemas.messages.bodies import Bodies
 from schemas.messages.commitlog_rows import CommitlogRows
@@ -53,7 +53,7 @@ class RangeResult:
     first: int | None
     reached: int
     settled: int
-    result: Result
+    result: TaskResult
 
 
 def read_range(part: LogRange, store: Storage, work: Work, bodies: Bodies) -> RangeResult:

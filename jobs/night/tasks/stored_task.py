@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from filtering.tags_code import DELAY_PROPERTY
-from jobs.night.tasks.work import Result, Work
+from jobs.night.tasks.work import TaskResult, Work
 from jobs.night.tasks.writer import NightWriter
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
@@ -20,7 +20,7 @@ from schemas.spark_tasks import Session, run_tasks
 from schemas.storage import Storage
 
 
-def read_stored(part: StoredRange, commitlog: Storage, consumequeue: Storage, work: Work) -> Result:
+def read_stored(part: StoredRange, commitlog: Storage, consumequeue: Storage, work: Work) -> TaskResult:
     """Filters a range of stored messages, and writes files of the tables in ``work``.
 
     If they include consumequeue, the messages are those without an entry, otherwise those with one.
@@ -39,10 +39,10 @@ def read_stored(part: StoredRange, commitlog: Storage, consumequeue: Storage, wo
     return writer.close()
 
 
-def filter_stored(ranges: Sequence[StoredRange], warehouse: Warehouse, work: Work, session: Session) -> Result:
+def filter_stored(ranges: Sequence[StoredRange], warehouse: Warehouse, work: Work, session: Session) -> TaskResult:
     commitlog, consumequeue = (warehouse.log(table).storage for table in (COMMITLOG, CONSUMEQUEUE))
     read = partial(read_stored, commitlog=commitlog, consumequeue=consumequeue, work=work)
-    total = Result()
+    total = TaskResult()
     for result in run_tasks(ranges, read, sum(part.size for part in ranges), session):
         total.add(result)
     return total

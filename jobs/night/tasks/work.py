@@ -128,7 +128,7 @@ class TopicCounts:
 
 
 @dataclass
-class Result:
+class TaskResult:
     """The result of a task. ``files`` are by table name, ``queues`` by topic and queue id, ``counts`` by topic."""
 
     files: defaultdict[str, list[DataFile]] = field(default_factory=lambda: defaultdict(list))
@@ -137,7 +137,7 @@ class Result:
     damaged_bodies: int = 0
     deliveries: int = 0
 
-    def add(self, other: Result) -> None:
+    def add(self, other: TaskResult) -> None:
         """Adds the result of another task with the same work, which reads later messages."""
         self.add_totals(other)
         for name, files in other.files.items():
@@ -154,7 +154,7 @@ class Result:
         if known is not counts:
             known.add(counts)
 
-    def add_totals(self, other: Result) -> None:
+    def add_totals(self, other: TaskResult) -> None:
         """Adds the numbers that do not depend on windows."""
         self.damaged_bodies += other.damaged_bodies
         self.deliveries += other.deliveries

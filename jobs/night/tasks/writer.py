@@ -16,7 +16,7 @@ from filtering.delivery.filter_hooks import after_hooks
 from filtering.delivery.match_sets import MatchSets
 from jobs.night.tasks.new_entries import NewEntries
 from jobs.night.tasks.queue_progress import NO_INSTANTS, add_progress, progress_of_block
-from jobs.night.tasks.work import Result, TopicCounts, TopicWork, Work
+from jobs.night.tasks.work import TaskResult, TopicCounts, TopicWork, Work
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.deliveries import DELIVERY_BLOCKS
@@ -42,7 +42,7 @@ class NightWriter:
         self._waiting_rows: list[pa.RecordBatch] = []
         self._waiting_blocks: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
-        self.result = Result()
+        self.result = TaskResult()
 
     def add(self, messages: Messages, rows: pa.RecordBatch | None = None) -> None:
         """Adds messages in the order of the log. ``rows``: their rows of commitlog; None if they are stored already."""
@@ -61,7 +61,7 @@ class NightWriter:
         if work is not None and len(entries):
             self._deliver(entries, work, work.filters.run(entries))
 
-    def close(self) -> Result:
+    def close(self) -> TaskResult:
         """Writes the remaining messages. Returns the result."""
         self._write(self._batches.rest())
         self._flush_blocks()

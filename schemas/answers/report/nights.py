@@ -53,7 +53,7 @@ class StageCounts:
 
 
 @dataclass(frozen=True)
-class Night:
+class ReportedNight:
     """One night of a report. ``ended_at`` is in ms. The log gained ``messages`` and ``log_bytes``; None: unknown.
 
     ``totals`` are the counts of all groups together.
@@ -127,7 +127,7 @@ def compared_night(nights: Sequence[LedgerEntry], name: str | None) -> LedgerEnt
 
 def night_rows(
     facts: BrokerFacts, entries: Sequence[LedgerEntry], by_run: Mapping[str, Mapping[GroupTopic, Counts]]
-) -> list[Night]:
+) -> list[ReportedNight]:
     """The nights of ``entries``, with the counts of their groups."""
     counts = facts.rows(QUARANTINE, ["run"])["run"].value_counts().to_pylist()
     quarantined = _sum_by_night(facts, {count["values"]: count["counts"] for count in counts})
@@ -139,7 +139,9 @@ def night_rows(
         totals = total(by_run[entry.run].values())
         stages = _stages(kinds, entry.run, by_run[entry.run], totals)
         run = entry.run
-        nights.append(Night(run, entry.as_of or 0, messages[run], log_bytes[run], quarantined[run], stages, totals))
+        nights.append(
+            ReportedNight(run, entry.as_of or 0, messages[run], log_bytes[run], quarantined[run], stages, totals)
+        )
     return nights
 
 

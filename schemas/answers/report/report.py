@@ -14,7 +14,13 @@ from schemas.answers.report.attention import Quarantined, attention, quarantined
 from schemas.answers.report.group_counts import counts_by_run
 from schemas.answers.report.groups import GroupReport, TopicReport, group_reports, topic_reports
 from schemas.answers.report.night_summary import not_replayed
-from schemas.answers.report.nights import Night, chosen_nights, compared_night, night_rows, nights_with_deliveries
+from schemas.answers.report.nights import (
+    ReportedNight,
+    chosen_nights,
+    compared_night,
+    night_rows,
+    nights_with_deliveries,
+)
 from schemas.run_ledger import by_broker, read_ledger, runs_of
 from schemas.spark_tasks import Session
 
@@ -30,9 +36,9 @@ class Report:
     warehouse: str
     broker_name: str
     broker_is_alone: bool
-    nights: Sequence[Night]
+    nights: Sequence[ReportedNight]
     earlier_nights: int
-    compared: Night | None
+    compared: ReportedNight | None
     groups: Sequence[GroupReport]
     topics: Sequence[TopicReport]
     attention: Sequence[str]
@@ -40,7 +46,7 @@ class Report:
     quarantined: Sequence[Quarantined]
 
     @property
-    def night(self) -> Night:
+    def night(self) -> ReportedNight:
         return self.nights[-1]
 
 

@@ -12,22 +12,22 @@ from filtering.consumption.offsets import TopicOffsets
 from filtering.consumption.renewals import QueueRenewal
 from jobs.night.renewals import find_renewals
 from jobs.night.tasks.queue_progress import NO_INSTANTS, add_progress, progress_of_block
-from jobs.night.tasks.work import Result
+from jobs.night.tasks.work import TaskResult
 from tests.entries import entries
 
 Entry = tuple[int, int]
 """A queue id and a queue offset. The physical offset of an entry is its place in the log, and its time 1,000 later."""
 
 
-def read(log: list[Entry], begin: int, borders: list[int], instants: list[int] | None = None) -> Result:
+def read(log: list[Entry], begin: int, borders: list[int], instants: list[int] | None = None) -> TaskResult:
     """The result of tasks that read the log from ``begin`` on, each in one block."""
-    total = Result()
+    total = TaskResult()
     for start, stop in zip([begin, *borders], [*borders, len(log)], strict=True):
         rows = [
             {"queue_id": queue_id, "queue_offset": offset, "commitlog_offset": at, "store_timestamp": 1_000 + at}
             for at, (queue_id, offset) in enumerate(log[start:stop], start)
         ]
-        task = Result()
+        task = TaskResult()
         rows.sort(key=lambda row: (row["queue_id"], row["queue_offset"]))
         if rows:
             times = NO_INSTANTS if instants is None else np.array(instants, np.int64)
