@@ -25,8 +25,17 @@ class AuditedPart:
     @property
     def condition(self) -> str:
         """SQL that holds for the rows of commitlog and consumequeue in the part."""
-        name = self.broker_name.replace("'", "''")
-        return f"broker_name = '{name}' AND commitlog_offset >= {self.begin} AND commitlog_offset < {self.end}"
+        return f"{_from(self.broker_name, self.begin)} AND commitlog_offset < {self.end}"
+
+
+def whole_log(scope: Scope) -> str:
+    """SQL that holds for the rows of commitlog and consumequeue from the first audited physical offset on."""
+    return " OR ".join(f"({_from(name, begin)})" for name, begin in scope.audited_from.items()) or "false"
+
+
+def _from(broker_name: str, begin: int) -> str:
+    name = broker_name.replace("'", "''")
+    return f"broker_name = '{name}' AND commitlog_offset >= {begin}"
 
 
 def log_parts(scope: Scope) -> list[AuditedPart]:

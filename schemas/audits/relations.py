@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from schemas.audits.audited_brokers import audited_brokers
 from schemas.audits.changed_nights import changed_nights
 from schemas.audits.data_file_checks import data_files, table_columns
 from schemas.audits.delivery_checks import bit_map_checks, delivery_counts, inconsistencies
-from schemas.audits.log_parts import AuditedPart, log_parts
+from schemas.audits.log_parts import AuditedPart, log_parts, whole_log
 from schemas.audits.queue_totals import OF_NIGHTS, queue_totals
 from schemas.audits.scope import Scope
 from schemas.audits.subscription_checks import subscription_checks
@@ -88,7 +88,8 @@ class Relations:
     def rows_by_part(self, query: str) -> Iterator[pa.Table]:
         """The rows of a query for each part of the log; all at once if it does not read the log."""
         reads_log = not OF_THE_LOG.keys().isdisjoint(self._definitions(query, None))
-        for part in self._log_parts if reads_log else [None]:
+        parts: Sequence[AuditedPart | None] = self._log_parts if reads_log else ()
+        for part in parts or [None]:
             yield self.rows(query, part)
 
     @cached_property
@@ -122,8 +123,7 @@ class Relations:
                 self._add_needed(self._queries[name], part, definitions)
                 definitions[name] = self._queries[name]
             elif name in OF_THE_LOG:
-                parts = self._log_parts if part is None else [part]
-                condition = " OR ".join(f"({each.condition})" for each in parts) or "false"
+                condition = whole_log(self._scope) if part is None else part.condition
                 definitions[name] = self._of_the_log(OF_THE_LOG[name], condition)
             elif name == BEFORE:
                 definitions[name] = self._entries_before(part)

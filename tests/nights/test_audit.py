@@ -29,6 +29,7 @@ from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table import Table
 from schemas.delta.warehouse import Warehouse
+from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
@@ -325,6 +326,7 @@ def test_a_log_in_parts_is_audited_as_a_whole(
     assert [whole[name].bad_rows for name in names] == [1, 0, 1, 2]
     for name in names:
         assert (in_parts[name].bad_rows, in_parts[name].rows) == (whole[name].bad_rows, whole[name].rows)
+        assert in_parts[name].query == whole[name].query, "the user's query reads all parts"
         assert sorted(map(str, in_parts[name].sample)) == sorted(map(str, whole[name].sample))
 
 
@@ -455,3 +457,17 @@ def test_a_failure_says_what_was_expected(run: Run, replayed: Replayed, tmp_path
     at = lines.index("warn: groups_that_never_match: 1 of 53 rows")
     assert lines[at + 1] == "  expected: Every group that pulled past messages received at least one."
     assert "SELECT" in lines[at + 2]
+
+
+def test_an_audit_that_cannot_be_counted_is_refused_without_messages_too(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").write_text("")
+    (tmp_path / "log.jsonl").write_text("")
+    given = ["--store", tmp_path / "log.jsonl", "--subscriptions", tmp_path / "events.jsonl"]
+    nightly.main([*map(str, given), "--warehouse", str(tmp_path / "w")])
+    listed = parse_audits(
+        "audits: [{name: misspelt, about: a, from: log_messages, where: no_such_column > 0, warn_if: '> 0'}]", "a.yaml"
+    )
+    warehouse = Warehouse.at(str(tmp_path / "w"))
+    scope = scope_of(warehouse, open_warehouse(warehouse), every_night=True)
+    with pytest.raises(UsageError, match=r"audit misspelt: .*no_such_column"):
+        run_audits(scope, listed, {}, lambda: pytest.fail("asked for Spark"))
