@@ -117,9 +117,13 @@ def files_that_may_hold(files: Sequence[StoredFile], where: Where) -> list[Store
 def filtered(rows: pa.Table, where: Where) -> pa.Table:
     """The rows for which all conditions hold."""
     for condition in where:
-        mask = condition.mask(rows)
-        rows = rows if pc.all(mask).as_py() else rows.filter(mask)
+        rows = chosen(rows, condition.mask(rows))
     return rows
+
+
+def chosen(rows: pa.Table, mask: pa.BooleanArray) -> pa.Table:
+    """The rows that a mask without nulls selects: the same table, not a copy, if it selects all."""
+    return rows if pc.all(mask).as_py() else rows.filter(mask)
 
 
 def without(rows: pa.Table, where: Where) -> pa.Table:

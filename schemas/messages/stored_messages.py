@@ -14,7 +14,7 @@ from filtering.delivery.pull_window import FOREVER
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR, NAMED_PROPERTIES, SLOTS
 from schemas.delta.data_files import StoredFile
 from schemas.delta.open_data_file import OpenDataFile, open_data_file
-from schemas.delta.table_rows import may_hold, within
+from schemas.delta.table_rows import chosen, may_hold, within
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.columns import NUMBERS, Messages, Shape
 from schemas.storage import Storage
@@ -77,17 +77,16 @@ def _read_group(
         wanted = pc.and_(wanted, pc.is_in(first["topic"], value_set=pa.array(sorted(topics), pa.string())))
     if not pc.any(wanted).as_py():
         return None
-    rows = np.flatnonzero(wanted.to_numpy())
-    of_messages = _taken(first, rows)
+    of_messages = chosen(first, wanted)
     shapes, shape_of = shapes_of(of_messages)
     used = {slot for shape in shapes for slot, name in enumerate(shape.names) if name in properties}
     named = {name: column for name, column in NAMED_PROPERTIES.items() if name in properties or name == "TAGS"}
     columns = [*NUMBERS, *named.values(), *(SLOTS[slot] for slot in sorted(used))]
     with_others = bool(properties)
     rest = file.read(group, [*columns, *(["more_properties"] if with_others else [])])
-    kept = _taken(rest, rows)
+    kept = chosen(rest, wanted)
     others = kept["more_properties"].combine_chunks() if with_others else None
-    nulls = pa.nulls(len(rows), pa.string())
+    nulls = pa.nulls(len(kept), pa.string())
     return Messages(
         shapes=shapes,
         shape_of=shape_of,
@@ -98,11 +97,6 @@ def _read_group(
         slots=[kept[name].combine_chunks() if slot in used else None for slot, name in enumerate(SLOTS)],
         others=others if others is not None and others.null_count < len(others) else None,
     )
-
-
-def _taken(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
-    """Some rows of a table, in order."""
-    return table if len(rows) == table.num_rows else table.take(pa.array(rows))
 
 
 def shapes_of(rows: pa.Table) -> tuple[list[Shape], NDArray[np.int32]]:

@@ -25,7 +25,7 @@ _TIMES_AS_LONG = 8
 
 
 class IngestedLog(NamedTuple):
-    """Where the ``new`` messages are (None: there are none), and how many do not match their body's checksum."""
+    """``new``: where the new messages are, if any. ``damaged_bodies`` of them do not match their checksum."""
 
     has_messages: bool
     new: PhysicalRange | None
