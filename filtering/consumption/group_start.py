@@ -7,11 +7,44 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
 from filtering.consumption.position import Position, first_position, known_offsets
 from filtering.delivery.pull_window import FOREVER
-from filtering.subscriptions.events import ConsumeStart, GroupTopic, SubscriptionEvent
+from filtering.subscriptions.events import ConsumeFrom, ConsumeStart, GroupTopic, SubscriptionEvent
+from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+
+
+class StartReason(StrEnum):
+    """Why a group begins where it begins in a queue, in words for people and for a table."""
+
+    COMMITTED = "the broker has its committed offset"
+    RESET = "an operator set its offset"
+    FIRST = "consume_from first"
+    LAST = "consume_from last, and the broker has deleted the first message"
+    LAST_WITH_FIRST_MESSAGE = "consume_from last, but the first message is still there"
+    TIME = "consume_from a time, and the broker has deleted the first message"
+    TIME_WITH_FIRST_MESSAGE = "consume_from a time, but the first message is still there"
+    RETRY_TOPIC = "a retry topic is read from its first message"
+    RETRY_TOPIC_WITH_TIME = "consume_from a time: a retry topic that lost its first message is read from its end"
+
+
+def start_reason(topic: str, consume_from: ConsumeStart, has_first_message: bool) -> StartReason:
+    """Why a group without an offset begins where it begins in a queue of ``topic``.
+
+    ``has_first_message``: the broker still has the queue's first message, at offset 0. Then it answers 0 to a client
+    that asks for the end or for a time.
+    """
+    is_time = not isinstance(consume_from, ConsumeFrom)
+    if topic.startswith(RETRY_TOPIC_PREFIX):
+        is_at_end = is_time and not has_first_message
+        return StartReason.RETRY_TOPIC_WITH_TIME if is_at_end else StartReason.RETRY_TOPIC
+    if consume_from is ConsumeFrom.FIRST:
+        return StartReason.FIRST
+    if is_time:
+        return StartReason.TIME_WITH_FIRST_MESSAGE if has_first_message else StartReason.TIME
+    return StartReason.LAST_WITH_FIRST_MESSAGE if has_first_message else StartReason.LAST
 
 
 @dataclass(frozen=True)
@@ -32,6 +65,20 @@ class GroupStart:
         renewals = self.broker_offsets.renewals.get(self.key[1], ())
         begin.offsets.update(known_offsets(self.key, at, self.offsets_so_far, resets, renewals))
         return begin
+
+    def reason(self, queue_id: int, at: int, resets: Iterable[SubscriptionEvent]) -> StartReason:
+        """Why :meth:`position` is where it is in a queue."""
+        topic = self.key[1]
+        renewals = self.broker_offsets.renewals.get(topic, ())
+        known = known_offsets(self.key, at, self.offsets_so_far, resets, renewals)
+        if queue_id in known:
+            committed = known_offsets(self.key, at, self.offsets_so_far, (), renewals)
+            is_committed = committed.get(queue_id) == known[queue_id]
+            return StartReason.COMMITTED if is_committed else StartReason.RESET
+        queues = self.broker_offsets.min_offsets.get(topic, {})
+        has_all_first = not any(queues.values()) and (bool(queues) or self.broker_offsets.is_whole)
+        has_first_message = has_all_first or queues.get(queue_id) == 0
+        return start_reason(topic, self.consume_from, has_first_message)
 
     def position_anew(self, at: int, since: Position) -> Position:
         """Where it begins at ``at`` (ms) as at its first start; in other queues where an operator set it ``since``."""
