@@ -7,7 +7,7 @@ _SHOWN_AFTER = 20
 
 
 class InvalidExpression(ValueError):
-    """The broker refuses the expression. ``problem`` is one sentence, ``position`` its offset in characters."""
+    """The broker refuses the expression. ``problem`` says why, ``position`` is the offset in characters."""
 
     def __init__(self, problem: str, expression: str, position: int) -> None:
         super().__init__(f"{problem}\n{pointed_at(expression, position)}")

@@ -12,6 +12,7 @@ from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome
 from filtering.sql92.lowering.operands import Value, operand
 from filtering.sql92.reference import evaluate
 from filtering.sql92.syntax import nodes
+from filtering.sql92.syntax.advice import advice_at, sentence
 from filtering.sql92.syntax.checks import compare
 from filtering.sql92.syntax.nodes import Node, Number, Property, inside
 from filtering.subscription_data import tags_in
@@ -120,11 +121,12 @@ def _ignored(expression: str, position: int | None) -> Iterator[SuspiciousPart]:
     if position is not None:
         rest = expression[position:]
         shown = rest if len(rest) <= _SHOWN else rest[:_SHOWN] + "…"
+        advice = advice_at(expression, position) or "remove the rest, or join it with AND or OR"
         yield SuspiciousPart(
             "ignored-input",
             position,
             f"The expression is complete before character {position + 1}; the broker ignores {shown!r}.",
-            "Remove the rest, or join it with AND or OR; LIKE, arithmetic and functions don't exist.",
+            sentence(advice),
         )
 
 

@@ -1,38 +1,20 @@
-"""Checks for expressions that follow the grammar but that RocketMQ refuses, and messages for unknown characters."""
+"""Checks for expressions that follow the grammar but that RocketMQ refuses."""
 
 from __future__ import annotations
 
 import math
+import re
 from typing import NoReturn
 
 from filtering.java.numbers import compare_doubles
 from filtering.predicate import NumberType
 from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.syntax import nodes
+from filtering.sql92.syntax.advice import advice_at, sentence
 from filtering.sql92.syntax.nodes import BooleanNode, Node, Number, NumberLiteral, inside
 from filtering.sql92.syntax.tokens import Token
 
-_ADVICE = {
-    "!": "write <> for not equal",
-    "&": "write AND",
-    "|": "write OR",
-    ";": "leave it out",
-    '"': "write strings in single quotes and property names without quotes",
-    "`": "write property names without quotes",
-    "'": "the string that starts here is never closed; a quote inside a string is written twice",
-    "/": "there is no division, and a comment /* must be closed by */",
-    "*": "there is no arithmetic",
-    "%": "there is no arithmetic, and LIKE does not exist: use CONTAINS, STARTSWITH or ENDSWITH",
-    ".": "property names have no dots",
-}
-
-
-def unknown(character: str) -> str:
-    """The message for a character with which no token starts."""
-    advice = _ADVICE.get(character)
-    if advice is None and not character.isascii():
-        advice = "names are ASCII letters, digits, _ and $, and only ASCII white space separates them"
-    return f"The character {character!a} is not part of the language" + (f": {advice}" if advice else "")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*|[0-9]+\.[0-9]+)")
 
 
 def number(token: Token, text: str) -> Number:
@@ -49,15 +31,25 @@ def number(token: Token, text: str) -> Number:
     return value
 
 
-def boolean(node: Node, text: str, operator: Token | None = None) -> None:
-    """AND, OR, NOT and the expression as a whole take a boolean or a property."""
-    if not isinstance(node, (BooleanNode, nodes.Property)) and not isinstance(
-        inside(node), (BooleanNode, nodes.Property)
-    ):
-        subject = f"{operator.kind} takes" if operator else "An expression must be"
-        _refuse(
-            f"{subject} a comparison, a boolean or a property, not a number, a string or a minus", text, node.position
-        )
+def boolean(node: Node, text: str, operator: Token | None = None, end: int | None = None) -> None:
+    """AND, OR, NOT and the expression as a whole take a boolean or a property. ``end``: where the expression ends."""
+    value = inside(node)
+    if isinstance(value, (BooleanNode, nodes.Property)):
+        return
+    subject = f"{operator.kind} takes" if operator else "An expression must be"
+    advice = ""
+    if end is not None:
+        advice = advice_at(text, end)
+    elif isinstance(value, nodes.Minus):
+        advice = advice_at(text, value.position)
+    elif operator is not None and operator.kind in ("AND", "OR"):
+        advice = f"write a whole comparison on both sides of {operator.kind}"
+    _refuse(
+        f"{subject} a comparison, a boolean or a property, not a number, a string or a minus"
+        + (f". {sentence(advice)[:-1]}" if advice else ""),
+        text,
+        node.position,
+    )
 
 
 def property_name(node: Node, text: str, operator: Token) -> str:
@@ -86,8 +78,12 @@ def between(low: Node, high: Node, text: str, operator: Token) -> None:
 
 def ordered(node: Node, text: str, operator: Token) -> None:
     """Only numbers, properties and negated ones have an order."""
-    if isinstance(inside(node), (BooleanNode, nodes.TextLiteral)):
-        _refuse(f"{operator.kind} compares properties and numbers, not strings, booleans or NULL", text, operator.start)
+    value = inside(node)
+    if isinstance(value, (BooleanNode, nodes.TextLiteral)):
+        text_value = value.value if isinstance(value, nodes.TextLiteral) else ""
+        advice = f". Write {text_value} without quotes" if _NUMBER.fullmatch(text_value) else ""
+        problem = f"{operator.kind} compares properties and numbers, not strings, booleans or NULL{advice}"
+        _refuse(problem, text, operator.start)
 
 
 def compare(left: Number, right: Number) -> int:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from filtering.java.strings import has_half_a_pair
 from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.syntax import checks, nodes, tokens
+from filtering.sql92.syntax.advice import advice_at, sentence, unknown
 from filtering.sql92.syntax.binary_nodes import ORDERINGS, binary_node
 from filtering.sql92.syntax.nodes import Node
 from filtering.sql92.syntax.tokens import END, STRING, UNKNOWN, Token, string_value, tokenize
@@ -76,10 +77,12 @@ class _Parser:
                 pass
         token = self._tokens[self._next]
         self._reduce(_OR)
-        if self._operators:
+        if self._operators and token.kind == END:
             raise self._error("The parenthesis here is never closed", self._operators[-1].token)
+        if self._operators:
+            raise self._error("An operator or ) is expected here", token)
         root = self._operands.pop()
-        checks.boolean(root, self._text)
+        checks.boolean(root, self._text, end=token.start)
         return SyntaxTree(root, None if token.kind == END else token.start)
 
     def _read_operand(self) -> None:
@@ -236,14 +239,16 @@ class _Parser:
     def _take(self, kind: str | None = None, problem: str = "") -> Token:
         token = self._tokens[self._next]
         if kind is not None and token.kind != kind:
-            raise self._error(problem, token)
+            raise self._error(problem, token, has_advice=kind in (STRING, "NULL"))
         if token.kind != END:
             self._next += 1
         return token
 
-    def _error(self, problem: str, token: Token) -> InvalidExpression:
+    def _error(self, problem: str, token: Token, has_advice: bool = True) -> InvalidExpression:
         if token.kind == UNKNOWN:
-            problem = checks.unknown(token.text)
+            problem = unknown(self._text, token.start)
         elif token.kind == END:
             problem += ", but the expression ends"
+        elif has_advice and (advice := advice_at(self._text, token.start)):
+            problem += f". {sentence(advice)[:-1]}"
         return InvalidExpression(problem + ".", self._text, token.start)

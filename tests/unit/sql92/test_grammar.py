@@ -69,6 +69,61 @@ REFUSED = [
 ]
 
 
+CAUSES = [
+    ("(title like 'x%')", 7, "LIKE does not exist; use CONTAINS, STARTSWITH or ENDSWITH."),
+    ("a = 1 AND (b NOT LIKE 'x%')", 13, "LIKE does not exist"),
+    ('(title REGEXP "x.*")', 7, "REGEXP does not exist"),
+    ("a = 1 AND (lower(b) = 'x')", 16, "there are no functions; lower is a property here."),
+    ("(region = upper('x'))", 15, "there are no functions; upper is a property here."),
+    ("(e-env IS NOT NULL)", 2, "Property names have no hyphens. SQL92 cannot name a property e-env at all;"),
+    ("a = 1 OR (x-tenant-id = '1')", 11, "SQL92 cannot name a property x-tenant-id at all;"),
+    ("in-stock = 'yes'", 0, "property names have no hyphens. SQL92 cannot name a property in-stock at all;"),
+    ("not-found = 'x'", 3, "property names have no hyphens. SQL92 cannot name a property not-found at all;"),
+    ("user.name = 'x'", 4, "property names have no dots. SQL92 cannot name a property user.name at all;"),
+    ("(order.5 = 'x')", 6, "SQL92 cannot name a property order.5 at all;"),
+    ("contains = 'x'", 0, "contains is a reserved word. SQL92 cannot name a property contains at all;"),
+    ("a = 1 AND (is = 5)", 11, "is is a reserved word."),
+    ("(region = us-east)", 12, "if us-east is a text, write 'us-east'."),
+    ("(city = new york)", 12, "if new york is a text, write 'new york'."),
+    ("(day = 2020-01-01)", 11, "if 2020-01-01 is a text, write '2020-01-01'."),
+    ("(v <> 1.2.3)", 9, "if 1.2.3 is a text, write '1.2.3'."),
+    ("t = 12:30", 6, "if 12:30 is a text, write '12:30'."),
+    ("city = 北京", 7, "if 北京 is a text, write '北京'."),
+    ("mail = a@b.c", 8, "if a@b.c is a text, write 'a@b.c'."),
+    ("a IN (x, y)", 6, "write 'x'."),
+    ("a IN ('x', y-z)", 11, "write 'y-z'."),
+    ("a STARTSWITH beijing", 13, "write 'beijing'."),
+    ("a > '5'", 2, "write 5 without quotes."),
+    ("TAGS = 'a' OR 'b'", 14, "write a whole comparison on both sides of OR."),
+    ("a => 5", 3, "write >=."),
+    ("a > = 5", 4, "write >= without a blank."),
+    ("a != NULL", 2, "write IS NOT NULL."),
+    ("!(a = 1)", 0, "write NOT."),
+    ('a = "x"', 4, "write strings in single quotes, 'x'."),
+    ("(a + 5 > 3)", 3, "there is no arithmetic."),
+    ("1st = 'x'", 0, "a property name begins with a letter, _ or $."),
+    ("a = ('x', 'y')", 8, "a list follows IN only."),
+    ("(a = 1, b = 2)", 6, "join comparisons with AND or OR."),
+    ("(a = 5 b = 6)", 7, "join comparisons with AND or OR."),
+    ("(a = 1,000)", 6, "a number has no separators."),
+    ("select * from t", 7, "write only the condition after WHERE."),
+    ("a ＝ 5", 2, "it only looks like =; write the ASCII character."),
+    ("a = ‘x’", 4, "strings stand in single quotes, '."),
+    ("a =\u00a05", 3, "only ASCII white space separates words; write a plain blank."),
+    ("a > ${min}", 5, "a placeholder is not replaced; write the value."),
+    ("a = :min", 4, "there are no parameters; write the value."),
+]
+"""What people write that the language does not have, where the parser meets it, and what the reason says."""
+
+
+@pytest.mark.parametrize(("text", "position", "cause"), CAUSES)
+def test_a_reason_names_the_cause(text: str, position: int, cause: str) -> None:
+    with pytest.raises(InvalidExpression) as refused:
+        compile(text)
+    assert cause.casefold() in refused.value.problem.casefold()
+    assert refused.value.position == position
+
+
 @pytest.mark.parametrize(("text", "meaning"), SAME)
 def test_reads_as(text: str, meaning: str) -> None:
     compiled, meant = compile(text), compile(meaning)

@@ -59,6 +59,30 @@ def test_says_from_which_character_input_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "suggestion"),
+    [
+        ("a LIKE 'x%'", "LIKE does not exist; use CONTAINS, STARTSWITH or ENDSWITH."),
+        ("e-env IS NOT NULL", "Property names have no hyphens. SQL92 cannot name a property e-env at all;"),
+        ("a = 'x' AND x-tenant = '1'", "Property names have no hyphens. SQL92 cannot name a property x-tenant at all;"),
+        ("5 < x-size", "Property names have no hyphens. SQL92 cannot name a property x-size at all;"),
+        ("lower(region) = 'x'", "There are no functions; lower is a property here."),
+        ("a + 5 > 3", "There is no arithmetic."),
+        ("a = 'it's'", "A quote inside a string is written twice, as in 'it''s'."),
+        ("region = us-east", "If us-east is a text, write 'us-east'."),
+        ("ip = 10.0.0.1", "If 10.0.0.1 is a text, write '10.0.0.1'."),
+        ("where a = 1", "Write only the condition, without where."),
+        ("a = 5 -- c", "A comment that begins with -- must end with a line break."),
+        ("a = 1 )", "No parenthesis is open here."),
+        ("a = 5 b = 6", "Join comparisons with AND or OR."),
+        ("a equals 'x'", "There is no operator equals."),
+        ("a = 1 IS NULL > 5", "Remove the rest, or join it with AND or OR."),
+    ],
+)
+def test_says_why_the_rest_is_ignored(text: str, suggestion: str) -> None:
+    assert [each.suggestion for each in compile(text).findings if each.suggestion.startswith(suggestion)]
+
+
+@pytest.mark.parametrize(
     ("text", "failing"),
     [
         ("price > 50", "55.10"),
