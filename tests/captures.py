@@ -9,6 +9,8 @@ from typing import Any
 
 CAPTURES = Path(__file__).parent / "cases" / "captures"
 UNDAMAGED = ("small", "dev", "plain", "otherbloom")
+IN_DATABASES = ("rocks550", "single550", "configv2_533")
+"""Of brokers that keep configurations in RocksDB, the first two their consume queues, too (5.5.0, 5.5.0, 5.3.3)."""
 DAMAGED = ("small_torn", "small_truncated", "small_corrupt")
 
 _unpacked = tempfile.TemporaryDirectory(prefix="mqsieve-captures-", ignore_cleanup_errors=True)

@@ -1,19 +1,36 @@
-"""Reads files in the config folder of a broker's store: offsets of consumers, and topics."""
+"""Reads the config folder of a broker's store: offsets of consumers, and topics.
+
+They are in JSON files, or in RocksDB databases (:data:`PLACES`).
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from filtering.java.numbers import LONG_MAX, parse_int
 from filtering.java.strings import has_half_a_pair
 from filtering.subscriptions.events import GroupTopic
 from schemas.errors import UsageError
+from schemas.rocketmq_store.rocksdb import DEFAULT_FAMILY, Database, PackageMissing, has_database
 from schemas.storage import Storage
 
+OFFSETS, TOPICS, GROUPS = "config/consumerOffset.json", "config/topics.json", "config/subscriptionGroup.json"
+"""The files that a broker may keep in databases instead."""
+VERSION_2, UNIFIED, SEPARATE = "config/rdb", "config/metadata", "config/consumerOffsets"
+SEPARATE_FOLDERS = {OFFSETS: SEPARATE, TOPICS: "config/topics", GROUPS: "config/subscriptionGroups"}
+PLACES = {VERSION_2: (VERSION_2,), UNIFIED: (UNIFIED,), SEPARATE: tuple(SEPARATE_FOLDERS.values())}
+"""The databases in which a broker may keep these files, in the order in which they count if they are equally new.
+
+VERSION_2: with ``configManagerVersion=v2`` (ConfigStorage). SEPARATE: with ``storeType=defaultRocksDB``, one for each
+file (RocksDBConfigManager). UNIFIED: the same in one database, with ``useSingleRocksDBForAllConfigs``.
+"""
 LARGEST = 256 << 20
 """Bytes of the largest file that is read."""
 MOST_QUEUES = 1 << 16
@@ -43,9 +60,10 @@ class ConfigFileError(UsageError):
 def read_consumer_offsets(storage: Storage) -> tuple[dict[GroupTopic, dict[int, int]], int | None] | None:
     """config/consumerOffset.json: committed offsets by (group, topic) and queue id, and when they were saved (ms).
 
-    If the file is missing or damaged, its backup counts. None if there is neither. Raises ConfigFileError.
+    If the file is missing or damaged, its backup counts. None if there is neither.
+    Raises ConfigFileError, DatabaseError.
     """
-    document = read_json(storage, "config/consumerOffset.json")
+    document = read_document(storage, OFFSETS)
     return None if document is None else _consumer_offsets(document)
 
 
@@ -68,9 +86,14 @@ def _consumer_offsets(document: dict[str, Any]) -> tuple[dict[GroupTopic, dict[i
             number = parse_int(queue_id)
             if number is not None and number >= 0 and _is_long(offset):
                 committed[group, topic][number] = offset
+    return dict(committed), _saved_at(document)
+
+
+def _saved_at(document: dict[str, Any]) -> int | None:
+    """When a document got its data version (ms); None if it has none."""
     version = document.get("dataVersion")
     saved = version.get("timestamp") if isinstance(version, dict) else None
-    return dict(committed), saved if _is_long(saved) else None
+    return saved if _is_long(saved) else None
 
 
 def _groups(document: dict[str, Any], suffix: str = "") -> Iterator[tuple[str, str, Any]]:
@@ -83,8 +106,8 @@ def _groups(document: dict[str, Any], suffix: str = "") -> Iterator[tuple[str, s
 
 
 def broadcasting_groups(storage: Storage) -> Sequence[GroupTopic]:
-    """The groups and topics of config/consumerOffset.json whose clients broadcast. Raises ConfigFileError."""
-    document = read_json(storage, "config/consumerOffset.json") or {}
+    """The groups and topics of config/consumerOffset.json whose clients broadcast. Raises as read_consumer_offsets."""
+    document = read_document(storage, OFFSETS) or {}
     found = ((group, topic) for topic, group, _ in _groups(document, BROADCAST))
     return sorted(key for key in found if not has_half_a_pair("@".join(key)))
 
@@ -97,9 +120,9 @@ def _is_long(value: Any) -> bool:
 def read_topics(storage: Storage) -> dict[str, int]:
     """config/topics.json, or its backup: the number of queues by topic, at most MOST_QUEUES; empty without a file.
 
-    Raises ConfigFileError.
+    Raises ConfigFileError, DatabaseError.
     """
-    document = read_json(storage, "config/topics.json")
+    document = read_document(storage, TOPICS)
     table = document.get("topicConfigTable") if document else None
     topics = {}
     for name, topic in table.items() if isinstance(table, dict) else ():
@@ -113,6 +136,155 @@ def broker_name(topics: dict[str, int]) -> str | None:
     """The name of the broker that has these topics; None if they do not show it."""
     names = [topic.removeprefix(BROKER_TOPIC) for topic in topics if topic.startswith(BROKER_TOPIC)]
     return names[0] if len(names) == 1 else None
+
+
+def read_document(storage: Storage, path: str) -> dict[str, Any] | None:
+    """The content of OFFSETS or TOPICS, from where the broker keeps it now; None if it has none.
+
+    Raises ConfigFileError, DatabaseError.
+    """
+    database = database_in_force(storage)
+    return read_json(storage, path) if database is None else database.documents.get(path)
+
+
+@dataclass(frozen=True)
+class ConfigDatabase:
+    """A database of PLACES. ``documents``: OFFSETS and TOPICS, as the JSON files have them.
+
+    ``changed_at``: the last change (ms; 0: unknown). ``problem``: what to do to read it; None if it was read.
+    """
+
+    place: str
+    changed_at: int = 0
+    documents: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    problem: str | None = None
+
+
+def database_in_force(storage: Storage) -> ConfigDatabase | None:
+    """The database in which the broker keeps its configurations now; None if it keeps them in JSON files.
+
+    A broker that was moved from one to the other leaves the old ones where they are. The newest changed last: a broker
+    that moves into a database changes that at once. Raises DatabaseError.
+    """
+    if not (places := config_databases(storage)):
+        return None
+    files = storage.files("config", recursive=True)
+    return _newest(storage, tuple(places), tuple((file.path, file.size, file.mtime_ns) for file in files))
+
+
+def config_databases(storage: Storage) -> list[str]:
+    """Which of PLACES there are."""
+    names = {f"config/{name}" for name in storage.child("config").names()}
+    there = {folder for folder in chain(*PLACES.values()) if folder in names and has_database(storage, folder)}
+    return [place for place, folders in PLACES.items() if not there.isdisjoint(folders)]
+
+
+def json_files(storage: Storage) -> list[str]:
+    """Which of the files that a broker may keep in databases are there, or their backups."""
+    return [path for path in (OFFSETS, TOPICS, GROUPS) if any(contents(storage, path))]
+
+
+@lru_cache(maxsize=4)
+def _newest(storage: Storage, places: Sequence[str], files: tuple[tuple[str, int, int], ...]) -> ConfigDatabase | None:
+    """``files`` are those of the config folder, which decide how long the answer holds."""
+    try:
+        databases = [_READERS[place](storage) for place in places]
+    except PackageMissing as error:
+        return ConfigDatabase(places[0], problem=str(error))
+    newest = max(databases, key=lambda database: database.changed_at)
+    return newest if newest.changed_at >= _json_changed_at(storage) else None
+
+
+def _json_changed_at(storage: Storage) -> int:
+    """When the JSON files changed last (ms), as far as they say so; 0 if none does. Damaged ones do not count."""
+    latest = 0
+    for path in (OFFSETS, TOPICS, GROUPS):
+        for name, content in contents(storage, path):
+            try:
+                latest = max(latest, _saved_at(_parse_json(content, name)) or 0)
+                break
+            except ConfigFileError:
+                continue
+    return latest
+
+
+def _of_separate_databases(storage: Storage) -> ConfigDatabase:
+    there = [path for path, folder in SEPARATE_FOLDERS.items() if has_database(storage, folder)]
+    databases = {path: Database(storage, SEPARATE_FOLDERS[path]) for path in there}
+    families = {path: (database, DEFAULT_FAMILY, "kvDataVersion") for path, database in databases.items()}
+    return _of_families(SEPARATE, families)
+
+
+def _of_unified_database(storage: Storage) -> ConfigDatabase:
+    database, names = (
+        Database(storage, UNIFIED),
+        {OFFSETS: "consumerOffset", TOPICS: "topic", GROUPS: "subscriptionGroup"},
+    )
+    return _of_families(UNIFIED, {path: (database, name, f"{name}Version") for path, name in names.items()})
+
+
+def _of_families(place: str, families: Mapping[str, tuple[Database, str, str]]) -> ConfigDatabase:
+    """``families``: by file, the database, its column family of JSON texts by name, and the one of its data version."""
+    tables: dict[str, dict[str, Any]] = {}
+    versions: dict[str, Any] = {}
+    for path, (database, family, version_family) in families.items():
+        if family in database.families and path != GROUPS:
+            items = database.items(family)
+            tables[path] = {key.decode("utf-8", "replace"): _value(value, database.name) for key, value in items}
+        if version_family in database.families:
+            for _, value in database.items(version_family):
+                versions[path] = _value(value, database.name)
+    offsets = {name: wrapper.get("offsetTable") for name, wrapper in tables.get(OFFSETS, {}).items()}
+    return _database(place, offsets, tables.get(TOPICS, {}), versions)
+
+
+def _of_version_2(storage: Storage) -> ConfigDatabase:
+    """Keys begin with 1, the number of a table (2 bytes), and 1 for its data version or 2 for a record.
+
+    Source: ConsumerOffsetManagerV2, TopicConfigManagerV2, ConfigHelper.
+    """
+    database = Database(storage, VERSION_2)
+    versions, topics = {}, {}
+    offsets: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for path, table in ((OFFSETS, 1), (TOPICS, 3), (GROUPS, 4)):
+        for _, value in database.items(prefix=b"\1" + table.to_bytes(2, "big") + b"\1"):
+            versions[path] = {"timestamp": int.from_bytes(value[8:16], "big", signed=True)}
+    for key, value in database.items(prefix=b"\1\0\3\2"):
+        topics[key[6:].decode("utf-8", "replace")] = _value(value[1:], database.name)
+    for key, value in database.items(prefix=b"\1\0\1\2"):
+        group, end = _name_at(key, 4)
+        topic, end = _name_at(key, end + 1)
+        queue_id = int.from_bytes(key[end + 1 :], "big", signed=True)
+        offsets[f"{topic}@{group}"][str(queue_id)] = int.from_bytes(value, "big", signed=True)
+    return _database(VERSION_2, offsets, topics, versions)
+
+
+def _database(
+    place: str, offsets: Mapping[str, Any], topics: Mapping[str, Any], versions: Mapping[str, dict[str, Any]]
+) -> ConfigDatabase:
+    documents: dict[str, dict[str, Any]] = {
+        OFFSETS: {"offsetTable": offsets, "dataVersion": versions.get(OFFSETS)},
+        TOPICS: {"topicConfigTable": topics},
+    }
+    changed = (_saved_at({"dataVersion": version}) or 0 for version in versions.values())
+    return ConfigDatabase(place, max(changed, default=0), documents)
+
+
+_READERS: Mapping[str, Callable[[Storage], ConfigDatabase]] = {
+    VERSION_2: _of_version_2,
+    UNIFIED: _of_unified_database,
+    SEPARATE: _of_separate_databases,
+}
+
+
+def _name_at(key: bytes, at: int) -> tuple[str, int]:
+    """A name after its length in 2 bytes, and where it ends."""
+    end = at + 2 + int.from_bytes(key[at : at + 2], "big")
+    return key[at + 2 : end].decode("utf-8", "replace"), end
+
+
+def _value(content: bytes, name: str) -> dict[str, Any]:
+    return _parse_json(content, f"a value in {name}")
 
 
 def read_json(storage: Storage, path: str) -> dict[str, Any] | None:

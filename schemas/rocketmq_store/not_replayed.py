@@ -10,7 +10,16 @@ from filtering.counted import listed
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import is_lmq
 from schemas.rocketmq_store.commitlog.segments import dledger_folders
-from schemas.rocketmq_store.config_files import ConfigFileError, broadcasting_groups, read_json
+from schemas.rocketmq_store.config_files import (
+    TOPICS,
+    ConfigFileError,
+    broadcasting_groups,
+    config_databases,
+    database_in_force,
+    json_files,
+    read_document,
+    read_json,
+)
 from schemas.storage import Storage
 
 REQUEST_MODES = "config/messageRequestMode.json"
@@ -48,7 +57,8 @@ class NotReplayed:
     @classmethod
     def in_store(cls, storage: Storage, topics: Iterable[str]) -> NotReplayed:
         """What the files of a store show. ``topics``: those that have consume queue files."""
-        others = [text for path, text in OTHER_STORAGES.items() if storage.has_file(path)]
+        others = list(_configurations(storage))
+        others += [text for path, text in OTHER_STORAGES.items() if storage.has_file(path)]
         if dledger := dledger_folders(storage):
             others.append(f"messages in a DLedger commitlog: {listed(dledger, NAMED)}")
         for (name, value), text in TOPIC_ATTRIBUTES.items():
@@ -76,10 +86,25 @@ class NotReplayed:
         return json.dumps(asdict(self))
 
 
+def _configurations(storage: Storage) -> Iterator[str]:
+    """Configurations that were not read: those in a database that needs a package, and those that are older."""
+    if not (databases := config_databases(storage)):
+        return
+    files, database = json_files(storage), database_in_force(storage)
+    if database is not None and database.problem is not None:
+        beside = f"; not read either, since it may be older: {listed(files, NAMED)}" if files else ""
+        yield f"offsets of consumers and topics: {database.problem}{beside}"
+        return
+    place = None if database is None else database.place
+    older = [*(files if place else ()), *(folder for folder in databases if folder != place)]
+    if older:
+        yield f"older configurations: {listed(older, NAMED)} (the broker has newer ones in {place or files[0]})"
+
+
 def _topics_with(storage: Storage, name: str, value: str) -> Iterator[str]:
     """The topics with an attribute; none if topics.json is damaged."""
     try:
-        document = read_json(storage, "config/topics.json") or {}
+        document = read_document(storage, TOPICS) or {}
     except ConfigFileError:
         return
     for topic, config in _items(document.get("topicConfigTable")):

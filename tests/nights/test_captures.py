@@ -12,7 +12,7 @@ import pytest
 
 from jobs import advise, explain, lag, lint, nightly, pulls, replay, report, verify, what_if
 from schemas.delta.warehouse import Warehouse
-from tests.captures import DAMAGED, UNDAMAGED, capture, rows
+from tests.captures import DAMAGED, IN_DATABASES, UNDAMAGED, capture, rows
 from tests.nights.commands import Run, arguments, contents, rows_of, without_runs
 from tests.nights.damage import rewrite_ledger
 from tests.reference import matches
@@ -81,7 +81,7 @@ def of_subscriptions_in_force(name: str) -> list[dict[str, Any]]:
     return [row for row in rows(name, "delivered") if (row["group"], row["topic"], row["expression"]) in events]
 
 
-@pytest.mark.parametrize("name", UNDAMAGED)
+@pytest.mark.parametrize("name", [*UNDAMAGED, *IN_DATABASES])
 @pytest.mark.parametrize("with_file", [False, True])
 def test_a_replay_gives_every_group_what_its_consumer_got(
     replayed: Replayed, name: str, with_file: bool, tmp_path: Path

@@ -76,9 +76,3 @@ def test_the_limits_are_those_of_the_code(module: str, constant: str) -> None:
         if f"| `{path}` " in line and constant in re.split(r"[ ,|]+", line)
     ]
     assert f"{getattr(importlib.import_module(module), constant):,}" in line
-
-
-def test_no_module_is_too_long() -> None:
-    modules = [path for room in ("filtering", "schemas", "jobs") for path in (ROOT / room).rglob("*.py")]
-    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in modules}
-    assert {name: lines for name, lines in lengths.items() if lines > 250} == {}
