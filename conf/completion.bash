@@ -36,7 +36,7 @@ _mqsieve() {
       replay:--warehouse | replay:--broker | replay:--subscriptions | replay:--from | replay:--to | replay:--into) ;;
       report:--warehouse | report:--broker | report:--output | report:--since | report:--compare) ;;
       verify:--warehouse | verify:--broker | verify:--broker-config | verify:--store) ;;
-      what-if:--warehouse | what-if:--broker | what-if:--group | what-if:--topic | what-if:--sql | what-if:--tags | what-if:--changes | what-if:--from | what-if:--to | what-if:--max-lost | what-if:--max-gained | what-if:--expect) ;;
+      what-if:--warehouse | what-if:--broker | what-if:--group | what-if:--topic | what-if:--sql | what-if:--tags | what-if:--changes | what-if:--from | what-if:--to | what-if:--max-lost | what-if:--allow-ended | what-if:--max-gained | what-if:--expect) ;;
       *)
         case $job in
           advise) words='-h --help --warehouse --broker --json' ;;
@@ -57,7 +57,7 @@ _mqsieve() {
           report) words='-h --help --warehouse --broker --output --since --compare' ;;
           subscriptions) words='' ;;
           verify) words='-h --help --warehouse --broker --broker-config --store --json' ;;
-          what-if) words='-h --help --warehouse --broker --group --topic --sql --tags --changes --from --to --max-lost --max-gained --expect --json' ;;
+          what-if) words='-h --help --warehouse --broker --group --topic --sql --tags --changes --from --to --max-lost --allow-ended --max-gained --expect --json' ;;
         esac
         ;;
     esac

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from filtering.counted import counted
+from filtering.counted import counted, listed
 from jobs.cli import application, options
 from jobs.cli.application import Parser, given_name, input_file
 from jobs.cli.exit_code import CheckFailed
@@ -16,6 +15,7 @@ from schemas.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from filtering.findings.expectations import Expectation
+    from jobs.cli.what_if_text import Check, Verdict
     from schemas.answers.facts import BrokerFacts
     from schemas.answers.what_if.tried_subscriptions import Tried
     from schemas.answers.what_if.what_if import WhatIf
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "--warehouse /data/mqsieve --group cg_expensive_orders --sql 'price > 40.0'",
     "--warehouse /data/mqsieve --changes subscriptions.yaml --max-lost 0 --expect messages.yaml",
+    "--warehouse /data/mqsieve --changes subscriptions.yaml --max-lost 0 --allow-ended cg_retired",
 )
+EVERY_GROUP = "*"
+"""The value of --allow-ended without a name. No group may be named so."""
+NAMED = 3
 
 
 def parser() -> Parser:
@@ -40,10 +44,26 @@ def parser() -> Parser:
         type=input_file,
         action="append",
         metavar="FILE",
-        help="a subscriptions file as for nightly; tries each subscription that differs from the one in force",
+        help="a subscriptions file as for nightly; tries each subscription that differs from the one in force, and "
+        "the end of those that a night with this file would end",
     )
     options.add_period(parser)
-    parser.add_argument("--max-lost", type=_limit, metavar="N", help="exit 3 if the change loses more messages")
+    parser.add_argument(
+        "--max-lost",
+        type=_limit,
+        metavar="N",
+        help="exit 3 if the change loses more messages, or ends a subscription",
+    )
+    parser.add_argument(
+        "--allow-ended",
+        nargs="?",
+        const=EVERY_GROUP,
+        type=given_name,
+        action="append",
+        metavar="GROUP",
+        help="with --max-lost: --changes may end the subscriptions of this group, repeatable; without a name, those of "
+        "every group",
+    )
     parser.add_argument("--max-gained", type=_limit, metavar="N", help="exit 3 if the change gains more messages")
     parser.add_argument(
         "--expect",
@@ -59,30 +79,31 @@ def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     _check(chosen)
     period = options.period_of(chosen)
-    from filtering.findings.expectations import unmet
     from jobs.cli.json_lines import print_json_of_brokers
-    from jobs.cli.what_if_text import json_object, print_changes
+    from jobs.cli.what_if_text import NOTHING_COMPARED, json_object, print_changes
     from schemas.answers.what_if.tried_subscriptions import what_if_on_brokers
 
     expectations = _expectations(chosen)
     brokers = options.brokers_of(chosen)
-    tried = _tried(chosen, brokers)
+    tried = _tried(chosen, brokers, expectations)
     known = {group for facts in brokers for group in facts.groups}
-    new = {row.consumer_group for _, rows in tried for row in rows}
-    _check_groups(expectations, sorted(known | new), chosen.expect)
+    known |= {row.consumer_group for each in tried for row in each.changed}
+    _check_groups(expectations, set(chosen.allow_ended or ()) - {EVERY_GROUP}, known)
     found = what_if_on_brokers(tried, period, options.session)
-    lines = {
-        facts.name: [f"{row.consumer_group}: {line}" for row in rows for line in unmet(expectations, row)]
-        for facts, rows in tried
-    }
+    lines = _unmet(expectations, tried)
     every_line = list(dict.fromkeys(line for of_broker in lines.values() for line in of_broker))
+    verdict = _verdict(chosen, [change for _, change in found], expectations, every_line)
     if chosen.json:
         by_broker = {facts.name: [change for name, change in found if name == facts.name] for facts in brokers}
-        objects = [(name, json_object(changes, lines.get(name, ()))) for name, changes in by_broker.items()]
+        objects = [(name, json_object(changes, lines.get(name, ()), verdict)) for name, changes in by_broker.items()]
         print_json_of_brokers(objects)
     else:
-        print_changes(found, every_line, len(brokers) > 1)
-    _check_limits(chosen, [change for _, change in found], every_line)
+        print_changes(found, every_line, verdict, len(brokers) > 1)
+    if verdict.compares_nothing:
+        print(f"mqsieve: {NOTHING_COMPARED}", file=sys.stderr)
+    failed = [check for check in verdict.checks if not check.passed]
+    if failed:
+        raise CheckFailed("; ".join([*every_line, *(check.text for check in failed if check.name != "expect")]))
 
 
 def _limit(text: str) -> int:
@@ -100,6 +121,8 @@ def _check(chosen: argparse.Namespace) -> None:
         raise UsageError("what-if needs --group with --sql or --tags, or --changes FILE")
     elif (chosen.sql is None) == (chosen.tags is None):
         raise UsageError("what-if needs either --sql or --tags")
+    if chosen.allow_ended and (not chosen.changes or chosen.max_lost is None):
+        raise UsageError("--allow-ended is for --changes with --max-lost: nothing else is refused because it ends")
 
 
 def _expectations(chosen: argparse.Namespace) -> list[Expectation]:
@@ -113,55 +136,111 @@ def _expectations(chosen: argparse.Namespace) -> list[Expectation]:
         raise UsageError(f"{chosen.expect}: {error}") from None
 
 
-def _check_groups(expectations: Sequence[Expectation], known: Sequence[str], file: Path) -> None:
-    """Raises UsageError if an expectation names an unknown group."""
-    for expected in expectations:
-        if (group := expected.consumer_group) is not None and group not in known:
-            hint = did_you_mean(group, known)
-            raise UsageError(f"{file}, entry {expected.number}: there is no group {group}{hint}")
+def _check_groups(expectations: Sequence[Expectation], allowed: Collection[str], known: Collection[str]) -> None:
+    """Raises UsageError if an expectation or --allow-ended names an unknown group."""
+    named = [(f"--expect, entry {each.number}", each.consumer_group) for each in expectations]
+    for option, group in [*named, *(("--allow-ended", group) for group in allowed)]:
+        if group is not None and group not in known:
+            raise UsageError(f"{option}: there is no group {group}{did_you_mean(group, sorted(known))}")
 
 
-def _tried(chosen: argparse.Namespace, brokers: Sequence[BrokerFacts]) -> Tried:
+def _tried(
+    chosen: argparse.Namespace, brokers: Sequence[BrokerFacts], expectations: Sequence[Expectation]
+) -> list[Tried]:
     """The subscriptions to try on each broker. Raises UsageError."""
     from filtering.subscription_data import SQL92, TAG
     from schemas.answers.what_if.tried_subscriptions import (
+        Tried,
         brokers_that_know,
-        changed_subscriptions,
+        changes_of_file,
         only_topic,
         subscription_of,
         tried_on,
     )
 
     group = chosen.group
-    if not chosen.changes:
+    if chosen.changes:
+        file = options.filled_subscriptions_of("changes", chosen.changes)
+        assert file is not None
+        if lines := file.rejected_lines:
+            raise UsageError(lines[0])
+        return tried_on(brokers, lambda facts: changes_of_file(facts, file.events, file.filters_only, file.digest))
+    expected = {each.consumer_group for each in expectations if each.consumer_group is not None} - {group}
+
+    def instead(facts: BrokerFacts) -> Tried:
         text, type_ = (chosen.tags, TAG) if chosen.sql is None else (chosen.sql, SQL92)
-        return tried_on(
-            brokers_that_know(brokers, group),
-            lambda facts: [subscription_of(group, chosen.topic or only_topic(facts, group), text, type_, facts.broker)],
-        )
-    file = options.filled_subscriptions_of("changes", chosen.changes)
-    assert file is not None
-    if lines := file.rejected_lines:
-        raise UsageError(lines[0])
-    events = file.events.events
-    return tried_on(brokers, lambda facts: changed_subscriptions(facts, events))
+        row = subscription_of(group, chosen.topic or only_topic(facts, group), text, type_, facts.broker)
+        return Tried(facts, [row], kept=facts.in_force_of(expected))
+
+    return tried_on(brokers_that_know(brokers, group), instead)
 
 
-def _check_limits(chosen: argparse.Namespace, found: Sequence[WhatIf], unmet_lines: Sequence[str]) -> None:
-    from schemas.answers.what_if.page import NOTHING_TO_COMPARE
+def _unmet(expectations: Sequence[Expectation], tried: Sequence[Tried]) -> dict[str, list[str]]:
+    """By broker, a line for each expectation that is not met. One that names a group whose filter stays is checked."""
+    from filtering.findings.expectations import unmet, unmet_without_subscription
+    from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 
-    gained = sum(change.gained_by_change for change in found)
-    lost = sum(change.lost_by_change for change in found)
-    failed = list(unmet_lines)
+    changed = {row.consumer_group for each in tried for row in each.changed}
+    kept = {row.consumer_group for each in tried for row in each.kept}
+    of_groups = [each for each in expectations if each.consumer_group is not None]
+    lines = {}
+    for each in tried:
+        of_broker = [line for row in each.changed for line in unmet(expectations, row)]
+        others = [
+            row
+            for row in each.kept
+            if row.consumer_group not in changed and not row.topic.startswith(RETRY_TOPIC_PREFIX)
+        ]
+        of_broker += [line for row in others for line in unmet(of_groups, row)]
+        lines[each.facts.name] = [*of_broker, *unmet_without_subscription(of_groups, changed | kept)]
+    return lines
+
+
+def _verdict(
+    chosen: argparse.Namespace, found: Sequence[WhatIf], expectations: Sequence[Expectation], unmet: Sequence[str]
+) -> Verdict:
+    """Whether the changes are within the limits that the user gave."""
+    from jobs.cli.what_if_text import Check, Verdict
+
+    allowed = chosen.allow_ended or ()
+    refused = [
+        change
+        for change in found
+        if change.ends and EVERY_GROUP not in allowed and change.new.consumer_group not in allowed
+    ]
+    checks = []
+    if chosen.max_lost is not None:
+        lost = sum(change.lost_by_change for change in found if not change.ends or change in refused)
+        checks.append(_limit_check("max-lost", "loses", lost, chosen.max_lost))
+        checks.append(_ended_check([change for change in found if change.ends], refused))
+    if chosen.max_gained is not None:
+        gained = sum(change.gained_by_change for change in found)
+        checks.append(_limit_check("max-gained", "gains", gained, chosen.max_gained))
+    if expectations:
+        of = f"of {counted(len(expectations), 'expected message')}"
+        checks.append(Check("expect", 0, len(unmet), f"{len(unmet):,} {of} not handled as expected"))
     has_limits = chosen.max_lost is not None or chosen.max_gained is not None
-    if has_limits and found and not any(change.stored for change in found):
-        print(f"mqsieve: {NOTHING_TO_COMPARE}: --max-lost and --max-gained hold for nothing", file=sys.stderr)
-    if chosen.max_lost is not None and lost > chosen.max_lost:
-        failed.append(f"the change loses {counted(lost, 'message')}, more than --max-lost {chosen.max_lost:,}")
-    if chosen.max_gained is not None and gained > chosen.max_gained:
-        failed.append(f"the change gains {counted(gained, 'message')}, more than --max-gained {chosen.max_gained:,}")
-    if failed:
-        raise CheckFailed("; ".join(failed))
+    return Verdict(checks, has_limits and bool(found) and not any(change.stored for change in found))
+
+
+def _limit_check(name: str, verb: str, messages: int, limit: int) -> Check:
+    from jobs.cli.what_if_text import Check
+
+    than = f"more than --{name} {limit:,}" if messages > limit else f"within --{name} {limit:,}"
+    return Check(name, limit, messages, f"the change {verb} {counted(messages, 'message')}, {than}")
+
+
+def _ended_check(ended: Sequence[WhatIf], refused: Sequence[WhatIf]) -> Check:
+    """``refused``: those of the ended subscriptions that --allow-ended does not allow."""
+    from jobs.cli.what_if_text import Check
+
+    names = list(dict.fromkeys(f"{change.new.consumer_group} on {change.new.topic}" for change in refused or ended))
+    text = f"the file ends {counted(len(names), 'subscription')}" if names else "no subscription ends"
+    if names:
+        text += f" ({listed(names, NAMED)})" + (
+            "; --allow-ended GROUP allows it" if refused else ", as --allow-ended says"
+        )
+    return Check("ended", 0, len(names) if refused else 0, text)
 
 
 if __name__ == "__main__":

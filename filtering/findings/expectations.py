@@ -4,12 +4,12 @@
     - stop: {region: beijing}
       group: cg_expensive_orders
 
-With ``group``, the expectation applies to the filter of this group only, else to every filter.
+With ``group``, the expectation applies to the filters of this group only, else to every filter that is tried.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from filtering.delivery.message_filter import delivers
@@ -30,6 +30,12 @@ class Expectation:
     properties: Mapping[str, str]
     consumer_group: str | None = None
 
+    @property
+    def message(self) -> str:
+        """The number and the properties, for a line of text."""
+        shown = ", ".join(f"{name}: {text!r}" for name, text in self.properties.items())
+        return f"message {self.number} ({shown})"
+
 
 def parse_expectations(text: str) -> list[Expectation]:
     """The expectations of a YAML text. Raises ValueError; InvalidYaml, a subclass, if it is not YAML."""
@@ -46,9 +52,17 @@ def unmet(expectations: Iterable[Expectation], row: SubscriptionRow) -> Iterator
         if predicate is None or expected.consumer_group not in (None, row.consumer_group):
             continue
         if holds(predicate, expected.properties) is not expected.passes:
-            shown = ", ".join(f"{name}: {text!r}" for name, text in expected.properties.items())
             must = "must pass and does not" if expected.passes else "must not pass and does"
-            yield f"message {expected.number} ({shown}) {must}: the filter is {_outcome(row, expected.properties)}"
+            why = f"the filter is {_outcome(row, expected.properties)}"
+            yield f"{row.consumer_group}: {expected.message} {must}: {why}"
+
+
+def unmet_without_subscription(expectations: Iterable[Expectation], groups: Collection[str]) -> Iterator[str]:
+    """A line for each message that must pass for a group that is not one of ``groups``, which have subscriptions."""
+    for expected in expectations:
+        group = expected.consumer_group
+        if expected.passes and group is not None and group not in groups:
+            yield f"{group}: {expected.message} must pass and does not: the group has no subscription"
 
 
 def _expectation(number: int, entry: object) -> Expectation:

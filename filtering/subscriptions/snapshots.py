@@ -1,8 +1,8 @@
-"""Turns snapshots of subscriptions into events: the differences from the subscriptions known before."""
+"""What a file of subscriptions adds to the events known before: a snapshot its differences, a history its events."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from filtering.java.numbers import LONG_MAX
@@ -50,6 +50,32 @@ def differences(
         if key not in registered and row.is_consuming and is_listed_type and is_complete:
             events.append(SubscriptionEvent(since + 1, Operation.UNREGISTER, row.consumer_group, topic=row.topic))
     return in_order(events)
+
+
+def later_events(
+    applied: Sequence[SubscriptionEvent], given: SubscriptionEvents
+) -> tuple[SubscriptionEvent, ...] | None:
+    """The events of a file that has only events later than all ``applied`` ones; None if it has the whole history."""
+    if not applied or any(event.at <= applied[-1].at for event in given.events):
+        return None
+    return in_order(given.entries, after=applied)
+
+
+def events_with_file(
+    applied: Sequence[SubscriptionEvent],
+    given: SubscriptionEvents,
+    in_force: Iterable[SubscriptionRow],
+    since: int,
+    filters_only: bool,
+) -> tuple[SubscriptionEvent, ...]:
+    """All events after a night that reads a file for the first time.
+
+    ``in_force``: the subscriptions after the ``applied`` events, at ``since``.
+    """
+    if given.is_snapshot:
+        return in_order((*applied, *differences(given, in_force, since, filters_only)))
+    later = later_events(applied, given)
+    return given.events if later is None else (*applied, *later)
 
 
 def _last_version(row: SubscriptionRow | None) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from filtering.counted import counted, shortened
@@ -20,6 +20,7 @@ from schemas.answers.what_if.what_if import AgainstInForce, ChangedMessages, Wha
 
 QUEUES_SHOWN = 40
 LONGEST_PROPERTIES = 160
+NOTHING_COMPARED = f"{NOTHING_TO_COMPARE}: --max-lost and --max-gained hold for nothing"
 _KINDS = {
     Kind.EQUIVALENT: "delivers the same messages as the old one",
     Kind.WIDER: "is wider: it delivers everything that the old one delivers",
@@ -30,16 +31,48 @@ _KINDS = {
 }
 
 
-def print_changes(found: Sequence[tuple[str, WhatIf]], unmet: Sequence[str], of_several_brokers: bool) -> None:
+@dataclass(frozen=True)
+class Check:
+    """A limit that a user gave, and the ``value`` that must not be greater. ``text`` says both in one line."""
+
+    name: str
+    limit: int
+    value: int
+    text: str
+
+    @property
+    def passed(self) -> bool:
+        return self.value <= self.limit
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The checks that a change must pass; none if the user gave no limit. ``compares_nothing``: there is no message."""
+
+    checks: Sequence[Check]
+    compares_nothing: bool
+
+    @property
+    def passed(self) -> bool | None:
+        """None: there is nothing to pass."""
+        return all(check.passed for check in self.checks) if self.checks else None
+
+
+def print_changes(
+    found: Sequence[tuple[str, WhatIf]], unmet: Sequence[str], verdict: Verdict, of_several_brokers: bool
+) -> None:
     """Prints a section for each broker, group and topic: Markdown, or plain text on a terminal."""
     markup = Markup.of_stdout()
     changes = [change for _, change in found]
     if not found:
         print("no subscription differs from what is in force")
     if len(found) > 1:
-        filters = counted(len({change.new.key for change in changes}), "filter")
+        ended = len({change.new.key for change in changes if change.ends})
+        parts = [counted(len({change.new.key for change in changes}) - ended, "filter")]
+        parts += [counted(ended, "ended subscription")] * bool(ended)
         where = f" on {counted(len({broker for broker, _ in found}), 'broker')}" if of_several_brokers else ""
-        print(markup.heading(1, f"{filters}{where}: {_totals(changes)}") + "\n")
+        print(markup.heading(1, f"{' and '.join(parts)}{where}: {_totals(changes)}") + "\n")
+    _print_verdict(verdict, markup, after_text=not found)
     if unmet:
         print(markup.strong("Expectations that are not met") + "\n")
         print("".join(f"- {markup.text(line)}\n" for line in unmet))
@@ -48,11 +81,23 @@ def print_changes(found: Sequence[tuple[str, WhatIf]], unmet: Sequence[str], of_
         print()
 
 
-def json_object(found: Sequence[WhatIf], unmet: Sequence[str]) -> dict[str, Any]:
+def _print_verdict(verdict: Verdict, markup: Markup, after_text: bool) -> None:
+    if verdict.checks:
+        print("\n" * after_text + markup.strong(f"Verdict: {'passed' if verdict.passed else 'FAILED'}") + "\n")
+        for check in verdict.checks:
+            print(f"- {'passed' if check.passed else 'FAILED'}: {markup.text(check.text)}")
+        if verdict.compares_nothing:
+            print(f"- {NOTHING_COMPARED}")
+        print()
+
+
+def json_object(found: Sequence[WhatIf], unmet: Sequence[str], verdict: Verdict) -> dict[str, Any]:
     """The changes as the JSON object that docs/JSON.md describes."""
     changes = [_object(change) for change in found]
     totals: dict[str, Any] = {name: sum(change[name] for change in changes) for name in ("gained", "lost", "kept")}
-    return totals | {"changes": changes, "unmet": list(unmet)}
+    checks = [asdict(check) | {"passed": check.passed} for check in verdict.checks]
+    of_verdict = {"passed": verdict.passed, "compares_nothing": verdict.compares_nothing, "checks": checks}
+    return {"verdict": of_verdict} | totals | {"changes": changes, "unmet": list(unmet)}
 
 
 def _totals(found: Iterable[WhatIf]) -> str:
@@ -76,7 +121,7 @@ def _print_section(found: WhatIf, broker: str | None, markup: Markup) -> None:
 
 def _facts(found: WhatIf, markup: Markup) -> Iterator[str]:
     yield f"in force: {_filter(found.old, markup)}"
-    yield f"instead: {_filter(found.new, markup)}"
+    yield "instead: no subscription: the file ends it" if found.ends else f"instead: {_filter(found.new, markup)}"
     yield from _period(found, markup)
     if found.relation is not None:
         yield from _relation(found.relation, markup)
@@ -85,6 +130,8 @@ def _facts(found: WhatIf, markup: Markup) -> Iterator[str]:
     if found.pending:
         matching = counted(found.pending, "pending message matches", "pending messages match")
         yield f"{matching} the new filter; the group has not pulled them yet"
+    if found.ends:
+        return
     yield (
         f"cost: {counted(found.scanned, 'entry', 'entries')} scanned, {found.passed_stage1:,} pass on the entry alone"
         + (f", the expression fails on {counted(found.failed, 'message')}" if found.failed else "")
@@ -181,7 +228,8 @@ def _object(found: WhatIf) -> dict[str, Any]:
         "consumer_group": found.new.consumer_group,
         "topic": found.new.topic,
         "old": None if found.old is None else found.old.expression,
-        "new": found.new.expression,
+        "new": None if found.ends else found.new.expression,
+        "ends": found.ends,
         "gained": len(found.gained),
         "lost": len(found.lost),
         "kept": found.kept,

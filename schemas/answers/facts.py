@@ -128,16 +128,16 @@ class BrokerFacts:
     @cached_property
     def history(self) -> list[SubscriptionRow]:
         """The history of subscriptions."""
-        return self._history_of(self.events)
+        return self.history_after(self.events)
 
-    def _history_of(self, events: Iterable[SubscriptionEvent]) -> list[SubscriptionRow]:
+    def history_after(self, events: Iterable[SubscriptionEvent]) -> list[SubscriptionRow]:
         """The history of the subscriptions that some events register."""
         discards = discards_of_filters(self.nights, self.broker)
         return subscription_history(events, self.broker, self.expressions, discards)
 
     def history_of_groups(self, groups: Collection[str]) -> list[SubscriptionRow]:
         """The history of the subscriptions of some groups. It does not depend on that of others."""
-        return self._history_of(event for event in self.events if event.group in groups)
+        return self.history_after(event for event in self.events if event.group in groups)
 
     @cached_property
     def in_force(self) -> list[SubscriptionRow]:

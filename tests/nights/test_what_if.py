@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Mapping
 from io import StringIO
@@ -168,6 +169,11 @@ def test_limits_and_expectations_end_with_3(night: Path, run: Run) -> None:
     expected.write_text("- {pass: {region: mars}, group: gg}\n")
     ended = run(what_if, *given, "--expect", expected)
     assert (ended.code, "entry 1: there is no group gg; did you mean g?" in ended.error) == (2, True)
+    verdict = json.loads(run(what_if, *given, "--max-lost", 0, "--max-gained", 9, "--json").out)["verdict"]
+    checks = [(each["name"], each["limit"], each["value"], each["passed"]) for each in verdict["checks"]]
+    assert checks == [("max-lost", 0, 0, True), ("ended", 0, 0, True), ("max-gained", 9, 10, False)]
+    assert (verdict["passed"], verdict["compares_nothing"]) == (False, False)
+    assert json.loads(run(what_if, *given, "--json").out)["verdict"]["passed"] is None, "no limit"
 
 
 def test_changes_of_a_file_are_those_that_differ(night: Path, run: Run) -> None:
@@ -185,13 +191,99 @@ def test_changes_of_a_file_are_those_that_differ(night: Path, run: Run) -> None:
     assert offsets == sorted(offsets)
     changes.write_text(same)
     given = ("--warehouse", night / "w", "--changes", changes, "--max-lost", "0")
-    assert run(what_if, *given) == (0, "no subscription differs from what is in force\n", "")
-    assert json.loads(run(what_if, *given, "--json").out) == {
-        "gained": 0, "lost": 0, "kept": 0, "changes": [], "unmet": [],
-    }  # fmt: skip
+    ended = run(what_if, *given)
+    assert (ended.code, ended.error) == (0, "")
+    assert ended.out.startswith("no subscription differs from what is in force\n\n**Verdict: passed**\n")
+    made = json.loads(run(what_if, *given, "--json").out)
+    assert made.pop("verdict")["passed"] is True
+    assert made == {"gained": 0, "lost": 0, "kept": 0, "changes": [], "unmet": []}
     changes.write_text("")
     ended = run(what_if, *given)
     assert (ended.code, ended.error) == (2, f"mqsieve: --changes: there is no subscription in {changes}\n")
+
+
+SAME = "- {group: g, topic: T, sql: region = 'us', consume_from: first}\n- {group: h, topic: T, tag: '*'}\n"
+WITHOUT_H, WITHOUT_G = SAME.splitlines(keepends=True)
+ONLY_NEW = "- {group: new, topic: T, tag: '*'}\n"
+RENAMED_H = SAME.replace("group: h", "group: hh")
+LEFT = '{"at": 1900000000000, "op": "unregister", "group": "h"}\n'
+LEFT_TOPIC = '{"at": 1900000000000, "op": "unregister", "group": "h", "topic": "T"}\n'
+OTHER_TOPIC = (
+    '{"at": 1900000000000, "op": "heartbeat", "group": "h", "client_id": "c", '
+    '"subscriptions": [{"topic": "%RETRY%h", "expression": "*"}]}\n'
+)
+HISTORY_WITHOUT_H = '{"at": 0, "op": "register", "group": "g", "topic": "T", "type": "SQL92", "expression": "a = 5"}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "lost", "subscriptions"),
+    [
+        (WITHOUT_H, 30, 1),
+        (WITHOUT_G, 20, 1),
+        (RENAMED_H, 30, 1),
+        (ONLY_NEW, 50, 2),
+        (LEFT, 30, 1),
+        (LEFT_TOPIC, 30, 1),
+        (OTHER_TOPIC, 30, 1),
+        (HISTORY_WITHOUT_H, 50, 1),
+    ],
+    ids=["h", "g", "renamed", "all", "left", "left the topic", "not in a heartbeat", "withdrawn"],
+)
+def test_subscriptions_that_a_night_with_the_file_ends_are_lost(
+    night: Path, run: Run, tmp_path: Path, text: str, lost: int, subscriptions: int
+) -> None:
+    """A list of subscriptions in a pull request that lacks a group is the same for a night: the group has left."""
+    file = tmp_path / "changes"
+    file.write_text(text)
+    given = ("--warehouse", night / "w", "--changes", file, "--max-lost")
+    ended = run(what_if, *given, 0, "--json")
+    (of_lost, of_ended) = json.loads(ended.out)["verdict"]["checks"]
+    assert (ended.code, of_lost["value"], of_ended["value"]) == (3, lost, subscriptions), ended.error
+    assert (of_lost["name"], of_lost["limit"], of_lost["passed"]) == ("max-lost", 0, False)
+    limits = run(what_if, *given, 1_000_000)
+    assert (limits.code, limits.error.startswith("mqsieve: the file ends ")) == (3, True), "whatever --max-lost is"
+    assert "**Verdict: FAILED**" in limits.out.splitlines()
+    assert "- instead: no subscription: the file ends it" in limits.out.splitlines()
+    allowed = run(what_if, *given, 0, "--allow-ended")
+    assert allowed.code == (3 if text == HISTORY_WITHOUT_H else 0), allowed.error
+    again = shutil.copytree(night, tmp_path / "again")
+    nightly.main(["--warehouse", str(again / "w"), "--store", str(again / "store"), "--subscriptions", str(file)]
+                 + ["--redo-from", "0"] * (text == HISTORY_WITHOUT_H))  # fmt: skip
+    facts = open_facts(Warehouse.at(str(again / "w")))
+    consuming = {row.consumer_group for row in facts.in_force if row.is_consuming and row.topic == "T"}
+    assert len({"g", "h"} - consuming) == subscriptions, "what-if says what the night does"
+
+
+def test_ended_groups_are_allowed_by_name(night: Path, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "changes.yaml"
+    file.write_text(ONLY_NEW)
+    given = ("--warehouse", night / "w", "--changes", file, "--max-lost", "0")
+    ended = run(what_if, *given, "--allow-ended", "g")
+    assert (ended.code, ended.error) == (
+        3, "mqsieve: the change loses 30 messages, more than --max-lost 0; the file ends 1 subscription (h on T); "
+        "--allow-ended GROUP allows it\n",
+    )  # fmt: skip
+    assert run(what_if, *given, "--allow-ended", "g", "--allow-ended", "h").code == 0
+    ended = run(what_if, *given, "--allow-ended", "gg")
+    assert (ended.code, ended.error) == (2, "mqsieve: --allow-ended: there is no group gg; did you mean g?\n")
+    ended = run(what_if, *given[:4], "--allow-ended", "g")
+    assert (ended.code, ended.error.startswith("mqsieve: --allow-ended is for --changes with --max-lost")) == (2, True)
+
+
+def test_expectations_are_for_groups_whose_filter_stays_or_ends_too(night: Path, run: Run, tmp_path: Path) -> None:
+    file, expected = tmp_path / "changes.yaml", tmp_path / "expected.yaml"
+    expected.write_text("- {pass: {region: mars}, group: g}\n")
+    file.write_text(SAME)
+    ended = run(what_if, "--warehouse", night / "w", "--changes", file, "--expect", expected)
+    assert (ended.code, "g: message 1 (region: 'mars') must pass and does not: the filter" in ended.error) == (3, True)
+    file.write_text(WITHOUT_G)
+    ended = run(what_if, "--warehouse", night / "w", "--changes", file, "--expect", expected)
+    assert (ended.code, "must pass and does not: the group has no subscription" in ended.error) == (3, True)
+    expected.write_text("- {stop: {region: mars}, group: g}\n")
+    assert run(what_if, "--warehouse", night / "w", "--changes", file, "--expect", expected).code == 0
+    expected.write_text("- {stop: {region: mars}, group: h}\n")
+    ended = run(what_if, "--warehouse", night / "w", "--group", "g", "--tags", "*", "--expect", expected)
+    assert (ended.code, "h: message 1 (region: 'mars') must not pass and does" in ended.error) == (3, True)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from filtering.sql92 import Expressions
 from filtering.subscriptions.event_lines import event_line
 from filtering.subscriptions.events import SubscriptionEvent, in_order
 from filtering.subscriptions.in_force import in_force_at
-from filtering.subscriptions.snapshots import differences
+from filtering.subscriptions.snapshots import differences, later_events
 from jobs.night.inputs.subscription_file import SubscriptionFile
 from jobs.night.past.state import BrokerState
 from schemas.ledger_inputs import SUBSCRIPTION_FILE
@@ -51,12 +51,12 @@ def night_events(
         in_force = in_force_at(state.history(applied, broker, expressions), since)
         new = differences(given, in_force, since, file.filters_only)
         return NightEvents(in_order((*applied, *new)), new)
+    later = later_events(applied, given)
+    if later is not None:
+        return NightEvents((*applied, *later), later)
     known = {event_line(event) for event in applied}
     lines = [event_line(event) for event in given.events]
     new = tuple(event for event, line in zip(given.events, lines, strict=True) if line not in known)
-    if not known.intersection(lines) and applied and all(event.at > applied[-1].at for event in given.events):
-        new = in_order(given.entries, after=applied)
-        return NightEvents((*applied, *new), new)
     missing = known.difference(lines)
     withdrawn = [event for event in applied if event_line(event) in missing]
     if as_of is None or not any(event.at <= as_of for event in [*withdrawn, *new]):

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from filtering.delivery.block_schema import DELIVERED, DROPPED_BY_HOOK
 from filtering.delivery.filter_changes import FilterChange
-from filtering.delivery.message_filter import message_filter
+from filtering.delivery.message_filter import MessageFilter, message_filter
 from filtering.delivery.pull_window import FOREVER, OffsetRange
+from filtering.predicate import FALSE
 from filtering.subscriptions.states import states_by_key
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts, GroupQueue
@@ -90,9 +91,16 @@ class DeliveryHistory:
 
     def change(self, old: SubscriptionRow | None, new: SubscriptionRow) -> FilterChange:
         """The change from the subscription in force to another one."""
-        group, topic = new.key
         new_filter = message_filter(new, [new], self._facts.broker)
         assert new_filter is not None
+        return self._change(old, new_filter)
+
+    def end(self, old: SubscriptionRow) -> FilterChange:
+        """The change from the subscription in force to none."""
+        return self._change(old, MessageFilter(*old.key, expression=FALSE))
+
+    def _change(self, old: SubscriptionRow | None, new_filter: MessageFilter) -> FilterChange:
+        group, topic = new_filter.key
         received = filtered(self._received, [one_of("consumer_group", [group]), one_of("topic", [topic])])
         pulled, pending = self._pulled.of(group, topic)
         return FilterChange(

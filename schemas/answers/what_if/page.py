@@ -19,7 +19,7 @@ NOTHING_TO_COMPARE = "there is no message to compare"
 def what_if_html(found: WhatIf) -> str:
     """The counts, how the two filters relate, findings, and the newest messages that are gained and lost."""
     whose = f"<b>{escape(found.new.consumer_group)}</b> on {escape(found.new.topic)}"
-    filters = [("in force", _filter(found.old)), ("instead", _filter(found.new))]
+    filters = [("in force", _filter(found.old)), ("instead", _filter(None if found.ends else found.new))]
     counts = (len(found.gained), len(found.lost), found.kept, found.pending)
     parts = [
         f"<p>{whose}</p>",
@@ -43,7 +43,7 @@ def what_if_text(found: WhatIf) -> str:
     lines = [
         f"{found.new.consumer_group} on {found.new.topic}: {counts}",
         f"in force: {_filter(found.old)}",
-        f"instead: {_filter(found.new)}",
+        f"instead: {_filter(None if found.ends else found.new)}",
     ]
     if not found.stored:
         lines.append(NOTHING_TO_COMPARE)

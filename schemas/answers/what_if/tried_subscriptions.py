@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from filtering.broker_config import BrokerConfig
 from filtering.pulls.pull import refusal
 from filtering.sql92 import on_one_line
 from filtering.subscription_data import Subscription
-from filtering.subscriptions.events import SubscriptionEvent
-from filtering.subscriptions.in_force import in_force_after, registered_alone
+from filtering.subscriptions.events import GroupTopic, SubscriptionEvents
+from filtering.subscriptions.in_force import in_force_at, registered_alone
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
+from filtering.subscriptions.snapshots import events_with_file
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.what_if.delivery_history import Period
 from schemas.answers.what_if.what_if import WhatIf, what_if
 from schemas.errors import UsageError, did_you_mean
+from schemas.ledger_inputs import SUBSCRIPTION_FILE
 from schemas.spark_tasks import Session
 
 
@@ -27,14 +30,52 @@ def subscription_of(group: str, topic: str, expression: str, type_: str, broker:
     return row
 
 
-def changed_subscriptions(facts: BrokerFacts, events: Sequence[SubscriptionEvent]) -> list[SubscriptionRow]:
-    """The subscriptions in force after some events, but not now. Raises UsageError if the broker refuses one."""
-    now = {row.key: row.filter for row in facts.in_force_of({event.group for event in events})}
-    after = in_force_after(events, facts.broker)
-    changed = [row for row in after if now.get(row.key) != row.filter]
+@dataclass(frozen=True)
+class Tried:
+    """What is tried on a broker: ``changed`` subscriptions instead of those in force, and the end of some of these.
+
+    ``kept``: the other subscriptions in force.
+    """
+
+    facts: BrokerFacts
+    changed: Sequence[SubscriptionRow]
+    ended: Sequence[SubscriptionRow] = ()
+    kept: Sequence[SubscriptionRow] = ()
+
+    @property
+    def keys(self) -> list[GroupTopic]:
+        """The groups and topics whose subscriptions change or end."""
+        return [row.key for row in (*self.changed, *self.ended)]
+
+
+def changes_of_file(facts: BrokerFacts, given: SubscriptionEvents, filters_only: bool, digest: str) -> Tried:
+    """The subscriptions that a night with a file would change and end. Raises UsageError if the broker refuses one.
+
+    ``filters_only``: the file is a consumerFilter.json, without TAG subscriptions. ``digest``: that of its bytes.
+    A client subscribes to its retry topic by itself, so that of a group in the file does not end. One without messages
+    is as good as unchanged.
+    """
+    now = {row.key: row for row in facts.in_force}
+    is_known = facts.last.inputs.get(SUBSCRIPTION_FILE) == digest and not given.is_snapshot
+    events = (
+        facts.events if is_known else events_with_file(facts.events, given, facts.in_force, facts.end, filters_only)
+    )
+    end = max([facts.end, *(event.at for event in events)])
+    after = {row.key: row for row in in_force_at(facts.history_after(events), end) if row.is_consuming}
+    groups = {group for group, _ in after}
+    differing = [row for key, row in after.items() if key not in now or now[key].filter != row.filter]
+    changed = [row for row in differing if row.topic in facts.topics or not row.topic.startswith(RETRY_TOPIC_PREFIX)]
     for row in changed:
         _check(row, facts.broker)
-    return changed
+    ended = [
+        row
+        for key, row in now.items()
+        if row.is_consuming
+        and key not in after
+        and not (row.topic.startswith(RETRY_TOPIC_PREFIX) and row.consumer_group in groups)
+    ]
+    kept = [row for key, row in after.items() if key in now and now[key].filter == row.filter]
+    return Tried(facts, changed, ended, kept)
 
 
 def only_topic(facts: BrokerFacts, group: str) -> str:
@@ -56,10 +97,6 @@ def _check(row: SubscriptionRow, broker: BrokerConfig) -> None:
         raise UsageError(f"the broker would answer every pull of {row.consumer_group} on {row.topic} with {code.text}")
 
 
-Tried = Sequence[tuple[BrokerFacts, Sequence[SubscriptionRow]]]
-"""Brokers, and the subscriptions to try on each."""
-
-
 def brokers_that_know(brokers: Sequence[BrokerFacts], group: str) -> list[BrokerFacts]:
     """The brokers at which a group ever subscribed. Raises UsageError if there is none."""
     knowing = [facts for facts in brokers if group in facts.groups]
@@ -72,25 +109,33 @@ def brokers_that_know(brokers: Sequence[BrokerFacts], group: str) -> list[Broker
     return knowing
 
 
-def tried_on(brokers: Sequence[BrokerFacts], rows: Callable[[BrokerFacts], Sequence[SubscriptionRow]]) -> Tried:
-    """The ``rows`` of each broker, without those whose topic has messages on other brokers only.
+def tried_on(brokers: Sequence[BrokerFacts], changes: Callable[[BrokerFacts], Tried]) -> list[Tried]:
+    """The ``changes`` of each broker, without those that are tried on other brokers, which alone have messages.
 
     Raises UsageError, with the broker if there are several, if the broker refuses one.
     """
-    topics = {topic for facts in brokers for topic in facts.topics}
     tried = []
     for facts in brokers:
         try:
-            wanted = rows(facts)
+            tried.append(changes(facts))
         except UsageError as error:
             raise UsageError(f"{facts.name}: {error}" if len(brokers) > 1 else str(error)) from None
-        tried.append((facts, [row for row in wanted if row.topic in facts.topics or row.topic not in topics]))
-    return tried
+    with_messages = {key for each in tried for key in each.keys if key[1] in each.facts.topics}
+
+    def shown(each: Tried, rows: Sequence[SubscriptionRow]) -> list[SubscriptionRow]:
+        return [row for row in rows if row.topic in each.facts.topics or row.key not in with_messages]
+
+    return [replace(each, changed=shown(each, each.changed), ended=shown(each, each.ended)) for each in tried]
 
 
-def what_if_on_brokers(tried: Tried, period: Period, session: Session | None = None) -> list[tuple[str, WhatIf]]:
+def what_if_on_brokers(
+    tried: Sequence[Tried], period: Period, session: Session | None = None
+) -> list[tuple[str, WhatIf]]:
     """What each subscription would change, with the broker's name. Those of one group and topic are together."""
-    found = [(facts.name, change) for facts, rows in tried for change in what_if(facts, rows, period, session)]
-    keys = list(dict.fromkeys(row.key for _, rows in tried for row in rows))
-    order = {key: number for number, key in enumerate(keys)}
+    found = [
+        (each.facts.name, change)
+        for each in tried
+        for change in what_if(each.facts, each.changed, period, session, each.ended)
+    ]
+    order = {key: number for number, key in enumerate(dict.fromkeys(key for each in tried for key in each.keys))}
     return sorted(found, key=lambda each: order[each[1].new.key])

@@ -76,6 +76,7 @@ class AgainstInForce:
 class WhatIf(Shown):
     """What ``new`` changes for a group on a topic; ``old`` is in force, None if the group has no subscription.
 
+    ``ends``: the subscription ends, and ``new`` is the one that ends; all that it delivered is lost.
     ``period`` limits the store times of messages; ``stored`` messages of the topic are in it. ``against_in_force`` is
     None if no filter is in force, or if the broker refuses its pulls.
     ``relation`` compares the two filters for all possible messages. ``scanned``, ``passed_stage1`` and ``failed`` are
@@ -85,6 +86,7 @@ class WhatIf(Shown):
 
     old: SubscriptionRow | None
     new: SubscriptionRow
+    ends: bool
     period: Period
     stored: int
     relation: Relation | None
@@ -126,23 +128,27 @@ class WhatIf(Shown):
 
 
 def what_if(
-    facts: BrokerFacts, wanted: Sequence[SubscriptionRow], period: Period, session: Session | None = None
+    facts: BrokerFacts,
+    wanted: Sequence[SubscriptionRow],
+    period: Period,
+    session: Session | None = None,
+    ended: Sequence[SubscriptionRow] = (),
 ) -> list[WhatIf]:
-    """What each subscription would change, in their order.
+    """What each subscription would change, and then what is lost if those that are in force and ``ended`` end.
 
-    Raises UsageError if a topic has no messages, and for a replay.
+    Raises UsageError if a topic of ``wanted`` has no messages, and for a replay.
     """
     facts.check_has_messages()
-    if not wanted:
+    if not wanted and not ended:
         return []
     for row in wanted:
         if row.topic not in facts.topics:
             hint = did_you_mean(row.topic, facts.topics) or f"; it has {listed(facts.topics, NAMED)}"
             raise UsageError(f"no message of the log has the topic {row.topic}{hint}")
     in_force = {row.key: row for row in facts.in_force_of({row.consumer_group for row in wanted})}
-    pairs = [(in_force.get(row.key), row) for row in wanted]
-    history = DeliveryHistory(facts, wanted, period)
-    compared = [history.change(old, new) for old, new in pairs]
+    pairs = [*((in_force.get(row.key), row) for row in wanted), *((row, row) for row in ended)]
+    history = DeliveryHistory(facts, [*wanted, *ended], period)
+    compared = [*(history.change(*pair) for pair in pairs[: len(wanted)]), *map(history.end, ended)]
     changes = FilterChanges(compared, period)
     total = ChangeResult()
     for part in scan_entries(
@@ -151,8 +157,8 @@ def what_if(
         total.add(part)
     found = findings_of_rows(facts, wanted)
     return [
-        _what_if(facts, number, old, new, period, total, compared[number].in_force is not None, found)
-        for number, (old, new) in enumerate(pairs)
+        _what_if(facts, number, old, new, number >= len(wanted), period, total, change.in_force is not None, found)
+        for number, ((old, new), change) in enumerate(zip(pairs, compared, strict=True))
     ]
 
 
@@ -161,6 +167,7 @@ def _what_if(
     number: int,
     old: SubscriptionRow | None,
     new: SubscriptionRow,
+    ends: bool,
     period: Period,
     total: ChangeResult,
     has_filter_in_force: bool,
@@ -172,10 +179,11 @@ def _what_if(
     }
     kept = {(day, queue): count for (change, day, queue), count in total.kept.items() if change == number}
     against = total.new_gains, total.new_losses, total.same_gains, total.same_losses
-    before, after = delivers(old) if old is not None else None, delivers(new)
+    before, after = delivers(old) if old is not None else None, None if ends else delivers(new)
     return WhatIf(
         old=old,
         new=new,
+        ends=ends,
         period=period,
         stored=total.stored[number],
         relation=relation(before, after) if before is not None and after is not None else None,
@@ -188,7 +196,7 @@ def _what_if(
         passed_stage1=total.passed_stage1[number],
         failed=total.failed[number],
         pending=total.pending[number],
-        findings=[finding for finding in found if finding.key == new.key],
+        findings=[finding for finding in found if finding.key == new.key and not ends],
     )
 
 
