@@ -247,6 +247,7 @@ def test_what_if_leaves_out_brokers_without_the_group_or_without_messages(
         "# 2 filters and 1 ended subscription on 2 brokers: 1 gained, 0 lost, 4 kept",
         "## cg on T, a: 0 gained, 0 lost, 0 kept",
         "## cg on T, b: 0 gained, 0 lost, 4 kept",
+        "## cg\\_typo on W, a: 0 gained, 0 lost, 0 kept",
         "## cg\\_typo on W, b: 0 gained, 0 lost, 0 kept",
         "## cg\\_u on U, b: 1 gained, 0 lost, 0 kept",
     ]
