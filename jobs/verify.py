@@ -1,4 +1,4 @@
-"""verify: compares a broker's consume queue and extension files with the entries in the warehouse, byte for byte."""
+"""verify: compares a broker's consume queues, files or RocksDB, with the entries in the warehouse, byte for byte."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def _print(found: Verification) -> None:
             f"cannot judge {newer} of messages that are not in the warehouse: run nightly on this store first; if it "
             "has read the store, the messages are not in the store's log"
         )
-    if not found.differences and found.knows_bit_maps and not found.newer:
+    if found.database and not found.differences and not found.newer:
+        print(f"identical: every entry in the database {found.database} agrees with the warehouse; it has no bit maps")
+    elif not found.differences and found.knows_bit_maps and not found.newer:
         print("identical: every consume queue and extension file agrees with the warehouse, byte for byte")
     elif not found.differences:
         print("no difference in what could be judged")

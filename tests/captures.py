@@ -9,8 +9,9 @@ from typing import Any
 
 CAPTURES = Path(__file__).parent / "cases" / "captures"
 UNDAMAGED = ("small", "dev", "plain", "otherbloom")
-IN_DATABASES = ("rocks550", "single550", "configv2_533")
-"""Of brokers that keep configurations in RocksDB, the first two their consume queues, too (5.5.0, 5.5.0, 5.3.3)."""
+IN_DATABASES = ("rocks550", "single550", "configv2_533", "double533")
+"""Of brokers with RocksDB: two of 5.5.0 with consume queues and configurations in it, and two of 5.3.3, one with its
+configurations, one with its consume queues in both files and a database."""
 DAMAGED = ("small_torn", "small_truncated", "small_corrupt")
 
 _unpacked = tempfile.TemporaryDirectory(prefix="mqsieve-captures-", ignore_cleanup_errors=True)

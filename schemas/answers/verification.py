@@ -1,4 +1,4 @@
-"""Compares the consume queue files of a store with the entries in a warehouse."""
+"""Compares the consume queues of a store, in files or in RocksDB, with the entries in a warehouse."""
 
 from __future__ import annotations
 
@@ -16,12 +16,17 @@ from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.table_rows import row_groups, sorted_by
 from schemas.errors import UsageError
-from schemas.rocketmq_store.commitlog.segments import Segment, segments
+from schemas.rocketmq_store.commitlog.segments import Segment, is_mapped_file, segments
 from schemas.rocketmq_store.config_files import read_topics
 from schemas.rocketmq_store.consumequeue.consume_queue_ext import has_extension
 from schemas.rocketmq_store.consumequeue.queue_files import Difference, QueueEntries
-from schemas.rocketmq_store.consumequeue.queue_index import QueueIndex
-from schemas.rocketmq_store.consumequeue.queue_verification import CONSUME_QUEUE, EXTENSION, QueueVerification
+from schemas.rocketmq_store.consumequeue.queue_index import QUEUE_DATABASES, QueueIndex, database_index
+from schemas.rocketmq_store.consumequeue.queue_verification import (
+    CONSUME_QUEUE,
+    EXTENSION,
+    DatabaseVerification,
+    QueueVerification,
+)
 from schemas.storage import Storage
 
 KINDS = (CONSUME_QUEUE, EXTENSION)
@@ -36,18 +41,21 @@ class Verification:
     """``differences`` by queue. ``newer``: entries on disk of messages that the warehouse does not have yet.
 
     Without ``knows_bit_maps`` the history of subscriptions is incomplete, and bit maps were not compared.
+    ``database``: the folder of the RocksDB database whose entries were compared; None: files were.
     """
 
     differences: list[tuple[Queue, Difference]]
     newer: int
     knows_bit_maps: bool
+    database: str | None = None
 
 
 def verify(facts: BrokerFacts, store: Storage, broker: BrokerConfig | None) -> Verification:
     """Compares all files of all queues. One row group of entries is in memory at a time.
 
     ``broker``: the configuration with the file sizes; None: the sizes are those on disk.
-    Raises UsageError for a replay, and if the store's log ends before the last message of the warehouse.
+    Raises UsageError for a replay, and if the store's log ends before the last message of the warehouse; DatabaseError
+    if the broker reads its queues in a database, and that cannot be read.
     """
     facts.check_has_messages()
     log = segments(store)
@@ -111,10 +119,11 @@ class _Queues:
         self._has_extension = facts.broker.enable_consume_queue_ext or has_extension(store)
         self._switched = _switched_extension(facts)
         self._knows_bit_maps = not facts.history_is_incomplete
-        self._index = QueueIndex(store)
+        self._database = database_index(store)
+        self._index = self._database or QueueIndex(store)
         self._topics = read_topics(store)
         self._read_to = facts.last.ingested_to or 0
-        self._known: dict[Queue, QueueVerification] = {}
+        self._known: dict[Queue, QueueVerification | DatabaseVerification] = {}
 
     def add(self, topic: str, queue_id: int, entries: QueueEntries) -> None:
         """Compares entries of one queue, in parts between the places where the extension was switched on or off.
@@ -123,14 +132,18 @@ class _Queues:
         """
         queue = self._known.get((topic, queue_id))
         if queue is None or (entries.first == 0 and entries.commitlog_offset[0] > queue.last_message):
-            queue = self._known[topic, queue_id] = QueueVerification(
-                self._store, topic, queue_id, self._log_start, *self._file_sizes, self._has_extension,
-                self._knows_bit_maps,
-            )  # fmt: skip
+            queue = self._known[topic, queue_id] = self._verification(topic, queue_id)
         cuts = np.searchsorted(entries.commitlog_offset, [offset for offset, _ in self._switched]).tolist()
         for (_, is_on), begin, end in zip(self._switched, cuts, [*cuts[1:], len(entries)], strict=True):
             if begin < end:
                 queue.add(entries.part(begin, end, have_units=is_on))
+
+    def _verification(self, topic: str, queue_id: int) -> QueueVerification | DatabaseVerification:
+        if self._database is not None:
+            return DatabaseVerification(self._database, topic, queue_id, self._log_start)
+        return QueueVerification(
+            self._store, topic, queue_id, self._log_start, *self._file_sizes, self._has_extension, self._knows_bit_maps
+        )
 
     def finish(self) -> Verification:
         on_disk = {kind: self._on_disk(kind) for kind in KINDS}
@@ -146,6 +159,8 @@ class _Queues:
                 if not self._is_deleted(*key):
                     found.append((key, Difference(kind, None, "no message of the log belongs to this queue")))
         found.sort(key=_order)
+        if self._database is not None:
+            return Verification(found, newer, True, self._database.folder)
         return Verification(found, newer, self._knows_bit_maps)
 
     def _topic_is_deleted(self, topic: str) -> bool:
@@ -164,6 +179,8 @@ class _Queues:
         return last is not None and last.commitlog_offset < self._log_start
 
     def _on_disk(self, kind: str) -> set[Queue]:
+        if self._database is not None:
+            return set() if kind == EXTENSION else {queue for queue in self._database.queues if not is_lmq(queue[0])}
         parts = (info.path.split("/") for info in self._store.files(kind, recursive=True))
         queues = {(part[1], int(part[2])) for part in parts if len(part) == 4 and part[2].isdecimal()}
         return {(topic, queue_id) for topic, queue_id in queues if not is_lmq(topic)}
@@ -189,7 +206,8 @@ def _file_sizes(store: Storage, broker: BrokerConfig, is_given: bool) -> tuple[i
     configured = (broker.consume_queue_file_entries * CONSUME_QUEUE_UNIT, broker.mapped_file_size_consume_queue_ext)
     if is_given:
         return configured
-    sizes = (Counter(info.size for info in store.files(kind, recursive=True) if info.size) for kind in KINDS)
+    files = ([file for file in store.files(kind, recursive=True) if is_mapped_file(file.base_name)] for kind in KINDS)
+    sizes = (Counter(file.size for file in of_kind if file.size) for of_kind in files)
     on_disk = (size.most_common(1) for size in sizes)
     queue, extension = (found[0][0] if found else size for found, size in zip(on_disk, configured, strict=True))
     return queue, extension
@@ -199,7 +217,7 @@ def check_store(store: Storage) -> None:
     """Raises UsageError if a folder has no consume queue."""
     if problem := store.why_no_folder():
         raise UsageError(f"{store.root} {problem}; give a broker's whole store folder")
-    if not store.files(CONSUME_QUEUE, recursive=True):
+    if not any(store.files(folder, recursive=True) for folder in (CONSUME_QUEUE, *QUEUE_DATABASES)):
         raise UsageError(f"{store.root} has no consumequeue folder; give a broker's whole store folder")
 
 

@@ -20,17 +20,17 @@ from schemas.rocketmq_store.config_files import (
     read_document,
     read_json,
 )
+from schemas.rocketmq_store.consumequeue.queue_index import database_index
+from schemas.rocketmq_store.rocksdb import DatabaseError
 from schemas.storage import Storage
 
 REQUEST_MODES = "config/messageRequestMode.json"
 OTHER_STORAGES = {
-    "consumequeue/CURRENT": "consume queues in RocksDB, which have no filter bit map, with their consumer offsets",
-    "consumequeue_rocksdb/CURRENT": "consume queues in RocksDB, which have no filter bit map",
     "config/tieredStoreMetadata.json": "messages that the broker reads from tiered storage, without filter bit map",
 }
 """Files that only a broker with another storage writes, and what such a broker does otherwise.
 
-Every RocksDB database has a file CURRENT. Source: StorePathConfigHelper, tieredstore's DefaultMetadataStore.
+Source: tieredstore's DefaultMetadataStore.
 """
 
 TOPIC_ATTRIBUTES = {
@@ -57,7 +57,7 @@ class NotReplayed:
     @classmethod
     def in_store(cls, storage: Storage, topics: Iterable[str]) -> NotReplayed:
         """What the files of a store show. ``topics``: those that have consume queue files."""
-        others = list(_configurations(storage))
+        others = [*_configurations(storage), *_queues(storage)]
         others += [text for path, text in OTHER_STORAGES.items() if storage.has_file(path)]
         if dledger := dledger_folders(storage):
             others.append(f"messages in a DLedger commitlog: {listed(dledger, NAMED)}")
@@ -99,6 +99,13 @@ def _configurations(storage: Storage) -> Iterator[str]:
     older = [*(files if place else ()), *(folder for folder in databases if folder != place)]
     if older:
         yield f"older configurations: {listed(older, NAMED)} (the broker has newer ones in {place or files[0]})"
+
+
+def _queues(storage: Storage) -> Iterator[str]:
+    try:
+        database_index(storage)
+    except DatabaseError as error:
+        yield f"which messages the consume queues still have: {error}"
 
 
 def _topics_with(storage: Storage, name: str, value: str) -> Iterator[str]:

@@ -59,11 +59,16 @@ class Database:
             families = {name: rocksdict.Options(raw_mode=True) for name in self.families}
             self._database = rocksdict.Rdict(self._work, options, families, rocksdict.AccessType.read_only())
 
-    def items(self, family: str = DEFAULT_FAMILY, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """The keys that begin with ``prefix`` and their values, in the order of the keys. Raises DatabaseError."""
+    def items(
+        self, family: str = DEFAULT_FAMILY, prefix: bytes = b"", rest: bytes = b""
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """The keys that begin with ``prefix`` and their values, in the order of the keys, from ``prefix + rest`` on.
+
+        Raises DatabaseError.
+        """
         with self._errors():
             at = self._opened[family].iter()
-            at.seek(prefix)
+            at.seek(prefix + rest)
             while at.valid():
                 key: bytes = at.key()
                 if not key.startswith(prefix):

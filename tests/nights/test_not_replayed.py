@@ -147,8 +147,8 @@ def test_topics_with_other_queues(attribute: dict[str, str], line: str, run: Run
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("consumequeue/CURRENT", "consume queues in RocksDB"),
-        ("consumequeue_rocksdb/CURRENT", "consume queues in RocksDB"),
+        ("consumequeue/CURRENT", "cannot be read as a RocksDB database"),
+        ("consumequeue_rocksdb/CURRENT", "cannot be read as a RocksDB database"),
         ("config/tieredStoreMetadata.json", "tiered storage"),
         ("dledger-n0/data/00000000000000000000", "a DLedger commitlog: dledger-n0"),
     ],

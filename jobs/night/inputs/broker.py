@@ -10,6 +10,7 @@ from filtering.broker_config import BrokerConfig, InvalidBrokerConfig
 from jobs.night.inputs.snapshot import StoreSnapshot
 from schemas.errors import UsageError
 from schemas.rocketmq_store.consumequeue.consume_queue_ext import has_extension
+from schemas.rocketmq_store.consumequeue.queue_index import reads_database
 from schemas.run_ledger import LedgerEntry
 
 DEFAULT_NAME = BrokerConfig().broker_name
@@ -55,9 +56,24 @@ def broker_of(
     the run reads messages, which must not be added to the wrong broker.
 
     Without a file, the configuration is the one of the broker's last run. In the first run, the property filter
-    counts as on, and the bit map counts as on if the store has a consume queue extension. Raises UsageError if the
-    broker is ambiguous.
+    counts as on, and the bit map counts as on if the store has a consume queue extension. A broker that reads its
+    consume queues in RocksDB has no extension, whatever its configuration says (RocksDBConsumeQueue). Raises UsageError
+    if the broker is ambiguous.
     """
+    broker = _configured(config_file, snapshot, last, name, reads_messages)
+    if snapshot is None or not reads_database(snapshot.storage):
+        return broker
+    config = replace(broker.config, enable_consume_queue_ext=False)
+    return replace(broker, config=config, source=f"{broker.source}; consume queues in RocksDB have no filter bit map")
+
+
+def _configured(
+    config_file: Path | None,
+    snapshot: StoreSnapshot | None,
+    last: Mapping[str, LedgerEntry],
+    name: str | None,
+    reads_messages: bool,
+) -> Broker:
     given = read_broker_config(config_file) if config_file is not None else None
     in_store = snapshot.broker_name if snapshot is not None and name is None else None
     other = None

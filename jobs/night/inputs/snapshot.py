@@ -17,7 +17,7 @@ from schemas.rocketmq_store.commitlog.commitlog_walk import Records, Walk, first
 from schemas.rocketmq_store.commitlog.log_end import checkpoint
 from schemas.rocketmq_store.commitlog.segments import Segment, segments
 from schemas.rocketmq_store.config_files import broker_name, read_consumer_offsets, read_topics
-from schemas.rocketmq_store.consumequeue.queue_index import QueueIndex
+from schemas.rocketmq_store.consumequeue.queue_index import queue_index
 from schemas.rocketmq_store.gather import longs
 from schemas.storage import Storage
 
@@ -87,7 +87,7 @@ class StoreSnapshot:
     def offsets(self) -> BrokerOffsets:
         """The queues and the consumer offsets in the snapshot."""
         committed, committed_at = self._committed
-        index, log_start = QueueIndex(self.storage), self.segments[0].offset
+        index, log_start = queue_index(self.storage), self.segments[0].offset
         min_offsets: defaultdict[str, dict[int, int]] = defaultdict(dict)
         queue_ids: defaultdict[str, set[int]] = defaultdict(set)
 

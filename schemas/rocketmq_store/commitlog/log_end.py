@@ -13,7 +13,7 @@ from filtering.tags_code import tags_code
 from schemas.rocketmq_store.commitlog.commitlog_walk import Records
 from schemas.rocketmq_store.commitlog.message_decoder import decode
 from schemas.rocketmq_store.consumequeue.consume_queue_ext import is_address
-from schemas.rocketmq_store.consumequeue.queue_index import QueueIndex
+from schemas.rocketmq_store.consumequeue.queue_index import queue_index
 from schemas.storage import Storage
 
 
@@ -63,7 +63,7 @@ def _is_dispatched(record: Records, store: Storage) -> bool:
     (row,) = decode(
         record, ["topic", "queue_id", "queue_offset", "commitlog_offset", "store_size", "store_timestamp"]
     ).to_pylist()
-    entry = QueueIndex(store).entry(row["topic"], row["queue_id"], row["queue_offset"])
+    entry = queue_index(store).entry(row["topic"], row["queue_id"], row["queue_offset"])
     if entry is None or checkpoint(store)[0] < row["store_timestamp"]:
         return False
     fits = (entry.commitlog_offset, entry.size) == (row["commitlog_offset"], row["store_size"])

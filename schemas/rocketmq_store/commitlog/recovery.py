@@ -18,7 +18,7 @@ from schemas.rocketmq_store.commitlog.log_end import checkpoint
 from schemas.rocketmq_store.commitlog.record_layout import Found
 from schemas.rocketmq_store.commitlog.record_search import RecordSearch
 from schemas.rocketmq_store.commitlog.segments import Segment, segments
-from schemas.rocketmq_store.consumequeue.queue_index import QueueIndex
+from schemas.rocketmq_store.consumequeue.queue_index import queue_index
 from schemas.storage import Storage
 
 RECOVER_AT_MOST = 10  # segments; commitLogRecoverMaxNum
@@ -106,7 +106,7 @@ def _undamaged(records: Records) -> int:
 
 def _end_of_consume_queues(storage: Storage) -> int:
     """The physical offset after the last message that has a consume queue entry; -1 without any."""
-    index = QueueIndex(storage)
+    index = queue_index(storage)
     ends = []
     for topic, queue_id in index.queues:
         last = index.entry(topic, queue_id, index.end(topic, queue_id) - 1)

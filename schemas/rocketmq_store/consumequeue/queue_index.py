@@ -1,7 +1,8 @@
-"""Looks up single entries in the consume queue files of a snapshot, without reading whole files."""
+"""Looks up single entries in the consume queues of a snapshot: in their files, or in the broker's RocksDB database."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,12 +12,21 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from schemas.rocketmq_store.consumequeue.queue_files import ENTRY, PRE_BLANK
+from schemas.rocketmq_store.rocksdb import Database, DatabaseError, has_database
 from schemas.storage import Storage
 
 Entries = NDArray[np.void]
 """An array of ENTRY."""
 ENTRIES_AT_ONCE = 1 << 12
 """Read at once by a search: an object store takes as long for one entry as for some thousands."""
+QUEUE_DATABASES = ("consumequeue", "consumequeue_rocksdb")
+"""Where a broker with ``storeType=defaultRocksDB`` keeps its consume queues; the second of 5.5, with
+``useSeparateStorePathForRocksdbCQ``. The files of a broker that also writes these are in the first, too."""
+OFFSET_FAMILY = "offset"
+STORED_ENTRY = np.dtype([*((name, ENTRY[name]) for name in ENTRY.names or ()), ("store_timestamp", ">i8")])
+"""A value of the database (RocksDBConsumeQueueTable)."""
+MOST_LAG = 60_000
+"""ms: the files of a broker that also writes the database end with the same message, as far as a copy shows it."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +90,116 @@ class QueueIndex:
                 if is_reached(_entries_at(file, last, 1))[0]:
                     return begin // ENTRY.itemsize + _search(file, last, is_reached)
         return (files[-1][0] + files[-1][2]) // ENTRY.itemsize if files else 0
+
+
+class DatabaseIndex:
+    """The entries of a store's queues in its database, as :class:`QueueIndex`. Raises DatabaseError.
+
+    Keys: the length of the topic (4 bytes), 1, the topic, 1, the queue id (4), 1, the queue offset (8). In the column
+    family of offsets, "max" or "min" stands before the queue id, which ends the key. Source: RocksDBConsumeQueueTable,
+    RocksDBConsumeQueueOffsetTable.
+    """
+
+    def __init__(self, storage: Storage, folder: str) -> None:
+        self.folder = folder
+        self._database = Database(storage, folder)
+        self._bounds: dict[bytes, dict[tuple[str, int], int]] = {b"max": {}, b"min": {}}
+        self.newest: tuple[int, str, int] = (-1, "", 0)
+        """The physical offset, the topic and the queue id of the last message that has an entry."""
+        for key, value in self._database.items(OFFSET_FAMILY):
+            if len(value) == 16:  # that of the broker's own CHECKPOINT_TOPIC has 8 bytes
+                topic, queue_id = key[5:-9].decode("utf-8", "replace"), int.from_bytes(key[-4:], "big")
+                self._bounds[key[-8:-5]][topic, queue_id] = int.from_bytes(value[8:], "big", signed=True)
+                if key[-8:-5] == b"max":
+                    self.newest = max(self.newest, (int.from_bytes(value[:8], "big", signed=True), topic, queue_id))
+
+    @property
+    def queues(self) -> list[tuple[str, int]]:
+        return sorted(self._bounds[b"max"])
+
+    def min_offset(self, topic: str, queue_id: int, log_start: int) -> int:
+        def is_in_log(offset: int) -> bool:
+            stored = self.stored(topic, queue_id, offset)
+            return stored is not None and int(stored["commitlog_offset"]) >= log_start
+
+        least = max(0, self._bounds[b"min"].get((topic, queue_id), 0))
+        return least + bisect_left(range(least, self.end(topic, queue_id)), True, key=is_in_log)
+
+    def end(self, topic: str, queue_id: int) -> int:
+        return self._bounds[b"max"].get((topic, queue_id), -1) + 1
+
+    def entry(self, topic: str, queue_id: int, offset: int) -> Entry | None:
+        values = self.stored(topic, queue_id, offset) if 0 <= offset < self.end(topic, queue_id) else None
+        if values is None:
+            return None
+        return Entry(int(values["commitlog_offset"]), int(values["size"]), int(values["tags_code"]))
+
+    def stored(self, topic: str, queue_id: int, offset: int) -> np.void | None:
+        """The STORED_ENTRY at a queue offset; None if there is none."""
+        value = self._database.get(_queue_key(topic, queue_id) + offset.to_bytes(8, "big"))
+        return None if value is None or len(value) != STORED_ENTRY.itemsize else np.frombuffer(value, STORED_ENTRY)[0]
+
+    def entries(self, topic: str, queue_id: int, first: int, count: int) -> tuple[NDArray[np.int64], Entries]:
+        """The queue offsets and the STORED_ENTRY of those of ``count`` entries from ``first`` on that there are."""
+        prefix, offsets, values = _queue_key(topic, queue_id), [], []
+        for key, value in self._database.items(prefix=prefix, rest=first.to_bytes(8, "big")):
+            offset = int.from_bytes(key[len(prefix) :], "big")
+            if offset >= first + count:
+                break
+            if len(value) == STORED_ENTRY.itemsize:
+                offsets.append(offset)
+                values.append(value)
+        return np.array(offsets, np.int64), np.frombuffer(b"".join(values), STORED_ENTRY)
+
+
+def queue_index(storage: Storage) -> QueueIndex | DatabaseIndex:
+    """The queues that the broker reads; those in files, if there are any, where its database cannot be read."""
+    try:
+        return database_index(storage) or QueueIndex(storage)
+    except DatabaseError:
+        return QueueIndex(storage)
+
+
+def reads_database(storage: Storage) -> bool:
+    """Whether the broker reads its consume queues in a database, which has no filter bit maps."""
+    try:
+        return database_index(storage) is not None
+    except DatabaseError:
+        return True
+
+
+def database_index(storage: Storage) -> DatabaseIndex | None:
+    """The database of consume queues if the broker reads it; None if it reads files. Raises DatabaseError.
+
+    A broker that writes files besides the database reads the files (``rocksdbCQDoubleWriteEnable``). One that was moved
+    into the database leaves its files, which then end earlier.
+    """
+    folders = [folder for folder in QUEUE_DATABASES if has_database(storage, folder)]
+    if not folders:
+        return None
+    files = QueueIndex(storage)
+    try:
+        database = max((DatabaseIndex(storage, folder) for folder in folders), key=lambda index: index.newest)
+    except DatabaseError:
+        if files.queues:
+            return None
+        raise
+    return database if not files.queues or _is_ahead(database, files) else None
+
+
+def _is_ahead(database: DatabaseIndex, files: QueueIndex) -> bool:
+    """Whether the database has messages that were stored after all those in files."""
+    ends = {queue: files.end(*queue) for queue in files.queues}
+    stored = [database.stored(*queue, end - 1) for queue, end in ends.items() if end]
+    latest = max((int(each["store_timestamp"]) for each in stored if each is not None), default=0)
+    _, topic, queue_id = database.newest
+    newest = database.stored(topic, queue_id, database.end(topic, queue_id) - 1)
+    return newest is not None and int(newest["store_timestamp"]) > latest + MOST_LAG
+
+
+def _queue_key(topic: str, queue_id: int) -> bytes:
+    name = topic.encode("utf-8", "surrogatepass")
+    return len(name).to_bytes(4, "big") + b"\1" + name + b"\1" + queue_id.to_bytes(4, "big") + b"\1"
 
 
 def _search(file: pa.NativeFile, last: int, is_reached: Callable[[Entries], NDArray[np.bool_]]) -> int:

@@ -19,6 +19,7 @@ from schemas.rocketmq_store.consumequeue.consume_queue_ext import (
     repeated_units,
 )
 from schemas.rocketmq_store.consumequeue.queue_files import ENTRY, Difference, QueueEntries, QueueFiles, first_not_zero
+from schemas.rocketmq_store.consumequeue.queue_index import STORED_ENTRY, DatabaseIndex
 from schemas.storage import Storage
 
 MAX_DIFFERENCES = 1000
@@ -241,3 +242,48 @@ class QueueVerification:
 
     def _add(self, files: QueueFiles, position: int, queue_offset: int | None, reason: str) -> None:
         self.differences.append(Difference(files.name(position), queue_offset, reason))
+
+
+@dataclass
+class DatabaseVerification:
+    """Compares the entries of one queue with those in the broker's database, as :class:`QueueVerification`.
+
+    ``log_start``: entries of messages before this physical offset may have been deleted.
+    """
+
+    database: DatabaseIndex
+    topic: str
+    queue_id: int
+    log_start: int
+    differences: list[Difference] = field(default_factory=list)
+    last_message: int = -1
+    _end: int = 0
+
+    def add(self, entries: QueueEntries) -> None:
+        """Compares entries."""
+        self.last_message = max(self.last_message, int(entries.commitlog_offset[-1]))
+        self._end = max(self._end, entries.first + len(entries))
+        if len(self.differences) >= MAX_DIFFERENCES:
+            return
+        offsets, found = self.database.entries(self.topic, self.queue_id, entries.first, len(entries))
+        at = offsets - entries.first
+        is_missing = np.ones(len(entries), np.bool_)
+        is_missing[at] = False
+        for missing in np.flatnonzero(is_missing & (entries.commitlog_offset >= self.log_start)).tolist():
+            self._add(entries.first + missing, "the entry is missing")
+        expected = {name: getattr(entries, name)[at] for name in STORED_ENTRY.names or ()}
+        differs = np.any([found[name] != values for name, values in expected.items()], axis=0)
+        for i in np.flatnonzero(differs).tolist():
+            reasons = [
+                f"{name} is {found[name][i]}, should be {values[i]}"
+                for name, values in expected.items()
+                if found[name][i] != values[i]
+            ]
+            self._add(int(offsets[i]), "; ".join(reasons))
+
+    def finish(self) -> int:
+        """Returns the number of newer entries, which cannot be compared."""
+        return max(0, self.database.end(self.topic, self.queue_id) - self._end)
+
+    def _add(self, queue_offset: int, reason: str) -> None:
+        self.differences.append(Difference(self.database.folder, queue_offset, reason))
