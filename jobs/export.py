@@ -13,8 +13,9 @@ from jobs.cli.application import Parser, given_name
 from schemas.errors import UsageError
 
 NAMES = (
-    "commitlog", "consumequeue", "delivery_stats", "consumer_offsets", "current_offsets", "queue_progress",
-    "subscriptions", "subscription_events", "quarantine", "run_ledger", "quality_results", "deliveries",
+    "commitlog", "consumequeue", "delivery_stats", "pull_windows", "consumer_offsets", "current_offsets",
+    "queue_progress", "subscriptions", "subscription_events", "quarantine", "run_ledger", "quality_results",
+    "deliveries",
 )  # fmt: skip
 FORMATS = ("jsonl", "csv", "parquet")
 EXAMPLES = (

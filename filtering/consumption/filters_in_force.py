@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.message_filter import MessageFilter, message_filter, reads_others
 from filtering.pulls.pull import is_pulling
+from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.in_force import in_force_at
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
@@ -37,3 +39,18 @@ class FiltersInForce:
             cuts[1:1] = sorted({other.valid_from for other in self._rows if begin < other.valid_from < end})
         for start, stop in pairwise(cuts):
             yield start, stop, self.at(row, max(start, row.valid_from))
+
+
+class NightFilters:
+    """The message filters of all groups in a night, from its history of subscriptions and its configuration."""
+
+    def __init__(self, history: Iterable[SubscriptionRow], config: BrokerConfig) -> None:
+        rows_of_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
+        for row in history:
+            rows_of_group[row.consumer_group].append(row)
+        self._filters = {group: FiltersInForce(rows, config) for group, rows in rows_of_group.items()}
+        self._rows = {(*row.key, row.valid_from): row for rows in rows_of_group.values() for row in rows}
+
+    def at(self, key: GroupTopic, valid_from: int, instant: int) -> MessageFilter:
+        """The filter at an instant (ms) of the subscription of a group and topic that is in force since then (ms)."""
+        return self._filters[key[0]].at(self._rows[(*key, valid_from)], instant)

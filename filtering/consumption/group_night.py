@@ -5,7 +5,7 @@ Sources: RebalancePushImpl.computePullFromWhereWithException, ConsumerManageProc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from filtering.consumption.allocation import ClientTags
@@ -19,8 +19,21 @@ from filtering.consumption.planned_windows import PlannedWindows
 from filtering.consumption.position import Position
 from filtering.consumption.renewals import QueueRenewal, places_at
 from filtering.consumption.timeline import Moment, Step, Timeline
-from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange
+from filtering.delivery.pull_window import BEGINNING, FOREVER, OffsetRange, PullWindow, UncertainChange, WindowKind
 from filtering.subscriptions.subscription_row import SubscriptionRow
+
+WAS_ONLINE = "was online when the night began"
+WAS_BEHIND = "was behind when the night began"
+FIRST_START = "first start"
+RETURNED = "returned"
+ANSWERED = "the broker answers its pulls, which it refused before"
+OFFSETS_REMOVED = "begins as at its first start: the broker had no offset of it any more"
+CHANGED = "subscription changed"
+RESET = "reset by an operator"
+_OTHER_QUEUES = -1
+"""Instead of a queue id: all queues that are not listed."""
+QUEUE_BEGAN_AGAIN = "a queue began again"
+DELETED = "the broker deleted it before the group pulled it"
 
 
 class GroupNightPlan:
@@ -31,6 +44,7 @@ class GroupNightPlan:
     ) -> None:
         self.group = GroupNight(group_start.key)
         self.uncertain_changes: list[UncertainChange] = []
+        self.lost: list[PullWindow] = []
         self._group_start = group_start
         self._offsets_so_far = group_start.offsets_so_far
         self._broker_offsets = group_start.broker_offsets
@@ -43,6 +57,7 @@ class GroupNightPlan:
         self._committed = GroupCommits(group_start, line.moves)
         self._begins_anew = False
         """Whether the broker has no offset any more of the group, which is away."""
+        self._reason = WAS_ONLINE
 
     def run(self, unread: Timeline | None = None) -> None:
         """Plans the night.
@@ -97,20 +112,29 @@ class GroupNightPlan:
         match step.moment:
             case Moment.BEGIN:
                 self._begins_anew = False
+                self._reason = FIRST_START
                 self._position = self._group_start.position(step.at, self._line.resets)
             case Moment.START:
                 if self._begins_anew:
-                    self._begins_anew = False
+                    self._reason = OFFSETS_REMOVED
                     self._position = self._group_start.position_anew(step.at, self._position)
-                self._start(step)
+                elif self._reason != FIRST_START:
+                    was_refused = step.before is not None and step.before.is_consuming
+                    self._reason = ANSWERED if was_refused else RETURNED
+                self._start(step, WindowKind.RESET if self._begins_anew else WindowKind.BACKLOG)
+                self._begins_anew = False
             case Moment.CHANGE:
+                self._reason = CHANGED
                 assert step.before is not None
                 self._note_uncertain(step.before, step.row, step.at)
             case Moment.STOP:
+                self._reason = ""
                 self._position = Position(self._committed.limit(self._windows.stint, step.at), stored_from=step.at)
             case Moment.RESET:
                 self._reset(step, is_pulling)
             case Moment.RENEWAL:
+                if is_pulling:
+                    self._reason = QUEUE_BEGAN_AGAIN
                 for renewal in step.renewals:
                     self._renew(renewal, is_pulling)
 
@@ -125,7 +149,7 @@ class GroupNightPlan:
         end = (self._offsets_so_far.as_of or 0) + 1
         # Of earlier nights' messages, the last night filtered those of its backlog.
         for window in (*plan.online, *plan.backlog):
-            self.online.append(replace(window, stored_to=min(window.stored_to, end)))
+            self.online.append(replace(window, stored_to=min(window.stored_to, end), kind=WindowKind.ONLINE))
         return plan.group
 
     def _go_on(self, row: SubscriptionRow, begin: int, later: Sequence[Step]) -> None:
@@ -133,13 +157,15 @@ class GroupNightPlan:
         end = later[0].at if later else FOREVER
         self._windows.unread.note_pulls(row, begin, end)
         for start, stop, message_filter in self._filters.during(row, begin, end):
-            self._windows.add(self.online, PullWindow(message_filter, row.valid_from, start, stop))
+            window = PullWindow(message_filter, row.valid_from, start, stop, reason=self._reason)
+            self._windows.add(self.online, window)
 
-    def _start(self, step: Step) -> None:
+    def _start(self, step: Step, kind: WindowKind) -> None:
         """The group pulls what waits for it. What the broker deleted is lost to it."""
         topic, position = self.group.key[1], self._position
         self._windows.start(step.at)
         ranges: dict[int, OffsetRange] = {}
+        deleted: dict[int, OffsetRange] = {}
         for queue_id, offset in position.offsets.items():
             first = max(offset, self._broker_offsets.min_offset(topic, queue_id))
             ranges[queue_id] = first, FOREVER
@@ -148,16 +174,39 @@ class GroupNightPlan:
             elif first > offset:
                 self.group.lost[queue_id] = self.group.lost.get(queue_id, 0) + first - offset
                 self._committed.lost_to[queue_id] = first
+                deleted[queue_id] = offset, first
         window = PullWindow(
             self._filters.at(step.row, step.at), step.row.valid_from, BEGINNING, step.at, step.at, ranges,
             only_listed=position.stored_from is not None, places=self._places(step.at, self._broker_offsets.log_start),
+            kind=kind, reason=self._reason,
         )  # fmt: skip
-        if position.stored_from is None or ranges:
+        if deleted:
+            self.lost.append(replace(window, offsets=deleted, only_listed=True, kind=WindowKind.LOST, reason=DELETED))
+        reasons = self._start_reasons(ranges, step.at)
+        window = replace(window, reason=reasons.pop(_OTHER_QUEUES))
+        for reason in dict.fromkeys(reasons.values()):
+            if reason != window.reason:
+                queues = {queue_id: ranges[queue_id] for queue_id, other in reasons.items() if other == reason}
+                of_queues = WindowKind.RESET if reason == RESET else kind
+                part = replace(window, offsets=queues, only_listed=True, kind=of_queues, reason=reason)
+                self._windows.add(self.backlog, part)
+                nothing = {} if window.only_listed else dict.fromkeys(queues, (0, 0))
+                listed = {queue_id: each for queue_id, each in window.offsets.items() if queue_id not in queues}
+                window = replace(window, offsets=listed | nothing)
+        if not window.only_listed or window.offsets:
             self._windows.add(self.backlog, window)
         if position.stored_from is not None:
             others = dict.fromkeys(ranges, (0, 0))
             rest = replace(window, stored_from=position.stored_from, offsets=others, only_listed=False)
             self._windows.add(self.backlog, rest)
+
+    def _start_reasons(self, queue_ids: Iterable[int], at: int) -> dict[int, str]:
+        """Why the group starts at ``at`` (ms) where it starts, by queue id, and in _OTHER_QUEUES."""
+        reasons = dict.fromkeys([*queue_ids, _OTHER_QUEUES], self._reason)
+        if self._reason == FIRST_START:
+            of_first = self._group_start.reasons(reasons, at, self._line.resets)
+            reasons = {queue_id: f"{FIRST_START}: {reason}" for queue_id, reason in of_first.items()}
+        return reasons | dict.fromkeys(self._position.reset & reasons.keys(), RESET)
 
     def _reset(self, step: Step, is_pulling: bool) -> None:
         """An operator set the offset of one queue: the group pulls the messages from there, now or when it can."""
@@ -169,13 +218,14 @@ class GroupNightPlan:
             self._position.offsets[queue_id] = offset
             self._position.reset.add(queue_id)
             return
+        self._reason = RESET
         self._windows.stint.at = step.at
         self._windows.stint.move(queue_id)
         message_filter = self._filters.at(step.row, step.at)
         ranges = {queue_id: (offset, FOREVER)}
         window = PullWindow(
             message_filter, step.row.valid_from, BEGINNING, step.at, step.at, ranges, only_listed=True,
-            places=self._places(step.at, self._broker_offsets.log_start),
+            places=self._places(step.at, self._broker_offsets.log_start), kind=WindowKind.RESET, reason=RESET,
         )  # fmt: skip
         self._windows.add(self.backlog, window)
 
@@ -201,8 +251,9 @@ class GroupNightPlan:
             as_of = self._offsets_so_far.as_of or row.valid_from
             places = self._places(self._windows.stint.at, log_start=0)
             window = PullWindow(
-                self._filters.at(row, as_of), row.valid_from, offsets=ranges, only_listed=True, places=places
-            )
+                self._filters.at(row, as_of), row.valid_from, offsets=ranges, only_listed=True, places=places,
+                kind=WindowKind.BACKLOG, reason=WAS_BEHIND,
+            )  # fmt: skip
             self._windows.add(self.backlog, self._windows.unread.keep(self.backlog, window, as_of))
 
     def _wait(self) -> None:

@@ -68,17 +68,25 @@ class GroupStart:
 
     def reason(self, queue_id: int, at: int, resets: Iterable[SubscriptionEvent]) -> StartReason:
         """Why :meth:`position` is where it is in a queue."""
+        return self.reasons([queue_id], at, resets)[queue_id]
+
+    def reasons(self, queue_ids: Iterable[int], at: int, resets: Iterable[SubscriptionEvent]) -> dict[int, StartReason]:
+        """:meth:`reason` for several queues."""
         topic = self.key[1]
         renewals = self.broker_offsets.renewals.get(topic, ())
         known = known_offsets(self.key, at, self.offsets_so_far, resets, renewals)
-        if queue_id in known:
-            committed = known_offsets(self.key, at, self.offsets_so_far, (), renewals)
-            is_committed = committed.get(queue_id) == known[queue_id]
-            return StartReason.COMMITTED if is_committed else StartReason.RESET
+        committed = known_offsets(self.key, at, self.offsets_so_far, (), renewals) if known else {}
         queues = self.broker_offsets.min_offsets.get(topic, {})
         has_all_first = not any(queues.values()) and (bool(queues) or self.broker_offsets.is_whole)
-        has_first_message = has_all_first or queues.get(queue_id) == 0
-        return start_reason(topic, self.consume_from, has_first_message)
+        found: dict[int, StartReason] = {}
+        for queue_id in queue_ids:
+            if queue_id in known:
+                is_committed = committed.get(queue_id) == known[queue_id]
+                found[queue_id] = StartReason.COMMITTED if is_committed else StartReason.RESET
+            else:
+                has_first_message = has_all_first or queues.get(queue_id) == 0
+                found[queue_id] = start_reason(topic, self.consume_from, has_first_message)
+        return found
 
     def position_anew(self, at: int, since: Position) -> Position:
         """Where it begins at ``at`` (ms) as at its first start; in other queues where an operator set it ``since``."""

@@ -30,11 +30,12 @@ def uncertain_change(
     if before.sent_with_pull:
         asked = old.expression if old.tags is TRUE else old.tags
         was = _delivered(old)
-        return None if was == matches else UncertainChange(*before.key, was, matches, at, at + HELD_PULL, asked)
+        return None if was == matches else UncertainChange(*before.key, was, matches, at, at + HELD_PULL, asked, at)
     if old.client_tags is not TRUE and old.client_tags != new.client_tags:
-        return UncertainChange(*before.key, And((matches, old.client_tags)), matches, at, at + HELD_PULL, old.tags)
+        both = And((matches, old.client_tags))
+        return UncertainChange(*before.key, both, matches, at, at + HELD_PULL, old.tags, at)
     if not is_tag_type(before.expression_type) and old.expression != matches:
-        return UncertainChange(*before.key, old.expression, matches, at - HELD_MESSAGES, at)
+        return UncertainChange(*before.key, old.expression, matches, at - HELD_MESSAGES, at, changed_at=at)
     return None
 
 

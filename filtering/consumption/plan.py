@@ -32,13 +32,14 @@ class NightPlan:
     """The pull windows of a night: ``online`` for new messages only, ``backlog`` also for those of earlier nights.
 
     ``uncertain_changes``: the changes of subscriptions of which the broker may have held pulls. ``groups``: the
-    progress of each group on each topic.
+    progress of each group on each topic. ``lost``: the messages that were gone before groups could pull them.
     """
 
     online: Sequence[PullWindow]
     backlog: Sequence[PullWindow]
     uncertain_changes: Sequence[UncertainChange]
     groups: Sequence[GroupNight]
+    lost: Sequence[PullWindow] = ()
 
 
 def plan_night(
@@ -65,6 +66,7 @@ def plan_night(
     backlog: list[PullWindow] = []
     uncertain_changes: list[UncertainChange] = []
     groups: list[GroupNight] = []
+    lost: list[PullWindow] = []
     with garbage_collection.paused():
         for key, rows in rows_of.items():
             filters = FiltersInForce(rows_of_group[key[0]], config)
@@ -80,8 +82,9 @@ def plan_night(
             online += night.online
             backlog += night.backlog
             uncertain_changes += night.uncertain_changes
+            lost += night.lost
             groups.append(night.group)
-    return NightPlan(online, backlog, uncertain_changes, groups)
+    return NightPlan(online, backlog, uncertain_changes, groups, lost)
 
 
 def _with_new_switches(line: Timeline, as_of: int | None, config_before: BrokerConfig) -> Timeline:

@@ -16,6 +16,8 @@ from filtering.consumption.offsets import BrokerOffsets
 from filtering.delivery.pull_window import BEGINNING, PullWindow
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
+NOT_READ = "no client read the queue before"
+
 
 @dataclass(frozen=True)
 class _Waiting:
@@ -89,5 +91,6 @@ class UnreadQueues:
                     message_filter=self._filters.at(row, at),
                     subscription_from=row.valid_from,
                     available_at=at,
+                    reason=NOT_READ,
                 )
         return None

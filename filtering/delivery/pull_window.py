@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from filtering.delivery.message_filter import MessageFilter
 from filtering.predicate import FALSE, Predicate
@@ -16,6 +17,23 @@ OffsetRange = tuple[int, int]
 """Queue offsets or physical offsets, the second exclusive."""
 
 
+class WindowKind(Enum):
+    """What a row of pull_windows stands for."""
+
+    ONLINE = "online"
+    """Filters messages that its night has read, and not those of earlier nights."""
+    BACKLOG = "backlog"
+    """Filters messages of earlier nights, too, which waited for the group."""
+    RESET = "reset"
+    """As BACKLOG, from an offset to which the group went back: it may have pulled the messages before."""
+    LATE = "late"
+    """Filters messages that an earlier night could not read: a window of that night, or of a later one."""
+    LOST = "lost"
+    """Messages that were gone before the group could pull them."""
+    UNCERTAIN = "uncertain"
+    """Messages that may have met the subscription before: the broker held a pull when it changed."""
+
+
 @dataclass(frozen=True)
 class PullWindow:
     """The messages of a topic that ``message_filter`` filters for its group.
@@ -23,7 +41,8 @@ class PullWindow:
     They were stored in [``stored_from``, ``stored_to``) (ms). ``offsets`` limits them by queue id; a queue that is not
     listed has all of its entries, or none with ``only_listed``. ``places`` limits them by queue id to physical offsets,
     in queues that began again. ``subscription_from`` is the valid_from of the subscription. ``available_at`` (ms) is
-    when the group could first pull them; None: when each was stored.
+    when the group could first pull them; None: when each was stored. ``reason``: why it begins where it begins.
+    ``is_of_client``: the window is of one client, which checks other tags than the group's other clients.
     """
 
     message_filter: MessageFilter
@@ -34,6 +53,9 @@ class PullWindow:
     offsets: Mapping[int, OffsetRange] = field(default_factory=dict)
     only_listed: bool = False
     places: Mapping[int, OffsetRange] = field(default_factory=dict)
+    kind: WindowKind = WindowKind.ONLINE
+    reason: str = ""
+    is_of_client: bool = False
 
     @property
     def key(self) -> GroupTopic:
@@ -62,7 +84,8 @@ class UncertainChange:
     """A change of a subscription of a consuming group. It is not known which filter some messages met.
 
     Messages stored in [``stored_from``, ``stored_to``) (ms) that match only one of ``before`` and ``after`` are counted
-    as uncertain, in each queue up to the first message in this time that matches ``until``.
+    as uncertain, in each queue up to the first message in this time that matches ``until``. ``changed_at``: the
+    valid_from (ms) of the subscription after the change.
     """
 
     consumer_group: str
@@ -72,3 +95,4 @@ class UncertainChange:
     stored_from: int
     stored_to: int
     until: Predicate = FALSE
+    changed_at: int = BEGINNING

@@ -1,19 +1,25 @@
-"""The pull windows of late messages, which earlier nights could not read: they were damaged, or not yet in the log."""
+"""The pull windows of earlier nights: for late messages, and those that an older mqsieve did not store.
+
+Earlier nights could not read late messages, which were damaged, or not yet in the log.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
-from filtering.consumption.offsets import BrokerOffsets
+from filtering.consumption.filters_in_force import NightFilters
 from filtering.consumption.plan import NightPlan, plan_night
-from filtering.delivery.pull_window import BEGINNING, FOREVER, PullWindow
+from filtering.delivery.pull_window import BEGINNING, FOREVER, PullWindow, WindowKind
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
+from filtering.subscriptions.history import subscription_history
+from jobs.night.commit.changes import Changes
+from jobs.night.past.past_nights import past_nights
 from jobs.night.past.state import BrokerState, read_state_before
-from schemas.delta.warehouse import Warehouse
-from schemas.run_ledger import unreplaced_runs
+from schemas.delta.table_rows import filtered, one_of, within
+from schemas.pull_windows import PULL_WINDOWS, planned_windows, window_rows
+from schemas.run_ledger import discards_of_filters, unreplaced_runs
 
 
 def late_windows(
@@ -21,41 +27,55 @@ def late_windows(
     state: BrokerState,
     events: Sequence[SubscriptionEvent],
     tonight: NightPlan,
-    offsets: BrokerOffsets,
     expressions: Expressions,
-    warehouse: Warehouse,
+    changes: Changes,
 ) -> Iterator[PullWindow]:
     """The windows of the nights since the physical offset ``first``, and of ``tonight``.
 
-    Each late message is in those of its own night, and in the backlogs of later nights. ``offsets``: what the broker
-    has now. How far groups came in a night is known from the tables.
+    Each late message is in those of its own night, and in the backlogs of later nights.
     """
     nights = state.nights
     begin = next((index for index, night in enumerate(nights) if (night.delivered_to or 0) > first), len(nights))
-    states = [_state_before(index, state, warehouse) for index in range(begin, len(nights) + 1)]
-    for night, (before, after) in zip(nights[begin:], pairwise(states), strict=True):
+    rows = changes.rows(PULL_WINDOWS, where=[within("run", nights[begin].run)]) if nights[begin:] else None
+    for index, night in enumerate(nights[begin:], begin):
+        began = nights[index - 1].as_of if index else None
         known = [event for event in events if event.at <= (night.as_of or 0)]
-        history = before.history(known, night.broker, expressions)
-        renewals = after.renewals_since(before)
-        queues = replace(offsets, committed={}, committed_at=None, renewals=renewals)
-        plan = plan_night(history, known, before.offsets, queues, night.broker, before.config)
-        for window in _windows(plan, before.as_of, night.as_of):
-            pulled_at = window.stored_from if window.available_at is None else window.available_at
-            old = {each.queue_id for each in renewals.get(window.topic, ()) if pulled_at < each.at}
-            told = after.offsets.behind(window.key)
-            yield window.up_to({queue_id: told_to for queue_id, (told_to, _) in told.items() if queue_id not in old})
-    yield from _windows(tonight, state.as_of, None)
+        discards = discards_of_filters(nights[:index], night.broker)
+        filters = NightFilters(subscription_history(known, night.broker, expressions, discards), night.broker)
+        of_night = filtered(rows, [one_of("run", [night.run])])
+        yield from _of_its_time(planned_windows(of_night, filters, began), began, night.as_of)
+    yield from _of_its_time([*tonight.online, *tonight.backlog], state.as_of, None)
 
 
-def _state_before(index: int, state: BrokerState, warehouse: Warehouse) -> BrokerState:
-    if index == len(state.nights):
-        return state
-    return read_state_before(warehouse, unreplaced_runs(state.entries), state.first_run(index))
-
-
-def _windows(plan: NightPlan, after: int | None, until: int | None) -> Iterator[PullWindow]:
+def _of_its_time(windows: Iterable[PullWindow], after: int | None, until: int | None) -> Iterator[PullWindow]:
     """The windows of a night: those of groups online with messages stored after ``after`` (ms), up to ``until``."""
     begin, end = BEGINNING if after is None else after + 1, FOREVER if until is None else until + 1
-    yield from plan.backlog
-    for window in plan.online:
-        yield replace(window, stored_from=max(window.stored_from, begin), stored_to=min(window.stored_to, end))
+    for window in windows:
+        if window.kind is WindowKind.ONLINE:
+            window = replace(window, stored_from=max(window.stored_from, begin), stored_to=min(window.stored_to, end))
+        yield window
+
+
+def plan_older_nights(
+    state: BrokerState, events: Sequence[SubscriptionEvent], expressions: Expressions, changes: Changes
+) -> None:
+    """Adds the windows of the nights in ``state`` that an older mqsieve ran: plans them as they were planned then."""
+    planned = {*changes.rows(PULL_WINDOWS, ["run"])["run"].to_pylist()}
+    nights, runs = state.nights, unreplaced_runs(state.entries)
+    missing = [index for index, night in enumerate(nights) if night.run not in planned]
+    if not missing:
+        return
+    changes.withdraw(PULL_WINDOWS, [one_of("run", [nights[index].run for index in missing])])
+    past = past_nights(nights, range(len(nights)), changes)
+    for index, night in enumerate(past):
+        if index not in missing:
+            continue
+        before = read_state_before(changes.warehouse, runs, state.first_run(index))
+        is_last = index + 1 == len(nights)
+        after = state if is_last else read_state_before(changes.warehouse, runs, state.first_run(index + 1))
+        entry = night.entry
+        known = [event for event in events if event.at <= (entry.as_of or 0)]
+        history = before.history(known, entry.broker, expressions)
+        offsets = replace(night.offsets, renewals=after.renewals_since(before), taken_at=entry.as_of)
+        plan = plan_night(history, known, before.offsets, offsets, entry.broker, before.config)
+        changes.add_rows(PULL_WINDOWS, [window_rows(plan, entry.run)])

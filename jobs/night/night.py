@@ -41,6 +41,7 @@ from schemas.delta.table import Table
 from schemas.delta.table_rows import files_that_may_hold, one_of, within
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.messages.stored_ranges import stored_ranges
+from schemas.pull_windows import PULL_WINDOWS, late_window_rows, window_rows
 from schemas.quarantine import QUARANTINE
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.spark_tasks import Session
@@ -79,7 +80,7 @@ class Night:
         """Filters the messages that groups can pull now, and adds the rows to ``changes``."""
         self.history = self.state.history(self.events, self.broker, self.expressions)
         self._tasks = NightTasks(self.broker, self.changes, self.session, self.hooks, self.new)
-        self.changes.create_missing(WRITTEN_BY_TASKS)
+        self.changes.create_missing((*WRITTEN_BY_TASKS, PULL_WINDOWS))
         plan = self._plan()
         if self.hooks:
             check_groups(self.hooks, [group.key for group in plan.groups])
@@ -104,6 +105,7 @@ class Night:
             renewals,
             instants,
         )
+        self.changes.add_rows(PULL_WINDOWS, [window_rows(plan, self.changes.run)])
         rows = progress_rows(
             self.state.topics, plan.groups, self.offsets, parts, queues, instants, self.as_of, self.changes.run
         )
@@ -170,11 +172,13 @@ class Night:
         windows: list[PullWindow] = []
         if Step.DELIVER in self.steps:
             first = min([*(part.start for part in repaired), *(stored or ())])
-            windows += late_windows(
-                first, self.state, self.events, plan, self.offsets, self.expressions, self.changes.warehouse
-            )
+            windows += late_windows(first, self.state, self.events, plan, self.expressions, self.changes)
         filter_data = filter_data_in_force(self.history, self.broker)
-        return self._tasks.add(self._tasks.make_entries(self._read_late, by_topic(windows), {}, filter_data, instants))
+        late = self._tasks.make_entries(self._read_late, by_topic(windows), {}, filter_data, instants)
+        topics = {topic for topic, _ in late.result.queues}
+        rows = late_window_rows((window for window in windows if window.topic in topics), self.changes.run)
+        self.changes.add_rows(PULL_WINDOWS, [rows])
+        return self._tasks.add(late)
 
     def _read_late(self, topics: Mapping[str, TopicWork]) -> TaskResult:
         total = self._read_stored(topics, end=self.state.filtered_to)

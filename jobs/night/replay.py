@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from filtering.consumption.group_progress import GroupNight
 from filtering.consumption.offsets import BrokerOffsets
+from filtering.consumption.plan import NightPlan
 from filtering.delivery.message_filter import message_filters
-from filtering.delivery.pull_window import PullWindow
+from filtering.delivery.pull_window import PullWindow, WindowKind
 from filtering.subscription_data import new_subscription
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.in_force import in_force_after
@@ -37,13 +38,14 @@ from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run
 from schemas.messages.stored_ranges import stored_ranges
+from schemas.pull_windows import PULL_WINDOWS, window_rows
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import REPLAY, LedgerEntry
 from schemas.spark_tasks import Session
 from schemas.subscriptions import SUBSCRIPTION_EVENTS, SUBSCRIPTIONS, event_rows, subscription_rows
 
 WRITTEN = (
-    DELIVERY_BLOCKS, DELIVERY_STATS, CONSUMER_OFFSETS, CURRENT_OFFSETS, QUEUE_PROGRESS, SUBSCRIPTIONS,
+    DELIVERY_BLOCKS, DELIVERY_STATS, PULL_WINDOWS, CONSUMER_OFFSETS, CURRENT_OFFSETS, QUEUE_PROGRESS, SUBSCRIPTIONS,
     SUBSCRIPTION_EVENTS,
 )  # fmt: skip
 
@@ -85,10 +87,11 @@ def replay(
     for table in WRITTEN:
         changes.replace_rows(table, [])
     since = {row.key: row.valid_from for row in in_force}
-    windows = by_topic(
-        PullWindow(each, since[each.key], *period, available_at=facts.as_of)
+    replayed = [
+        PullWindow(each, since[each.key], *period, available_at=facts.as_of, kind=WindowKind.BACKLOG, reason="a replay")
         for each in message_filters(in_force, facts.broker)
-    )
+    ]
+    windows = by_topic(replayed)
     topics = works_by_topic(facts.broker, windows)
     folder = into.log(DELIVERY_BLOCKS).storage
     work = Work(run, {DELIVERY_BLOCKS.name: folder}, topics, facts.broker.delay_levels)
@@ -97,6 +100,7 @@ def replay(
     changes.add_files(DELIVERY_BLOCKS, result.files[DELIVERY_BLOCKS.name])
     groups = [GroupNight(row.key, is_consuming=True) for row in in_force]
     rows = progress_rows({}, groups, BrokerOffsets(), [Part(windows, {}, result)], _queues(facts), {}, facts.as_of, run)
+    changes.add_rows(PULL_WINDOWS, [window_rows(NightPlan((), replayed, (), groups), run)])
     changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
     changes.add_rows(CURRENT_OFFSETS, current_offset_rows(rows.topics, run))
     changes.add_rows(DELIVERY_STATS, rows.stats)

@@ -23,6 +23,7 @@ from jobs.night.inputs.events import NightEvents, events_until, night_events
 from jobs.night.inputs.hooks import FilterHook, text_of
 from jobs.night.inputs.night_inputs import NightInputs, NightOptions, is_nothing_new, redo_instant
 from jobs.night.inputs.steps import Step
+from jobs.night.late_windows import plan_older_nights
 from jobs.night.log.log_plan import plan_log
 from jobs.night.night import Night, NightOutcome
 from jobs.night.past.new_messages import NewMessages, forget_prepared_offsets, forget_undelivered, stored_before
@@ -100,13 +101,16 @@ class Run:
         events = night_events(continued, inputs.subscriptions, broker.config, self.expressions)
         redo_from = redo_instant(continued, broker, events, inputs.subscriptions, options)
         fingerprints = inputs.fingerprints(options, continued, events)
-        if is_nothing_new(state, plan, events, redo_from, fingerprints, broker, options.steps):
+        nothing_new = is_nothing_new(state, plan, events, redo_from, fingerprints, broker, options.steps)
+        if nothing_new and state.has_windows:
             return NightReport(broker, inputs, events, seconds=time.monotonic() - begun)
         changes = self._changes(broker)
         redo = plan_redo(state, plan.cut if plan else None, redo_from, text_of(options.hooks), changes)
         has_new_switches = continued.last is not None and changed_switches(continued.last.broker, broker.config)
         redo_config = broker.config if has_new_switches else None
         state_before = self._redo_nights(redo, redo_config, events.events, changes, options.hooks)
+        if not state.has_windows:
+            plan_older_nights(state_before, events.events, self.expressions, changes)
         forget_unsettled(state_before, plan, changes)
         if Step.DELIVER in options.steps:
             forget_undelivered(state_before, changes)

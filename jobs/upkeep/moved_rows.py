@@ -20,6 +20,7 @@ from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.aggregates import greatest
 from schemas.delta.table_rows import Condition, Where, one_of, within
+from schemas.pull_windows import PULL_WINDOWS
 from schemas.queue_progress import QUEUE_PROGRESS
 from schemas.run_ledger import LedgerEntry, nights_of
 from schemas.withdrawals import Withdrawal
@@ -35,6 +36,8 @@ def moved_rows(entries: Sequence[LedgerEntry], changes: Changes) -> Iterator[Wit
         # The committed offsets that were read for a night that has not been delivered are kept.
         steps = entries[: last_night + 1] if table is CONSUMER_OFFSETS else entries
         yield Withdrawal(table.name, [one_of("run", [entry.run for entry in steps if not entry.delivers])])
+    # The windows are planned with the ends that queues have now: late messages are in their own nights.
+    yield Withdrawal(PULL_WINDOWS.name, [])
     for runs, queue, offsets, last in _late_messages(nights_of(entries), changes):
         for table in _OF_MESSAGES:
             yield Withdrawal(table.name, [runs, *queue, offsets])

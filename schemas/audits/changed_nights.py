@@ -133,6 +133,8 @@ def row_hashes(rows: pa.Table) -> NDArray[np.uint64]:
 
 
 def _value_hashes(values: pa.Array) -> NDArray[np.uint64]:
+    if pa.types.is_nested(values.type):
+        values = pa.array([None if value is None else repr(value) for value in values.to_pylist()], pa.string())
     encoded = values.dictionary_encode(null_encoding="encode")
     distinct = np.array([hash(value) & (2**64 - 1) for value in encoded.dictionary.to_pylist()], np.uint64)
     hashes: NDArray[np.uint64] = distinct[encoded.indices.to_numpy()]

@@ -22,6 +22,7 @@ from schemas.audits.log_parts import AuditedPart, log_parts, whole_log
 from schemas.audits.queue_totals import OF_NIGHTS, queue_totals
 from schemas.audits.scope import Scope
 from schemas.audits.subscription_checks import subscription_checks
+from schemas.audits.window_checks import window_checks
 from schemas.commitlog import COMMITLOG, SLOTS
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.current_offsets import CURRENT_OFFSETS
@@ -71,6 +72,7 @@ class Relations:
             "changed_nights": lambda: changed_nights(scope),
             "queue_totals": lambda: queue_totals(scope, self.rows),
             "delivery_counts": lambda: delivery_counts(scope),
+            "window_checks": lambda: window_checks(scope),
             "bit_map_checks": lambda: bit_map_checks(scope, session),
             "subscription_checks": lambda: subscription_checks(scope),
             "inconsistent_groups": lambda: inconsistencies(scope, session),

@@ -20,7 +20,10 @@ from tests.faults.stores import FaultyBroker
 from tests.nights.commands import Ended, Run, differing, without_runs
 from tests.nights.growing_broker import BEFORE, GrowingBroker, sql
 
-DERIVED = ("consumequeue", "delivery_blocks", "delivery_stats", "current_offsets", "queue_progress", "subscriptions")
+DERIVED = (
+    "consumequeue", "delivery_blocks", "delivery_stats", "pull_windows", "current_offsets", "queue_progress",
+    "subscriptions",
+)  # fmt: skip
 """Tables that are derived from others."""
 INPUT = ("commitlog", "consumer_offsets", "quarantine", "subscription_events")
 """Tables with data that only the store had."""

@@ -27,6 +27,7 @@ from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, sorted_by, tuples, within
 from schemas.delta.warehouse import Warehouse
 from schemas.ledger_inputs import LAST_STORED
+from schemas.pull_windows import PULL_WINDOWS
 from schemas.queue_progress import QUEUE_PROGRESS, renewals_of
 from schemas.run_ledger import LedgerEntry, discards_of_filters, filtered_to, nights_of, unreplaced_runs
 from schemas.subscriptions import read_events
@@ -69,6 +70,11 @@ class BrokerState:
     def filtered_to(self) -> int:
         """The physical offset up to which the last night filtered messages."""
         return filtered_to(self.nights)
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether pull_windows has the windows of all nights: an older mqsieve did not store them."""
+        return self.last is None or PULL_WINDOWS.name in self.last.tables
 
     @property
     def config(self) -> BrokerConfig | None:
