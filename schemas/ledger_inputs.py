@@ -10,6 +10,11 @@ STORE_FOLDER = "store"
 """The store folder of the last snapshot."""
 MESSAGE_LOG = "messages"
 """The fingerprint of the files of the message log, if one was read so far."""
+NUMBERED_LINES = "numbered_lines"
+"""What was read of a message log without queue ids and offsets, as JSON; empty or absent if messages have real ones.
+
+schemas/messages/message_log.py writes and reads it. Queue ids are then made up: each topic has queue 0.
+"""
 OFFSET_FILES = "offsets"
 """The fingerprint of the last snapshot's offsets."""
 COMMITTED_AT = "committed_at"

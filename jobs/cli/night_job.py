@@ -12,7 +12,7 @@ from jobs.cli import options as shared
 from jobs.cli.application import describe
 from jobs.cli.brokers_summary import print_brokers
 from jobs.cli.exit_code import CheckFailed
-from jobs.cli.progress import print_end, shown_on_terminal
+from jobs.cli.progress import compile_time, print_compiles, print_end, shown_on_terminal
 from jobs.cli.summarized_night import SummarizedNight, summarize
 from jobs.cli.summary import print_steps, print_summary
 from jobs.cli.without_pandas import allow_pandas
@@ -28,7 +28,7 @@ from schemas.errors import UsageError
 from schemas.ledger_check import read_runs
 from schemas.ledger_inputs import FIRST_SNAPSHOT, SUBSCRIPTION_FILE, SUBSCRIPTIONS_FROM, USER
 from schemas.messages.bodies import Bodies
-from schemas.messages.message_log import files, is_message_log
+from schemas.messages.message_log import files, is_message_log, log_forms
 from schemas.rocketmq_store.config_files import contents
 from schemas.run_ledger import LedgerEntry
 from schemas.storage import Storage, error_text
@@ -110,9 +110,7 @@ def _store_of(text: str) -> Storage:
     message_log = _message_log(storage)
     try:
         if message_log is not None:
-            for file in files(message_log):
-                with file.open("rb"):
-                    pass
+            log_forms(files(message_log))
         elif storage.is_local and Path(storage.root).is_file():
             raise UsageError(
                 f"{storage.root} is a file; give a broker's store folder, or a message log that ends in .jsonl or "
@@ -149,9 +147,9 @@ class _Night:
         subscriptions = entry.read_subscriptions()
         if subscriptions is None and snapshot is not None and Step.REGISTER in self.options.steps:
             subscriptions = self._own_list(snapshot, run.last.get(broker.name))
-        with shown_on_terminal(broker.name):
+        with shown_on_terminal(broker.name), compile_time(print_compiles) as compiling:
             report = run.run_night(broker, NightInputs(snapshot, subscriptions, message_log), self.options)
-        print_end(report)
+        print_end(report, compiling.seconds)
         return report
 
     def _own_list(self, snapshot: StoreSnapshot, last: LedgerEntry | None) -> SubscriptionFile | None:

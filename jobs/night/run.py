@@ -36,7 +36,7 @@ from jobs.night.tasks.message_log import IngestedLog, ingest_message_log
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run, upgrade
-from schemas.ledger_inputs import INPUTS_END, MESSAGE_LOG, REPEATED_FROM
+from schemas.ledger_inputs import INPUTS_END, MESSAGE_LOG, NUMBERED_LINES, REPEATED_FROM
 from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry, by_broker
 from schemas.spark_tasks import Session
 from schemas.tables import APPENDED_TABLES
@@ -95,6 +95,11 @@ class Run:
         state = read_state(self.warehouse, by_broker(self.entries).get(broker.name, ()))
         plan = None
         if inputs.snapshot is not None:
+            if state.last is not None and state.last.inputs.get(NUMBERED_LINES) and not options.new_epoch:
+                raise UsageError(
+                    "earlier nights read a message log without queue ids and offsets, which a store has: give "
+                    "--new-epoch to replace its messages, or a new --warehouse"
+                )
             plan = plan_log(inputs.snapshot, read_so_far(state, self.warehouse), self.warehouse, options.new_epoch)
         is_new_epoch = plan is not None and plan.cut == 0
         continued = BrokerState(()) if is_new_epoch else state
@@ -117,7 +122,7 @@ class Run:
         new = NewMessages(plan, options.bodies, redo.rest or stored_before(state_before, options.steps))
         log = IngestedLog(has_messages=False, new=None)
         if inputs.message_log is not None:
-            log = ingest_message_log(inputs.message_log, options.bodies, changes, self.session)
+            log = ingest_message_log(inputs.message_log, options.bodies, state.last, changes, self.session)
             new = new.with_stored(log.new) if log.new is not None else new
         as_of = max(_end_of_night(inputs, events, changes, state_before.last), state_before.as_of or 0)
         offsets = _offsets(inputs, state_before, options.steps, changes)
@@ -143,6 +148,8 @@ class Run:
             *group_remarks(outcome, history, offsets),
         ]
         repeated_from = redo.nights[0].entry.run if redo.nights else ""
+        if log.numbered is not None:
+            fingerprints[NUMBERED_LINES] = log.numbered.text
         entry = ledger_entry(self.job, night, outcome, {**fingerprints, REPEATED_FROM: repeated_from}, remarks)
         entry = self._commit(changes, entry)
         return NightReport(broker, inputs, events, outcome, entry, time.monotonic() - begun)

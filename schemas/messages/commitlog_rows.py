@@ -47,7 +47,8 @@ class CommitlogRows:
         assert topic_codes is not None
         new_topics = gather.binary_array(*self._topic_numbers.texts(len(topics)))
         topics += (decode_utf8(topic) for topic in new_topics.to_pylist())
-        columns, others = self._properties.cut(records, topic_codes, topics)
+        texts = log, records.at("properties"), records.at("properties_length")
+        columns, others = self._properties.cut(*texts, topic_codes, topics)
         nulls, count = pa.nulls(len(records), pa.string()), len(NAMED_PROPERTIES)
         named = [nulls if column is None else column for column in columns[:count]]
         shapes = [Shape(topic, self._properties.names(code)) for code, topic in enumerate(topics)]

@@ -6,66 +6,249 @@ import base64
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
+from filtering.numba_compile import Array, Int, compiled
 from schemas.arrow_batches import decoded
-from schemas.messages.message_checks import ENDS, KNOWN, LogRow, NotAMessage
-from schemas.rocketmq_store.commitlog.segments import CommitLogError
+from schemas.messages.message_checks import (
+    ENDS,
+    KNOWN,
+    TIMES,
+    LogForm,
+    NotAMessage,
+    RejectedRow,
+    checked,
+    column_names,
+    fits,
+    time_in_ms,
+)  # fmt: skip
+from schemas.messages.message_log_rows import MessageBatch
+from schemas.rocketmq_store.commitlog.segments import SLACK, CommitLogError
+from schemas.rocketmq_store.gather import Bytes
 
 _TICKS_IN_A_MILLISECOND = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 """By the units that Parquet has."""
 _INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
-_PLAIN: dict[str, tuple[pa.DataType, ...]] = {
-    "int": (pa.int32(),),
-    "bigint": (pa.int64(), pa.int32()),
-    "string": (pa.string(),),
-    "binary": (pa.binary(),),
-    "map<string, string>": (pa.map_(pa.string(), pa.string()),),
-}
-"""The types of columns whose values are as KNOWN names them."""
-ROWS_AT_ONCE = 1 << 14
+_ARROW_TYPES = {
+    "int": pa.int32(), "bigint": pa.int64(), "string": pa.string(), "binary": pa.binary(),
+    "map<string, string>": pa.map_(pa.string(), pa.string()),
+}  # fmt: skip
+"""The types of KNOWN, as Arrow has them."""
+ROWS_AT_ONCE = 1 << 16
 
 
-def read_row_groups(file: Path, row_groups: Sequence[int], first: int) -> Iterator[LogRow]:
-    """The rows of some consecutive row groups of a file. ``first`` is the number of the first row.
+def read_row_groups(
+    file: Path, row_groups: Sequence[int], first: int, form: LogForm
+) -> tuple[list[MessageBatch], list[RejectedRow]]:
+    """The messages in some consecutive row groups of a file, and the rows that are none.
 
-    Raises CommitLogError if the file is damaged.
+    ``first`` is the number of the first row. Raises CommitLogError if the file is damaged.
     """
+    batches: list[MessageBatch] = []
+    rejected: list[RejectedRow] = []
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as opened:
             for batch in opened.iter_batches(ROWS_AT_ONCE, row_groups):
-                yield from _rows(batch, first)
+                for messages in _messages(batch, first, form, rejected):
+                    batches.append(messages)
                 first += batch.num_rows
     except (pa.ArrowInvalid, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         reason = str(error).strip().splitlines()[0]
         raise CommitLogError(f"{file} is damaged ({reason}): write it again, or leave it out") from None
+    return batches, rejected
 
 
-def _rows(batch: pa.RecordBatch, first: int) -> Iterator[LogRow]:
-    names = [name for name in batch.schema.names if name in KNOWN]
-    columns = [_column(name, batch[name]) for name in names]
-    for row, values in enumerate(zip(*columns, strict=True)):
-        reason = next((value for value in values if isinstance(value, NotAMessage)), None)
-        found = reason or {name: value for name, value in zip(names, values, strict=True) if value is not None}
-        yield LogRow(first + row, found, partial(_as_json, batch, row))
+def rejected_first_rows(file: Path, rows: int, form: LogForm) -> list[RejectedRow]:
+    """Those of the first ``rows`` rows of a file that are not messages."""
+    rejected: list[RejectedRow] = []
+    with pq.ParquetFile(file) as opened:
+        for batch in opened.iter_batches(rows):
+            list(_messages(batch, 1, form, rejected))
+            break
+    return rejected
+
+
+def _messages(batch: pa.RecordBatch, first: int, form: LogForm, rejected: list[RejectedRow]) -> Iterator[MessageBatch]:
+    """The messages of some rows: as columns where all values have the types of KNOWN, the others row by row."""
+    good = np.zeros(batch.num_rows, np.bool_)
+    columns, texts, starts, lengths = _NO_COLUMNS, np.zeros(0, np.uint8), _NO_PLACES, _NO_PLACES
+    names = column_names(batch.schema.names)
+    plain = {column: _plain_column(column, batch[name]) for column, name in names.items()}
+    if None not in plain.values():
+        columns = {column: values for column, values in plain.items() if values is not None}
+        properties = columns.pop("properties", None)
+        given = {column: values.is_valid().to_numpy(zero_copy_only=False) for column, values in columns.items()}
+        numbers = {
+            column: values.fill_null(0).cast(pa.int64()).to_numpy()
+            for column, values in columns.items()
+            if KNOWN[column] in ENDS
+        }
+        texts, starts, lengths, fit = _property_texts(properties, batch.num_rows)
+        good = fits(numbers, given | {"topic": given.get("topic", good)}, form) & fit & _has_no_separator(columns)
+        columns = {column: values for column, values in columns.items() if values.null_count < len(values)}
+
+    def bytes_of(number: int) -> bytes:
+        return _as_json(batch, number - first)
+
+    lines = np.arange(first, first + batch.num_rows)
+    fast = MessageBatch(lines, columns, texts, starts, lengths, bytes_of)
+    if good.all():
+        yield fast
+        return
+    if good.any():
+        yield fast.take(np.flatnonzero(good))
+    slow, wrong = _read_slowly(
+        batch.take(pa.array(np.flatnonzero(~good))), names, lines[~good].tolist(), bytes_of, form
+    )
+    rejected += wrong
+    yield slow
+
+
+def _read_slowly(
+    batch: pa.RecordBatch, names: Mapping[str, str], lines: Sequence[int], bytes_of: Callable[[int], bytes],
+    form: LogForm,
+) -> tuple[MessageBatch, list[RejectedRow]]:  # fmt: skip
+    """The messages in some rows, and the rows that are none. This defines what a row says."""
+    columns = [_column(column, batch[name]) for column, name in names.items()]
+    taken: list[int] = []
+    messages: list[dict[str, Any]] = []
+    rejected: list[RejectedRow] = []
+    rows = zip(*columns, strict=True) if columns else [()] * batch.num_rows
+    for number, values in zip(lines, rows, strict=True):
+        try:
+            wrong = next((value for value in values if isinstance(value, NotAMessage)), None)
+            if wrong is not None:
+                raise wrong
+            present = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+            messages.append(checked(present, form))
+        except NotAMessage as reason:
+            rejected.append(RejectedRow(number, str(reason), bytes_of(number)))
+        else:
+            taken.append(number)
+    return MessageBatch.of(np.array(taken, np.int64), messages, bytes_of), rejected
+
+
+_NO_PLACES = np.zeros(0, np.int64)
+_NO_COLUMNS: dict[str, pa.Array] = {}
+
+
+def _is_time(column: pa.Array) -> bool:
+    return bool(pa.types.is_timestamp(column.type))
+
+
+def _plain_column(name: str, column: pa.Array) -> pa.Array | None:
+    """A column as one of the type that commitlog has; None if some of its values must be read one by one."""
+    column = decoded(column)
+    kind, is_number = column.type, pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    if pa.types.is_null(kind):
+        return pa.nulls(len(column), _ARROW_TYPES[KNOWN[name]])
+    if _is_time(column):
+        return pa.array(_milliseconds(column), mask=column.is_null().to_numpy(zero_copy_only=False))
+    if KNOWN[name] in ENDS and is_number:
+        try:
+            return column.cast(_ARROW_TYPES[KNOWN[name]])
+        except pa.ArrowInvalid:
+            return None
+    if pa.types.is_large_string(kind) and KNOWN[name] in ("string", "binary"):
+        return column.cast(_ARROW_TYPES[KNOWN[name]])
+    if pa.types.is_string(kind) and KNOWN[name] == "binary":
+        return column.cast(pa.binary())
+    return column if kind == _ARROW_TYPES[KNOWN[name]] else None
+
+
+def _milliseconds(times: pa.TimestampArray) -> NDArray[np.int64]:
+    ticks: NDArray[np.int64] = times.cast(pa.int64()).fill_null(0).to_numpy()
+    return ticks // _TICKS_IN_A_MILLISECOND[times.type.unit]
+
+
+def _has_no_separator(columns: Mapping[str, pa.Array]) -> NDArray[np.bool_]:
+    """For each message, whether its tags and keys can be in a property text. RocketMQ ends values at U+0002."""
+    found: Any = np.True_
+    for name in ("tags", "keys"):
+        if name in columns:
+            is_in = pc.match_substring(columns[name], "\u0002").fill_null(False)
+            found = found & ~is_in.to_numpy(zero_copy_only=False)
+    return found  # type: ignore[no-any-return]
+
+
+def _property_texts(
+    maps: pa.MapArray | None, rows: int
+) -> tuple[Bytes, NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Maps as property texts: their bytes, where each begins, and its length; and which maps can be one."""
+    if maps is None or maps.null_count == rows:
+        places = np.zeros(rows, np.int64)
+        return np.zeros(SLACK, np.uint8), places, places, np.ones(rows, np.bool_)
+    pairs = np.frombuffer(maps.buffers()[1], np.int32)[maps.offset : maps.offset + rows + 1]
+    missing = maps.is_null().to_numpy(zero_copy_only=False)
+    names, values = maps.keys, maps.items
+    is_value = values.is_valid().to_numpy(zero_copy_only=False)
+    return _joined(pairs, missing, *_spans(names), *_spans(values), is_value)
+
+
+def _spans(texts: pa.StringArray) -> tuple[NDArray[np.int32], Bytes]:
+    _, offsets, data = texts.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    return bounds, np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+
+
+@compiled
+def _joined(
+    pairs: Array, missing: Array, name_ends: Array, names: Bytes, value_ends: Array, values: Bytes, is_value: Array
+) -> tuple[Bytes, Array, Array, Array]:
+    rows = len(pairs) - 1
+    size: Int = np.int64(name_ends[-1]) + np.int64(value_ends[-1]) + 2 * np.int64(len(is_value))
+    texts = np.empty(size + SLACK, np.uint8)
+    starts, lengths, fit = np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.ones(rows, np.bool_)
+    out: Int = np.int64(0)
+    for row in range(rows):
+        starts[row] = out
+        if not missing[row]:
+            for pair in range(pairs[row], pairs[row + 1]):
+                name_length = name_ends[pair + 1] - name_ends[pair]
+                has_both = name_length > 0 and is_value[pair] and value_ends[pair + 1] > value_ends[pair]
+                begin = out
+                for i in range(name_ends[pair], name_ends[pair + 1]):
+                    fit[row] &= names[i] != 1 and names[i] != 2
+                    texts[out] = names[i]
+                    out += 1
+                texts[out] = 1
+                out += 1
+                if is_value[pair]:
+                    for i in range(value_ends[pair], value_ends[pair + 1]):
+                        fit[row] &= values[i] != 2
+                        texts[out] = values[i]
+                        out += 1
+                texts[out] = 2
+                out += 1
+                if not has_both:
+                    out = begin
+        lengths[row] = out - starts[row]
+    return texts, starts, lengths, fit
 
 
 def _column(name: str, column: pa.Array) -> list[Any]:
     """The values of a column as those of the type that KNOWN names. Instead of some, why they are not."""
     kind, column = KNOWN[name], decoded(column)
-    if pa.types.is_timestamp(column.type):
-        ticks = _TICKS_IN_A_MILLISECOND[column.type.unit]
-        return [None if time is None else time // ticks for time in column.cast(pa.int64()).to_pylist()]
+    if _is_time(column):
+        return [
+            None if time is None else time // _TICKS_IN_A_MILLISECOND[column.type.unit]
+            for time in column.cast(pa.int64()).to_pylist()
+        ]
+    if name in TIMES and pa.types.is_string(column.type):
+        return [None if text is None else _time(name, text) for text in column.to_pylist()]
     values: list[Any] = column.to_pylist()
-    if column.type in _PLAIN[kind]:
+    if column.type == _ARROW_TYPES[kind]:
         return values
     return [None if value is None else _read(name, kind, value) for value in values]
 
@@ -78,6 +261,13 @@ def _read(name: str, kind: str, value: Any) -> Any:
         return NotAMessage(f"{name} is not UTF-8")
     except ValueError:
         return NotAMessage(f"{name} is not of type {kind}")
+
+
+def _time(name: str, text: str) -> Any:
+    try:
+        return _read(name, "bigint", text) if _INTEGER.fullmatch(text) else time_in_ms(name, text)
+    except NotAMessage as reason:
+        return reason
 
 
 def _whole(end: int, value: Any) -> int:

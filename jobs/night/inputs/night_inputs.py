@@ -25,6 +25,7 @@ from schemas.ledger_inputs import (
     HOOKS,
     MESSAGE_LOG,
     NOT_REPLAYED,
+    NUMBERED_LINES,
     OFFSET_FILES,
     QUEUES,
     SOFTWARE,
@@ -90,6 +91,7 @@ class NightInputs:
         if self.snapshot is not None:
             min_offsets = self.snapshot.offsets.min_offsets
             queues = sum(map(len, min_offsets.values()))
+            found[NUMBERED_LINES] = ""
             found[STORE_FOLDER] = self.snapshot.storage.root
             found |= {OFFSET_FILES: self.snapshot.fingerprint, QUEUES: str(queues)}
             found[NOT_REPLAYED] = NotReplayed.in_store(self.snapshot.storage, min_offsets).text

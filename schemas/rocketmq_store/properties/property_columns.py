@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from filtering.java.strings import decode_utf8, unchecked_string_array
 from schemas.rocketmq_store import gather
-from schemas.rocketmq_store.commitlog.commitlog_walk import Records
 from schemas.rocketmq_store.commitlog.segments import SLACK
 from schemas.rocketmq_store.properties.more_properties import more_properties
 from schemas.rocketmq_store.properties.property_slots import NAME_BYTES, find_pairs
@@ -52,11 +51,18 @@ class PropertyColumns:
             self._decoded[topic] = known
         return known
 
-    def cut(self, records: Records, topic_codes: NDArray[np.int32], topics: Sequence[str]) -> Cut:
-        """The properties of some records; ``topics`` are all topics known so far, by code."""
+    def cut(
+        self,
+        log: gather.Bytes,
+        starts: gather.Positions,
+        lengths: gather.Positions,
+        topic_codes: NDArray[np.int32],
+        topics: Sequence[str],
+    ) -> Cut:
+        """The properties in the texts at ``starts``, each of a message; ``topics``: all known so far, by code."""
         self._add_topics(topics[len(self._used) :])
         used_before = self._used.copy()
-        texts = records.log, records.at("properties"), records.at("properties_length")
+        texts = log, starts, lengths
         properties = self._cut(*texts, topic_codes, used_before)
         if properties is None:
             self._used[:] = used_before
