@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from numba.core import event
+from numba.core import event as numba_event
 
 from filtering.counted import counted
 from jobs.night.run import NightReport
@@ -32,7 +32,7 @@ def shown_on_terminal(broker_name: str) -> Iterator[None]:
         print(CLEARED_LINE, end="", file=sys.stderr, flush=True)
 
 
-class CompileTime(event.Listener):  # type: ignore[misc]  # Numba has no types
+class CompileTime(numba_event.Listener):
     """The ``seconds`` in which some thread compiled functions. Loading them from the cache is not counted."""
 
     def __init__(self, begins: Callable[[], None]) -> None:
@@ -61,11 +61,12 @@ class CompileTime(event.Listener):  # type: ignore[misc]  # Numba has no types
 def compile_time(begins: Callable[[], None]) -> Iterator[CompileTime]:
     """Measures how long functions are compiled in a ``with`` block. ``begins`` is called before the first one is."""
     listener = CompileTime(begins)
-    event.register("numba:compile", listener)
+    events: Any = numba_event
+    events.register("numba:compile", listener)
     try:
         yield listener
     finally:
-        event.unregister("numba:compile", listener)
+        events.unregister("numba:compile", listener)
 
 
 def print_compiles() -> None:

@@ -36,7 +36,7 @@ def read_by_reference(content: bytes, form: LogForm) -> tuple[list[MessageBatch]
 
 def rows_of(batches: list[MessageBatch]) -> dict[int, dict[str, Any]]:
     """The messages as readers of commitlog see them, by line number."""
-    found = {}
+    found: dict[int, dict[str, Any]] = {}
     for batch in batches:
         numbers = {"queue_id": pa.int32(), "queue_offset": pa.int64(), "commitlog_offset": pa.int64()}
         missing = [name for name in numbers if name not in batch.columns or batch.columns[name].null_count]

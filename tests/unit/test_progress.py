@@ -12,6 +12,8 @@ import pytest
 from jobs.cli.progress import compile_time, print_compiles, print_end
 from jobs.night.run import NightReport
 
+njit: Any = numba.njit
+
 
 def report(messages: int, seconds: float) -> NightReport:
     """The report of a night that read some messages."""
@@ -40,7 +42,7 @@ def test_compilation_is_told_when_it_begins_and_measured(capsys: pytest.CaptureF
     def one_more(value: int) -> int:
         return value + 1
 
-    first, second = numba.njit(one_more), numba.njit(one_more)
+    first, second = njit(one_more), njit(one_more)
     with compile_time(print_compiles) as compiling:
         first(1)
         once = compiling.seconds
@@ -52,7 +54,7 @@ def test_compilation_is_told_when_it_begins_and_measured(capsys: pytest.CaptureF
 
 
 def test_nothing_is_told_of_what_is_compiled_already(capsys: pytest.CaptureFixture[str]) -> None:
-    function = numba.njit(abs_of)
+    function = njit(abs_of)
     function(1)
     with compile_time(print_compiles) as compiling:
         function(2)
