@@ -9,11 +9,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from filtering.bloom_filter import BloomFilter
+from filtering.counted import shortened
 from filtering.java.numbers import parse_int, parse_long
 from filtering.java.properties import parse_properties
 from filtering.java.strings import trim
@@ -84,13 +85,16 @@ class BrokerConfig:
     sample_count_threshold: int = 5_000
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name.startswith("mapped_file_size") and value < 1:
-                raise InvalidBrokerConfig(f"{_key(field.name)}={value}: a file size must be 1 or more")
+        for size in ("mapped_file_size_commit_log", "mapped_file_size_consume_queue"):
+            if getattr(self, size) < 1:
+                raise InvalidBrokerConfig(
+                    f"{_key(size)}={getattr(self, size)}: a file size must be 1 or more; the broker starts with it, "
+                    "but no message gets into a queue"
+                )
         if self.travel_cq_file_num_when_get_message < 1:
             raise InvalidBrokerConfig(
-                f"travelCqFileNumWhenGetMessage={self.travel_cq_file_num_when_get_message}: must be 1 or more"
+                f"travelCqFileNumWhenGetMessage={self.travel_cq_file_num_when_get_message}: must be 1 or more; the "
+                "broker starts with it, but no pull finds a message"
             )
         if self.filter_data_clean_time_span < 0:
             raise InvalidBrokerConfig(
@@ -105,12 +109,13 @@ class BrokerConfig:
         except ValueError as error:
             raise InvalidBrokerConfig(
                 f"maxErrorRateOfBloomFilter={self.max_error_rate_of_bloom_filter},"
-                f" expectConsumerNumUseFilter={self.expect_consumer_num_use_filter}: {error}"
+                f" expectConsumerNumUseFilter={self.expect_consumer_num_use_filter}: {error}; a broker does not start"
+                " with it"
             ) from error
         try:
             _ = self.delay_levels
         except ValueError as error:
-            raise InvalidBrokerConfig(str(error)) from error
+            raise InvalidBrokerConfig(f"{error}; a broker does not start with it") from error
 
     @cached_property
     def bloom_filter(self) -> BloomFilter:
@@ -134,25 +139,15 @@ class BrokerConfig:
 
     @classmethod
     def from_properties(cls, text: str) -> BrokerConfig:
-        """Reads a RocketMQ ``broker.conf``. Keys that filtering does not depend on are ignored.
-
-        Raises InvalidBrokerConfig if a known key has a value of the wrong type, or if a line is too long. (For a wrong
-        type, the broker itself would silently keep its default, or take anything but ``true`` as false.)
-        """
-        check_type(text, str, "a broker configuration is the text of its file")
-        for number, line in enumerate(text.split("\n") if len(text) > LONGEST_LINE else (), start=1):
-            if len(line) > LONGEST_LINE:
-                raise InvalidBrokerConfig(f"line {number} is longer than {LONGEST_LINE:,} characters")
-        try:
-            return cls.of_file(parse_properties(text))
-        except InvalidBrokerConfig:
-            raise
-        except ValueError as error:
-            raise InvalidBrokerConfig(str(error)) from error
+        """What a broker takes from its ``broker.conf``, without the notes of :func:`read_properties`."""
+        return read_properties(text).config
 
     @classmethod
     def from_yaml(cls, text: str) -> BrokerConfig:
-        """Reads a YAML mapping with the keys of a ``broker.conf``. Raises InvalidBrokerConfig."""
+        """Reads a YAML mapping with the keys of a ``broker.conf``.
+
+        No broker reads such a file, so a wrong type or a misspelt key raises InvalidBrokerConfig.
+        """
         try:
             document = load(text)
         except InvalidYaml as error:
@@ -161,19 +156,11 @@ class BrokerConfig:
             document = {}
         if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
             raise InvalidBrokerConfig("a broker configuration in YAML must be a mapping such as brokerName: broker-a")
-        return cls.of_file(document)
-
-    @classmethod
-    def of_file(cls, values: Mapping[str, str]) -> BrokerConfig:
-        """Converts the keys and values of a file. Raises InvalidBrokerConfig, also if none is of a broker.conf."""
-        known = {_key(field.name) for field in fields(cls)}
-        if values and not known.intersection(values) and not BROKER_KEYS.intersection(values):
-            raise InvalidBrokerConfig("no line is a setting of a broker.conf, such as brokerName=broker-a")
-        for key in values:
-            similar = difflib.get_close_matches(key, known, 1, 0.9)
-            if key not in known and similar:
-                raise InvalidBrokerConfig(f"{key} is not known; did you mean {similar[0]}?")
-        return cls.of(values)
+        _check_has_settings(document)
+        for key in document:
+            if (similar := _similar(key)) is not None:
+                raise InvalidBrokerConfig(f"{key} is not known; did you mean {similar}?")
+        return cls.of(document)
 
     @property
     def changed(self) -> dict[str, str]:
@@ -188,14 +175,62 @@ class BrokerConfig:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> BrokerConfig:
         """Converts keys and values of a ``broker.conf``. Raises InvalidBrokerConfig."""
-        known = {_key(field.name): field for field in fields(cls)}
-        return cls(
-            **{
-                known[key].name: _typed(key, value, type(known[key].default))
-                for key, value in values.items()
-                if key in known
-            }
-        )
+        read = {}
+        for key, value in values.items():
+            if key in _KNOWN:
+                read[_KNOWN[key].name] = _typed(key, value)
+        return cls(**read)
+
+
+class ReadBrokerConfig(NamedTuple):
+    """What a broker takes from its ``broker.conf``.
+
+    ``misread``: one text for each value that means something else to the broker than it seems to. ``ignored``: one
+    for each key that the broker does not know, but that looks like one of ours.
+    """
+
+    config: BrokerConfig
+    misread: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+
+def read_properties(text: str) -> ReadBrokerConfig:
+    """Reads a ``broker.conf`` exactly as a RocketMQ 5.5 broker does (MixAll.properties2Object).
+
+    ``true`` in any case is true and any other text false; a number that is none leaves the default; keys that the
+    broker does not know are ignored. Raises InvalidBrokerConfig for what a broker does not start with, or cannot be
+    replayed, and if a line is too long or the text is no broker.conf.
+    """
+    check_type(text, str, "a broker configuration is the text of its file")
+    for number, line in enumerate(text.split("\n") if len(text) > LONGEST_LINE else (), start=1):
+        if len(line) > LONGEST_LINE:
+            raise InvalidBrokerConfig(f"line {number} is longer than {LONGEST_LINE:,} characters")
+    try:
+        values = parse_properties(text)
+    except ValueError as error:
+        raise InvalidBrokerConfig(f"{error}; a broker does not start with it") from error
+    _check_has_settings(values)
+    taken: dict[str, Any] = {}
+    misread = []
+    for key, value in values.items():
+        if key not in _KNOWN:
+            continue
+        try:
+            taken[key] = _typed(key, value)
+        except InvalidBrokerConfig:
+            if isinstance(_KNOWN[key].default, bool):
+                taken[key] = False
+            misread += _misread(key, value)
+    config = BrokerConfig.of(taken)
+    in_force = {key: getattr(config, field.name) for key, field in _KNOWN.items()}
+    ignored = [
+        f"the broker ignores {key!a}, which it does not know: {similar} is {_text(in_force[similar])}"
+        + (", since the file begins with a byte order mark" if key.startswith(_BYTE_ORDER_MARK) else "")
+        + (" (brokers up to 4.4 know it)" if key in _KEYS_UP_TO_4_4 else "")
+        for key in values
+        if (similar := _similar(key)) is not None
+    ]
+    return ReadBrokerConfig(config, tuple(misread), tuple(ignored))
 
 
 def changed_switches(before: BrokerConfig, now: BrokerConfig) -> Sequence[str]:
@@ -214,9 +249,9 @@ def _text(value: bool | int | str) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _typed(key: str, value: Any, expected: type) -> Any:
-    """``value``, a text or a value from YAML or JSON, as a bool, int or str."""
-    text = _text(value)
+def _typed(key: str, value: Any) -> Any:
+    """``value``, a text or a value from YAML or JSON, as a bool, int or str. Raises InvalidBrokerConfig."""
+    text, expected = _text(value), type(_KNOWN[key].default)
     if expected is str:
         return trim(text)
     if expected is bool:
@@ -225,6 +260,68 @@ def _typed(key: str, value: Any, expected: type) -> Any:
         return text.lower() == "true"
     number = parse_long(text) if key in _LONGS else parse_int(text)
     if number is None:
-        bits = 64 if key in _LONGS else 32
-        raise InvalidBrokerConfig(f"{key}={text!r} is not a whole number of {bits} bits")
+        raise InvalidBrokerConfig(f"{key}={text!r} is not a whole number of {_bits(key)} bits")
     return number
+
+
+def _bits(key: str) -> int:
+    return 64 if key in _LONGS else 32
+
+
+_KNOWN: dict[str, Field[Any]] = {_key(field.name): field for field in fields(BrokerConfig)}
+"""The settings by their RocketMQ keys."""
+_LETTERS = {key.lower(): key for key in _KNOWN}
+_KEYS_UP_TO_4_4 = frozenset({"mapedFileSizeCommitLog", "mapedFileSizeConsumeQueue"})
+_BYTE_ORDER_MARK = "\xef\xbb\xbf"
+_SWITCHES = {
+    "enablePropertyFilter": "SQL92 is off",
+    "enableCalcFilterBitMap": "the filter bit map is off",
+    "enableConsumeQueueExt": "the filter bit map is off",
+}
+"""What a switch says that the broker takes as false."""
+_SHOWN = 60
+_SAYS_FALSE = re.compile(r"\W*(?:false|no|off|0)\b|\s*$", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
+
+
+def _check_has_settings(values: Mapping[str, str]) -> None:
+    """Raises InvalidBrokerConfig if a file is none of a broker: it has no known key, and others that are no names."""
+    if not values or _KNOWN.keys() & values or BROKER_KEYS & values.keys():
+        return
+    if not all(_NAME.fullmatch(key) or _similar(key) is not None for key in values):
+        raise InvalidBrokerConfig("no line is a setting of a broker.conf, such as brokerName=broker-a")
+
+
+def _similar(key: str) -> str | None:
+    """The known key that an unknown one looks like."""
+    if key in _KNOWN:
+        return None
+    same_letters = _LETTERS.get(re.sub("[^a-z]", "", key.lower()))
+    return same_letters or next(iter(difflib.get_close_matches(key, _KNOWN, 1, 0.9)), None)
+
+
+def _misread(key: str, value: str) -> list[str]:
+    """What the broker takes a value as that is not of the key's type; nothing if the value seems to say the same."""
+    default, written = _KNOWN[key].default, f"broker.conf has {key}={shortened(value, _SHOWN)!a}{_around(value)}"
+    if isinstance(default, bool):
+        if _SAYS_FALSE.match(value):
+            return []
+        return [
+            f"{_SWITCHES.get(key, f'{key} is false')}: {written}, which the broker takes as false; write {key}=true"
+        ]
+    return [
+        f"{key} is {default:,}, its default: {written}, which to the broker is no whole number of {_bits(key)} bits"
+    ]
+
+
+def _around(value: str) -> str:
+    """What stands around the part of a value that is probably meant."""
+    if "=" in value:
+        return " with another setting on its line"
+    if value != value.rstrip():
+        return " with a blank after it"
+    if re.search("#|//|--|/[*]", value):
+        return " with a comment after it"
+    if value[:1] in ("'", '"'):
+        return " in quotes"
+    return f" with {value[-1]} after it" if value[-1:] in (";", ",") else ""

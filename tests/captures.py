@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 CAPTURES = Path(__file__).parent / "cases" / "captures"
+PUBLIC = Path(__file__).parent / "cases" / "public"
+"""Inputs that people wrote, of public reports and guides."""
 UNDAMAGED = ("small", "dev", "plain", "otherbloom")
 IN_DATABASES = ("rocks550", "single550", "configv2_533", "double533")
 """Of brokers with RocksDB: two of 5.5.0 with consume queues and configurations in it, and two of 5.3.3, one with its

@@ -6,6 +6,7 @@ Slow imports are inside the functions, so that errors in the command line appear
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -127,7 +128,7 @@ def facts_of(options: argparse.Namespace) -> BrokerFacts:
         from schemas.ledger_check import open_warehouse
         from schemas.run_ledger import by_broker
 
-        name = read_broker_config(config).broker_name
+        name = read_broker_config(config).config.broker_name
         known = by_broker(open_warehouse(warehouse))
         if name == DEFAULT_NAME and name not in known and len(known) == 1:
             (name,) = known
@@ -148,7 +149,10 @@ def broker_config_of(options: argparse.Namespace, facts: BrokerFacts) -> BrokerC
 
     if options.broker_config is None:
         return facts.broker
-    return replace(read_broker_config(options.broker_config), broker_name=facts.name)
+    read = read_broker_config(options.broker_config)
+    for line in (*read.misread, *read.ignored):
+        print(line, file=sys.stderr)
+    return replace(read.config, broker_name=facts.name)
 
 
 def subscriptions_of(paths: list[Path] | None) -> SubscriptionFile | None:

@@ -71,6 +71,10 @@ def print_steps(run: Run, report: NightReport, remark: str = "") -> None:
     config = report.broker.config
     print(f"broker {short(report.broker.name)}: {switches(config)}")
     print(f"  ({printable(report.broker.source)})")
+    # The summary of a whole night has those of broker.misread, which are remarks, among what needs attention.
+    misread = () if run.job == "nightly" else report.broker.misread
+    for line in (*misread, *report.broker.ignored):
+        print(f"  {printable(line)}")
     if run.job in READS_SUBSCRIPTIONS:
         print(f"  subscriptions: {printable(_subscriptions(report))}")
     if report.entry is None:

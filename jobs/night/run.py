@@ -144,7 +144,7 @@ class Run:
         had_hooks = bool(continued.nights and continued.nights[-1].hooks)
         remarks = [
             *log_remarks(broker, inputs.snapshot, plan, state.as_of),
-            *input_remarks(inputs, options, had_hooks, log.has_messages or not state.topics),
+            *input_remarks(broker, inputs, options, had_hooks, log.has_messages or not state.topics),
             *group_remarks(outcome, history, offsets),
         ]
         repeated_from = redo.nights[0].entry.run if redo.nights else ""

@@ -187,8 +187,7 @@ CONFIGURATIONS: dict[str, tuple[str, str | bytes | None, str]] = {
     "no list": ("--subscriptions", "group: a", "(line 1: not a list; start each subscription with a dash"),
     "only bad events": ("--subscriptions", '{"op": "sing"}\n', "has no subscription (line 1: "),
     "no broker.conf": ("--broker-config", None, "no such file or directory; check the path"),
-    "no boolean": ("--broker-config", "enablePropertyFilter=yes", "file: enablePropertyFilter='yes' is neither true"),
-    "no number": ("--broker-config", "expectConsumerNumUseFilter=x", "'x' is not a whole number"),
+    "no groups": ("--broker-config", "expectConsumerNumUseFilter=0", "a broker does not start with it"),
     "no delay": ("--broker-config", "messageDelayLevel=1s 5x", "5x"),
 }
 

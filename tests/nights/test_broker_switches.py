@@ -10,8 +10,8 @@ import pytest
 from filtering.broker_config import BrokerConfig
 from jobs import deliver, dispatch, explain, ingest, maintain, nightly, register
 from schemas.errors import UsageError
-from tests.captures import capture, rows
-from tests.nights.commands import differing, rows_of
+from tests.captures import PUBLIC, capture, rows
+from tests.nights.commands import differing, night, rows_of
 from tests.nights.growing_broker import BEFORE, LOW, GrowingBroker, after, event, sql
 
 
@@ -46,6 +46,34 @@ def test_bit_maps_count_as_on_where_the_store_has_an_extension(
     )  # fmt: skip
     with pytest.raises(UsageError, match="brokers broker-a, broker-b: choose one with brokerName in --br"):
         deliver.main(["--warehouse", str(tmp_path)])
+
+
+@pytest.mark.parametrize("name", ["blank", "comment", "semicolon"])
+def test_a_night_goes_on_with_what_the_broker_takes_and_says_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    conf = PUBLIC / "broker-conf-values" / f"{name}.conf"
+    log, subscriptions = PUBLIC / "unquoted-text" / "log.jsonl", PUBLIC / "unquoted-text" / "subscriptions.yaml"
+    nightly.main(night(tmp_path / "w", log, subscriptions, conf))
+    out = capsys.readouterr().out
+    assert "\nSQL92 is off: broker.conf has enablePropertyFilter='true" in out
+    assert ", which the broker takes as false; write enablePropertyFilter=true\n" in out
+    assert "broker broker-a: property filter off" in out
+    nightly.main(night(tmp_path / "w2", log, subscriptions, PUBLIC / "unquoted-text" / "broker.conf"))
+    with pytest.raises(UsageError, match=r"enablePropertyFilter was true and is false; SQL92 is off: broker\.conf has"):
+        nightly.main(night(tmp_path / "w2", log, subscriptions, conf))
+
+
+def test_a_night_ignores_a_key_that_the_broker_ignores_and_says_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, subscriptions = PUBLIC / "unquoted-text" / "log.jsonl", PUBLIC / "unquoted-text" / "subscriptions.yaml"
+    nightly.main(night(tmp_path, log, subscriptions, PUBLIC / "broker-conf-maped" / "broker.conf", "--strict"))
+    out = capsys.readouterr().out
+    assert "property filter on" in out
+    for key, size in (("CommitLog", 1 << 30), ("ConsumeQueue", 6_000_000)):
+        ignored = f"the broker ignores 'mapedFileSize{key}', which it does not know: mappedFileSize{key} is {size} ("
+        assert ignored in out
 
 
 def test_bit_maps_count_as_off_where_it_has_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs import lint
-
-PUBLIC = Path(__file__).parents[1] / "cases" / "public"
+from tests.captures import PUBLIC
 
 
 def linted(path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:

@@ -59,12 +59,15 @@ def log_remarks(
         yield f"{messages} the right one now"
 
 
-def input_remarks(inputs: NightInputs, options: NightOptions, had_hooks: bool, has_messages: bool) -> Iterator[str]:
-    """Remarks on missing inputs.
+def input_remarks(
+    broker: Broker, inputs: NightInputs, options: NightOptions, had_hooks: bool, has_messages: bool
+) -> Iterator[str]:
+    """Remarks on missing inputs, and on values of broker.conf that the broker reads in another way than they seem.
 
     ``had_hooks``: whether the last night had filter hooks. ``has_messages``: whether the message log has some, or none
     are expected.
     """
+    yield from broker.misread
     if Step.DELIVER in options.steps and not options.hooks and had_hooks:
         yield "no --filter-hooks: the last run had them, and this one tells also what they would drop"
     if inputs.message_log is not None and not has_messages:

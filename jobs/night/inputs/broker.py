@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from filtering.broker_config import BrokerConfig, InvalidBrokerConfig
+from filtering.broker_config import BrokerConfig, InvalidBrokerConfig, ReadBrokerConfig, read_properties
 from jobs.night.inputs.snapshot import StoreSnapshot
 from schemas.errors import UsageError
 from schemas.rocketmq_store.consumequeue.consume_queue_ext import has_extension
@@ -21,24 +21,27 @@ class Broker:
     """The configuration of a broker. ``source`` says where it comes from; ``is_given``: from a file of the user.
 
     ``name_in_store`` is the brokerName that the store shows, if broker.conf alone gives another one; else None.
+    ``misread`` and ``ignored`` are those of ReadBrokerConfig.
     """
 
     config: BrokerConfig
     source: str
     is_given: bool = False
     name_in_store: str | None = None
+    misread: Sequence[str] = ()
+    ignored: Sequence[str] = ()
 
     @property
     def name(self) -> str:
         return self.config.broker_name
 
 
-def read_broker_config(file: Path) -> BrokerConfig:
+def read_broker_config(file: Path) -> ReadBrokerConfig:
     """Reads a broker.conf, or the same settings in YAML. Raises UsageError."""
     try:
         if file.suffix in (".yaml", ".yml"):
-            return BrokerConfig.from_yaml(file.read_text(encoding="utf-8"))
-        return BrokerConfig.from_properties(file.read_text(encoding="latin-1"))  # as Java reads properties
+            return ReadBrokerConfig(BrokerConfig.from_yaml(file.read_text(encoding="utf-8")))
+        return read_properties(file.read_text(encoding="latin-1"))  # as Java reads properties
     except (InvalidBrokerConfig, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: {error}") from None
 
@@ -77,12 +80,13 @@ def _configured(
     given = read_broker_config(config_file) if config_file is not None else None
     in_store = snapshot.broker_name if snapshot is not None and name is None else None
     other = None
-    if name is None and given is not None and given.broker_name != DEFAULT_NAME:
-        name = given.broker_name
+    if name is None and given is not None and given.config.broker_name != DEFAULT_NAME:
+        name = given.config.broker_name
         other = in_store if in_store != name else None
     name = name or in_store or _name_in_warehouse(last, reads_messages)
     if given is not None:
-        return Broker(replace(given, broker_name=name), str(config_file), is_given=True, name_in_store=other)
+        config = replace(given.config, broker_name=name)
+        return Broker(config, str(config_file), True, other, given.misread, given.ignored)
     if name in last:
         return Broker(last[name].broker, "no --broker-config: as in the last run")
     return _assumed(name, snapshot)

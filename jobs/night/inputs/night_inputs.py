@@ -152,9 +152,10 @@ def redo_instant(
         )
     changed = changed_switches(last.broker, broker.config)
     if changed and given is None:
+        why = "; ".join([*changed, *broker.misread])
         do = "add" if Step.REGISTER in options.steps else "first run register with"
         raise UsageError(
-            f"the broker's switches are not those of the last run ({'; '.join(changed)}): {do} --redo-from 0 if they "
+            f"the broker's switches are not those of the last run ({why}): {do} --redo-from 0 if they "
             f"always had the new values, or --redo-from {last.as_of + 1} if they changed after the last night"
         )
     return given
