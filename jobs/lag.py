@@ -28,6 +28,7 @@ METRICS = {
     "mqsieve_consumer_lag_messages": ("lag", "Entries behind the committed offset."),
     "mqsieve_consumer_exact_lag_messages": ("exact_lag", "Messages that the group would receive."),
     "mqsieve_consumer_broker_estimate_messages": ("broker_estimate", "Messages that the broker's metric counts."),
+    "mqsieve_consumer_ahead_messages": ("ahead", "Entries by which the committed offset is beyond the queue's end."),
     "mqsieve_consumer_oldest_pending_ms": ("oldest_pending_ms", "Age of the oldest of these messages."),
 }
 
@@ -86,6 +87,7 @@ def main(arguments: list[str]) -> None:
             _print_groups(rows, subscriptions, several)
         else:
             _print_queues(rows, several)
+        _print_beyond_end(answers, several)
         print(_ends(brokers) if several else _end(brokers[0], newer, chosen))
 
 
@@ -119,7 +121,8 @@ def _print_groups(rows: Sequence[tuple[str, Lag]], subscriptions: int, several: 
         titles = ("broker", "group", "topic", *TITLES, "pulls")
         lines = [[*map(short, key), *_cells(queues)] for key, queues in behind]
         print_table_of_brokers(titles, lines, several, left=3)
-    print(f"{subscriptions - len(behind):,} of {counted(subscriptions, 'subscription')} are up to date")
+    ahead = {key for key, queues in queues_by_key if any(row.ahead for row in queues)} - {key for key, _ in behind}
+    print(f"{subscriptions - len(behind) - len(ahead):,} of {counted(subscriptions, 'subscription')} are up to date")
 
 
 def _print_queues(rows: Sequence[tuple[str, Lag]], several: bool) -> None:
@@ -132,6 +135,16 @@ def _print_queues(rows: Sequence[tuple[str, Lag]], several: bool) -> None:
     print_table_of_brokers(titles, lines, several, left=3)
 
 
+def _print_beyond_end(answers: Sequence[tuple[BrokerFacts, list[Lag]]], several: bool) -> None:
+    """A line for each group and topic with committed offsets beyond the end of a queue."""
+    from schemas.answers.lag.standings import beyond_end
+
+    for facts, rows in answers:
+        for group in beyond_end(rows):
+            where = f" of {short(facts.name)}" if several else ""
+            print(f"{short(group.consumer_group)} on {short(group.topic)}{where}: {group.text}")
+
+
 def _cells(rows: Sequence[Lag]) -> list[str]:
     ages = [row.oldest_pending_ms for row in rows if row.oldest_pending_ms is not None]
     refusal = next((row.refusal for row in rows if row.refusal is not None), None)
@@ -139,13 +152,18 @@ def _cells(rows: Sequence[Lag]) -> list[str]:
     off = sum(row.estimate_error or 0 for row in rows)
     online = "online" if rows[0].is_consuming else "away"
     return [
-        count(sum(row.lag for row in rows)),
+        _behind(sum(row.lag for row in rows), sum(row.ahead for row in rows)),
         count(sum(row.exact_lag for row in rows)),
         count(sum(estimates)) if estimates else "none",
         f"{off:+,}" if off else "-",
         age(max(ages)) if ages else "-",
         online if refusal is None else f"refused: {refusal}",
     ]
+
+
+def _behind(lag: int, ahead: int) -> str:
+    """The cell of the entries that a group is behind; as in mqadmin, less than 0 if it is beyond the end."""
+    return f"-{ahead:,}" if ahead and not lag else count(lag)
 
 
 def _metrics(rows: Sequence[tuple[str, Lag]]) -> Iterator[str]:

@@ -47,7 +47,7 @@ Answer = TypeVar("Answer")
 _WHY_TITLES = ("message", "place", "group", "outcome", "reason")
 _LAG_TITLES = (
     "consumer_group", "topic", "queue_id", "committed", "end", "lag", "exact_lag", "broker_estimate",
-    "oldest_pending_ms",
+    "oldest_pending_ms", "ahead",
 )  # fmt: skip
 _FINDING_TITLES = ("severity", "consumer_group", "topic", "code", "text", "messages", "of")
 _ADVICE_TITLES = ("topic", "use", "reason", "reads_without", "reads_with", "false_positive_rate", "measured_rate")
@@ -125,7 +125,11 @@ class OpenWarehouse(Shown):
         found = [(facts, night_summary(facts)) for facts in self.brokers]
         rows, names = self._flat((facts, night.groups) for facts, night in found)
         attention = [line for facts, night in found for line in self._lines(facts, night.attention)]
-        notes = [line for facts, night in found for line in self._lines(facts, [*night.notes, *night.not_replayed])]
+        notes = [
+            line
+            for facts, night in found
+            for line in self._lines(facts, [*night.started, *night.notes, *night.not_replayed])
+        ]
         return Summary(rows, _SUMMARY_TITLES, _summary_row, names, attention, notes)
 
     @property

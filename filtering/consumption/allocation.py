@@ -18,7 +18,8 @@ from filtering.delivery.message_filter import tag_check
 from filtering.delivery.pull_window import FOREVER
 from filtering.predicate import TRUE, Predicate, TextIn
 from filtering.predicate_value import holds
-from filtering.subscription_data import TAG, build_subscription_data
+from filtering.sql92 import EvaluationError, InvalidExpression, compile
+from filtering.subscription_data import TAG, build_subscription_data, is_tag_type
 from filtering.subscriptions.events import GroupTopic, SubscriptionEvent
 from filtering.subscriptions.in_force import state_at
 from filtering.subscriptions.inconsistency import ClientSubscription, GroupClients, client_states, group_clients
@@ -82,6 +83,16 @@ def _check(topic: str, subscription: ClientSubscription | GroupClients) -> Predi
         return TRUE
 
 
+def _subscribes(topic: str, client: ClientSubscription, properties: Mapping[str, str]) -> bool:
+    """Whether a client's own subscription, tags or SQL92, matches a message."""
+    if client.class_filter_mode or is_tag_type(client.expression_type):
+        return holds(_check(topic, client), properties)
+    try:
+        return compile(client.expression).evaluate(properties) is True
+    except (InvalidExpression, EvaluationError):
+        return False
+
+
 class ClientChecks:
     """The checks of tags of each client at any instant. Events without client ids do not count.
 
@@ -89,15 +100,27 @@ class ClientChecks:
     """
 
     def __init__(self, events: Iterable[SubscriptionEvent]) -> None:
-        states = group_clients(events)
-        self._states = states_by_key(
-            state for state in states if not state.is_consistent and state.expression_type is not None
-        )
+        states = [state for state in group_clients(events) if not state.is_consistent]
+        self._states = states_by_key(state for state in states if state.expression_type is not None)
+        self._without_subscription = states_by_key(state for state in states if state.expression_type is None)
 
     def at(self, consumer_group: str, topic: str, instant: int) -> dict[str, Predicate]:
         """The check of each client at an instant (ms), by client id; none if the clients subscribe alike."""
         state = state_at(self._states.get((consumer_group, topic), ()), instant)
         return {} if state is None else client_checks(state)
+
+    def without_subscription(self, consumer_group: str, topic: str, instant: int) -> GroupClients | None:
+        """The clients, if the broker has no subscription of the group at an instant (ms), though a client has one.
+
+        The heartbeat of another client did not list the topic: the broker refuses pulls with SUBSCRIPTION_NOT_EXIST.
+        """
+        return state_at(self._without_subscription.get((consumer_group, topic), ()), instant)
+
+    def subscribing(self, consumer_group: str, topic: str, instant: int, properties: Mapping[str, str]) -> list[str]:
+        """The ids of the clients that subscribe to a message at an instant (ms), though not as the one in force."""
+        state = state_at(self._states.get((consumer_group, topic), ()), instant)
+        overruled = () if state is None else state.overruled
+        return [client.client_id for client in overruled if _subscribes(topic, client, properties)]
 
 
 def dropping_clients(checks: Mapping[str, Predicate], properties: Mapping[str, str]) -> dict[str, frozenset[str]]:
@@ -107,8 +130,3 @@ def dropping_clients(checks: Mapping[str, Predicate], properties: Mapping[str, s
         for client, check in checks.items()
         if isinstance(check, TextIn) and not holds(check, properties)
     }
-
-
-def keeping_clients(checks: Mapping[str, Predicate], properties: Mapping[str, str]) -> list[str]:
-    """The ids of the clients that subscribe to the tag of a message."""
-    return [client for client, check in checks.items() if isinstance(check, TextIn) and holds(check, properties)]

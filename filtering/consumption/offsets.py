@@ -154,6 +154,11 @@ class TopicOffsets:
         return self.absent(topic, now) if topic in now.min_offsets else []
 
     @cached_property
+    def is_any_beyond_end(self) -> bool:
+        """Whether the broker has an offset of a group beyond the end of a queue."""
+        return bool((self.committed > self.ends).any())
+
+    @cached_property
     def ends_by_queue(self) -> dict[int, int]:
         return dict(zip(self.queue_ids, self.ends.tolist(), strict=True))
 
@@ -196,17 +201,14 @@ class OffsetsSoFar:
     def waiting(self, key: GroupTopic) -> dict[int, int]:
         """By queue id, the offset at which a group that does not pull goes on.
 
-        Where the broker kept an offset beyond the end of a queue that began again, the group goes on there, or at the
-        end of the queue if that is still shorter (OFFSET_OVERFLOW_BADLY).
+        Where the broker has an offset beyond the end of a queue (which began again, or its store was wiped), the group
+        goes on there, or at the end of the queue if that is still shorter (OFFSET_OVERFLOW_BADLY).
         """
         offsets = self.of_topic(key[1])
-        began_again, ends = offsets.begins_by_queue, offsets.ends_by_queue
-        committed = self.committed(key) if began_again else {}
-        return self.of(key) | {
-            queue_id: offset
-            for queue_id, offset in committed.items()
-            if queue_id in began_again and offset > ends[queue_id]
-        }
+        if not offsets.is_any_beyond_end:
+            return self.of(key)
+        ends, committed = offsets.ends_by_queue, self.committed(key)
+        return self.of(key) | {queue_id: offset for queue_id, offset in committed.items() if offset > ends[queue_id]}
 
     def begins(self, topic: str) -> dict[int, int]:
         """By queue id, the physical offsets with which queues began again."""

@@ -37,12 +37,15 @@ class Outcome(StrEnum):
     STOPPED_BY_EXPRESSION = "STOPPED_BY_EXPRESSION"
     EXPRESSION_FAILED = "EXPRESSION_FAILED"
     PENDING = "PENDING"
+    WAITING = "WAITING"
+    NEVER_STORED = "NEVER_STORED"
     NOT_SUBSCRIBED = "NOT_SUBSCRIBED"
 
 
 class Stage(StrEnum):
-    """The filter that decided."""
+    """The filter that decided, or what comes before all filters."""
 
+    SYSTEM_TOPIC = "system topic"
     SUBSCRIPTION = "subscription"
     PULL = "pull"
     TAGS_CODE = "tags code"

@@ -42,10 +42,15 @@ class NearestMiss:
         """The change as text, such as ``region = 'hangzhou' and without color``."""
         if self.literal is not None:
             return self.literal
-        return " and ".join(
-            f"without {name}" if value is None else f"{name} = {string_literal(value)}"
-            for name, value in self.values.items()
-        )
+        set_to = [f"{name} = {string_literal(value)}" for name, value in self.values.items() if value is not None]
+        removed = [f"without {name}" for name, value in self.values.items() if value is None]
+        return " and ".join([*set_to, *removed])
+
+    @property
+    def would_match(self) -> str:
+        """``with region = 'hangzhou'``, or ``without color``: how the message would match."""
+        is_removal = self.literal is None and all(value is None for value in self.values.values())
+        return self.text if is_removal else f"with {self.text}"
 
 
 def nearest_miss(

@@ -58,6 +58,16 @@ def overruled(clients: Sequence[str]) -> str:
     return f"{listed(clients, NAMED)} {subscribe} to it, but the broker has the subscription of another client"
 
 
+def without_subscription(clients: Sequence[str], absent: Sequence[str]) -> str:
+    """Another client's heartbeat did not list the topic."""
+    subscribe = "subscribes" if len(clients) == 1 else "subscribe"
+    others = f"the heartbeat of {listed(absent, NAMED)}" if absent else "another heartbeat"
+    return (
+        f"the broker refuses the group's pulls (SUBSCRIPTION_NOT_EXIST), so the group has not pulled it yet: "
+        f"{listed(clients, NAMED)} {subscribe} to the topic, but {others} does not list it"
+    )
+
+
 def never_subscribed(topic: str, group: str) -> str:
     if topic == f"{RETRY_TOPIC_PREFIX}{group}":
         return "no event subscribes the group to its retry topic, as its clients do: add one with the tag *"

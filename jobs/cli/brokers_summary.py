@@ -62,7 +62,7 @@ def _delivered_before(night: SummarizedNight) -> int | None:
 def _lines(night: SummarizedNight) -> Iterable[tuple[str, str]]:
     """The name of the broker, and a line about its night."""
     broker, summary = night.report.broker, night.summary
-    lines = [*night.attention, *summary.not_replayed, *summary.notes]
+    lines = [*night.attention, *summary.started, *summary.not_replayed, *summary.notes]
     if not broker.is_given:
         lines.append(f"{switches(broker.config)} ({broker.source})")
     return [(broker.name, line) for line in lines]

@@ -8,7 +8,7 @@ from filtering.explanation.decision import Outcome, Stage
 from filtering.explanation.reasons import leaf_values
 from filtering.explanation.trace import Part, Result
 from jobs.cli.text import print_table, short, time
-from schemas.answers.explanation.explanation import Explanation
+from schemas.answers.explanation.explanation import VERDICTS, Explanation, step_text
 from schemas.answers.explanation.found_messages import FoundMessage
 from schemas.printable import printable
 from schemas.shell_command import option
@@ -16,13 +16,6 @@ from schemas.shell_command import option
 MARKS = {
     Result.TRUE: "✓", Result.FALSE: "✗", Result.NULL: "∅", Result.ERROR: "!", Result.NOT_EVALUATED: "·",
 }  # fmt: skip
-VERDICTS = {
-    Outcome.DELIVERED: "delivered",
-    Outcome.DROPPED_BY_CLIENT: "returned by the broker, dropped by the client",
-    Outcome.DROPPED_BY_HOOK: "returned by the broker, dropped by a filter hook of the client",
-    Outcome.PENDING: "not yet pulled",
-    Outcome.NOT_SUBSCRIBED: "never asked for",
-}
 STAGES = {
     Stage.TAGS_CODE: "stage 1, tags code",
     Stage.BIT_MAP: "stage 1, filter bit map",
@@ -32,13 +25,11 @@ SHOWN_LEAVES = 8
 LONGEST_LEAF = 44
 
 
-def print_explanation(
-    explanation: Explanation, copies: Sequence[FoundMessage], full: bool, broker: str | None = None
-) -> None:
+def print_explanation(explanation: Explanation, full: bool, broker: str | None = None) -> None:
     """Prints why one group received a message or not; ``full`` adds all details, ``broker`` names its broker."""
     message, decision = explanation.message, explanation.decision
-    verdict = VERDICTS.get(explanation.outcome, "not delivered")
-    print(f"{short(message.name)}  {_place(message, broker)} → {printable(explanation.consumer_group)}: {verdict}")
+    group = printable(explanation.consumer_group)
+    print(f"{short(message.name)}  {_place(message, broker)} → {group}: {explanation.verdict}")
     if full:
         _print_full(explanation)
     stage = STAGES.get(decision.stage, str(decision.stage))
@@ -49,11 +40,14 @@ def print_explanation(
         _line("stopped at", f"{stage}: {decision.reason}")
     else:
         _line("stopped at", f"{stage}: {decision.headline}")
+    if explanation.start is not None and (full or explanation.is_from_before):
+        _line("began", explanation.start.text)
     if explanation.filter_change is not None:
         _line("filter", explanation.filter_change)
     if explanation.preview is not None:
         would = "would be delivered" if explanation.preview.outcome is Outcome.DELIVERED else "would not be delivered"
-        _line("today", f"{would}: {explanation.preview.reason}")
+        when = "then" if explanation.outcome is Outcome.WAITING else "today"
+        _line(when, f"{would}: {explanation.preview.reason}")
     if explanation.trace is not None and (full or stopped):
         lines = list(_tree(explanation.trace)) if full else _decisive(explanation.trace)
         for number, line in enumerate(lines):
@@ -63,14 +57,15 @@ def print_explanation(
     if explanation.uncertain is not None:
         _line("uncertain", explanation.uncertain)
     if explanation.nearest_miss is not None:
-        print(f"  would match with {printable(explanation.nearest_miss.text)}")
-    _print_copies(copies)
+        print(f"  would match {printable(explanation.nearest_miss.would_match)}")
+    if len(explanation.journey) > 1:
+        for number, step in enumerate(explanation.journey):
+            _line("" if number else "journey", step_text(step))
 
 
 def print_every_group(
     explanations: Sequence[Explanation],
     message: FoundMessage,
-    copies: Sequence[FoundMessage],
     nobody: str,
     broker: str | None = None,
 ) -> None:
@@ -79,19 +74,24 @@ def print_every_group(
     if not explanations:
         print(f"  {nobody}")
     rows = [
-        (short(row.consumer_group), str(row.outcome), printable(row.decision.reason))
+        (
+            short(row.consumer_group),
+            str(row.outcome),
+            printable(row.summary),
+        )
         for row in sorted(explanations, key=lambda row: (list(Outcome).index(row.outcome), row.consumer_group))
     ]
     if rows:
         print_table(("group", "outcome", "reason"), rows, left=3, indent="  ", last_is_text=True)
-    _print_copies(copies)
 
 
 def print_choices(messages: Sequence[tuple[str | None, FoundMessage]], group: str | None) -> None:
     """Lists the messages that share a key, with the options that choose each: its broker is one unless it is None."""
     print(f"{len(messages):,} messages have this key; choose one:")
     for broker, message in messages:
-        chosen = {"message": message.msg_id, "group": group, "broker": broker}
+        of_queue = {"topic": message.topic, "queue": str(message.queue_id), "offset": str(message.queue_offset)}
+        named = {"message": message.msg_id} if message.msg_id is not None else of_queue
+        chosen = named | {"group": group, "broker": broker}
         options = " ".join(option(name, value) for name, value in chosen.items() if value is not None)
         print(f"  {options}  {printable(message.place)}, {time(message.store_timestamp)} UTC")
 
@@ -102,12 +102,13 @@ def _place(message: FoundMessage, broker: str | None) -> str:
 
 def _print_full(explanation: Explanation) -> None:
     message, row, bit_map = explanation.message, explanation.subscription, explanation.filters.bit_map
-    _line("message", f"msgId {message.msg_id}, unique key {message.uniq_key or '-'}, keys {message.keys or '-'}")
+    _line("message", f"msgId {message.msg_id or '-'}, unique key {message.uniq_key or '-'}, keys {message.keys or '-'}")
     _line("stored", f"{time(message.store_timestamp)} UTC, at physical offset {message.commitlog_offset:,}")
     if row is not None:
-        born = f", filter born {time(row.born_time)}" if row.born_time is not None else ""
+        born = f", filter born {time(row.born_time)}" if row.born_time else ""
+        since = time(row.valid_from) if row.valid_from > 0 else "the beginning"
         _line("subscribed", f"{row.filter_text} (version {row.sub_version}{born})")
-        _line("in force", f"{time(row.valid_from)} – {time(row.valid_to)}, {'online' if row.is_consuming else 'away'}")
+        _line("in force", f"{since} – {time(row.valid_to)}, {'online' if row.is_consuming else 'away'}")
     if explanation.pulled_at is not None:
         _line("pulled", time(explanation.pulled_at))
     for delivery in explanation.received:
@@ -145,11 +146,6 @@ def _tree(part: Part, depth: int = 0) -> Iterator[str]:
     yield f"{pad}{part.text}  {MARKS[part.result]} {part.result.value}"
     for child in part.parts:
         yield from _tree(child, depth + 1)
-
-
-def _print_copies(copies: Sequence[FoundMessage]) -> None:
-    if copies:
-        _line("copies", ", ".join(copy.place for copy in copies))
 
 
 def _line(title: str, text: str) -> None:

@@ -19,6 +19,7 @@ from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.inconsistency import inconsistent_groups, knows_clients
+from schemas.answers.lag.standings import away_beyond_end
 from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.table_rows import one_of, within
@@ -41,6 +42,8 @@ def findings(facts: BrokerFacts, session: Session | None = None) -> list[Finding
     found, _ = _findings(facts, rows)
     found += _never_matched(facts, _unexplained(rows, found))
     found += _dead_filters(facts, rows)
+    for ahead in away_beyond_end(facts):
+        found.append(Finding(WARN, ahead.consumer_group, ahead.topic, "offset-beyond-end", ahead.text))
     found += _inconsistent(facts, session)
     return worst_first(found)
 

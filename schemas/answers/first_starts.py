@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -12,19 +13,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filtering.consumption.group_start import StartReason, start_reason
+from filtering.consumption.plan import resets_and_first_starts
+from filtering.counted import counted, listed
 from filtering.delivery.entries import Int64s
 from filtering.delivery.pull_window import BEGINNING, FOREVER
 from filtering.explanation.first_pulled import first_pulled, pulling_spans
-from filtering.subscriptions.events import GroupTopic
+from filtering.explanation.journey import group_of_topic
+from filtering.subscriptions.events import ConsumeFrom, GroupTopic, SubscriptionEvent
+from filtering.subscriptions.states import states_by_key
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts, GroupQueue
+from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
+from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delivery_stats import DELIVERY_STATS
-from schemas.delta.table_rows import Where, one_of, sorted_by, within
+from schemas.delta.table_rows import Where, one_of, sorted_by, tuples, within
 from schemas.queue_progress import QUEUE_PROGRESS
+from schemas.time_text import time_text
 
 Queue = tuple[str, int]
 """Topic and queue id."""
+NAMED = 3
+"""The number of groups that a line names; others are counted."""
 
 
 class Move(NamedTuple):
@@ -35,6 +46,26 @@ class Move(NamedTuple):
     lost: int = 0
     skipped: int = 0
     repeated: int = 0
+
+
+@dataclass(frozen=True)
+class Start:
+    """A group began at ``at`` (ms) in a queue, at an offset, for this reason."""
+
+    at: int
+    queue_offset: int
+    reason: StartReason
+
+    @property
+    def text(self) -> str:
+        return f"{time_text(self.at)} at offset {self.queue_offset:,} of the queue: {self.reason}"
+
+
+def first_online(facts: BrokerFacts, rows: Iterable[SubscriptionRow]) -> int | None:
+    """When a group with these states, in order, first pulled (ms); None: never, or before the history begins."""
+    known_from = (facts.nights[0].as_of or 0) if facts.history_is_incomplete and facts.nights else BEGINNING
+    spans = pulling_spans(rows, facts.broker, facts.as_of)
+    return spans[0][0] if spans and spans[0][0] > known_from else None
 
 
 class FirstStarts:
@@ -72,6 +103,45 @@ class FirstStarts:
         # Offsets of damaged records count as skipped, too, and those over which the offset was moved.
         offsets, times = self._entries(queue[1:], first.run)
         return first_pulled(offsets, times, spans, resets, pulled + first.skipped - first.repeated, pulled)
+
+    @cached_property
+    def starts(self) -> Mapping[GroupQueue, Start]:
+        """:meth:`start` of each queue in which a group moved on."""
+        found = {queue: self.start(queue) for queue in self.moves}
+        return {queue: start for queue, start in found.items() if start is not None}
+
+    def start(self, queue: GroupQueue) -> Start | None:
+        """Where and why the group began in a queue. None if it never did, or before the history begins."""
+        group, topic, _ = queue
+        at, offset = first_online(self._facts, self._states.get((group, topic), ())), self.of(queue)
+        if at is None or offset is None:
+            return None
+        if any(reset_at < at and moved_to == offset for reset_at, moved_to in self._facts.resets.get(queue, ())):
+            return Start(at, offset, StartReason.RESET)
+        if self._committed_before(queue, at):
+            return Start(at, offset, StartReason.COMMITTED)
+        event = self._first_events.get((group, topic))
+        consume_from = event.consume_from if event is not None else ConsumeFrom.LAST
+        return Start(at, offset, start_reason(topic, consume_from, has_first_message=offset == 0))
+
+    def _committed_before(self, queue: GroupQueue, at: int) -> bool:
+        """Whether the last snapshot before ``at`` (ms) had an offset of a group in a queue."""
+        before = [committed for as_of, committed in self._committed.get(queue, ()) if as_of < at]
+        return bool(before) and before[-1] is not None and before[-1] >= 0
+
+    @cached_property
+    def _committed(self) -> Mapping[GroupQueue, Sequence[tuple[int, int | None]]]:
+        """The ends of nights (ms) with the broker's offset then, in order."""
+        names = ("consumer_group", "topic", "queue_id", "as_of", "committed")
+        found: defaultdict[GroupQueue, list[tuple[int, int | None]]] = defaultdict(list)
+        rows = sorted_by(self._facts.rows(CONSUMER_OFFSETS, names, self._where), "as_of")
+        for group, topic, queue_id, as_of, committed in tuples(rows, *names):
+            found[group, topic, queue_id].append((as_of, committed))
+        return dict(found)
+
+    @cached_property
+    def _first_events(self) -> Mapping[GroupTopic, SubscriptionEvent]:
+        return resets_and_first_starts(self._facts.events)[1]
 
     def place_in_old_queue(self, queue: GroupQueue, begins_at: int) -> int | None:
         """The physical offset of the first entry that the group pulled or lost before a queue began again.
@@ -152,3 +222,55 @@ class FirstStarts:
 def _of_queue(queue: Queue) -> Where:
     topic, queue_id = queue
     return [one_of("topic", [topic]), one_of("queue_id", [queue_id])]
+
+
+def started_last_night(facts: BrokerFacts) -> list[str]:
+    """Lines on the groups that began in the last night, for each topic and each reason but ``consume_from`` first.
+
+    A line says how many of the messages that were stored before they came they got, or missed. There is none if there
+    were no such messages.
+    """
+    oldest = min((file.least["store_timestamp"] for file in facts.warehouse.files(COMMITLOG, facts.name)), default=None)
+    if oldest is None or not facts.nights:
+        return []
+    began_after = max(oldest, facts.nights[-2].as_of or 0 if len(facts.nights) > 1 else BEGINNING)
+    states = states_by_key(facts.history)
+    new: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for (group, topic), event in resets_and_first_starts(facts.events)[1].items():
+        if event.at > began_after and event.consume_from is not ConsumeFrom.FIRST and group_of_topic(topic) is None:
+            at = first_online(facts, states.get((group, topic), ()))
+            if at is not None and began_after < at <= facts.as_of:
+                new[topic][group] = at
+    return [line for topic in sorted(new) for line in _started(facts, states, topic, new[topic])]
+
+
+def _started(
+    facts: BrokerFacts, states: Mapping[GroupTopic, Sequence[SubscriptionRow]], topic: str, groups: Mapping[str, int]
+) -> Iterator[str]:
+    """``groups``: when each began on the topic (ms)."""
+    of_topic = one_of("topic", [topic])
+    starts = FirstStarts(facts, states, [of_topic, one_of("consumer_group", list(groups))]).starts
+    begin = max(
+        facts.last.log_start or 0, *(facts.begins.get(queue, 0) for queue in facts.begins if queue[0] == topic), 0
+    )
+    before = [of_topic, within("store_timestamp", below=max(groups.values())), within("commitlog_offset", begin)]
+    rows = sorted_by(facts.rows(CONSUMEQUEUE, ["queue_id", "queue_offset", "store_timestamp"], before), "queue_offset")
+    messages: defaultdict[tuple[StartReason, bool], Counter[str]] = defaultdict(Counter)
+    for queue_id in pc.unique(rows["queue_id"]).to_pylist():
+        of_queue = rows.filter(pc.equal(rows["queue_id"], queue_id))
+        offsets, times = of_queue["queue_offset"].to_numpy(), of_queue["store_timestamp"].to_numpy()
+        for group, at in groups.items():
+            start = starts.get((group, topic, queue_id))
+            if start is not None:
+                stored = int(np.searchsorted(times, at))
+                missed = min(int(np.searchsorted(offsets, start.queue_offset)), stored)
+                messages[start.reason, False][group] += missed
+                messages[start.reason, True][group] += stored - missed
+    for (reason, gets), of_groups in sorted(messages.items()):
+        names = [group for group, number in of_groups.items() if number]
+        if names:
+            has, most = "with" if gets else "without", max(of_groups.values())
+            began = f"began {time_text(groups[names[0]])}" if len(names) == 1 else "began"
+            number = counted(most, "message") if len(names) == 1 else f"up to {counted(most, 'message')}"
+            whom = "it" if len(names) == 1 else "they"
+            yield f"{listed(names, NAMED)} on {topic} {began} {has} {number} stored before {whom} came: {reason}"

@@ -90,3 +90,45 @@ def test_copies_for_consumers_that_failed(broker: GrowingBroker, topic: str, why
     broker.night([event(BEFORE, "register", "cg", type="TAG", expression="*")])
     out = broker.run(explain, "--warehouse", broker.folder / "w", "--message", "o-1", "--group", "cg").out
     assert out.splitlines()[1] == f"  because     {why}"
+
+
+def test_a_client_with_sql92_that_was_overruled_is_named(broker: GrowingBroker, run: Run) -> None:
+    (broker.folder / "broker.conf").write_text("brokerName=b\nenablePropertyFilter=true\n")
+    own, in_force = ("TAGS = 'paid'", "TAGS IN ('shipped', 'new')")
+    night(broker.folder, heartbeat("c1", 1, own, type="SQL92"), heartbeat("c2", 2, in_force, type="SQL92"))
+    overruled = "c1 subscribes to it, but the broker has the subscription of another client"
+    assert overruled in explained(run, broker.folder, 0, 1).out
+    assert "subscribes to it" not in explained(run, broker.folder, 0, 2).out
+
+
+@pytest.mark.parametrize(
+    ("tags", "finding"),
+    [("region = 'eu'", "is a tag here, not SQL92"), ("a,b", "is one tag here"), ("paid || *", "not every tag")],
+)
+def test_a_list_of_tags_that_means_something_else(broker: GrowingBroker, run: Run, tags: str, finding: str) -> None:
+    night(broker.folder, heartbeat("c1", 1, tags))
+    (line,) = (line for line in explained(run, broker.folder, 0, 0).out.splitlines() if line.startswith("  lint "))
+    assert finding in line
+
+
+@pytest.mark.parametrize(
+    ("expression", "advice"), [("n IS NULL", "without n"), ("n IS NULL AND m = 'a'", "with m = 'a' and without n")]
+)
+def test_a_property_that_should_not_be_there(broker: GrowingBroker, expression: str, advice: str) -> None:
+    assert told(broker, expression)[-1] == f"  would match {advice}"
+
+
+def test_a_connected_client_whose_pulls_are_refused_is_not_away(broker: GrowingBroker, run: Run) -> None:
+    """The heartbeat of the other client does not list the topic, and so removes the group's subscription."""
+    night(broker.folder, heartbeat("c1", 1, "paid"), heartbeat("c2", 2, "*", topic="U"))
+    out = explained(run, broker.folder, 0, 1).out
+    assert "refuses the group's pulls (SUBSCRIPTION_NOT_EXIST)" in out
+    assert "c1 subscribes to the topic, but the heartbeat of c2 does not list it" in out
+    assert "away" not in out
+
+
+def test_a_list_typed_by_hand_has_no_dates_of_1970(broker: GrowingBroker) -> None:
+    broker.night("- {group: cg, topic: T, tag: a}", name="list.yaml")
+    out = broker.run(explain, "--warehouse", broker.folder / "w", *FIRST, "--full").out
+    assert "in force    the beginning – now" in out
+    assert "1970" not in out

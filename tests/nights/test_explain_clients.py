@@ -19,8 +19,8 @@ from tests.nights.commands import Ended, Run
 from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, event, sql
 
 
-def heartbeat(client: str, version: int, tags: str) -> str:
-    subscription = {"topic": "T", "expression": tags, "sub_version": version}
+def heartbeat(client: str, version: int, tags: str, topic: str = "T", **more: str) -> str:
+    subscription = {"topic": topic, "expression": tags, "sub_version": version, **more}
     event = {"at": BEFORE, "op": "heartbeat", "group": "cg", "client_id": client, "subscriptions": [subscription]}
     return json.dumps(event)
 

@@ -80,7 +80,7 @@ def test_messages_are_explained_as_a_slow_model_says(run: Run, tmp_path: Path, s
         for found in read(facts, offsets):
             message = messages[found.store_timestamp]
             is_in_log = found.commitlog_offset >= (facts.last.log_start or 0)
-            for group in explainer.groups_of(message.topic):
+            for group in explainer.groups_of(found):
                 if (group, message.topic, message.queue_id) in left_out:
                     continue
                 is_pending = is_in_log and model.waits(group, message)

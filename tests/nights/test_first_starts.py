@@ -209,3 +209,48 @@ def test_what_if_counts_what_was_pulled_before_the_offset_was_moved_forward(brok
     broker.night([other, sql(after(12), "cg", "n = '3'"), event(after(15), "unregister", "cg")])
     assert broker.received("cg") == [3]
     assert gained_and_kept(broker) == (15, 1)
+
+
+PUBLIC = Path(__file__).parents[1] / "cases" / "public" / "new-group-start"
+STILL_THERE = "consume_from last, but the first message is still there"
+
+
+def test_a_new_group_that_gets_all_history(run: Run, tmp_path: Path) -> None:
+    """A public question, in which the queues still have their first message."""
+    given = night(tmp_path / "w", PUBLIC / "log.jsonl", PUBLIC / "events.jsonl", PUBLIC / "broker.conf")
+    began = "new_group on old_topic began 2026-11-21 05:06:40.000 with 20 messages stored before it came"
+    assert f"{began}: {STILL_THERE}" in run(nightly, *given).out
+    answer = run(explain, "--warehouse", tmp_path / "w", "--message", "h3", "--group", "new_group", "--full").out
+    assert f"began       2026-11-21 05:06:40.000 at offset 0 of the queue: {STILL_THERE}" in answer
+    assert "msgId -" in answer
+
+
+@pytest.mark.parametrize(
+    ("consume_from", "committed", "resets", "offset", "reason"),
+    [
+        ("last", None, [], 0, STILL_THERE),
+        ("first", None, [], 0, "consume_from first"),
+        (str(after(17)), None, [], 0, "consume_from a time, but the first message is still there"),
+        ("last", 7, [], 7, "the broker has its committed offset"),
+        ("last", None, [3], 3, "an operator set its offset"),
+    ],
+)
+def test_why_a_group_began_where_it_did(
+    broker: GrowingBroker, consume_from: str, committed: int | None, resets: list[int], offset: int, reason: str
+) -> None:
+    other = sql(BEFORE, "cg_other", EVERYTHING)
+    broker.commit(cg_other=10, **({} if committed is None else {"cg": committed}))
+    broker.night([other])
+    broker.grow()
+    moved = [event(after(12), "reset_offset", "cg", queue_id=0, offset=to) for to in resets]
+    value = int(consume_from) if consume_from.isdigit() else consume_from
+    start = event(after(15), "register", "cg", type="SQL92", expression=EVERYTHING, consume_from=value)
+    summary = broker.night([other, *moved, start]).out
+    given = ("--warehouse", broker.folder / "w", "--group", "cg", "--topic", "T", "--queue", "0", "--offset")
+    start_of = {at: json.loads(broker.run(explain, *given, at, "--json").out)["start"] for at in (0, 12, 18)}
+    assert list(start_of.values()) == [{"at": after(15), "queue_offset": offset, "reason": reason}] * 3
+    assert ("cg on T began" in summary) is (consume_from != "first")
+    assert (reason in broker.run(explain, *given, 12).out, reason in broker.run(explain, *given, 18).out) == (
+        True,
+        False,
+    )

@@ -30,6 +30,8 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         "uncertain": explanation.uncertain,
         "subscription": None if row is None else _subscription(row),
         "present": None if explanation.present is None else _present(explanation.present),
+        "journey": [asdict(step) for step in explanation.journey],
+        "start": None if explanation.start is None else asdict(explanation.start),
         "bit_map": None if bit_map is None else _bit_map(bit_map),
         "expression": None if trace is None else part_json(trace),
         "nearest_miss": None if miss is None else _nearest_miss(miss),

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
-from filtering.consumption.allocation import ClientChecks, dropping_clients, keeping_clients
+from filtering.consumption.allocation import ClientChecks, dropping_clients
 from filtering.delivery.entries import has_entry
-from filtering.explanation.decision import Decision, Outcome, Stage, decide
+from filtering.explanation.decision import Decision, Entry, Outcome, Stage, decide
+from filtering.explanation.journey import (
+    CHECKED_TOO_OFTEN_TOPIC,
+    REAL_TOPIC,
+    Copy,
+    Step,
+    StepKind,
+    Wait,
+    WaitKind,
+    group_of_topic,
+    is_copy,
+    removed_from,
+    stored_after,
+    way_to,
+)
 from filtering.explanation.pulls_of_message import (
     NightInQueue,
     NotPulled,
@@ -18,17 +32,22 @@ from filtering.explanation.pulls_of_message import (
     later_filter,
     pulls_of_message,
 )
-from filtering.explanation.reasons import dropped_by_other_client, never_subscribed, overruled
+from filtering.explanation.reasons import dropped_by_other_client, never_subscribed, overruled, without_subscription
 from filtering.subscriptions.in_force import in_force_at, present_filter
+from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX
 from filtering.subscriptions.states import states_by_key
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from filtering.tags_code import tags_code
 from schemas.answers.explanation.explanation import BY_THE_TABLES, Explanation
-from schemas.answers.explanation.found_messages import FoundMessage
+from schemas.answers.explanation.found_messages import FoundMessage, as_copy, is_ended
 from schemas.answers.explanation.message_deliveries import Delivery
 from schemas.answers.explanation.queue_history import log_lost, nights_in_queue, nights_of_message, resets_in
 from schemas.answers.explanation.uncertainty import after_change
 from schemas.answers.facts import BrokerFacts
+from schemas.answers.first_starts import FirstStarts, Start
 from schemas.answers.lag.standings import positions_in_queue
+from schemas.delta.table_rows import one_of
+from schemas.time_text import time_text
 
 BY_POP = "the group consumes the topic by POP, which is not replayed: this is what a group that pulls would receive"
 
@@ -43,21 +62,156 @@ class Explainer:
         self._clients = ClientChecks([event for event in facts.events if groups is None or event.group in groups])
         self._positions = cache(partial(positions_in_queue, facts, groups))
         self._nights = cache(self._read_nights)
+        self._first_starts = cache(self._read_first_starts)
         self._rows = states_by_key(history)
         self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
         for row in history:
             self._rows_by_group[row.consumer_group].append(row)
 
-    def groups_of(self, topic: str) -> list[str]:
-        """The groups that ever subscribed to a topic."""
-        return sorted(group for group, subscribed in self._rows if subscribed == topic)
+    def groups_of(self, message: FoundMessage, copies: Sequence[FoundMessage] = ()) -> list[str]:
+        """The groups that ever subscribed to a message's topic, or sent it back. ``copies``: its other copies."""
+        topics = {message.topic, message.properties.get(REAL_TOPIC, message.topic)}
+        subscribed = {group for group, topic in self._rows if topic in topics}
+        sent_back = [each.sent_back_by for each in (message, *copies)]
+        return sorted(subscribed.union(group for group in sent_back if group is not None))
 
-    def explain(self, message: FoundMessage, consumer_group: str) -> Explanation:
-        """Explains what happened to the message for the group."""
-        explanation = self._explained(message, consumer_group)
-        if explanation.uncertain is None and (consumer_group, message.topic) in self._facts.not_replayed.pop:
-            return replace(explanation, uncertain=BY_POP)
+    def explain(self, message: FoundMessage, consumer_group: str, others: Sequence[FoundMessage] = ()) -> Explanation:
+        """Explains what happened to the message for the group. ``others``: its other copies."""
+        stored = sorted([message, *others], key=lambda each: each.commitlog_offset)
+        copies = {each.commitlog_offset: as_copy(each, self._facts) for each in stored}
+        if copies[message.commitlog_offset].wait is None:
+            explanation = self._explained(message, consumer_group)
+        else:
+            explanation = self._waiting(message, consumer_group, stored, copies)
+        explanation = replace(explanation, start=self._start(explanation.message, consumer_group), message=message)
+        explanation = replace(explanation, journey=self._journey(explanation, stored, copies))
+        if explanation.uncertain is None:
+            explanation = replace(explanation, uncertain=self._other_evidence(explanation))
         return explanation
+
+    def _other_evidence(self, explanation: Explanation) -> str | None:
+        """Why something else than the subscriptions shows that the group may have received the message."""
+        if (explanation.consumer_group, explanation.message.topic) in self._facts.not_replayed.pop:
+            return BY_POP
+        back = next((step for step in explanation.journey if step.kind is StepKind.SENT_BACK or step.is_retry), None)
+        first = next((step for step in explanation.journey if step.kind is StepKind.FILTERED), None)
+        if back is None or first is None or first.is_retry or first.outcome in BY_THE_TABLES:
+            return None
+        return (
+            f"it is in {back.topic} {back.queue_id}/{back.queue_offset}: the group sent it back, so it had received it"
+        )
+
+    def _waiting(
+        self,
+        message: FoundMessage,
+        consumer_group: str,
+        stored: Sequence[FoundMessage],
+        copies: Mapping[int, Copy],
+    ) -> Explanation:
+        """Explains a message in a system topic, by the message that it becomes in its own topic, now or later."""
+        copy = copies[message.commitlog_offset]
+        wait = copy.wait
+        assert wait is not None
+        after = stored_after(copy, list(copies.values()))
+        if after is not None and after.wait is None:
+            became = next(each for each in stored if each.commitlog_offset == after.commitlog_offset)
+            explanation = self._explained(became, consumer_group)
+            headline = (
+                f"stored in {became.place} at {time_text(became.store_timestamp)}; {explanation.decision.headline}"
+            )
+            return replace(explanation, decision=replace(explanation.decision, headline=headline))
+        why = self._why_waiting(message, wait, after, stored)
+        sent_back_by = group_of_topic(wait.real_topic)
+        rows = self._rows[consumer_group, wait.real_topic]
+        if sent_back_by not in (None, consumer_group) or not rows:
+            never = never_subscribed(wait.real_topic, consumer_group)
+            never = f"{sent_back_by} sent it back" if sent_back_by not in (None, consumer_group) else never
+            decision = Decision(Outcome.NOT_SUBSCRIBED, Stage.SYSTEM_TOPIC, f"{why[1]}; {never}")
+            return Explanation(message, consumer_group, decision, self._facts.broker)
+        explanation = Explanation(
+            message, consumer_group, Decision(why[0], Stage.SYSTEM_TOPIC, why[1]), self._facts.broker
+        )
+        if why[0] is not Outcome.WAITING:
+            return explanation
+        properties = {name: value for name, value in message.properties.items() if name not in removed_from(wait)}
+        entry = Entry(tags_code(message.tags), None, max(wait.due or 0, self._facts.end))
+        as_stored = replace(
+            message, topic=wait.real_topic, queue_id=wait.real_queue_id, properties=properties, entry=entry
+        )
+        found = self._previewed(replace(explanation, message=as_stored), rows)
+        assert found.preview is not None
+        return replace(found, message=message, preview=replace(found.preview, bit_map=None))
+
+    def _why_waiting(
+        self, message: FoundMessage, wait: Wait, after: Copy | None, stored: Sequence[FoundMessage]
+    ) -> tuple[Outcome, str]:
+        """What a message in a system topic waits for, and whether it still does."""
+        level = f" (level {wait.level})" if wait.level is not None else ""
+        what = f"a {wait.kind}{level} for {wait.real_topic}"
+        ended = f"the last night ended at {time_text(self._facts.as_of)}"
+        if wait.deletes:
+            return Outcome.NEVER_STORED, f"{what} that deletes another timer message, and is never delivered"
+        if wait.kind is WaitKind.HALF:
+            halves = [each for each in stored if each.topic == message.topic]
+            if after is not None:
+                return Outcome.WAITING, f"{what}: committed, and delayed: it waits in {after.topic}"
+            if any(each.topic == CHECKED_TOO_OFTEN_TOPIC for each in stored):
+                return (
+                    Outcome.NEVER_STORED,
+                    f"{what}: given up, because no producer ended it, often as the broker asked",
+                )
+            if any(is_ended(self._facts, half) for half in halves):
+                return Outcome.NEVER_STORED, f"{what}: rolled back, so it is never delivered"
+            return Outcome.WAITING, f"{what}: neither committed nor rolled back; {ended}"
+        if wait.due is None:
+            return Outcome.WAITING, f"{what}, whose time is not a number"
+        overdue = f", overdue: {ended}" if wait.due < self._facts.as_of else ""
+        return Outcome.WAITING, f"{what}, due {time_text(wait.due)}{overdue}"
+
+    def _journey(
+        self, explanation: Explanation, stored: Sequence[FoundMessage], copies: Mapping[int, Copy]
+    ) -> list[Step]:
+        """The message's way to the group, in the order of time."""
+        group, message = explanation.consumer_group, explanation.message
+        in_order = list(copies.values())
+        way = {each.commitlog_offset for each in way_to(group, copies[message.commitlog_offset], in_order)}
+        steps = []
+        for each in stored:
+            if each.commitlog_offset in way:
+                copy = copies[each.commitlog_offset]
+                steps += [
+                    (step.at or each.store_timestamp, each.commitlog_offset, step)
+                    for step in self._steps(each, group, copy, in_order, explanation)
+                ]
+        return [step for _, _, step in sorted(steps, key=lambda each: each[:2])]
+
+    def _steps(
+        self, message: FoundMessage, group: str, copy: Copy, copies: Sequence[Copy], explained: Explanation
+    ) -> Iterator[Step]:
+        """What happened to one copy. ``explained``: the explanation that is already there, of this or another copy."""
+        step = partial(Step, topic=message.topic, queue_id=message.queue_id, queue_offset=message.queue_offset)
+        if copy.wait is not None:
+            kind = StepKind.SENT_BACK if group_of_topic(copy.wait.real_topic) == group else StepKind.WAITS
+            is_over = stored_after(copy, copies) is not None
+            yield step(kind, message.store_timestamp, due=copy.wait.due, level=copy.wait.level, is_over=is_over)
+        elif message.topic == f"{DLQ_TOPIC_PREFIX}{group}":
+            yield step(StepKind.DEAD, message.store_timestamp)
+        elif not is_copy(message.topic) or group_of_topic(message.topic) == group:
+            found = explained if message is explained.message else self._explained(message, group)
+            for delivery in found.received:
+                yield step(StepKind.FILTERED, delivery.available_at, outcome=delivery.outcome)
+            if not found.received:
+                yield step(StepKind.FILTERED, found.pulled_at, outcome=str(found.outcome))
+
+    def _start(self, message: FoundMessage, consumer_group: str) -> Start | None:
+        """Where the group began in the message's queue; None if the queue began again since then."""
+        queue = message.topic, message.queue_id
+        return None if queue in self._facts.begins else self._first_starts(*queue).start((consumer_group, *queue))
+
+    def _read_first_starts(self, topic: str, queue_id: int) -> FirstStarts:
+        of_groups = [one_of("consumer_group", self._groups)] if self._groups is not None else []
+        where = [one_of("topic", [topic]), one_of("queue_id", [queue_id]), *of_groups]
+        return FirstStarts(self._facts, self._rows, where)
 
     def _explained(self, message: FoundMessage, consumer_group: str) -> Explanation:
         if message.entry is None:
@@ -71,8 +225,11 @@ class Explainer:
             return self._received(message, rows, received)
         pulls = self._pulls(message, consumer_group, rows)
         if isinstance(pulls, NotPulled):
-            outcome = Outcome.PENDING if pulls.is_pending else Outcome.NOT_SUBSCRIBED
-            explanation = self._without_filters(message, consumer_group, outcome, pulls.why)
+            outcome, why = Outcome.PENDING if pulls.is_pending else Outcome.NOT_SUBSCRIBED, pulls.why
+            refused = self._clients.without_subscription(consumer_group, message.topic, self._facts.end)
+            if pulls.is_pending and refused is not None:
+                why = without_subscription([client.client_id for client in refused.overruled], refused.absent)
+            explanation = self._without_filters(message, consumer_group, outcome, why)
             return self._previewed(explanation, rows) if pulls.is_pending else explanation
         explanation = self._filtered(message, pulls[-1])
         if explanation.outcome in BY_THE_TABLES:
@@ -128,8 +285,10 @@ class Explainer:
         others = in_force_at(self._rows_by_group[row.consumer_group], pull.at)
         decision = decide(row, others, pull.config, message.entry, message.properties)
         checks = self._clients.at(row.consumer_group, row.topic, pull.at)
-        if decision.outcome not in BY_THE_TABLES and (others_would := keeping_clients(checks, message.properties)):
-            decision = replace(decision, headline=f"{decision.headline}; {overruled(others_would)}")
+        if decision.outcome not in BY_THE_TABLES:
+            others_would = self._clients.subscribing(row.consumer_group, row.topic, pull.at, message.properties)
+            if others_would:
+                decision = replace(decision, headline=f"{decision.headline}; {overruled(others_would)}")
         present = present_filter(self._rows[row.key], self._facts.end)
         if present is not None and present.filter == row.filter:
             present = None

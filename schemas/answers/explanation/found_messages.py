@@ -9,12 +9,22 @@ from dataclasses import dataclass
 import pyarrow.compute as pc
 
 from filtering.explanation.decision import Entry
+from filtering.explanation.journey import (
+    HALF_TOPICS,
+    ORIGIN_MESSAGE_ID,
+    REAL_TOPIC,
+    Copy,
+    ended_offsets,
+    group_of_topic,
+    is_copy,
+    wait_of,
+)
 from schemas.answers.explanation.message_deliveries import Delivery, deliveries_of
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.aggregates import greatest, least
-from schemas.delta.table_rows import one_of
+from schemas.delta.table_rows import one_of, within
 from schemas.messages.message_view import file_columns, view
 
 _MSG_ID = re.compile(r"[0-9A-F]{32}|[0-9A-F]{56}")
@@ -28,7 +38,7 @@ class FoundMessage:
     topic: str
     queue_id: int
     queue_offset: int
-    msg_id: str
+    msg_id: str | None
     uniq_key: str | None
     keys: str | None
     tags: str | None
@@ -48,7 +58,24 @@ class FoundMessage:
     @property
     def name(self) -> str:
         """A name for people: the message's keys, or else an id."""
-        return self.keys or self.uniq_key or self.msg_id
+        return self.keys or self.uniq_key or self.msg_id or self.place
+
+    @property
+    def sent_back_by(self) -> str | None:
+        """The group that sent it back: this copy is in its retry topic or dead-letter queue, or waits for it."""
+        return group_of_topic(self.topic) or group_of_topic(self.properties.get(REAL_TOPIC, ""))
+
+
+def as_copy(message: FoundMessage, facts: BrokerFacts) -> Copy:
+    """What is known of a message as one of several copies."""
+    return Copy(
+        message.commitlog_offset,
+        message.topic,
+        message.queue_id,
+        message.msg_id,
+        message.properties.get(ORIGIN_MESSAGE_ID),
+        wait_of(message.topic, message.properties, message.store_timestamp, facts.broker),
+    )
 
 
 _COLUMNS = [name for name in FoundMessage.__dataclass_fields__ if name not in ("entry", "deliveries")]
@@ -76,11 +103,40 @@ def kept_offsets(facts: BrokerFacts, topic: str) -> dict[int, tuple[int, int]]:
 
 
 def copies_of(facts: BrokerFacts, message: FoundMessage) -> list[FoundMessage]:
-    """The other messages with its unique key: in the schedule topic, in retry topics, in the dead-letter queue."""
-    if message.uniq_key is None:
-        return []
-    offsets = _offsets_of(facts, message.uniq_key, with_keys=False)
+    """The other messages that are the same one: in its topic, in the schedule topic, in retry topics, and so on.
+
+    They share its unique key or, if it has none, ORIGIN_MESSAGE_ID names the first of them.
+    """
+    if message.uniq_key is not None:
+        offsets = _offsets_of(facts, message.uniq_key, with_keys=False)
+    else:
+        origin = message.properties.get(ORIGIN_MESSAGE_ID) or message.msg_id
+        offsets = _without_unique_key(facts, origin) if origin else []
     return read(facts, [offset for offset in offsets if offset != message.commitlog_offset])
+
+
+def _without_unique_key(facts: BrokerFacts, origin: str) -> list[int]:
+    """The physical offsets of the message with the msgId ``origin``, and of those that consumers sent back."""
+    columns = ["commitlog_offset", "msg_id", "properties"]
+    in_topics = one_of("topic", [topic for topic in facts.topics if is_copy(topic)])
+    found: list[int] = []
+    for where in ([one_of("commitlog_offset", _offsets_in(origin))], [in_topics]):
+        rows = view(facts.rows(COMMITLOG, file_columns(columns), where), columns)
+        for row in rows.to_pylist(maps_as_pydicts="strict"):
+            if origin in (row["msg_id"], (row["properties"] or {}).get(ORIGIN_MESSAGE_ID)):
+                found.append(row["commitlog_offset"])
+    return found
+
+
+def is_ended(facts: BrokerFacts, half: FoundMessage) -> bool:
+    """Whether a message in the op topic says that a half message was committed or rolled back."""
+    where = [
+        one_of("topic", [HALF_TOPICS[half.topic]]),
+        one_of("queue_id", [half.queue_id]),
+        within("commitlog_offset", half.commitlog_offset),
+    ]
+    bodies = facts.rows(COMMITLOG, ["body"], where)["body"].to_pylist()
+    return any(half.queue_offset in ended_offsets(body) for body in bodies if body is not None)
 
 
 def read(facts: BrokerFacts, offsets: Collection[int]) -> list[FoundMessage]:

@@ -8,7 +8,7 @@ from html import escape
 from filtering.explanation.decision import Outcome
 from filtering.explanation.reasons import leaf_values
 from filtering.explanation.trace import Part
-from schemas.answers.explanation.explanation import Explanation
+from schemas.answers.explanation.explanation import Explanation, step_text
 from schemas.answers.rendering import SHOWN, html_table, one_line, text_table
 
 
@@ -19,6 +19,8 @@ def explanation_html(explanation: Explanation) -> str:
         f"<b>{escape(explanation.consumer_group)}</b>: {explanation.outcome}</p>",
         f"<p>{escape(explanation.decision.reason)}</p>",
     ]
+    if explanation.start is not None and explanation.is_from_before:
+        parts.append(f"<p>Began: {escape(explanation.start.text)}</p>")
     if explanation.filter_change is not None:
         parts.append(f"<p>Filter: {escape(explanation.filter_change)}</p>")
     if explanation.preview is not None:
@@ -29,7 +31,11 @@ def explanation_html(explanation: Explanation) -> str:
     if explanation.uncertain is not None:
         parts.append(f"<p>Uncertain: {escape(explanation.uncertain)}</p>")
     if explanation.nearest_miss is not None:
-        parts.append(f"<p>Would match with <code>{escape(explanation.nearest_miss.text)}</code></p>")
+        preposition, _, change = explanation.nearest_miss.would_match.partition(" ")
+        parts.append(f"<p>Would match {preposition} <code>{escape(change)}</code></p>")
+    if len(explanation.journey) > 1:
+        steps = "".join(f"<li>{escape(step_text(step))}</li>" for step in explanation.journey)
+        parts.append(f"<p>Journey:</p><ol>{steps}</ol>")
     return "".join(parts)
 
 
@@ -40,6 +46,8 @@ def explanation_text(explanation: Explanation) -> str:
         one_line(f"{message.name} {message.place} → {explanation.consumer_group}: {explanation.outcome}"),
         one_line(explanation.decision.reason),
     ]
+    if explanation.start is not None and explanation.is_from_before:
+        lines.append(one_line(f"began: {explanation.start.text}"))
     if explanation.filter_change is not None:
         lines.append(one_line(f"filter: {explanation.filter_change}"))
     if preview is not None:
@@ -50,7 +58,9 @@ def explanation_text(explanation: Explanation) -> str:
     if explanation.uncertain is not None:
         lines.append(one_line(f"uncertain: {explanation.uncertain}"))
     if explanation.nearest_miss is not None:
-        lines.append(one_line(f"would match with {explanation.nearest_miss.text}"))
+        lines.append(one_line(f"would match {explanation.nearest_miss.would_match}"))
+    if len(explanation.journey) > 1:
+        lines += [one_line(f"journey: {step_text(step)}") for step in explanation.journey]
     return "\n".join(lines)
 
 

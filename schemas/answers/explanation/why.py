@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from filtering.counted import counted
-from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, SYSTEM_PREFIXES, SYSTEM_TOPICS
+from filtering.explanation.journey import is_copy
 from schemas.answers.explanation.explain import Explainer
 from schemas.answers.explanation.explanation import Explanation
 from schemas.answers.explanation.found_messages import FoundMessage, copies_of, find, find_at, kept_offsets
@@ -36,9 +36,10 @@ class Why:
     def __iter__(self) -> Iterator[Explanation]:
         """An explanation for each message and group; without a group, for all that ever subscribed to the topic."""
         for message in self.messages:
-            groups = [self.group] if self.group is not None else self._explainer.groups_of(message.topic)
+            copies = self.copies(message)
+            groups = [self.group] if self.group is not None else self._explainer.groups_of(message, copies)
             for group in groups:
-                yield self._explainer.explain(message, group)
+                yield self._explainer.explain(message, group, copies)
 
     @property
     def nobody(self) -> str:
@@ -58,7 +59,7 @@ def why(facts: BrokerFacts, text: str, group: str | None = None) -> Why:
     if not found:
         raise _no_message([facts], text)
     _check_group(facts, group)
-    return Why(facts, _originals(found), group, found, text)
+    return Why(facts, _originals(found, group), group, found, text)
 
 
 def why_on_brokers(brokers: Sequence[BrokerFacts], text: str, group: str | None = None) -> list[Why]:
@@ -74,10 +75,10 @@ def why_on_brokers(brokers: Sequence[BrokerFacts], text: str, group: str | None 
         known = {name for facts in brokers for name in facts.groups}
         hint = "" if group in known else did_you_mean(group or "", sorted(known))
         raise UsageError(f"the message is on {names}, where {group} never subscribed{hint}")
-    sent = {message.uniq_key for _, found in knowing for message in found if not _is_copy(message.topic)} - {None}
+    sent = {message.uniq_key for _, found in knowing for message in found if not is_copy(message.topic)} - {None}
     # A client that cannot send a message back to its broker sends it to another one.
     originals = [
-        [message for message in _originals(found) if not (_is_copy(message.topic) and message.uniq_key in sent)]
+        [message for message in _originals(found, group) if not (is_copy(message.topic) and message.uniq_key in sent)]
         for _, found in knowing
     ]
     return [
@@ -150,17 +151,17 @@ def _knows(facts: BrokerFacts, group: str) -> bool:
     return any(event.group == group for event in facts.events)
 
 
-def _originals(found: Sequence[FoundMessage]) -> list[FoundMessage]:
-    """Of messages with one unique key, the one that was sent; the others are copies that the broker made."""
+def _originals(found: Sequence[FoundMessage], group: str | None) -> list[FoundMessage]:
+    """Of messages with one unique key, the one that was sent; the others are copies that the broker made.
+
+    If it is not there any more, the first copy for the group.
+    """
     by_key: dict[str, list[FoundMessage]] = {}
     for message in found:
-        by_key.setdefault(message.uniq_key or message.msg_id, []).append(message)
+        by_key.setdefault(message.uniq_key or message.msg_id or message.place, []).append(message)
     originals = []
     for same in by_key.values():
-        sent = [message for message in same if not _is_copy(message.topic)]
-        originals += sent or same[:1]
+        sent = [message for message in same if not is_copy(message.topic)]
+        of_group = [message for message in same if group is not None and message.sent_back_by == group]
+        originals += sent or of_group[:1] or same[:1]
     return originals
-
-
-def _is_copy(topic: str) -> bool:
-    return topic in SYSTEM_TOPICS or topic.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX, *SYSTEM_PREFIXES))

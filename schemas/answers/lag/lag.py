@@ -51,7 +51,7 @@ class Lag(Standing):
     @property
     def fields(self) -> dict[str, Any]:
         """All fields by name, for JSON and data frames."""
-        return asdict(self) | {"estimate_error": self.estimate_error}
+        return asdict(self) | {"estimate_error": self.estimate_error, "ahead": self.ahead}
 
     @property
     def estimate_error(self) -> int | None:
@@ -83,8 +83,8 @@ def lag(
 ) -> list[Lag]:
     """A row for each group, topic and queue, in this order, after the last night. ``groups``, ``topics``: only these.
 
-    ``only_behind``: only the queues in which a group is behind. ``newer``: offsets of a later time. The ends of the
-    queues stay those of the last night. Filter hooks of clients are not applied.
+    ``only_behind``: only the queues in which a group is behind, or beyond the end. ``newer``: offsets of a later time.
+    The ends of the queues stay those of the last night. Filter hooks of clients are not applied.
     """
     in_force = {row.key: row for row in (facts.in_force if groups is None else facts.in_force_of(groups))}
     by_topic: defaultdict[str, list[Standing]] = defaultdict(list)

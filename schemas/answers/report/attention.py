@@ -13,6 +13,7 @@ from filtering.sql92 import on_one_line
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
+from schemas.answers.lag.standings import away_beyond_end
 from schemas.answers.report.group_counts import Counts
 from schemas.delivery_stats import MEANINGS
 from schemas.delta.table_rows import tuples
@@ -61,6 +62,8 @@ def attention(facts: BrokerFacts, counts: Mapping[GroupTopic, Counts]) -> Iterat
     for group, topic in sorted(counts, key=itemgetter(1, 0)):
         if lost := counts[group, topic]["lost"]:
             yield f"{group} on {topic} lost {counted(lost, 'entry', 'entries')}, {MEANINGS['lost']}"
+    for ahead in away_beyond_end(facts):
+        yield f"{ahead.consumer_group} on {ahead.topic}: {ahead.text}"
     yield from (f"quarantined: {line}" for line in in_quarantine)
 
 

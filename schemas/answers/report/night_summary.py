@@ -11,6 +11,7 @@ from filtering.findings import own_findings
 from filtering.findings.finding import FAILING_SHARE
 from filtering.subscriptions.namespace import LMQ_PREFIX, REVIVE_TOPIC_PREFIX, is_lmq
 from schemas.answers.facts import BrokerFacts
+from schemas.answers.first_starts import started_last_night
 from schemas.answers.report.attention import attention
 from schemas.answers.report.group_counts import GroupCounts, counts_by_run, group_counts
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR
@@ -28,7 +29,8 @@ class NightSummary:
     """A broker's last night.
 
     ``run`` is that of the counts. ``groups`` are in the order of topic and name. ``attention`` lists problems to act
-    on, ``notes`` what else looks wrong, and ``not_replayed`` the consumption that the counts do not include.
+    on, ``notes`` what else looks wrong, ``not_replayed`` the consumption that the counts do not include, and
+    ``started`` where new groups began.
     """
 
     run: str
@@ -36,6 +38,7 @@ class NightSummary:
     attention: Sequence[str]
     notes: Sequence[str]
     not_replayed: Sequence[str]
+    started: Sequence[str]
 
 
 def night_summary(facts: BrokerFacts) -> NightSummary:
@@ -50,6 +53,7 @@ def night_summary(facts: BrokerFacts) -> NightSummary:
         list(attention(facts, now)),
         list(_notes(facts, groups)),
         list(not_replayed(facts, facts.last.run)),
+        started_last_night(facts),
     )
 
 
