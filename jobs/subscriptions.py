@@ -14,6 +14,7 @@ from schemas.errors import UsageError
 EXAMPLES = (
     "broker.log > subscription_events.jsonl",
     "cg_paid.txt cg_rich.txt > subscriptions.yaml   # each from: mqadmin consumerConnection -g NAME > NAME.txt",
+    "1795237513466/* > subscription_events.jsonl   # the files that mqadmin consumerStatus -g NAME writes",
 )
 
 
@@ -22,23 +23,24 @@ def parser() -> Parser:
     parser.add_argument(
         "files", nargs="+", type=input_file, metavar="FILE",
         help="broker logs; or output of mqadmin consumerConnection or the dashboard's JSON, one file for each group, "
-        "with the group as its name",
+        "with the group as its name; or what each client runs (mqadmin consumerStatus, or the dashboard's JSON), one "
+        "file for each client, with its client id as its name",
     )  # fmt: skip
     return parser
 
 
 def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
-    from filtering.subscriptions.operator_tools import is_broker_log
+    from filtering.subscriptions.operator_tools import is_broker_log, is_running_info
 
     texts = {path: path.read_text(encoding="utf-8", errors="surrogateescape") for path in chosen.files}
-    are_logs = {is_broker_log(text) for text in texts.values()}
-    if len(are_logs) > 1:
-        raise UsageError("give broker logs or consumer connections, not both at once")
-    if are_logs.pop():
-        _print_events(texts)
-    else:
-        _print_snapshot(texts)
+    kinds = {
+        _print_events if is_broker_log(text) else _print_heartbeats if is_running_info(text) else _print_snapshot
+        for text in texts.values()
+    }
+    if len(kinds) > 1:
+        raise UsageError("give broker logs, consumer connections, or what clients run, not several kinds at once")
+    kinds.pop()(texts)
 
 
 def _print_events(texts: dict[Path, str]) -> None:
@@ -54,6 +56,35 @@ def _print_events(texts: dict[Path, str]) -> None:
     for path, log in logs.items():
         for line in log.incomplete:
             print(f"{path}, line {line}: left out, its SubscriptionData is incomplete, or not UTF-8", file=sys.stderr)
+
+
+def _print_heartbeats(texts: dict[Path, str]) -> None:
+    from filtering.subscriptions.event_lines import event_line
+    from filtering.subscriptions.events import Operation, SubscriptionEvent, in_order
+    from filtering.subscriptions.operator_tools import running_info
+    from jobs.cli.json_lines import print_data
+
+    events = []
+    for path, text in texts.items():
+        try:
+            found = running_info(text)
+        except ValueError as error:
+            raise UsageError(f"{path}: {error}") from None
+        client_id = path.name.removesuffix(".txt").removesuffix(".json")
+        group = found.group
+        if group is None:
+            raise UsageError(
+                f"{path}: which group is this? The client subscribes to no %RETRY% topic, so it broadcasts, which is "
+                "not replayed; leave it out"
+            )
+        events.append(
+            SubscriptionEvent(
+                found.started_at, Operation.HEARTBEAT, group, tuple(found.subscriptions), client_id=client_id
+            )
+        )
+    print_data(*map(event_line, in_order(events)))
+    groups = len({event.group for event in events})
+    print(f"{counted(len(events), 'client')} of {counted(groups, 'group')}", file=sys.stderr)
 
 
 def _print_snapshot(texts: dict[Path, str]) -> None:
@@ -77,7 +108,7 @@ def _print_snapshot(texts: dict[Path, str]) -> None:
 def _entries(texts: dict[Path, str]) -> list[dict[str, str | None]]:
     """The entries of a YAML list of subscriptions. Raises UsageError if a text is no consumer connection."""
     from filtering.subscription_data import SQL92
-    from filtering.subscriptions.events import ConsumeFrom
+    from filtering.subscriptions.events import BROADCASTING, ConsumeFrom
     from filtering.subscriptions.operator_tools import consumer_connection
 
     entries = []
@@ -86,6 +117,8 @@ def _entries(texts: dict[Path, str]) -> list[dict[str, str | None]]:
             found = consumer_connection(text)
         except ValueError as error:
             raise UsageError(f"{path}: {error}") from None
+        if found.is_broadcasting:
+            print(f"{path.stem}: not replayed: {BROADCASTING}", file=sys.stderr)
         for subscription in found.subscriptions:
             kind = "sql" if subscription["type"] == SQL92 else "tag"
             entry = {"group": path.stem, "topic": subscription["topic"], kind: subscription["expression"]}
@@ -93,6 +126,8 @@ def _entries(texts: dict[Path, str]) -> list[dict[str, str | None]]:
                 entry["class_filter_mode"] = "true"
             if found.consume_from is not ConsumeFrom.LAST:
                 entry["consume_from"] = found.consume_from.value
+            if found.is_broadcasting:
+                entry["message_model"] = "broadcasting"
             entries.append(entry)
     return entries
 

@@ -20,6 +20,10 @@ GroupTopic = tuple[str, str]
 """A consumer group and a topic."""
 
 
+BROADCASTING = "broadcasting, where each client gets every message and keeps its own offsets"
+"""What groups do whose message model is BROADCASTING. It is not replayed."""
+
+
 class Operation(Enum):
     """What happens to a group, with the name that an event line has for it."""
 
@@ -105,12 +109,14 @@ class SubscriptionEvents:
     """The ``entries`` of a source in its own order, with versions only where it has them, and the ``rejected`` ones.
 
     A snapshot has the subscriptions at one time, without the changes before: see
-    :mod:`filtering.subscriptions.snapshots`.
+    :mod:`filtering.subscriptions.snapshots`. ``broadcasting``: groups that broadcast, which have no entries, with their
+    topics.
     """
 
     entries: tuple[SubscriptionEvent, ...]
     rejected: tuple[InvalidSubscriptionEvent, ...]
     is_snapshot: bool = False
+    broadcasting: tuple[GroupTopic, ...] = ()
 
     @cached_property
     def events(self) -> tuple[SubscriptionEvent, ...]:

@@ -1,7 +1,8 @@
 """Reads subscriptions from the output of RocketMQ's tools: mqadmin, the dashboard, and the broker's log.
 
 Sources: ConsumerConnectionSubCommand (mqadmin consumerConnection), ConsumerConnection (the dashboard's JSON),
-ConsumerGroupInfo.updateSubscription and ConsumerManager (broker.log).
+ConsumerRunningInfo (mqadmin consumerStatus -i, and the dashboard's JSON), ConsumerGroupInfo.updateSubscription and
+ConsumerManager (broker.log).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from filtering.subscription_data import SQL92, SUB_ALL, TAG, Subscription, new_s
 from filtering.subscriptions.event_lines import parse_event
 from filtering.subscriptions.events import UNVERSIONED, ConsumeFrom, Operation, SubscriptionEvent
 from filtering.subscriptions.json_fields import parse_json
+from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.sources import is_consumer_filter
 
 LOG_TIME_ZONE = timezone(timedelta(hours=8))
@@ -37,6 +39,42 @@ _LEFT = re.compile(r"(?:remove consumer group, |all clear, consumerGroup=)(?P<gr
 _TOPIC = re.compile(r"[%|\w-]+", re.ASCII)
 _TOPIC_WIDTH = 20
 """mqadmin prints a topic in a column of this width, a space, and an expression of one or more lines."""
+_TABLE = re.compile(r"#Topic +#SubExpression\s*")
+_NUMBERED_ROW = re.compile(
+    r"(?:Below is subscription:)?\d{3,} +Topic: (?P<topic>\S+) +SubExpression: (?P<expression>.*)"
+)
+"""A subscription as mqadmin up to 4.4 prints it."""
+_RUNNING_INFO = "#Consumer Properties#"
+_RUNNING_SUBSCRIPTION = re.compile(
+    r"^\d{3,} Topic: (?P<topic>\S+) +ClassFilter: (?P<class_filter_mode>true|false) +SubExpression: (?P<expression>.*)$"
+)
+_STARTED_AT = "PROP_CONSUMER_START_TIMESTAMP"
+_COMMANDS = (
+    ("brokerConsumeStats", {"#Group", "#Broker Offset"}),
+    ("consumerProgress", {"#Consumer Offset"}),
+    ("consumerProgress", {"#Diff Total"}),
+    ("consumerStatus without -i", {"#ConsumerRunningInfoFile"}),
+    ("clusterList", {"#BID"}),
+    ("clusterList", {"#InTotalYest"}),
+    ("statsAll", {"#Accumulation"}),
+    ("topicList", {"#Cluster Name", "#Topic", "#Consumer Group"}),
+    ("topicRoute", {"#ReadQueue"}),
+    ("topicStatus", {"#Max Offset"}),
+    ("queryMsgByKey", {"#Message ID"}),
+    ("queryMsgTraceById", {"#CostTimes"}),
+)
+"""Titles of columns, and the command of mqadmin that prints them together."""
+_OTHER_JSON = {
+    "queueDatas": ": it is the route of a topic (mqadmin topicRoute), not a consumer's connections",
+    "offsetTable": ": it has offsets, not a consumer's connections",
+}
+"""What other JSON of RocketMQ has, and what it is."""
+_BEGINNINGS = {
+    "queryMsgById": "OffsetID:",
+    "printMsg": "minOffset=",
+    "brokerStatus": "bootTimestamp",
+}
+"""The beginnings of outputs that have no table."""
 _AFTER_THE_TABLE = "ConsumeType:"
 _CONSUME_FROM_WHERE = re.compile(r"^ConsumeFromWhere: (\w+)", re.MULTILINE)
 
@@ -58,6 +96,25 @@ class ConsumerConnection:
 
     subscriptions: Sequence[Subscription]
     consume_from: ConsumeFrom
+    is_broadcasting: bool = False
+
+
+@dataclass(frozen=True)
+class RunningInfo:
+    """The subscriptions of one client, since it started (ms; 0 if that is not known).
+
+    ``group`` is that of its retry topic; None for a broadcasting client, which subscribes to none.
+    """
+
+    subscriptions: Sequence[Subscription]
+    started_at: int
+
+    @property
+    def group(self) -> str | None:
+        for subscription in self.subscriptions:
+            if subscription["topic"].startswith(RETRY_TOPIC_PREFIX):
+                return subscription["topic"].removeprefix(RETRY_TOPIC_PREFIX)
+        return None
 
 
 def is_broker_log(text: str) -> bool:
@@ -108,6 +165,58 @@ def consumer_connection(text: str) -> ConsumerConnection:
     return _from_json(text) if text.lstrip().startswith("{") else _from_table(text)
 
 
+def is_running_info(text: str) -> bool:
+    """Whether a text is what one client runs: ``mqadmin consumerStatus -i``, or the dashboard's JSON of it."""
+    return text.lstrip().startswith(_RUNNING_INFO) or isinstance(_json(text).get("subscriptionSet"), list)
+
+
+def running_info(text: str) -> RunningInfo:
+    """Reads what one client runs. Raises ValueError if the text was not UTF-8, or a subscription cannot be read."""
+    if has_half_a_pair(text):
+        raise ValueError("it is not UTF-8; convert it, as iconv does")
+    document = _json(text)
+    if not document:
+        return _running_table(text)
+    listed = document["subscriptionSet"]
+    if not all(isinstance(entry, dict) and isinstance(entry.get("topic"), str) for entry in listed):
+        raise ValueError("its subscriptionSet has an entry without a topic")
+    properties = document.get("properties")
+    started = properties.get(_STARTED_AT) if isinstance(properties, dict) else None
+    return RunningInfo([_of_json(entry["topic"], entry) for entry in listed], _started_at(started))
+
+
+def _running_table(text: str) -> RunningInfo:
+    lines = text.replace("\r\n", "\n").partition("#Consumer Subscription#")[2].partition("\n#Consumer Offset#")[0]
+    rows: list[list[str]] = []
+    for line in lines.rstrip("\n").split("\n")[1:]:
+        if match := _RUNNING_SUBSCRIPTION.match(line):
+            rows.append([match["topic"], match["class_filter_mode"], match["expression"]])
+        elif rows:
+            rows[-1][2] += f"\n{line}"
+    subscriptions = []
+    for topic, mode, expression in rows:
+        kind = SQL92 if looks_like_sql92(expression) else TAG
+        subscriptions.append(new_subscription(topic, expression or SUB_ALL, kind, UNVERSIONED, mode == "true"))
+    started = re.search(rf"^{_STARTED_AT} *: *(\d+)", text, re.MULTILINE)
+    return RunningInfo(subscriptions, _started_at(started and started[1]))
+
+
+def _started_at(value: object) -> int:
+    return int(value) if isinstance(value, str | int) and str(value).isdecimal() else 0
+
+
+def _json(text: str) -> dict[str, Any]:
+    """The JSON object of a text, or its ``data``, as the dashboard wraps it; empty if it is none."""
+    if not text.lstrip().startswith("{"):
+        return {}
+    try:
+        read = parse_json(text, len(text))
+    except ValueError:
+        return {}
+    data = read.get("data") if isinstance(read, dict) else None
+    return data if isinstance(data, dict) else read if isinstance(read, dict) else {}
+
+
 def _is_event(line: str) -> bool:
     try:
         parse_event(line)
@@ -117,38 +226,46 @@ def _is_event(line: str) -> bool:
 
 
 def _from_json(text: str) -> ConsumerConnection:
-    read: Any = parse_json(text, len(text))
-    if isinstance(read, dict) and isinstance(read.get("data"), dict):
-        read = read["data"]
-    table = read.get("subscriptionTable") if isinstance(read, dict) else None
+    parse_json(text, len(text))
+    read = _json(text)
+    table = read.get("subscriptionTable")
     if not isinstance(table, dict) or not all(isinstance(entry, dict) for entry in table.values()):
-        raise ValueError("it has no subscriptionTable")
-    subscriptions = [
-        new_subscription(
-            topic,
-            str(entry.get("subString") or SUB_ALL),
-            str(entry.get("expressionType") or TAG),
-            UNVERSIONED,
-            entry.get("classFilterMode") is True,
-        )
-        for topic, entry in table.items()
-    ]
-    return ConsumerConnection(subscriptions, _consume_from(read.get("consumeFromWhere")))
+        what = next((text for key, text in _OTHER_JSON.items() if key in read), "")
+        raise ValueError(f"it has no subscriptionTable{what}")
+    subscriptions = [_of_json(topic, entry) for topic, entry in table.items()]
+    return ConsumerConnection(
+        subscriptions, _consume_from(read.get("consumeFromWhere")), read.get("messageModel") == "BROADCASTING"
+    )
+
+
+def _of_json(topic: str, entry: dict[str, Any]) -> Subscription:
+    return new_subscription(
+        topic,
+        str(entry.get("subString") or SUB_ALL),
+        str(entry.get("expressionType") or TAG),
+        UNVERSIONED,
+        entry.get("classFilterMode") is True,
+    )
 
 
 def _from_table(text: str) -> ConsumerConnection:
-    lines = iter([line.removesuffix("\r") for line in text.split("\n")])
-    if not any(line.startswith("#Topic") for line in lines):
-        raise ValueError("it is not the output of mqadmin consumerConnection: it has no line #Topic")
-    table = list(itertools.takewhile(lambda line: not line.startswith(_AFTER_THE_TABLE), lines))
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    is_numbered = any(map(_NUMBERED_ROW.match, lines))
+    if not is_numbered and not any(map(_TABLE.fullmatch, lines)):
+        raise ValueError(
+            f"it is {_printed_by(text)}, not of mqadmin consumerConnection, which has a line #Topic #SubExpression: "
+            "run mqadmin consumerConnection -g GROUP > GROUP.txt"
+        )
+    begins = _NUMBERED_ROW.match if is_numbered else _TABLE.fullmatch
+    first = next(number for number, line in enumerate(lines) if begins(line)) + (not is_numbered)
+    table = list(itertools.takewhile(lambda line: not line.startswith(_AFTER_THE_TABLE), lines[first:]))
     while table and not table[-1].strip():
         table.pop()
     rows: list[tuple[str, str]] = []
     for line in table:
-        topic = _TOPIC.match(line)
-        column = f"{topic[0]:<{_TOPIC_WIDTH}} " if topic else ""
-        if topic and (line.startswith(column) or (not rows and line.rstrip() == topic[0])):
-            rows.append((topic[0], line.removeprefix(column) or SUB_ALL))
+        row = _numbered_row(line) if is_numbered else _row(line, is_first=not rows)
+        if row is not None:
+            rows.append(row)
         elif rows:
             rows[-1] = rows[-1][0], f"{rows[-1][1]}\n{line}"
         else:
@@ -158,7 +275,36 @@ def _from_table(text: str) -> ConsumerConnection:
         for topic, expression in rows
     ]
     where = _CONSUME_FROM_WHERE.search(text)
-    return ConsumerConnection(subscriptions, _consume_from(where and where[1]))
+    is_broadcasting = re.search(r"^MessageModel: BROADCASTING\b", text, re.MULTILINE) is not None
+    return ConsumerConnection(subscriptions, _consume_from(where and where[1]), is_broadcasting)
+
+
+def _row(line: str, is_first: bool) -> tuple[str, str] | None:
+    """The topic and the expression of a line; None if it continues the expression of the line before."""
+    topic = _TOPIC.match(line)
+    column = f"{topic[0]:<{_TOPIC_WIDTH}} " if topic else ""
+    if topic and (line.startswith(column) or (is_first and line.rstrip() == topic[0])):
+        return topic[0], line.removeprefix(column) or SUB_ALL
+    return None
+
+
+def _numbered_row(line: str) -> tuple[str, str] | None:
+    match = _NUMBERED_ROW.match(line)
+    return (match["topic"], match["expression"] or SUB_ALL) if match else None
+
+
+def _printed_by(text: str) -> str:
+    """What printed a text, by the titles of its columns."""
+    for line in text.split("\n"):
+        titles = set(re.split(r"\s{2,}|\s(?=#)", line.strip())) if line.startswith("#") else set()
+        for command, own in _COMMANDS:
+            if titles >= own:
+                return f"the output of mqadmin {command}"
+    first = text.lstrip()
+    for command, beginning in _BEGINNINGS.items():
+        if first.startswith(beginning):
+            return f"the output of mqadmin {command}"
+    return "another text"
 
 
 def _consume_from(where: object) -> ConsumeFrom:

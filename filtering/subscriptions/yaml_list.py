@@ -14,6 +14,7 @@ messages. A group that is not in a later snapshot has left. ``consume_from`` is 
 it has no offset there: ``last`` (the default), ``first``, or at the first message stored since a time, written like
 ``at``. ``namespace: shop`` is the client's namespace: at the broker, the group and topic are ``shop%cg_paid`` and
 ``shop%OrderEvents``.
+``message_model: broadcasting`` marks a group that broadcasts (default: clustering): it is named as not replayed.
 ``class_filter_mode: true`` marks a subscription by filter class, which takes every message.
 """
 
@@ -29,6 +30,7 @@ from filtering.subscription_data import SQL92, TAG, new_subscription
 from filtering.subscriptions.events import (
     UNVERSIONED,
     ConsumeFrom,
+    GroupTopic,
     InvalidSubscriptionEvent,
     Operation,
     SubscriptionEvent,
@@ -40,7 +42,7 @@ from filtering.subscriptions.json_fields import check_encoding
 from filtering.subscriptions.namespace import wrap_namespace
 from filtering.yaml_input import InvalidYaml, compose
 
-_KEYS = ("group", "topic", "tag", "sql", "at", "consume_from", "namespace", "class_filter_mode")
+_KEYS = ("group", "topic", "tag", "sql", "at", "consume_from", "namespace", "message_model", "class_filter_mode")
 
 _Place: TypeAlias = tuple[int, str]
 """The first line of an entry, and its text."""
@@ -49,6 +51,7 @@ _Place: TypeAlias = tuple[int, str]
 def parse_yaml(text: str) -> SubscriptionEvents:
     """The events of all entries. Invalid entries are rejected, and the whole text if it is not a YAML list."""
     read: list[tuple[_Place, SubscriptionEvent]] = []
+    broadcasting: list[GroupTopic] = []
     rejected, is_timed = [], False
     try:
         loader, document = compose(without_half_pairs(text))
@@ -65,15 +68,20 @@ def parse_yaml(text: str) -> SubscriptionEvents:
             for scalar in _scalars(node):
                 check_encoding(text[scalar.start_mark.index : scalar.end_mark.index])
             entry = loader.construct_object(node, deep=True)
-            read.append((place, _event(entry)))
+            event = _event(entry)
             is_timed |= "at" in entry
+            if entry.get("message_model") == "broadcasting":
+                broadcasting.append((event.group, event.subscriptions[0]["topic"]))
+            else:
+                read.append((place, event))
         except (ValueError, yaml.YAMLError) as error:
             rejected.append(InvalidSubscriptionEvent(*place, str(error)))
     if not is_timed:
         read, replaced = _last_of_each(read)
         rejected = sorted([*rejected, *replaced], key=lambda entry: entry.line)
     events = tuple(event for _, event in read)
-    return SubscriptionEvents(events, tuple(rejected), is_snapshot=bool(events) and not is_timed)
+    is_snapshot = bool(events) and not is_timed
+    return SubscriptionEvents(events, tuple(rejected), is_snapshot, tuple(dict.fromkeys(broadcasting)))
 
 
 def _last_of_each(
@@ -140,6 +148,8 @@ def _fields(entry: object) -> dict[str, str]:
         raise ValueError("a subscription needs either tag: or sql:, and not both")
     if entry.get("tag") == "":
         raise ValueError('tag: is empty; write "*" for every message')
+    if entry.get("message_model", "clustering") not in ("clustering", "broadcasting"):
+        raise ValueError(f"message_model: must be clustering or broadcasting, not {entry['message_model']!r}")
     if entry.get("class_filter_mode", "false") not in ("true", "false"):
         raise ValueError(f"class_filter_mode: must be true or false, not {entry['class_filter_mode']!r}")
     return entry

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from filtering.counted import listed
-from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.events import BROADCASTING, GroupTopic
 from filtering.subscriptions.namespace import is_lmq
 from schemas.rocketmq_store.commitlog.segments import dledger_folders
 from schemas.rocketmq_store.config_files import (
@@ -38,7 +38,6 @@ TOPIC_ATTRIBUTES = {
     ("queue.type", "BatchCQ"): "topics whose queues have one entry for a batch of messages",
 }
 """Attributes in config/topics.json (TopicAttributes), and what the broker does otherwise."""
-BROADCASTING = "broadcasting, where each client gets every message and keeps its own offsets"
 NAMED = 3
 
 
@@ -72,6 +71,12 @@ class NotReplayed:
         if groups := [f"{group} on {topic}" for group, topic in broadcasting_groups(storage)]:
             others.append(f"{BROADCASTING}, of {listed(groups, NAMED)}")
         return cls(tuple(pop), any(map(is_lmq, topics)), tuple(others))
+
+    def with_broadcasting(self, groups: Iterable[GroupTopic]) -> NotReplayed:
+        """This, and groups of which a file of subscriptions says that they broadcast."""
+        if named := [f"{group} on {topic}" for group, topic in groups]:
+            return replace(self, others=(*self.others, f"{BROADCASTING}, of {listed(named, NAMED)}"))
+        return self
 
     @classmethod
     def of_text(cls, text: str) -> NotReplayed:

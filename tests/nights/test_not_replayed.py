@@ -56,6 +56,20 @@ def test_groups_that_consume_by_pop(run: Run, store: Path) -> None:
     assert "uncertain   the group consumes the topic by POP, which is not replayed" in run(explain, *asked).out
 
 
+def test_groups_of_which_the_subscriptions_say_that_they_broadcast(run: Run, store: Path) -> None:
+    """As mqadmin consumerConnection prints MessageModel: BROADCASTING."""
+    groups = """
+- {group: cg_paid, topic: OrderEvents, tag: "*"}
+- {group: cg_all, topic: OrderEvents, tag: "*", message_model: broadcasting}
+- {group: cg_each, topic: OrderEvents, sql: "a = 1", message_model: broadcasting}
+"""
+    broadcasting = "broadcasting, where each client gets every message and keeps its own offsets"
+    named = "cg_all on OrderEvents, cg_each on OrderEvents"
+    assert summary(run, store, groups) == [f"not replayed: {broadcasting}, of {named}"]
+    assert {row["consumer_group"] for row in rows_of(store.parent / "w", "subscriptions")} == {"cg_paid"}
+    assert "cg_all" not in run(lag, "--warehouse", store.parent / "w").out
+
+
 def test_groups_whose_clients_broadcast(run: Run, store: Path) -> None:
     """A broker notes the least offset of a broadcasting group's clients under a name of its own."""
     table = {

@@ -12,7 +12,7 @@ from filtering.subscriptions.operator_tools import read_broker_log
 from filtering.subscriptions.sources import parse_subscriptions
 from jobs import subscriptions
 from schemas.errors import UsageError
-from tests.captures import capture
+from tests.captures import PUBLIC, capture
 
 LOG = """\
 2026-11-21 14:00:00 INFO AdminBrokerThread_1 - register broker[0]to name server localhost:9876 OK
@@ -111,7 +111,7 @@ def test_the_dashboards_json_becomes_a_list(tmp_path: Path, capsys: pytest.Captu
     ]
 
 
-@pytest.mark.parametrize("text", ["hello", "{}", '{"subscriptionTable": 5}', "{"])
+@pytest.mark.parametrize("text", ["hello", "{}", '{"subscriptionTable": 5}', "{", '{"queueDatas": []}'])
 def test_any_other_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "x").write_text(text)
     with pytest.raises(UsageError, match="/x: "):
@@ -223,3 +223,124 @@ def test_a_subscription_in_another_encoding_is_left_out(tmp_path: Path, capsys: 
     (tmp_path / "cg.txt").write_bytes(CONNECTION.replace("paid", "für").encode("latin-1"))
     with pytest.raises(UsageError, match=r"cg\.txt: it is not UTF-8; convert it"):
         subscriptions.main([str(tmp_path / "cg.txt")])
+
+
+TABLES = [
+    (f"{'#Topic':<64}  {'#Broker Name':<32}  {'#QID':<4}  {'#Broker Offset':<20}  {'#Consumer Offset':<20}  #Diff\n"
+     f"{'T':<64}  {'b':<32}  {0:<4}  {9:<20}  {8:<20}  1\n", "consumerProgress"),
+    (f"{'#Group':<32}  {'#Count':<6}  {'#Version':<24} {'#Type':<5}  {'#Model':<14}  {'#TPS':<7}  #Diff Total\n",
+     "consumerProgress"),
+    (f"{'#Topic':<32}  {'#Group':<32}  {'#Broker Name':<32}  {'#QID':<4}  {'#Broker Offset':<20}  #Diff\n",
+     "brokerConsumeStats"),
+    (f"{'#Broker Name':<32}  {'#QID':<4}  {'#Min Offset':<20}  {'#Max Offset':<20}  #Last Updated\n", "topicStatus"),
+    (f"{'#ClusterName':<45}  {'#BrokerName':<32}  {'#BrokerAddrs':<25}  {'#ReadQueue':<8}  #WriteQueue  #Perm\n",
+     "topicRoute"),
+    (f"{'#Cluster Name':<20}  {'#Topic':<48}  {'#Consumer Group':<48}\n", "topicList"),
+    (f"{'#Topic':<64}  {'#Consumer Group':<64}  {'#Accumulation':>12}  #InTPS  #OutTPS  #InMsg24Hour\n", "statsAll"),
+    (f"{'#Cluster Name':<22}  {'#Broker Name':<22}  {'#BID':<4}  {'#Addr':<22}  #Version\n", "clusterList"),
+    (f"{'#Message ID':<50} {'#QID':>4} {'#Offset':>40}\n", "queryMsgByKey"),
+    (f"{'#Index':<10} {'#ClientId':<40} {'#Version':<20} #ConsumerRunningInfoFile\n", "consumerStatus without -i"),
+    ("OffsetID:            7F000001\nTopic:               T\nTags:                [a]\n", "queryMsgById"),
+]  # fmt: skip
+"""What other commands of mqadmin print: a table with its titles, or lines."""
+
+
+@pytest.mark.parametrize(("text", "command"), TABLES)
+def test_what_another_command_prints_is_refused_with_its_name(tmp_path: Path, text: str, command: str) -> None:
+    (tmp_path / "cg.txt").write_text(text)
+    with pytest.raises(UsageError, match=rf"cg\.txt: it is the output of mqadmin {command}, not of mqadmin consum"):
+        subscriptions.main([str(tmp_path / "cg.txt")])
+
+
+def test_consumer_progress_of_a_public_report_is_refused() -> None:
+    with pytest.raises(
+        UsageError, match=r"the output of mqadmin consumerProgress, not of .* run mqadmin consumerConnec"
+    ):
+        subscriptions.main([str(PUBLIC / "mqadmin-progress-as-subscriptions" / "cg_progress.txt")])
+
+
+def test_a_broadcasting_group_is_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = json.dumps({"data": {"subscriptionTable": {"T": {"subString": "a"}}, "messageModel": "BROADCASTING"}})
+    (tmp_path / "cg_json.json").write_text(table)
+    subscriptions.main([str(PUBLIC / "mqadmin-broadcasting" / "cg_bc.txt"), str(tmp_path / "cg_json.json")])
+    out, err = capsys.readouterr()
+    assert "cg_bc: not replayed: broadcasting, where each client gets every message" in err
+    assert "cg_json: not replayed: broadcasting" in err
+    parsed = parse_subscriptions(out)
+    assert (parsed.entries, parsed.rejected) == ((), ())
+    assert parsed.broadcasting == (("cg_bc", "TopicX"), ("cg_json", "T"))
+
+
+def test_a_message_model_is_one_of_two() -> None:
+    entry = "- {group: g, topic: T, tag: a, message_model: %s}"
+    assert len(parse_subscriptions(entry % "clustering").entries) == 1
+    (rejected,) = parse_subscriptions(entry % "BROADCAST").rejected
+    assert "message_model: must be clustering or broadcasting" in rejected.reason
+
+
+def test_what_mqadmin_up_to_4_4_prints_becomes_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = "{:03d}  Topic: {:<40} SubExpression: {}\n".format
+    printed = "001  10.0.0.1@4711                    10.0.0.1:51814         JAVA     V4_3_0\n\nBelow is subscription:"
+    rows = [row(1, "%RETRY%cg", "*"), row(2, "Orders", "price > 5\nAND a = 1"), row(3, "T" * 50, "paid || shipped")]
+    (tmp_path / "cg.txt").write_text(f"{printed}{''.join(rows)}ConsumeType: CONSUME_PASSIVELY\n")
+    subscriptions.main([str(tmp_path / "cg.txt")])
+    assert _parsed(capsys.readouterr().out) == [
+        ("cg", "%RETRY%cg", "TAG", "*"),
+        ("cg", "Orders", "SQL92", "price > 5\nAND a = 1"),
+        ("cg", "T" * 50, "TAG", "paid || shipped"),
+    ]
+
+
+RUNNING = """\
+#Consumer Properties#
+PROP_CONSUMER_START_TIMESTAMP           : 1795237513466
+PROP_CONSUMEORDERLY                     : false
+
+
+#Consumer Subscription#
+001 Topic: Orders                                   ClassFilter: false    SubExpression: price > 5.0
+AND region = 'x'
+002 Topic: %RETRY%cg_rich                           ClassFilter: false    SubExpression: *
+003 Topic: Payments                                 ClassFilter: false    SubExpression: paid || shipped
+
+
+#Consumer Offset#
+#Topic                                                            #Broker Name                      #QID  #Consumer Offset
+Orders                            broker-a                          0     9
+"""  # noqa: E501
+
+
+def test_what_each_client_runs_becomes_heartbeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """consumerStatus writes a file for each client, named after it; the dashboard has the same as JSON."""
+    (tmp_path / "10.0.0.5@4103").write_text(RUNNING)
+    listed = [
+        {"topic": "Orders", "subString": "TagA", "expressionType": "TAG", "subVersion": 7},
+        {"topic": "%RETRY%cg_rich", "subString": "*", "expressionType": "TAG"},
+    ]
+    info = {"properties": {"PROP_CONSUMER_START_TIMESTAMP": "1795237500000"}, "subscriptionSet": listed}
+    (tmp_path / "10.0.0.6@1#2.json").write_text(json.dumps({"status": 0, "data": info}))
+    subscriptions.main([str(tmp_path / "10.0.0.5@4103"), str(tmp_path / "10.0.0.6@1#2.json")])
+    out, err = capsys.readouterr()
+    assert err == "2 clients of 1 group\n"
+    parsed = parse_subscriptions(out)
+    assert not parsed.rejected
+    found = [
+        (event.at, event.operation.value, event.group, event.client_id,
+         [(each["topic"], each["type"], each["expression"]) for each in event.subscriptions])
+        for event in parsed.events
+    ]  # fmt: skip
+    retry = ("%RETRY%cg_rich", "TAG", "*")
+    assert found == [
+        (1795237500000, "heartbeat", "cg_rich", "10.0.0.6@1#2", [("Orders", "TAG", "TagA"), retry]),
+        (1795237513466, "heartbeat", "cg_rich", "10.0.0.5@4103",
+         [("Orders", "SQL92", "price > 5.0\nAND region = 'x'"), retry, ("Payments", "TAG", "paid || shipped")]),
+    ]  # fmt: skip
+
+
+def test_a_client_whose_group_is_not_known_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "c@1").write_text(RUNNING.replace("%RETRY%cg_rich", "Other"))
+    with pytest.raises(UsageError, match=r"c@1: which group is this\?"):
+        subscriptions.main([str(tmp_path / "c@1")])
+    (tmp_path / "cg.txt").write_text(CONNECTION)
+    with pytest.raises(UsageError, match="not several kinds at once"):
+        subscriptions.main([str(tmp_path / "c@1"), str(tmp_path / "cg.txt")])

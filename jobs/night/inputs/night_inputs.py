@@ -88,15 +88,20 @@ class NightInputs:
             files = message_log_files(self.message_log)
             listed = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
             found[MESSAGE_LOG] = hashlib.sha256(repr(listed).encode()).hexdigest()
+        not_replayed = NotReplayed()
         if self.snapshot is not None:
             min_offsets = self.snapshot.offsets.min_offsets
             queues = sum(map(len, min_offsets.values()))
             found[NUMBERED_LINES] = ""
             found[STORE_FOLDER] = self.snapshot.storage.root
             found |= {OFFSET_FILES: self.snapshot.fingerprint, QUEUES: str(queues)}
-            found[NOT_REPLAYED] = NotReplayed.in_store(self.snapshot.storage, min_offsets).text
+            not_replayed = NotReplayed.in_store(self.snapshot.storage, min_offsets)
             at = self.snapshot.offsets.committed_at
             found[COMMITTED_AT] = "" if at is None else str(at)
+        if self.subscriptions is not None:
+            not_replayed = not_replayed.with_broadcasting(self.subscriptions.events.broadcasting)
+        if self.snapshot is not None or not_replayed.others:
+            found[NOT_REPLAYED] = not_replayed.text
         if self.subscriptions is not None:
             found[SUBSCRIPTION_FILE] = self.subscriptions.digest
             given = self.subscriptions.events

@@ -67,6 +67,7 @@ def combine(files: Sequence[SubscriptionFile]) -> SubscriptionFile | None:
         tuple(event for file in files for event in file.events.entries),
         tuple(line for file in files for line in file.events.rejected),
         bool(filled) and all(file.events.is_snapshot for file in filled),
+        tuple(dict.fromkeys(pair for file in files for pair in file.events.broadcasting)),
     )
     rejected: defaultdict[str, list[InvalidSubscriptionEvent]] = defaultdict(list)
     for file in files:
