@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from filtering.sql92.syntax import nodes
-from filtering.sql92.syntax.nodes import Node, NumberLiteral, Search
+from filtering.sql92.syntax.nodes import Node, Search
 from filtering.sql92.syntax.tokens import string_literal
 
 
-def expression_text(root: Node, images: Mapping[NumberLiteral, str] | None = None) -> str:
-    """The node as text that compiles to the same tree. ``images``: replacements for number literals."""
+def expression_text(root: Node, images: Mapping[Node, str] | None = None) -> str:
+    """The node as text that compiles to the same tree. ``images``: replacements for nodes."""
     parts: list[str] = []
     stack: list[Node | str] = [root]
     while stack:
         piece = stack.pop()
         if isinstance(piece, str):
             parts.append(piece)
-        elif images is not None and isinstance(piece, NumberLiteral) and piece in images:
+        elif images is not None and piece in images:
             parts.append(images[piece])
         else:
             stack += reversed(_pieces(piece))

@@ -15,7 +15,7 @@ from filtering.explanation.trace import Result, evaluated, trace
 from filtering.predicate import NumberType, Predicate, TextIn
 from filtering.predicate_value import holds
 from filtering.sql92 import CompiledExpression, compile
-from filtering.sql92.syntax.nodes import Minus, Node, NumberLiteral, Parentheses, walk
+from filtering.sql92.syntax.nodes import Minus, Node, NumberLiteral, Parentheses, unquoted_texts, walk
 from filtering.sql92.syntax.parser import LONGEST
 from filtering.sql92.syntax.tokens import string_literal
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -86,8 +86,13 @@ def _nearest_miss(
         return None
     if result is Result.ERROR and (decimal_miss := _decimal_literal(expression, properties)) is not None:
         return decimal_miss
+    if (quoted := _quoted_text(expression, properties)) is not None:
+        return quoted
     change = nearest_change(expression.predicate, properties)
-    return NearestMiss(change) if change is not None else None
+    compared = {other.name for _, other in unquoted_texts(expression.syntax_tree)}
+    if change is None or any(value is None and name in compared for name, value in change.items()):
+        return None  # Two missing properties are equal, which nobody wants.
+    return NearestMiss(change)
 
 
 def _other_tag(row: SubscriptionRow, properties: Mapping[str, str]) -> NearestMiss | None:
@@ -108,17 +113,29 @@ def _decimal_literal(expression: CompiledExpression, properties: Mapping[str, st
     for literal in walk(failed):
         if not isinstance(literal, NumberLiteral) or literal.value.type is NumberType.DOUBLE or not literal.value.value:
             continue
-        decimal = {literal: literal.image.rstrip("lL") + ".0"}
+        decimal: dict[Node, str] = {literal: literal.image.rstrip("lL") + ".0"}
         text = expression_text(expression.syntax_tree, decimal)
         if len(text) <= LONGEST and evaluated(compile(text), properties)[0] is Result.TRUE:
             return NearestMiss(expression=text, literal=expression_text(_comparison(failed, literal), decimal))
     return None
 
 
-def _comparison(tree: Node, literal: NumberLiteral) -> Node:
-    """The comparison of a literal, which may have minuses and parentheses."""
+def _quoted_text(expression: CompiledExpression, properties: Mapping[str, str]) -> NearestMiss | None:
+    """The expression with quotes around a text without them, which is the value of the property beside it."""
+    for text, other in unquoted_texts(expression.syntax_tree):
+        quoted: dict[Node, str] = {text: string_literal(text.name)}
+        if text.name not in properties and properties.get(other.name) == text.name:
+            whole = expression_text(expression.syntax_tree, quoted)
+            if len(whole) <= LONGEST and evaluated(compile(whole), properties)[0] is Result.TRUE:
+                part = expression_text(_comparison(expression.syntax_tree, text), quoted)
+                return NearestMiss(expression=whole, literal=part)
+    return None
+
+
+def _comparison(tree: Node, operand: Node) -> Node:
+    """The comparison of an operand, which may have minuses and parentheses."""
     parent_of = {child: node for node in walk(tree) for child in node.children}
-    node = parent_of[literal]
+    node = parent_of[operand]
     while isinstance(node, Minus | Parentheses):
         node = parent_of[node]
     return node

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from filtering.delivery.message_filter import TAGS_PROPERTY, MessageFilter
 from filtering.findings.failures import failure_causes, remedy
@@ -16,7 +17,7 @@ from filtering.matcher.column import Column
 from filtering.matcher.packed_bits import Words
 from filtering.predicate import And, Not, Predicate
 from filtering.sql92 import CompiledExpression, EvaluationError
-from filtering.sql92.syntax.nodes import named_properties
+from filtering.sql92.syntax.nodes import named_properties, unquoted_texts
 
 VALUES = 1_000
 """The number of messages whose values are used to explain why an expression fails on them."""
@@ -28,7 +29,8 @@ class FilterOnMessages:
 
     ``matched`` messages are delivered, on ``failed`` messages the expression fails, ``collided`` messages pass only
     because their tag has the hash of another tag. ``remedies`` explain the failures, and ``colliding_tags`` are the
-    tags of the messages that collided (an empty text: no tag), both with the most frequent first.
+    tags of the messages that collided (an empty text: no tag), both with the most frequent first. ``unquoted``: texts
+    without quotes that are values of the property beside them.
     """
 
     matched: int
@@ -36,6 +38,7 @@ class FilterOnMessages:
     collided: int
     remedies: Sequence[str] = ()
     colliding_tags: Sequence[str] = ()
+    unquoted: Sequence[str] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +54,11 @@ class TopicMessages:
         if not predicates:
             return []
         return list(Matcher(predicates).match_columns(self.properties, self.count, self.tags_code).bits)
+
+    def has_value(self, name: str, text: str) -> bool:
+        """Whether the property has this value in some message."""
+        column = self.properties.get(name)
+        return column is not None and bool(pc.any(pc.equal(column.text_of_each(), text)).as_py())
 
     def texts(self, name: str, bits: Words) -> list[str]:
         """The values of a property in the first VALUES messages whose bits are set; empty if it is missing."""
@@ -77,7 +85,9 @@ def filters_on_messages(
             remedies = _remedies(expression, messages) or _first_error(expression, messages, bits[failed])
         if counts[collided]:
             tags = [tag for tag, _ in Counter(messages.texts(TAGS_PROPERTY, bits[collided])).most_common()]
-        results.append(FilterOnMessages(counts[matched], counts[failed], counts[collided], remedies, tags))
+        compared = unquoted_texts(expression.syntax_tree) if expression is not None else ()
+        unquoted = [text.name for text, other in compared if messages.has_value(other.name, text.name)]
+        results.append(FilterOnMessages(counts[matched], counts[failed], counts[collided], remedies, tags, unquoted))
     return results
 
 

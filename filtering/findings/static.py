@@ -11,6 +11,7 @@ from filtering.delivery.message_filter import delivers
 from filtering.findings.finding import ERROR, INFO, WARN, Finding
 from filtering.predicate import FALSE, TRUE, Predicate
 from filtering.sql92 import CompiledExpression, on_one_line
+from filtering.sql92.linter import PLACEHOLDER
 from filtering.sql92.syntax.recognition import looks_like_sql92
 from filtering.subscription_data import SUB_ALL, is_tag_type
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -18,7 +19,11 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 NAMED = 3
 """The number of groups that a line names; other groups are counted."""
 _SHOWN = 60
-_OTHER_SEPARATORS = re.compile("[|,;]")
+_OTHER_SEPARATORS = re.compile(r"[|,;｜¦，；、]|\bor\b", re.IGNORECASE)
+_AND = re.compile(r"&&|^[\w.-]+ +and +[\w.-]+$", re.IGNORECASE)
+_QUOTES = frozenset("'\"`‘’“”")
+ABOUT_TAGS = frozenset({"one-tag", "sql-as-tag", "negated-tag", "wildcard-tag", "quoted-tag", "placeholder"})
+"""Findings of tags that were meant as they are if messages have them."""
 _INFO = frozenset({"integer-literal", "reversed-not-between"})
 
 
@@ -39,19 +44,40 @@ def own_findings(row: SubscriptionRow) -> Iterator[Finding]:
             yield finding(ERROR, "never-matches", "the list has no tag: no message matches; write tags, or * for all")
         elif row.expression != SUB_ALL and SUB_ALL in (row.tags_set or ()):
             yield finding(WARN, "literal-star", "* among tags is the tag named *, not every tag; write * alone for all")
-        for tag in row.tags_set or ():
-            if looks_like_sql92(tag):
-                yield finding(
-                    WARN,
-                    "sql-as-tag",
-                    f"{_shown(tag)} is a tag here, not SQL92: only messages with exactly this tag match; "
-                    "subscribe with MessageSelector.bySql, or write sql: in a YAML list",
-                )
-            elif _OTHER_SEPARATORS.search(tag):
-                yield finding(WARN, "one-tag", f"{_shown(tag)} is one tag here; || separates tags")
+        for tag in sorted(row.tags_set or ()):
+            if (problem := _problem_of_tag(tag)) is not None:
+                yield finding(WARN, *problem)
     elif row.compiled.expression is not None:
         for severity, code, text in expression_findings(row.compiled.expression):
             yield finding(severity, code, text)
+
+
+def _problem_of_tag(tag: str) -> tuple[str, str] | None:
+    """The code and the text of what is wrong with a tag, which is compared as it is; None if nothing seems wrong."""
+    shown = _shown(tag)
+    if PLACEHOLDER.search(tag):
+        return "placeholder", f"{shown} is a placeholder that nothing replaced: it is the tag itself; write the value"
+    if _AND.search(tag):
+        return "one-tag", f"{shown} is one tag here; a message has one tag, and || separates tags"
+    if _OTHER_SEPARATORS.search(tag) and not _is_comparison(tag):
+        return "one-tag", f"{shown} is one tag here; || separates tags"
+    if tag.startswith("!") or (tag.lower().startswith("not ") and not _is_comparison(tag)):
+        return "negated-tag", f"{shown} is the tag with this name: tags cannot be excluded; SQL92 can, TAGS <> 'x'"
+    if looks_like_sql92(tag):
+        return (
+            "sql-as-tag",
+            f"{shown} is a tag here, not SQL92: only messages with exactly this tag match; "
+            "subscribe with MessageSelector.bySql, or write sql: in a YAML list",
+        )
+    if "*" in tag and tag != SUB_ALL:
+        return "wildcard-tag", f"{shown} is the tag with this name: tags have no wildcards; SQL92 has STARTSWITH"
+    if tag[:1] in _QUOTES or tag[-1:] in _QUOTES:
+        return "quoted-tag", f"{shown} is a tag with quotes in it; write tags without quotes"
+    return None
+
+
+def _is_comparison(tag: str) -> bool:
+    return looks_like_sql92(tag) and any(operator in tag for operator in "=<>")
 
 
 def _shown(tag: str) -> str:

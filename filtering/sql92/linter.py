@@ -15,6 +15,7 @@ from filtering.sql92.syntax import nodes
 from filtering.sql92.syntax.advice import advice_at, sentence
 from filtering.sql92.syntax.checks import compare
 from filtering.sql92.syntax.nodes import Node, Number, Property, inside
+from filtering.sql92.syntax.tokens import string_literal
 from filtering.subscription_data import tags_in
 
 # Words that name amounts rather than counts.
@@ -26,6 +27,8 @@ _DECIMAL = re.compile(
 _MISREAD = frozenset({"bare-property", "negated-property", "not-binds-tightly"})
 """Findings from which it may follow that the expression has the same outcome for every message."""
 _TAGS = "TAGS"
+PLACEHOLDER = re.compile(r"[$#]\{")
+"""Such as ${region} and #{region}, which a framework was to replace."""
 _SHOWN = 40
 _ZERO = "A decimal zero can't be written: compare with the smallest possible amount, for example 0.01."
 
@@ -48,7 +51,12 @@ def lint(
     ``ignored``: the offset of the input that the broker ignores, or None. ``predicate_of`` returns the predicate
     that is true if the expression has an outcome.
     """
-    found = [*_bare(root), *(finding for node, tight in _nodes(root) for finding in _node_findings(node, tight))]
+    found = [
+        *_bare(root),
+        *_unquoted(root),
+        *_names_and_texts(root),
+        *(finding for node, tight in _nodes(root) for finding in _node_findings(node, tight)),
+    ]
     misread = [finding for finding in found if finding.code in _MISREAD]
     others = [finding for finding in found if finding.code not in _MISREAD]
     for cut in _ignored(expression, ignored):
@@ -63,6 +71,45 @@ def lint(
         else:
             others.append(constant)
     return sorted(misread + others, key=lambda finding: finding.position)
+
+
+def _unquoted(root: Node) -> Iterator[SuspiciousPart]:
+    for text, other in nodes.unquoted_texts(root):
+        yield SuspiciousPart(
+            "unquoted-text",
+            text.position,
+            f"{text.name} is a property here, which is compared with the property {other.name}.",
+            f"If it is a text, write {string_literal(text.name)}.",
+        )
+
+
+def _names_and_texts(root: Node) -> Iterator[SuspiciousPart]:
+    for node in nodes.walk(root):
+        if isinstance(node, (Property, nodes.In)) and (meant := misnamed(node.name)) is not None:
+            yield SuspiciousPart(
+                "misnamed-property",
+                node.position,
+                f"{node.name} is a property of the producer's own; RocketMQ's is {meant}.",
+                f"Write {meant}, unless producers set {node.name}.",
+            )
+        texts = node.texts if isinstance(node, nodes.In) else ()
+        if isinstance(node, nodes.TextLiteral):
+            texts = (node.value,)
+        elif isinstance(node, nodes.TextSearch):
+            texts = (node.text,)
+        for text in filter(PLACEHOLDER.search, texts):
+            yield SuspiciousPart(
+                "placeholder",
+                node.position,
+                f"{string_literal(text)} is a placeholder that nothing replaced: the broker compares with it as it is.",
+                "Write the value.",
+            )
+
+
+def misnamed(name: str) -> str | None:
+    """RocketMQ's property for the tag or the keys of a message, if a name is another spelling of it."""
+    meant = f"{name.upper().removesuffix('S')}S"
+    return meant if meant in ("TAGS", "KEYS") and name != meant else None
 
 
 def _with_outcome(cause: SuspiciousPart, constant: SuspiciousPart) -> SuspiciousPart:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow.compute as pc
 
@@ -11,8 +11,11 @@ from filtering.counted import counted
 from filtering.delivery.message_filter import MessageFilter, delivers, message_filter
 from filtering.findings import FilterOnMessages, Finding, filters_on_messages, static_findings, worst_first
 from filtering.findings.finding import ERROR, FAILING_SHARE, INFO, WARN
+from filtering.findings.static import ABOUT_TAGS
 from filtering.predicate import FALSE, TRUE, postorder
-from filtering.sql92.syntax.nodes import named_properties
+from filtering.sql92.linter import misnamed
+from filtering.sql92.syntax.nodes import named_properties, unquoted_texts
+from filtering.sql92.syntax.tokens import string_literal
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
@@ -29,6 +32,7 @@ from schemas.messages.property_names import property_names
 from schemas.spark_tasks import Session
 
 NAMED = 3
+_SAID_BY_MESSAGES = frozenset({"integer-literal", "unquoted-text", "misnamed-property"})
 Measured = dict[GroupTopic, tuple[FilterOnMessages, int]]
 """By group and topic, the result of a filter on messages, and their number."""
 
@@ -83,16 +87,15 @@ def _findings(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> tuple[list
     measured = _on_messages(facts, on_topics)
     codes: defaultdict[GroupTopic, set[str]] = defaultdict(set)
     for finding in static_findings(rows):
-        # An integer literal is fine if every message has an integer. If not, the finding "fails" says more.
+        # An integer literal is fine if every message has an integer, and a property if messages have it. If not, the
+        # findings "fails" and "unknown-property" say more.
         # Tags that messages have were meant as they are.
         result, _ = measured.get(finding.key, (None, 0))
-        if result is None or not (
-            finding.code == "integer-literal" or (finding.code in {"one-tag", "sql-as-tag"} and result.matched)
-        ):
+        if result is None or not (finding.code in _SAID_BY_MESSAGES or (finding.code in ABOUT_TAGS and result.matched)):
             found.append(finding)
         codes[finding.key].add(finding.code)
     matching = [row for row in on_topics if delivers(row) is not FALSE]
-    found += _unknown_properties(facts, matching)
+    found += _unknown_properties(facts, matching, measured)
     for row, result, total in _results(matching, measured):
         # What NOT does not apply to is mostly an error.
         fails = () if "not-binds-tightly" in codes[row.key] else _fails(row, result, total)
@@ -117,7 +120,7 @@ def _without_topic(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> list[
     return found
 
 
-def _unknown_properties(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Iterator[Finding]:
+def _unknown_properties(facts: BrokerFacts, rows: Sequence[SubscriptionRow], measured: Measured) -> Iterator[Finding]:
     """Properties that an expression names but no message of the topic has."""
     asked: defaultdict[str, set[str]] = defaultdict(set)
     names = [
@@ -132,8 +135,20 @@ def _unknown_properties(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> 
         topic_names = known.get(row.topic)
         for name in properties:
             if topic_names is not None and name not in topic_names:
-                text = f"no message has {name}{did_you_mean(name, sorted(topic_names))}"
+                text = f"no message has {name}{_instead(row, name, topic_names, measured)}"
                 yield Finding(ERROR, *row.key, "unknown-property", text)
+
+
+def _instead(row: SubscriptionRow, name: str, known: Collection[str], measured: Measured) -> str:
+    """What to write instead of a property that no message has."""
+    expression = row.compiled.expression
+    for text, other in unquoted_texts(expression.syntax_tree) if expression is not None else ():
+        if text.name == name and row.key in measured and name in measured[row.key][0].unquoted:
+            return f": it is a value of {other.name}; write {string_literal(name)}"
+        if text.name == name and other.name in known:
+            return f"; if it is a text, write {string_literal(name)}"
+    meant = misnamed(name)
+    return f"; RocketMQ's property is {meant}" if meant is not None else did_you_mean(name, sorted(known))
 
 
 def _on_messages(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Measured:

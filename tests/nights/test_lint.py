@@ -16,7 +16,7 @@ from schemas.answers.brokers import open_facts
 from schemas.answers.findings import findings
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import FIRST_TIME, BrokerLog
-from tests.captures import rows
+from tests.captures import PUBLIC, rows
 from tests.nights import commands
 from tests.nights.commands import Run
 from tests.replayed import Replayed
@@ -249,3 +249,24 @@ def test_a_failure_that_no_number_causes_is_told_with_the_broker_s_reason(
     (tmp_path / "s.yaml").write_text("- {group: cg, topic: OrderEvents, sql: \"TRUE = flag OR color = 'red'\"}\n")
     given = ("--subscriptions", tmp_path / "s.yaml", "--warehouse", replayed("small").location)
     assert "messages (37%) fail: " in run(lint, *given).out
+
+
+def test_text_without_quotes_is_told_by_the_messages(run: Run, tmp_path: Path) -> None:
+    """And a comparison of two properties that messages have is none."""
+    public = PUBLIC / "unquoted-text"
+    run(nightly, *commands.night(tmp_path, public / "log.jsonl", public / "subscriptions.yaml", public / "broker.conf"))
+    found = run(lint, "--warehouse", tmp_path).out
+    assert "no message has beijing: it is a value of region; write 'beijing'" in found
+    assert "is a property here" not in found
+    (tmp_path / "s.yaml").write_text(
+        "- {group: g1, topic: t, sql: region = amount}\n- {group: g2, topic: t, sql: region = mars}\n"
+        "- {group: g3, topic: t, sql: tag = 'x'}\n"
+    )
+    found = run(lint, "--warehouse", tmp_path, "--subscriptions", tmp_path / "s.yaml").out
+    assert "no message has mars; if it is a text, write 'mars'" in found
+    assert "no message has tag; RocketMQ's property is TAGS" in found
+    assert "g1 on t  none of the newest 4 messages matches" in found
+    told = run(explain, "--warehouse", tmp_path, "--message", "p0", "--group", "g_beijing").out
+    assert "would match with region = 'beijing'" in told
+    told = run(explain, "--warehouse", tmp_path, "--message", "p1", "--group", "g_beijing").out
+    assert "without region" not in told

@@ -5,6 +5,7 @@ A tree may be as deep as the text is long, so no function here recurses.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -205,3 +206,23 @@ def number(image: str) -> Number:
     if len(digits) > _LONGEST or (value := int(digits)) > LONG_MAX:
         raise ValueError("an integer must be at most 9223372036854775807")
     return Number(NumberType.INT if value <= INT_MAX else NumberType.LONG, value)
+
+
+def unquoted_texts(root: Node) -> list[tuple[Property, Property]]:
+    """Properties that are probably texts without quotes, each with the property that it is compared with.
+
+    ``region = beijing`` compares two properties. Where two are meant, their names mostly share a word, as in
+    ``price = oldPrice``.
+    """
+    found = []
+    for node in walk(root):
+        if isinstance(node, (Equal, NotEqual)):
+            left, right = inside(node.left), inside(node.right)
+            if isinstance(left, Property) and isinstance(right, Property) and not _words(left) & _words(right):
+                found.append((left, right) if right.name in ("TAGS", "KEYS") else (right, left))
+    return found
+
+
+def _words(node: Property) -> set[str]:
+    """The words of three or more letters in a name, in small letters."""
+    return {word.lower() for word in re.findall("[A-Z]?[a-z]{2,}|[A-Z]{3,}", node.name)} - {"is", "id"}

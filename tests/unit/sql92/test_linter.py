@@ -40,6 +40,18 @@ FINDINGS = [
     ("TAGS = '\u00a0TagA'", []),
     ("a NOT BETWEEN 9 AND 5", [("reversed-not-between", 6)]),
     ("a NOT BETWEEN 5 AND 9", []),
+    ("region = beijing", [("unquoted-text", 9)]),
+    ("region <> (beijing) AND b = 1", [("unquoted-text", 11)]),
+    ("PAID = TAGS", [("unquoted-text", 0)]),
+    ("price = oldPrice OR minQty <> max_qty", []),
+    ("weight < height", []),
+    ("TAG = 'a'", [("misnamed-property", 0)]),
+    ("a = 1 OR tags IN ('a', 'b')", [("misnamed-property", 14)]),
+    ("key = 'x' AND KEY IS NULL", [("misnamed-property", 0), ("misnamed-property", 14)]),
+    ("KEYS = 'x' OR tagged = 'a'", []),
+    ("region = '${region}'", [("placeholder", 9)]),
+    ("region IN ('a', '#{b}')", [("placeholder", 7)]),
+    ("region CONTAINS '${a:b}'", [("placeholder", 7)]),
 ]
 
 
