@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> None:
         ((each, message),) = messages
         broker = each.facts.name if brokers > 1 else None
         if group is None:
-            print_every_group(list(each), message, each.nobody, broker)
+            print_every_group(list(each), message, each.copies(message), each.nobody, broker)
         else:
             (explanation,) = each
             print_explanation(explanation, chosen.full, broker)

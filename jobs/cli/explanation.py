@@ -66,6 +66,7 @@ def print_explanation(explanation: Explanation, full: bool, broker: str | None =
 def print_every_group(
     explanations: Sequence[Explanation],
     message: FoundMessage,
+    copies: Sequence[FoundMessage],
     nobody: str,
     broker: str | None = None,
 ) -> None:
@@ -83,6 +84,8 @@ def print_every_group(
     ]
     if rows:
         print_table(("group", "outcome", "reason"), rows, left=3, indent="  ", last_is_text=True)
+    if copies:
+        _line("copies", ", ".join(copy.place for copy in copies))
 
 
 def print_choices(messages: Sequence[tuple[str | None, FoundMessage]], group: str | None) -> None:

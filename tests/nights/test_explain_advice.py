@@ -93,9 +93,8 @@ def test_copies_for_consumers_that_failed(broker: GrowingBroker, topic: str, why
 
 
 def test_a_client_with_sql92_that_was_overruled_is_named(broker: GrowingBroker, run: Run) -> None:
-    (broker.folder / "broker.conf").write_text("brokerName=b\nenablePropertyFilter=true\n")
-    own, in_force = ("TAGS = 'paid'", "TAGS IN ('shipped', 'new')")
-    night(broker.folder, heartbeat("c1", 1, own, type="SQL92"), heartbeat("c2", 2, in_force, type="SQL92"))
+    own, in_force = (heartbeat("c1", 1, "TAGS = 'paid'", type="SQL92"), heartbeat("c2", 2, "n = 'x'", type="SQL92"))
+    night(broker.folder, own, in_force, conf="enablePropertyFilter=true\n")
     overruled = "c1 subscribes to it, but the broker has the subscription of another client"
     assert overruled in explained(run, broker.folder, 0, 1).out
     assert "subscribes to it" not in explained(run, broker.folder, 0, 2).out

@@ -25,7 +25,7 @@ def heartbeat(client: str, version: int, tags: str, topic: str = "T", **more: st
     return json.dumps(event)
 
 
-def night(folder: Path, *heartbeats: str) -> None:
+def night(folder: Path, *heartbeats: str, conf: str = "") -> None:
     """A night in ``folder``: the queues 0 to 2 with a message each of the tags shipped, paid and lost."""
     log = BrokerLog()
     for queue_id in range(3):
@@ -33,7 +33,7 @@ def night(folder: Path, *heartbeats: str) -> None:
             log.append(queue_id=queue_id, TAGS=tag, KEYS=f"{tag}-{queue_id}")
     log.write_queues(log.write(folder / "store"))
     (folder / "events.jsonl").write_text("\n".join(heartbeats))
-    (folder / "broker.conf").write_text("brokerName=b\n")
+    (folder / "broker.conf").write_text(f"brokerName=b\n{conf}")
     nightly.main(commands.night(folder / "w", folder / "store", folder / "events.jsonl", folder / "broker.conf"))
 
 
