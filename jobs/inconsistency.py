@@ -15,10 +15,17 @@ from schemas.errors import UsageError
 from schemas.printable import printable
 
 if TYPE_CHECKING:
-    from filtering.subscriptions.inconsistency import GroupClients
+    from filtering.subscriptions.inconsistency import GroupClients, SeemingDisagreement
     from schemas.answers.inconsistency import Disagreements
 
 EXAMPLES = ("--warehouse /data/mqsieve", "--warehouse /data/mqsieve --output lost.jsonl")
+
+_HOW = {
+    "STOPPED_BY_BROKER": "lost to",
+    "DROPPED_BY_CLIENT": "lost in the queues of",
+    "WAITING": "held back from",
+}
+"""What is said of a loss, by how it came."""
 
 
 def parser() -> Parser:
@@ -45,18 +52,18 @@ def main(arguments: list[str]) -> None:
         if any(event_line(event) not in known for event in subscriptions.events.events):
             raise UsageError("the subscriptions differ from those in the warehouse: run nightly with them first")
     found = disagreements(facts, options.session)
+    if chosen.json:
+        print_json(*(_json_object(found, state) for state in found.states), *map(_seeming_object, found.seeming))
+    else:
+        _print(found)
     if not knows_clients(facts):
         print(
             "no subscription event has a client_id, so the clients of a group cannot be distinguished: "
             "give events with client_id (docs/SUBSCRIPTIONS.md)",
             file=sys.stderr if chosen.json else sys.stdout,
         )
-    elif chosen.json:
-        print_json(*(_json_object(found, state) for state in found.states))
-    elif not found.states:
+    elif not chosen.json and not found.states:
         print("all clients with a client_id have the same subscriptions as the other clients of their group")
-    else:
-        _print(found)
     if chosen.output:
         rows = lost_rows(found)
         with output_file(chosen.output) as file:
@@ -75,13 +82,29 @@ def _print(found: Disagreements) -> None:
             before = whose
         print(f"  {time(state.valid_from)} – {time(state.valid_to)}  {printable(describe(state))}")
         for loss, messages in found.losses_in(state):
-            lost = "lost to" if loss.in_force is not None else "held back from"
-            print(f"    {counted(messages, 'message')} {lost} {printable(', '.join(loss.clients))}")
+            print(f"    {counted(messages, 'message')} {_HOW[loss.how]} {printable(', '.join(loss.clients))}")
+    for seeming, messages in found.seeming:
+        print(f"\n{printable(' on '.join(seeming.key))}")
+        print(f"  {time(seeming.valid_from)} – {time(seeming.valid_to)}  {printable(seeming.text)}")
+        print(f"    {counted(messages, 'delivery is', 'deliveries are')} uncertain")
+
+
+def _seeming_object(found: tuple[SeemingDisagreement, int]) -> dict[str, Any]:
+    seeming, messages = found
+    group, topic = seeming.key
+    return {
+        "consumer_group": group,
+        "topic": topic,
+        "valid_from": seeming.valid_from,
+        "valid_to": seeming.valid_to,
+        "filters": [row.filter_text for row in seeming.rows],
+        "uncertain": messages,
+    }
 
 
 def _json_object(found: Disagreements, state: GroupClients) -> dict[str, Any]:
     losses = [
-        {"clients": loss.clients, "messages": messages, "lost": loss.in_force is not None}
+        {"clients": loss.clients, "messages": messages, "lost": loss.is_lost, "how": loss.how}
         for loss, messages in found.losses_in(state)
     ]
     return asdict(state) | {"losses": losses}

@@ -30,10 +30,12 @@ DELIVERY_COLUMNS = PAIRS.insert(1, column("broker_name", pa.string()))
 """The columns of :func:`schemas.deliveries.read`."""
 
 
-def pairs_of(blocks: pa.Table, groups: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """A batch of PAIRS for each row of delivery_blocks. ``groups``: the groups to include; None: all."""
+def pairs_of(
+    blocks: pa.Table, groups: Collection[str] | None = None, outcomes: Collection[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """A batch of PAIRS for each row of delivery_blocks. ``groups``, ``outcomes``: those to include; None: all."""
     for row in range(len(blocks)):
-        batch = _pairs({name: blocks[name][row] for name in blocks.column_names}, groups)
+        batch = _pairs({name: blocks[name][row] for name in blocks.column_names}, groups, outcomes)
         if batch.num_rows:
             yield batch
 
@@ -48,11 +50,16 @@ def positions_of(match: Any, messages: int) -> NDArray[np.int64]:
     return np.arange(messages)
 
 
-def _pairs(block: dict[str, pa.Scalar], groups: Collection[str] | None) -> pa.RecordBatch:
+def _pairs(
+    block: dict[str, pa.Scalar], groups: Collection[str] | None, outcomes: Collection[str] | None
+) -> pa.RecordBatch:
     messages = block["messages"].as_py()
     received: list[NDArray[np.int64]] = []
     columns: dict[str, list[Any]] = {"consumer_group": [], "outcome": [], "subscription_from": [], "available_at": []}
-    for match in _matches_of(block["matches"].values, groups):
+    matches = block["matches"].values
+    if outcomes is not None:
+        matches = matches.filter(pc.is_in(matches.field("outcome"), pa.array(list(outcomes), pa.string())))
+    for match in _matches_of(matches, groups):
         positions, outcome = positions_of(match, messages), match["outcome"].as_py()
         for recipient in match["recipients"].as_py():
             if groups is None or recipient["consumer_group"] in groups:

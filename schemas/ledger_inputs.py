@@ -26,6 +26,13 @@ jobs/night/past/vanished_offsets.py writes and reads it.
 """
 QUEUES = "queues"
 """The number of queues of which the last snapshot had consume queue files."""
+READ_QUEUES = "read_queues"
+"""By topic, the number of queues that the last snapshot, or an earlier one, had in its topics.json, as JSON.
+
+A whole night keeps the topics that have messages.
+"""
+ASSUMED_QUEUES = "assumed_queues"
+"""Where clients with other tags shared queues of an unknown number, as JSON: [group, topic, queues with messages]."""
 NOT_REPLAYED = "not_replayed"
 """What the last snapshot shows of consumption that is not replayed, as JSON.
 

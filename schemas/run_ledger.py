@@ -6,6 +6,7 @@ readers do not see them, and the next run undoes them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,10 +15,11 @@ from typing import Any
 import pyarrow as pa
 
 from filtering.broker_config import BrokerConfig, changed_switches
+from filtering.subscriptions.events import GroupTopic
 from schemas.delta.delta_log import TableState
 from schemas.delta.table import LAYOUT, Table, column
 from schemas.delta.warehouse import Warehouse
-from schemas.ledger_inputs import CUT, HOOKS, MESSAGES_FROM, REBUILT, REPEATED_FROM
+from schemas.ledger_inputs import ASSUMED_QUEUES, CUT, HOOKS, MESSAGES_FROM, REBUILT, REPEATED_FROM
 
 REPLAY = "replay"
 """The job whose tables show what groups would receive if they read the log now, not what they received."""
@@ -101,6 +103,11 @@ class LedgerEntry:
     def hooks(self) -> str:
         """The filter hooks of the run, as text; empty if it had none."""
         return self.inputs.get(HOOKS, "")
+
+    @property
+    def assumed_queues(self) -> dict[GroupTopic, int]:
+        """By group and topic, the queues with messages, where clients shared queues of an unknown number so far."""
+        return {(group, topic): queues for group, topic, queues in json.loads(self.inputs.get(ASSUMED_QUEUES, "[]"))}
 
     @property
     def messages_from(self) -> int:

@@ -9,11 +9,12 @@ the client which reads it does not subscribe to.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from filtering.counted import counted
 from filtering.delivery.message_filter import tag_check
 from filtering.delivery.pull_window import FOREVER
 from filtering.predicate import TRUE, Predicate, TextIn
@@ -46,20 +47,29 @@ def allocate_averagely(queue_ids: Iterable[int], clients: Iterable[str]) -> dict
     return {queue_id: client for client, part in zip(readers, parts, strict=True) for queue_id in part.tolist()}
 
 
+def disagreeing_states(events: Iterable[SubscriptionEvent]) -> list[GroupClients]:
+    """The states in which a client (with an id) checks other tags than those in force, or reads none of its queues."""
+    return [
+        state
+        for state in client_states(events)
+        if not state.is_consistent
+        and state.expression_type is not None
+        and any(check is not _check(state.topic, state) for check in _checks(state).values())
+    ]
+
+
 def tag_disagreements(
-    events: Iterable[SubscriptionEvent], queue_ids: Mapping[str, frozenset[int]]
+    states: Iterable[GroupClients], queue_ids: Callable[[str], Collection[int]]
 ) -> dict[GroupTopic, list[ClientTags]]:
-    """By group and topic, when clients (with ids) checked other tags than those in force. ``queue_ids``: by topic."""
+    """By group and topic, what the client of each queue checks in ``states``.
+
+    ``queue_ids`` returns the queues of a topic. Without any, there is nothing to read.
+    """
     disagreements: defaultdict[GroupTopic, list[ClientTags]] = defaultdict(list)
-    for state in client_states(events):
-        queues = queue_ids.get(state.topic)
-        if not state.is_consistent and state.expression_type is not None and queues:
+    for state in states:
+        if queues := queue_ids(state.topic):
             valid_to = FOREVER if state.valid_to is None else state.valid_to
-            by_queue = _by_queue(state, queues)
-            in_force = _check(state.topic, state)
-            if any(check is not in_force for check in by_queue.values()):
-                of_topic = disagreements[state.key]
-                of_topic.append(ClientTags(state.valid_from, valid_to, by_queue))
+            disagreements[state.key].append(ClientTags(state.valid_from, valid_to, _by_queue(state, queues)))
     return dict(disagreements)
 
 
@@ -69,8 +79,23 @@ def client_checks(state: GroupClients) -> dict[str, Predicate]:
     return checks | {client.client_id: _check(state.topic, client) for client in state.overruled}
 
 
+def assumption(queues: int) -> str:
+    """What was assumed of a topic of which only the ``queues`` with messages are known, and how to know them all."""
+    known = counted(queues, "queue with messages counts", "queues with messages count")
+    return (
+        "its clients subscribe differently, and how many queues they share is not known: the "
+        f"{known}. If there are more, other clients read some of these. To be exact, give nightly a --store with "
+        "config/topics.json, and --redo-from 0"
+    )
+
+
+def _checks(state: GroupClients) -> dict[str, Predicate | None]:
+    """The check of each client, by client id; None if it does not subscribe to the topic."""
+    return {**dict.fromkeys(state.absent), **client_checks(state)}
+
+
 def _by_queue(state: GroupClients, queue_ids: Iterable[int]) -> dict[int, Predicate | None]:
-    checks: dict[str, Predicate | None] = {**dict.fromkeys(state.absent), **client_checks(state)}
+    checks = _checks(state)
     return {queue_id: checks[client] for queue_id, client in allocate_averagely(queue_ids, checks).items()}
 
 
@@ -121,6 +146,11 @@ class ClientChecks:
         state = state_at(self._states.get((consumer_group, topic), ()), instant)
         overruled = () if state is None else state.overruled
         return [client.client_id for client in overruled if _subscribes(topic, client, properties)]
+
+
+def passes_in_force(state: GroupClients, properties: Mapping[str, str]) -> bool:
+    """Whether a client with the subscription in force keeps a message that the broker returned."""
+    return holds(_check(state.topic, state), properties)
 
 
 def dropping_clients(checks: Mapping[str, Predicate], properties: Mapping[str, str]) -> dict[str, frozenset[str]]:

@@ -7,9 +7,11 @@ the pull ends. Sources: PullRequestHoldService, PullMessageProcessor, PullAPIWra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from filtering.delivery.message_filter import MessageFilter
 from filtering.delivery.pull_window import UncertainChange
-from filtering.predicate import TRUE, And, Predicate
+from filtering.predicate import TRUE, And, Or, Predicate
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
@@ -37,6 +39,17 @@ def uncertain_change(
     if not is_tag_type(before.expression_type) and old.expression != matches:
         return UncertainChange(*before.key, old.expression, matches, at - HELD_MESSAGES, at, changed_at=at)
     return None
+
+
+def undecided_between(
+    filters: Sequence[MessageFilter], stored_from: int, stored_to: int, changed_at: int
+) -> UncertainChange:
+    """The messages stored in [``stored_from``, ``stored_to``) (ms) that only some of the filters of a group match.
+
+    ``changed_at``: when the second of them replaced the first (ms).
+    """
+    matches = tuple(_delivered(each) for each in filters)
+    return UncertainChange(*filters[0].key, And(matches), Or(matches), stored_from, stored_to, changed_at=changed_at)
 
 
 def _delivered(of: MessageFilter) -> Predicate:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -34,17 +34,19 @@ class BrokerOffsets:
 
     ``committed`` are the groups' offsets (config/consumerOffset.json) at ``committed_at`` (ms; None: not known), or
     later: the broker does not always write the time.
-    ``min_offsets``: by topic, the first entry of each queue that the broker still has. ``queue_ids``: by topic, all
-    its queues. ``stored_at`` returns the store time (ms) of the entry at a topic, queue id and queue offset, None if
-    there is no such entry. ``log_start``: the physical offset at which the log begins. ``renewals``: by topic, the
-    queues that began again since the last night, in order. ``taken_at``: when the snapshot was taken at the earliest
-    (ms; None: not known).
+    ``min_offsets``: by topic, the first entry of each queue that the broker still has. ``read_queues``: by topic, its
+    number of queues (readQueueNums in config/topics.json). ``new_queues``: by topic, queues of which only messages of
+    this night are known. ``stored_at`` returns the store time (ms) of the entry at a topic, queue id and queue offset,
+    None if there is no such entry. ``log_start``: the physical offset at which the log begins. ``renewals``: by topic,
+    the queues that began again since the last night, in order. ``taken_at``: when the snapshot was taken at the
+    earliest (ms; None: not known).
     """
 
     committed: Mapping[GroupTopic, Offsets] = field(default_factory=dict)
     committed_at: int | None = None
     min_offsets: Mapping[str, Offsets] = field(default_factory=dict)
-    queue_ids: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    read_queues: Mapping[str, int] = field(default_factory=dict)
+    new_queues: Mapping[str, Collection[int]] = field(default_factory=dict)
     stored_at: Callable[[str, int, int], int | None] = lambda topic, queue_id, offset: None
     log_start: int = 0
     renewals: Mapping[str, Sequence[QueueRenewal]] = field(default_factory=dict)

@@ -8,21 +8,24 @@ offset on. Sources: RebalancePushImpl.computePullFromWhereWithException, Consume
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 
 from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.allocation import tag_disagreements
+from filtering.consumption.allocation import disagreeing_states, tag_disagreements
 from filtering.consumption.filters_in_force import FiltersInForce
 from filtering.consumption.group_night import GroupNightPlan
 from filtering.consumption.group_progress import GroupNight
 from filtering.consumption.group_start import GroupStart
+from filtering.consumption.held_pulls import undecided_between
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar
 from filtering.consumption.timeline import Moment, Step, Timeline, timeline
-from filtering.delivery.pull_window import PullWindow, UncertainChange
+from filtering.delivery.pull_window import FOREVER, PullWindow, UncertainChange
 from filtering.pulls.pull import is_pulling
 from filtering.subscriptions.events import ConsumeFrom, GroupTopic, Operation, SubscriptionEvent
+from filtering.subscriptions.inconsistency import SeemingDisagreement, seeming_disagreements
 from filtering.subscriptions.states import states_by_key
 from filtering.subscriptions.subscription_row import SubscriptionRow
 
@@ -33,6 +36,8 @@ class NightPlan:
 
     ``uncertain_changes``: the changes of subscriptions of which the broker may have held pulls. ``groups``: the
     progress of each group on each topic. ``lost``: the messages that were gone before groups could pull them.
+    ``allocated``: the queues that clients of a group with different tags shared in the night. ``assumed``: the number
+    of those with messages, where the topic's is not known.
     """
 
     online: Sequence[PullWindow]
@@ -40,6 +45,8 @@ class NightPlan:
     uncertain_changes: Sequence[UncertainChange]
     groups: Sequence[GroupNight]
     lost: Sequence[PullWindow] = ()
+    allocated: Mapping[GroupTopic, Set[int]] = field(default_factory=dict)
+    assumed: Mapping[GroupTopic, int] = field(default_factory=dict)
 
 
 def plan_night(
@@ -55,13 +62,19 @@ def plan_night(
     ``history`` is the subscription history of ``events``, which are all events so far. ``config_before``: the broker's
     configuration in the night before; None: there was none.
     """
+    history = list(history)
     rows_of = states_by_key(history)
     rows_of_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
     for (group, _), rows in rows_of.items():
         rows_of_group[group] += rows
     events = list(events)
     resets, first_starts = resets_and_first_starts(events)
-    tags_of_clients = tag_disagreements(events, broker_offsets.queue_ids)
+    states = disagreeing_states(events)
+    queue_ids = cache(partial(_queue_ids, offsets_so_far=offsets_so_far, broker_offsets=broker_offsets))
+    tags_of_clients = tag_disagreements(states, queue_ids)
+    seeming: defaultdict[GroupTopic, list[SeemingDisagreement]] = defaultdict(list)
+    for each in seeming_disagreements(history, events):
+        seeming[each.key].append(each)
     online: list[PullWindow] = []
     backlog: list[PullWindow] = []
     uncertain_changes: list[UncertainChange] = []
@@ -81,10 +94,53 @@ def plan_night(
             night.run(_unread(rows, resets.get(key, ()), offsets_so_far, filters))
             online += night.online
             backlog += night.backlog
-            uncertain_changes += night.uncertain_changes
+            uncertain_changes += _uncertain(
+                night.uncertain_changes, seeming.get(key, ()), filters, offsets_so_far.as_of
+            )
             lost += night.lost
             groups.append(night.group)
-    return NightPlan(online, backlog, uncertain_changes, groups, lost)
+    since = offsets_so_far.as_of or 0
+    shared = (state for state in states if state.valid_to is None or state.valid_to > since)
+    allocated = {state.key: queue_ids(state.topic) for state in shared}
+    assumed = {
+        key: len(queues) for key, queues in allocated.items() if queues and key[1] not in broker_offsets.read_queues
+    }
+    return NightPlan(online, backlog, uncertain_changes, groups, lost, allocated, assumed)
+
+
+def _uncertain(
+    changes: Iterable[UncertainChange],
+    seeming: Iterable[SeemingDisagreement],
+    filters: FiltersInForce,
+    as_of: int | None,
+) -> list[UncertainChange]:
+    """What is uncertain of a group and topic in the night: while its clients seem to disagree, and at other changes.
+
+    ``as_of``: the end of the last night, ms. It counted what it could see to be uncertain.
+    """
+    found = list(changes)
+    for each in seeming:
+        begin, end = each.valid_from, FOREVER if each.valid_to is None else each.valid_to
+        found = [change for change in found if change.stored_to <= begin or end <= change.stored_from]
+        if as_of is not None and each.seen_at <= as_of:
+            begin = max(begin, as_of + 1)
+        asked = [filters.at(row, row.valid_from) for row in each.rows if filters.is_pulling(row)]
+        if begin < end and len(asked) > 1:
+            found.append(undecided_between(asked, begin, end, each.valid_from))
+    return found
+
+
+def _queue_ids(topic: str, offsets_so_far: OffsetsSoFar, broker_offsets: BrokerOffsets) -> frozenset[int]:
+    """The queues of a topic that the clients of a group share.
+
+    Without the topic's number of queues, those that ever had messages count: there may be more.
+    """
+    if topic in broker_offsets.read_queues:
+        numbered: Iterable[int] = range(broker_offsets.read_queues[topic])
+    else:
+        numbered = (queue_id for queue_id, end in offsets_so_far.of_topic(topic).ends_by_queue.items() if end > 0)
+    with_messages = broker_offsets.min_offsets.get(topic, ()), broker_offsets.new_queues.get(topic, ())
+    return frozenset(numbered).union(*with_messages)
 
 
 def _with_new_switches(line: Timeline, as_of: int | None, config_before: BrokerConfig) -> Timeline:

@@ -8,12 +8,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from filtering.consumer_group_info import ConsumerGroupInfo
+from filtering.counted import listed, shortened
 from filtering.subscription_data import Filter, filter_of
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
-from filtering.subscriptions.states import append_state
+from filtering.subscriptions.states import append_state, states_by_key
+from filtering.subscriptions.subscription_row import SubscriptionRow
+
+FLIP_BACK = 600_000
+"""ms: a filter that comes back later than this after another one replaced it counts as an ordinary change.
+
+The clients of a group notice within seconds that another one joined, and then send their subscriptions again
+(RebalancePushImpl.messageQueueChanged).
+"""
+NAMED, LONGEST = 3, 60
+"""Filters in a text, and characters of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,75 @@ class GroupClients:
     @property
     def is_consistent(self) -> bool:
         return not self.overruled and not self.absent
+
+
+@dataclass(frozen=True)
+class SeemingDisagreement:
+    """Clients without ids seem to subscribe differently in [valid_from, valid_to) (ms; None: still so).
+
+    The filters of ``rows``, one row for each, replaced each other, and one of them came back at ``seen_at`` (ms),
+    although the group never left. Which client has which filter is not known.
+    """
+
+    valid_from: int
+    valid_to: int | None
+    seen_at: int
+    rows: tuple[SubscriptionRow, ...]
+
+    @property
+    def key(self) -> GroupTopic:
+        return self.rows[0].key
+
+    @property
+    def text(self) -> str:
+        """What is seen, and what to collect."""
+        filters = listed([shortened(row.filter_text, LONGEST) for row in self.rows], NAMED)
+        return (
+            f"two clients seem to disagree: the group was never away, and its filter went to and fro ({filters}). "
+            "Which client reads which queue is not known: collect subscription events with client_id"
+        )
+
+    def holds_at(self, instant: int) -> bool:
+        """Whether the clients seem to disagree at an instant (ms)."""
+        return self.valid_from <= instant and (self.valid_to is None or instant < self.valid_to)
+
+
+def seeming_disagreements(
+    history: Iterable[SubscriptionRow], events: Iterable[SubscriptionEvent]
+) -> list[SeemingDisagreement]:
+    """When groups without client ids seem to have clients that disagree, by group, topic and time.
+
+    Each client sends its subscription again with a new version when another client joins or leaves. So the filter of a
+    group whose clients disagree goes to and fro. That ends when the group leaves, or takes a filter that is new.
+    ``history``: the states of each group and topic in order, of all ``events``.
+    """
+    with_clients = {event.group for event in events if event.client_id is not None}
+    states = states_by_key(row for row in history if row.consumer_group not in with_clients)
+    return [each for key in sorted(states) for each in _seeming(states[key])]
+
+
+def _seeming(rows: Iterable[SubscriptionRow]) -> list[SeemingDisagreement]:
+    """Those of one group and topic."""
+    found: list[SeemingDisagreement] = []
+    changes: list[SubscriptionRow] = []
+    """The first row of each filter in force since the group came, in order."""
+    for row in rows:
+        if row.is_consuming and changes and changes[-1].filter == row.filter:
+            continue
+        is_open = bool(found) and found[-1].valid_to is None
+        if is_open and not (row.is_consuming and any(row.filter == each.filter for each in found[-1].rows)):
+            found[-1] = replace(found[-1], valid_to=row.valid_from)
+            is_open = False
+        if not row.is_consuming:
+            changes = []
+            continue
+        same = [i for i, each in enumerate(changes) if each.filter == row.filter]
+        if same and not is_open and row.valid_from - changes[same[-1] + 1].valid_from <= FLIP_BACK:
+            since = changes[same[-1] :]
+            filters = tuple({each.filter: each for each in since}.values())
+            found.append(SeemingDisagreement(since[1].valid_from, None, row.valid_from, filters))
+        changes.append(row)
+    return found
 
 
 def group_clients(events: Iterable[SubscriptionEvent]) -> list[GroupClients]:

@@ -58,7 +58,7 @@ def _without_entry(facts: BrokerFacts, report: NightReport) -> str:
 def _inconsistent(facts: BrokerFacts, run: Run) -> list[str]:
     """A line for each group and topic whose clients have different subscriptions, with their last state."""
     return [
-        f"inconsistent: {group.consumer_group} on {group.topic}: {group.text}"
+        f"{'seemingly ' * group.seems}inconsistent: {group.consumer_group} on {group.topic}: {group.text}"
         for group in inconsistent_groups(facts, run.session)
     ]
 

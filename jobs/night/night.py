@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -87,10 +88,10 @@ class Night:
         instants = times_of_leaving(plan.groups)
         mended = self._mend()
         new = self._new(plan, instants)
-        renewals = self._renewals(new)
-        if renewals:  # rare: what groups pull depends on them, so the messages are read once more
+        renewals, new_queues = self._renewals(new), _new_queues(plan, new)
+        if renewals or new_queues:  # rare: what groups pull depends on them, so the messages are read once more
             self._tasks.discard(new)
-            self.offsets = replace(self.offsets, renewals=renewals)
+            self.offsets = replace(self.offsets, renewals=renewals, new_queues=new_queues)
             plan = self._plan()
             instants = times_of_leaving(plan.groups)
             new = self._new(plan, instants)
@@ -223,3 +224,13 @@ class Night:
         result = self._tasks.filter_stored(ranges, (DELIVERY_BLOCKS,), topics)
         self._tasks.add_files(result)
         return Part(windows, uncertain_changes, result)
+
+
+def _new_queues(plan: NightPlan, new: Part) -> dict[str, set[int]]:
+    """By topic, the queues with messages that the plan did not allocate to clients with different tags."""
+    known = {topic: queue_ids for (_, topic), queue_ids in plan.allocated.items()}
+    found: defaultdict[str, set[int]] = defaultdict(set)
+    for topic, queue_id in new.result.queues:
+        if queue_id not in known.get(topic, (queue_id,)):
+            found[topic].add(queue_id)
+    return dict(found)

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow.compute as pc
 
+from filtering.consumption.allocation import ClientTags, disagreeing_states, tag_disagreements
+from filtering.consumption.client_windows import by_client
 from filtering.consumption.group_progress import GroupNight
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.consumption.plan import NightPlan
 from filtering.delivery.message_filter import message_filters
 from filtering.delivery.pull_window import PullWindow, WindowKind
 from filtering.subscription_data import new_subscription
-from filtering.subscriptions.events import Operation, SubscriptionEvent
+from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
 from filtering.subscriptions.in_force import in_force_after
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit.changes import Changes
 from jobs.night.commit.ledger import commit, next_run
 from jobs.night.inputs.subscription_file import SubscriptionFile
+from jobs.night.past.past_nights import read_queues_of
 from jobs.night.rows.offset_rows import current_offset_rows
 from jobs.night.rows.progress_rows import Part, progress_rows
 from jobs.night.rows.queue_nights import QueueNight
@@ -87,9 +90,17 @@ def replay(
     for table in WRITTEN:
         changes.replace_rows(table, [])
     since = {row.key: row.valid_from for row in in_force}
+    queues = _queues(facts)
+    clients = _clients(facts, events, queues)
     replayed = [
-        PullWindow(each, since[each.key], *period, available_at=facts.as_of, kind=WindowKind.BACKLOG, reason="a replay")
+        part
         for each in message_filters(in_force, facts.broker)
+        for part in _windows(
+            PullWindow(
+                each, since[each.key], *period, available_at=facts.as_of, kind=WindowKind.BACKLOG, reason="a replay"
+            ),
+            clients,
+        )
     ]
     windows = by_topic(replayed)
     topics = works_by_topic(facts.broker, windows)
@@ -98,8 +109,8 @@ def replay(
     ranges = stored_ranges(partial(facts.warehouse.files, broker_name=facts.name), period=period)
     result = filter_stored(ranges, facts.warehouse, work, session)
     changes.add_files(DELIVERY_BLOCKS, result.files[DELIVERY_BLOCKS.name])
-    groups = [GroupNight(row.key, is_consuming=True) for row in in_force]
-    rows = progress_rows({}, groups, BrokerOffsets(), [Part(windows, {}, result)], _queues(facts), {}, facts.as_of, run)
+    groups = [GroupNight(row.key, is_consuming=True, told_to=_unread(clients.get(row.key))) for row in in_force]
+    rows = progress_rows({}, groups, BrokerOffsets(), [Part(windows, {}, result)], queues, {}, facts.as_of, run)
     changes.add_rows(PULL_WINDOWS, [window_rows(NightPlan((), replayed, (), groups), run)])
     changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
     changes.add_rows(CURRENT_OFFSETS, current_offset_rows(rows.topics, run))
@@ -135,6 +146,33 @@ def _subscriptions(
     events = (*facts.events, *(_registration(row, facts.as_of + 1) for row in changed))
     after = in_force_after(events, facts.broker, facts.expressions, facts.as_of)
     return events, [row for row in after if row.key in keys]
+
+
+def _clients(
+    facts: BrokerFacts, events: Sequence[SubscriptionEvent], queues: Mapping[str, Collection[int]]
+) -> dict[GroupTopic, ClientTags]:
+    """By group and topic, what the client of each queue checks now, if the clients subscribe differently.
+
+    All clients have a subscription that the replay registers.
+    """
+    known = read_queues_of(facts.last)
+
+    def queue_ids(topic: str) -> set[int]:
+        return {*range(known.get(topic, 0)), *queues.get(topic, ())}
+
+    registered = {(event.group, each["topic"]) for event in events[len(facts.events) :] for each in event.subscriptions}
+    states = (state for state in disagreeing_states(facts.events) if state.valid_to is None)
+    found = tag_disagreements((state for state in states if state.key not in registered), queue_ids)
+    return {key: clients for key, (clients,) in found.items()}
+
+
+def _windows(window: PullWindow, clients: Mapping[GroupTopic, ClientTags]) -> Iterable[PullWindow]:
+    return by_client(window, clients[window.key]) if window.key in clients else [window]
+
+
+def _unread(clients: ClientTags | None) -> dict[int, int]:
+    """The beginnings of the queues that no client reads, by queue id."""
+    return {queue_id: 0 for queue_id, check in clients.by_queue.items() if check is None} if clients else {}
 
 
 def _filter_key(row: SubscriptionRow | None) -> tuple[object, ...]:

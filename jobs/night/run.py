@@ -16,7 +16,7 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit.changes import Changes
 from jobs.night.commit.compaction import compact
 from jobs.night.commit.ledger import commit, next_run
-from jobs.night.commit.ledger_entry import last_stored, ledger_entry
+from jobs.night.commit.ledger_entry import assumed_queues, last_stored, ledger_entry
 from jobs.night.commit.remarks import group_remarks, input_remarks, log_remarks
 from jobs.night.inputs.broker import Broker
 from jobs.night.inputs.events import NightEvents, events_until, night_events
@@ -27,7 +27,7 @@ from jobs.night.late_windows import plan_older_nights
 from jobs.night.log.log_plan import plan_log
 from jobs.night.night import Night, NightOutcome
 from jobs.night.past.new_messages import NewMessages, forget_prepared_offsets, forget_undelivered, stored_before
-from jobs.night.past.past_nights import PastNight, PastOffsets
+from jobs.night.past.past_nights import PastNight, PastOffsets, read_queues_of
 from jobs.night.past.read_so_far import read_so_far
 from jobs.night.past.redo import Redo, forget_unsettled, plan_redo
 from jobs.night.past.state import BrokerState, read_state
@@ -36,7 +36,7 @@ from jobs.night.tasks.message_log import IngestedLog, ingest_message_log
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run, upgrade
-from schemas.ledger_inputs import INPUTS_END, MESSAGE_LOG, NUMBERED_LINES, REPEATED_FROM
+from schemas.ledger_inputs import ASSUMED_QUEUES, INPUTS_END, MESSAGE_LOG, NUMBERED_LINES, REPEATED_FROM
 from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry, by_broker
 from schemas.spark_tasks import Session
 from schemas.tables import APPENDED_TABLES
@@ -113,7 +113,8 @@ class Run:
         redo = plan_redo(state, plan.cut if plan else None, redo_from, text_of(options.hooks), changes)
         has_new_switches = continued.last is not None and changed_switches(continued.last.broker, broker.config)
         redo_config = broker.config if has_new_switches else None
-        state_before = self._redo_nights(redo, redo_config, events.events, changes, options.hooks)
+        read_queues = inputs.snapshot.offsets.read_queues if inputs.snapshot is not None else {}
+        state_before = self._redo_nights(redo, redo_config, events.events, changes, options.hooks, read_queues)
         if not state.has_windows:
             plan_older_nights(state_before, events.events, self.expressions, changes)
         forget_unsettled(state_before, plan, changes)
@@ -126,6 +127,7 @@ class Run:
             new = new.with_stored(log.new) if log.new is not None else new
         as_of = max(_end_of_night(inputs, events, changes, state_before.last), state_before.as_of or 0)
         offsets = _offsets(inputs, state_before, options.steps, changes)
+        offsets = replace(offsets, read_queues={**read_queues_of(state_before.last), **read_queues})
         if Step.DELIVER in options.steps or inputs.snapshot is not None:
             forget_prepared_offsets(state_before, changes)
         night = Night(
@@ -178,10 +180,16 @@ class Run:
         events: Sequence[SubscriptionEvent],
         changes: Changes,
         hooks: Sequence[FilterHook],
+        read_queues: Mapping[str, int],
     ) -> BrokerState:
-        """Repeats nights, with their own configurations if ``config`` is None. Returns the state after them."""
+        """Repeats nights, with their own configurations if ``config`` is None. Returns the state after them.
+
+        ``read_queues``: the numbers of queues now, which count where a night did not know them.
+        """
         state = redo.state
         for past in redo.nights:
+            known = {**read_queues, **past.offsets.read_queues}
+            past = replace(past, offsets=replace(past.offsets, read_queues=known))
             state = self.redo_night(config or past.entry.broker, past, state, events, changes, hooks)
         return replace(state, entries=[*state.entries, *redo.prepared])
 
@@ -202,9 +210,11 @@ class Run:
             new=NewMessages(stored=stored), changes=replace(changes, run=past.entry.run),
             expressions=self.expressions, session=self.session, as_of=as_of, hooks=hooks if past.entry.hooks else (),
         )  # fmt: skip
-        rows = night.run().rows
+        outcome = night.run()
+        rows = outcome.rows
         progress = pa.concat_tables([state.progress, pa.Table.from_batches([rows.progress])])
-        entry = replace(past.entry, broker_config=config.changed)
+        inputs = {**past.entry.inputs, ASSUMED_QUEUES: assumed_queues(night, outcome)}
+        entry = replace(past.entry, broker_config=config.changed, inputs=inputs)
         return BrokerState([*state.entries, entry], rows.topics, state.events, lambda: progress)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow.compute as pc
 
+from filtering.consumption.allocation import assumption
 from filtering.counted import counted
 from filtering.delivery.message_filter import MessageFilter, delivers, message_filter
 from filtering.findings import FilterOnMessages, Finding, filters_on_messages, static_findings, worst_first
@@ -21,7 +22,7 @@ from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.inconsistency import inconsistent_groups, knows_clients
+from schemas.answers.inconsistency import inconsistent_groups
 from schemas.answers.lag.standings import away_beyond_end
 from schemas.commitlog import COMMITLOG
 from schemas.delivery_stats import DELIVERY_STATS
@@ -241,9 +242,10 @@ def _dead_filters(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Iterat
 
 
 def _inconsistent(facts: BrokerFacts, session: Session | None) -> Iterator[Finding]:
-    if knows_clients(facts):
-        for group in inconsistent_groups(facts, session):
-            severity = ERROR if group.lost else WARN
-            yield Finding(
-                severity, group.consumer_group, group.topic, "inconsistent-clients", group.text, group.lost, group.lost
-            )
+    for key, queues in facts.last.assumed_queues.items():
+        yield Finding(WARN, *key, "assumed-queues", assumption(queues))
+    for group in inconsistent_groups(facts, session):
+        severity = ERROR if group.lost else WARN
+        code = "seemingly-inconsistent" if group.seems else "inconsistent-clients"
+        affected = group.lost + group.uncertain
+        yield Finding(severity, group.consumer_group, group.topic, code, group.text, affected, affected)

@@ -135,7 +135,7 @@ def _passed(entries: Iterator[Entries], filters: Mapping[str, TopicFilters]) -> 
 def inconsistencies(scope: Scope, session: Session) -> pa.Table:
     """Rows of INCONSISTENT_GROUPS: groups whose clients disagree on a topic."""
     rows = (
-        (facts.name, group.consumer_group, group.topic, group.last_state, group.lost)
+        (facts.name, group.consumer_group, group.topic, group.description, group.lost)
         for facts in filter(knows_clients, scope.facts)
         for group in inconsistent_groups(facts, session)
     )

@@ -38,7 +38,8 @@ EXPECTED = {
     ("collides", "hash-collision"): ("warn", 20, 60),
     ("same_1", "equivalent-groups"): ("info", 0, 0),
     ("left", "dead-filter"): ("info", 30, 30),
-    ("clients", "inconsistent-clients"): ("error", 20, 20),
+    ("clients", "inconsistent-clients"): ("error", 40, 40),
+    ("clients", "assumed-queues"): ("warn", 0, 0),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from jobs.night.commit.changes import Changes
@@ -13,7 +14,17 @@ from jobs.night.past.state import BrokerState
 from jobs.night.past.vanished_offsets import vanished_text
 from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import one_of, within
-from schemas.ledger_inputs import CUT, DAMAGED_BODIES, INPUTS_END, LAST_STORED, MESSAGE_LOG, NOT_COMMITTED, WITHDRAWN
+from schemas.ledger_inputs import (
+    ASSUMED_QUEUES,
+    CUT,
+    DAMAGED_BODIES,
+    INPUTS_END,
+    LAST_STORED,
+    MESSAGE_LOG,
+    NOT_COMMITTED,
+    READ_QUEUES,
+    WITHDRAWN,
+)
 from schemas.run_ledger import LedgerEntry
 from schemas.withdrawals import withdrawals_text
 
@@ -36,6 +47,9 @@ def ledger_entry(
     if Step.DELIVER in steps:
         stored = last_stored(changes)
         inputs[LAST_STORED] = "" if stored is None else str(stored)
+        inputs[ASSUMED_QUEUES] = assumed_queues(night, outcome)
+    topics = outcome.rows.topics if Step.DELIVER in steps else night.offsets.read_queues
+    inputs[READ_QUEUES] = json.dumps({topic: n for topic, n in night.offsets.read_queues.items() if topic in topics})
     inputs[WITHDRAWN] = withdrawals_text(changes.withdrawn)
     if plan is None:
         log_start, fingerprint = (last.log_start, last.unsettled) if last else (None, None)
@@ -58,6 +72,13 @@ def ledger_entry(
         as_of=night.as_of if Step.DELIVER in steps else (last.as_of if last else None),
         remarks=tuple(remarks),
     )
+
+
+def assumed_queues(night: Night, outcome: NightOutcome) -> str:
+    """Where clients with different tags shared queues of an unknown number, so far (ASSUMED_QUEUES)."""
+    before = night.state.last.assumed_queues if night.state.last is not None else {}
+    found = {**before, **outcome.plan.assumed}
+    return json.dumps([(*key, queues) for key, queues in sorted(found.items())])
 
 
 def _not_beyond(new: NewMessages, offset: int | None) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from filtering.consumption.allocation import assumption
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.counted import counted, listed
 from filtering.subscriptions.namespace import is_system_group
@@ -82,6 +83,10 @@ def group_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], off
             f"behind: online groups that do not keep up, by their committed offsets: {len(behind)}; the messages "
             f"beyond these are pending: {listed(behind, NAMED)}"
         )
+    yield from (
+        f"queues assumed: {group} on {topic}: {assumption(queues)}"
+        for (group, topic), queues in sorted(outcome.plan.assumed.items())
+    )
     known = {row.consumer_group for row in history}
     unknown = sorted({group for group, _ in offsets.committed if group not in known and not is_system_group(group)})
     if unknown:

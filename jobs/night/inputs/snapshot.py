@@ -89,7 +89,6 @@ class StoreSnapshot:
         committed, committed_at = self._committed
         index, log_start = queue_index(self.storage), self.segments[0].offset
         min_offsets: defaultdict[str, dict[int, int]] = defaultdict(dict)
-        queue_ids: defaultdict[str, set[int]] = defaultdict(set)
 
         def min_offset(queue: tuple[str, int]) -> int:
             return index.min_offset(*queue, log_start)
@@ -97,17 +96,14 @@ class StoreSnapshot:
         with ThreadPoolExecutor(1 if self.storage.is_local else REMOTE_READS) as threads:
             for (topic, queue_id), offset in zip(index.queues, threads.map(min_offset, index.queues), strict=True):
                 min_offsets[topic][queue_id] = offset
-                queue_ids[topic].add(queue_id)
-        for topic, queues in read_topics(self.storage).items():
-            if topic in queue_ids:
-                queue_ids[topic] |= set(range(queues))
 
         def stored_at(topic: str, queue_id: int, offset: int) -> int | None:
             entry = index.entry(topic, queue_id, offset)
             return None if entry is None else self._stored_at(entry.commitlog_offset)
 
-        known = {topic: frozenset(ids) for topic, ids in queue_ids.items()}
-        return BrokerOffsets(committed, committed_at, min_offsets, known, stored_at, log_start)
+        return BrokerOffsets(
+            committed, committed_at, min_offsets, read_topics(self.storage), stored_at=stored_at, log_start=log_start
+        )
 
     def _stored_at(self, commitlog_offset: int) -> int | None:
         """The store time (ms) of the message at a physical offset; 0 if it was deleted, None if it is damaged."""

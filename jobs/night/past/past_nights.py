@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from jobs.night.past.vanished_offsets import without_vanished
 from schemas.commitlog import COMMITLOG
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table_rows import sorted_by, tuples
-from schemas.ledger_inputs import COMMITTED_AT, NOT_COMMITTED, QUEUES
+from schemas.ledger_inputs import COMMITTED_AT, NOT_COMMITTED, QUEUES, READ_QUEUES
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.run_ledger import LedgerEntry, filtered_to
 
@@ -42,6 +43,12 @@ def past_nights(nights: Sequence[LedgerEntry], indices: range, changes: Changes)
         yield PastNight(entry, stored, offsets.of(entry))
 
 
+def read_queues_of(entry: LedgerEntry | None) -> dict[str, int]:
+    """By topic, the number of queues in the topics.json of a run's snapshot, or of an earlier one."""
+    found: dict[str, int] = json.loads((entry and entry.inputs.get(READ_QUEUES)) or "{}")
+    return found
+
+
 class PastOffsets:
     """The offsets that earlier nights knew from the snapshots of their stores."""
 
@@ -50,12 +57,14 @@ class PastOffsets:
 
     def of(self, entry: LedgerEntry) -> BrokerOffsets:
         """The offsets at the end of a night."""
+        read_queues = read_queues_of(entry)
         if entry.log_start is None:
-            return BrokerOffsets()  # it read a message log
+            return BrokerOffsets(read_queues=read_queues)  # it read a message log
         at = entry.inputs.get(COMMITTED_AT)
         committed = BrokerOffsets(
             without_vanished(self._committed_up_to(entry.run), entry.inputs.get(NOT_COMMITTED, "[]")),
             int(at) if at else None,
+            read_queues=read_queues,
             log_start=entry.log_start,
         )
         if entry.inputs.get(QUEUES) == "0":
@@ -65,7 +74,6 @@ class PastOffsets:
         return replace(
             committed,
             min_offsets=min_offsets,
-            queue_ids={topic: frozenset(queues) for topic, queues in min_offsets.items()},
             stored_at=self._queues.stored_at_before(end),
         )
 

@@ -9,6 +9,7 @@ from functools import cache, partial
 
 from filtering.consumption.allocation import ClientChecks, dropping_clients
 from filtering.delivery.entries import has_entry
+from filtering.delivery.message_filter import delivers
 from filtering.explanation.decision import Decision, Entry, Outcome, Stage, decide
 from filtering.explanation.journey import (
     CHECKED_TOO_OFTEN_TOPIC,
@@ -33,7 +34,10 @@ from filtering.explanation.pulls_of_message import (
     pulls_of_message,
 )
 from filtering.explanation.reasons import dropped_by_other_client, never_subscribed, overruled, without_subscription
+from filtering.predicate import FALSE
+from filtering.predicate_value import holds
 from filtering.subscriptions.in_force import in_force_at, present_filter
+from filtering.subscriptions.inconsistency import seeming_disagreements
 from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX
 from filtering.subscriptions.states import states_by_key
 from filtering.subscriptions.subscription_row import SubscriptionRow
@@ -59,7 +63,9 @@ class Explainer:
         self._facts = facts
         self._groups = groups
         history = facts.history if groups is None else facts.history_of_groups(groups)
-        self._clients = ClientChecks([event for event in facts.events if groups is None or event.group in groups])
+        events = [event for event in facts.events if groups is None or event.group in groups]
+        self._clients = ClientChecks(events)
+        self._seeming = seeming_disagreements(history, events)
         self._positions = cache(partial(positions_in_queue, facts, groups))
         self._nights = cache(self._read_nights)
         self._first_starts = cache(self._read_first_starts)
@@ -85,6 +91,8 @@ class Explainer:
             explanation = self._waiting(message, consumer_group, stored, copies)
         explanation = replace(explanation, start=self._start(explanation.message, consumer_group), message=message)
         explanation = replace(explanation, journey=self._journey(explanation, stored, copies))
+        if why := self._seems_uncertain(explanation):
+            return replace(explanation, uncertain=why)
         if explanation.uncertain is None:
             explanation = replace(explanation, uncertain=self._other_evidence(explanation))
         return explanation
@@ -236,6 +244,18 @@ class Explainer:
             why = "the filters let it pass, and the group has not pulled it: it began later, or its offset was moved"
             return self._without_filters(message, consumer_group, Outcome.NOT_SUBSCRIBED, why)
         return self._with_uncertainty(explanation, rows, pulls[-1])
+
+    def _seems_uncertain(self, explanation: Explanation) -> str | None:
+        """What is not known, if clients of the group seem to disagree about the message; None if they do not."""
+        message, pulled_at = explanation.message, explanation.pulled_at
+        if pulled_at is None:
+            return None
+        for each in self._seeming:
+            if each.key == (explanation.consumer_group, message.topic) and each.holds_at(pulled_at):
+                passes = {holds(delivers(row) or FALSE, message.properties) for row in each.rows}
+                if len(passes) > 1:
+                    return each.text
+        return None
 
     def _pulls(
         self, message: FoundMessage, consumer_group: str, rows: Sequence[SubscriptionRow]

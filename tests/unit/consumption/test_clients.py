@@ -140,7 +140,7 @@ def night(lines: list[str], so_far: OffsetsSoFar, messages: int) -> NightPlan:
         return EVERY * offset if offset < messages else None
 
     events = [parse_event(line) for line in lines]
-    offsets = BrokerOffsets(min_offsets={"T": dict.fromkeys(QUEUES, 0)}, queue_ids={"T": QUEUES}, stored_at=stored_at)
+    offsets = BrokerOffsets(min_offsets={"T": dict.fromkeys(QUEUES, 0)}, stored_at=stored_at)
     return plan_night(subscription_history(events, BrokerConfig()), events, so_far, offsets, BrokerConfig())
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.allocation import tag_disagreements
+from filtering.consumption.allocation import disagreeing_states, tag_disagreements
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar, TopicOffsets
 from filtering.consumption.plan import NightPlan, plan_night
 from filtering.consumption.position import Position, first_position, known_offsets
@@ -147,7 +147,7 @@ def test_a_client_in_class_filter_mode_checks_no_tags() -> None:
         HEARTBEAT % (100, "a", topic % ("A", 1, "")),
         HEARTBEAT % (200, "b", topic % ("shop.Paid", 2, ', "class_filter_mode": true')),
     )
-    disagreements = tag_disagreements(events, {"T": frozenset({0, 1})})["cg", "T"]
+    disagreements = tag_disagreements(disagreeing_states(events), lambda topic: {0, 1})["cg", "T"]
     assert [tags.by_queue for tags in disagreements] == [{0: TextIn("TAGS", frozenset({"A"})), 1: TRUE}]
 
 
@@ -158,7 +158,7 @@ def test_a_client_with_tags_checks_them_although_the_broker_filters_by_sql92() -
         HEARTBEAT % (100, "a", topic % ("SQL92", "x = 'y'", 5)),
         HEARTBEAT % (200, "b", topic % ("TAG", "B", 2)),
     )
-    disagreements = tag_disagreements(events, {"T": frozenset(range(4))})
+    disagreements = tag_disagreements(disagreeing_states(events), lambda topic: range(4))
     (tags,) = disagreements["cg", "T"]
     check = TextIn("TAGS", frozenset(("B",)))
     assert (tags.valid_from, tags.by_queue) == (200, {0: TRUE, 1: TRUE, 2: check, 3: check})
@@ -173,8 +173,7 @@ def test_a_committed_offset_counts_in_a_queue_that_no_client_reads() -> None:
         HEARTBEAT % (5 * MINUTE + 1, "a", topic % ("T", 3)),
         UNREGISTER % (8 * MINUTE),
     )
-    queues = {"T": frozenset({0, 1})}
-    offsets = BrokerOffsets({("cg", "T"): {0: 7, 1: 3}}, queue_ids=queues, stored_at=stored_every_minute)
+    offsets = BrokerOffsets({("cg", "T"): {0: 7, 1: 3}}, read_queues={"T": 2}, stored_at=stored_every_minute)
     (group,) = (group for group in plan(events, offsets).groups if group.key == ("cg", "T"))
     assert group.told_to == {0: 7, 1: 3}
 
@@ -182,7 +181,7 @@ def test_a_committed_offset_counts_in_a_queue_that_no_client_reads() -> None:
 def test_clients_with_other_expressions_check_nothing() -> None:
     topic = '{"topic": "T", "type": "SQL92", "expression": "x = %d", "sub_version": %d}'
     events = events_of(HEARTBEAT % (100, "a", topic % (1, 1)), HEARTBEAT % (200, "b", topic % (2, 2)))
-    assert tag_disagreements(events, {"T": frozenset(range(4))}) == {}
+    assert disagreeing_states(events) == []
 
 
 def test_a_group_begins_at_the_first_entry_of_its_retry_topic() -> None:
