@@ -33,6 +33,8 @@ A whole night keeps the topics that have messages.
 """
 ASSUMED_QUEUES = "assumed_queues"
 """Where clients with other tags shared queues of an unknown number, as JSON: [group, topic, queues with messages]."""
+RESETS_BY_TIME = "resets_by_time"
+"""The offsets that offset resets by time set, as JSON: by the line of the event, by queue id."""
 NOT_REPLAYED = "not_replayed"
 """What the last snapshot shows of consumption that is not replayed, as JSON.
 

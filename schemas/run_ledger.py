@@ -19,7 +19,7 @@ from filtering.subscriptions.events import GroupTopic
 from schemas.delta.delta_log import TableState
 from schemas.delta.table import LAYOUT, Table, column
 from schemas.delta.warehouse import Warehouse
-from schemas.ledger_inputs import ASSUMED_QUEUES, CUT, HOOKS, MESSAGES_FROM, REBUILT, REPEATED_FROM
+from schemas.ledger_inputs import ASSUMED_QUEUES, CUT, HOOKS, MESSAGES_FROM, REBUILT, REPEATED_FROM, RESETS_BY_TIME
 
 REPLAY = "replay"
 """The job whose tables show what groups would receive if they read the log now, not what they received."""
@@ -108,6 +108,14 @@ class LedgerEntry:
     def assumed_queues(self) -> dict[GroupTopic, int]:
         """By group and topic, the queues with messages, where clients shared queues of an unknown number so far."""
         return {(group, topic): queues for group, topic, queues in json.loads(self.inputs.get(ASSUMED_QUEUES, "[]"))}
+
+    @cached_property
+    def resets_by_time(self) -> dict[str, dict[int, int]]:
+        """By the line of the event, the offsets that an offset reset by time set, by queue id."""
+        found = json.loads(self.inputs.get(RESETS_BY_TIME, "{}"))
+        return {
+            line: {int(queue_id): offset for queue_id, offset in of_line.items()} for line, of_line in found.items()
+        }
 
     @property
     def messages_from(self) -> int:

@@ -92,6 +92,31 @@ class BrokerOffsets:
         return self.log_start == 0
 
 
+def offset_by_time(stored_at: Callable[[int], int], first: int, end: int, to: int) -> int:
+    """The first offset in [``first``, ``end``) with a message stored at ``to`` (ms) or later, or else ``end``.
+
+    ``stored_at`` returns the store time (ms) of an offset, or -1 if the message was deleted. After a clock was set
+    back, it is the offset that this binary search finds. Source: ConsumeQueue.binarySearchInQueueByTime, for one file.
+    """
+    if first >= end or stored_at(end - 1) < to:
+        return end
+    if stored_at(first) > to:
+        return first
+    low, high, found = first, end - 1, end
+    while low <= high:
+        middle = (low + high) // 2
+        time = stored_at(middle)
+        if time == to:
+            while middle > first and stored_at(middle - 1) == to:
+                middle -= 1
+            return middle
+        if time > to:
+            high, found = middle - 1, middle
+        else:
+            low = middle + 1
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class TopicOffsets:
     """The queues of one topic, and how far the deliveries of its groups are decided.

@@ -8,6 +8,7 @@
      "subscriptions": [{"topic": "OrderEvents", "type": "TAG", "expression": "paid", "sub_version": 7}]}
     {"at": 1795237540000, "op": "reset_offset", "group": "cg_paid", "topic": "OrderEvents",
      "queue_id": 2, "offset": 140}
+    {"at": 1795237540000, "op": "reset_offset", "group": "cg_paid", "topic": "OrderEvents", "to": 1795237530000}
 
 ``client_id`` is the client that registers or unregisters, and may be absent. An unregister with it is of this client,
 which leaves the group; one with ``topic`` is of the group, which leaves the topic; one without either is of the group,
@@ -15,6 +16,9 @@ which leaves all topics. What is sent with pulls counts for the whole group, whi
 
 A client stays until it unregisters. A broker also removes a client if its connection closes, or if it is silent for
 channelExpiredTimeout, 120 s (ConsumerManager): add an unregister if that happened.
+
+A reset by time (``to`` in ms; ``timestamp`` in RocketMQ's ResetOffsetRequestHeader) is of all queues of the topic, or
+with ``queue_id`` of one. It goes to the first message that was stored then or later.
 
 A missing ``type`` means TAG, a missing ``sub_version`` the time of the event, and a missing ``consume_from`` means
 ``last``, as in RocketMQ's client; others are ``first``, and a time in ms or as an ISO time. ``"class_filter_mode":
@@ -25,7 +29,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from filtering.subscription_data import TAG, Subscription, new_subscription
@@ -55,6 +60,8 @@ _FIELDS = (
     "subscriptions",
     "queue_id",
     "offset",
+    "to",
+    "timestamp",
 )
 
 
@@ -99,8 +106,7 @@ def parse_event(line: str, longest: int = LONGEST_LINE) -> SubscriptionEvent:
         topic=text_field(row, "topic") if has_topic else None,
         client_id=text_field(row, "client_id") if "client_id" in row else None,
         consume_from=parse_consume_from(row.get("consume_from", ConsumeFrom.LAST.value)),
-        queue_id=_offset(row, "queue_id") if resets else None,
-        queue_offset=_offset(row, "offset") if resets else None,
+        **(_reset(row) if resets else {}),
     )
 
 
@@ -114,7 +120,8 @@ def event_line(event: SubscriptionEvent) -> str:
     if event.consume_from is not ConsumeFrom.LAST:
         row["consume_from"] = consume_from_value(event.consume_from)
     if event.operation is Operation.RESET_OFFSET:
-        row |= {"queue_id": event.queue_id, "offset": event.queue_offset}
+        fields = {"queue_id": event.queue_id, "offset": event.queue_offset, "to": event.reset_to}
+        row |= {name: value for name, value in fields.items() if value is not None}
     listed = [_subscription_fields(subscription) for subscription in event.subscriptions]
     if event.operation is Operation.HEARTBEAT:
         row["subscriptions"] = listed
@@ -185,6 +192,19 @@ def _subscription(row: Mapping[str, Any]) -> Subscription:
     )
 
 
+def _reset(row: Mapping[str, Any]) -> dict[str, int]:
+    """The fields of a reset_offset. Raises ValueError if it has neither an offset nor a time, or both."""
+    times = [name for name in ("to", "timestamp") if name in row]
+    if len(times) + ("offset" in row) > 1:
+        raise ValueError(f"a reset_offset has offset or {' or '.join(times)}, not both")
+    if not times and "offset" not in row and "queue_id" not in row:
+        raise ValueError("a reset_offset needs queue_id and offset, or to: a time in milliseconds")
+    if not times:
+        return {"queue_id": _offset(row, "queue_id"), "queue_offset": _offset(row, "offset")}
+    queue = {"queue_id": _offset(row, "queue_id")} if "queue_id" in row else {}
+    return queue | {"reset_to": checked(_offset(row, times[0]))}
+
+
 def _offset(row: Mapping[str, Any], key: str) -> int:
     value = whole_number(row, key)
     if value is None or value < 0:
@@ -194,3 +214,15 @@ def _offset(row: Mapping[str, Any], key: str) -> int:
 
 def _optional_text(row: Mapping[str, Any], key: str) -> str | None:
     return None if row.get(key) is None else text_field(row, key, may_be_empty=True)
+
+
+def with_offsets(
+    events: Iterable[SubscriptionEvent], offsets: Mapping[str, Mapping[int, int]]
+) -> Iterator[SubscriptionEvent]:
+    """The events, with a reset of each queue instead of a reset by time. ``offsets``: by its line, by queue id."""
+    for event in events:
+        if event.reset_to is None:
+            yield event
+        else:
+            for queue_id, offset in offsets.get(event_line(event), {}).items():
+                yield replace(event, queue_id=queue_id, queue_offset=offset, reset_to=None)

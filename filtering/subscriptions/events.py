@@ -36,7 +36,7 @@ class Operation(Enum):
     PULL_SUBSCRIPTION = "pull_subscription"
     """Until it leaves, the group sends this subscription with its pulls of the topic, even if it is not registered."""
     RESET_OFFSET = "reset_offset"
-    """An operator sets the group's offset in one queue: it consumes messages again, or skips some."""
+    """An operator sets the group's offset in one queue, or to a time: it consumes messages again, or skips some."""
 
 
 class ConsumeFrom(Enum):
@@ -76,7 +76,8 @@ class SubscriptionEvent:
     ``subscriptions`` has one entry for a register or a pull_subscription and the whole list for a heartbeat; otherwise
     it is empty. In an unregister, ``topic`` None means all topics of the group. ``client_id`` is None if the source
     does not have client ids. ``consume_from`` is what the clients ask for at their first start. ``queue_id`` and
-    ``queue_offset`` belong to a reset_offset.
+    ``queue_offset`` belong to a reset_offset; one by time has ``reset_to`` (ms) instead of the offset, and without a
+    queue is of all queues of the topic.
     """
 
     at: int
@@ -88,6 +89,7 @@ class SubscriptionEvent:
     consume_from: ConsumeStart = ConsumeFrom.LAST
     queue_id: int | None = None
     queue_offset: int | None = None
+    reset_to: int | None = None
 
 
 class InvalidSubscriptionEvent(ValueError):

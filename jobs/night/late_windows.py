@@ -12,6 +12,7 @@ from filtering.consumption.filters_in_force import NightFilters
 from filtering.consumption.plan import NightPlan, plan_night
 from filtering.delivery.pull_window import BEGINNING, FOREVER, PullWindow, WindowKind
 from filtering.sql92 import Expressions
+from filtering.subscriptions.event_lines import with_offsets
 from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
 from jobs.night.commit.changes import Changes
@@ -74,7 +75,7 @@ def plan_older_nights(
         is_last = index + 1 == len(nights)
         after = state if is_last else read_state_before(changes.warehouse, runs, state.first_run(index + 1))
         entry = night.entry
-        known = [event for event in events if event.at <= (entry.as_of or 0)]
+        known = [event for event in with_offsets(events, entry.resets_by_time) if event.at <= (entry.as_of or 0)]
         history = before.history(known, entry.broker, expressions)
         offsets = replace(night.offsets, renewals=after.renewals_since(before), taken_at=entry.as_of)
         plan = plan_night(history, known, before.offsets, offsets, entry.broker, before.config)

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
+
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.consumption.plan import NightPlan, plan_night
@@ -14,6 +16,7 @@ from filtering.delivery.entries import Int64s
 from filtering.delivery.filter_data_in_force import filter_data_in_force
 from filtering.delivery.pull_window import FOREVER, PullWindow
 from filtering.sql92 import Expressions
+from filtering.subscriptions.event_lines import event_line, with_offsets
 from filtering.subscriptions.events import SubscriptionEvent
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit.changes import Changes
@@ -23,6 +26,7 @@ from jobs.night.late_windows import late_windows
 from jobs.night.log.log_plan import read_ranges
 from jobs.night.night_tasks import NightTasks
 from jobs.night.past.new_messages import NewMessages
+from jobs.night.past.past_nights import QUEUE_COLUMNS, StoredQueues
 from jobs.night.past.state import BrokerState
 from jobs.night.renewals import find_renewals
 from jobs.night.rows.offset_rows import committed_rows, current_offset_rows
@@ -39,7 +43,7 @@ from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_stats import DELIVERY_STATS
 from schemas.delta.aggregates import Key, greatest
 from schemas.delta.table import Table
-from schemas.delta.table_rows import files_that_may_hold, one_of, within
+from schemas.delta.table_rows import files_that_may_hold, one_of, read_rows, within
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.messages.stored_ranges import stored_ranges
 from schemas.pull_windows import PULL_WINDOWS, late_window_rows, window_rows
@@ -74,6 +78,9 @@ class Night:
     steps: frozenset[Step] = ALL_STEPS
     hooks: Sequence[FilterHook] = ()
     history: list[SubscriptionRow] = field(init=False)
+    resets_by_time: dict[str, dict[int, int]] = field(init=False)
+    """By the line of the event, the offsets that an offset reset by time sets, by queue id."""
+    _events: Sequence[SubscriptionEvent] = field(init=False)
     _tasks: NightTasks = field(init=False)
     _settled: int | None = field(init=False, default=None)
 
@@ -82,6 +89,8 @@ class Night:
         self.history = self.state.history(self.events, self.broker, self.expressions)
         self._tasks = NightTasks(self.broker, self.changes, self.session, self.hooks, self.new)
         self.changes.create_missing((*WRITTEN_BY_TASKS, PULL_WINDOWS))
+        self.resets_by_time = self._offsets_of_resets()
+        self._events = list(with_offsets(self.events, self.resets_by_time))
         plan = self._plan()
         if self.hooks:
             check_groups(self.hooks, [group.key for group in plan.groups])
@@ -120,7 +129,36 @@ class Night:
         if Step.DELIVER not in self.steps:
             return NightPlan((), (), (), ())
         offsets = replace(self.offsets, taken_at=self.as_of)
-        return plan_night(self.history, self.events, self.state.offsets, offsets, self.broker, self.state.config)
+        return plan_night(self.history, self._events, self.state.offsets, offsets, self.broker, self.state.config)
+
+    def _offsets_of_resets(self) -> dict[str, dict[int, int]]:
+        """The offsets of resets by time: those that earlier nights found, and those of tonight."""
+        found = dict(self.state.last.resets_by_time) if self.state.last is not None else {}
+        by_time = {event_line(event): event for event in self.events if event.reset_to is not None}
+        new = {line: event for line, event in by_time.items() if line not in found}
+        if Step.DELIVER not in self.steps or not new:
+            return found
+        queues = StoredQueues(self._rows_of({event.topic or "" for event in new.values()}))
+        for line, event in new.items():
+            of_topic = queues.offsets_by_time(event.topic or "", event.reset_to or 0, event.at, self.offsets.log_start)
+            asked = of_topic if event.queue_id is None else {event.queue_id: of_topic.get(event.queue_id, 0)}
+            found[line] = dict(sorted(asked.items()))
+        return found
+
+    def _rows_of(self, topics: Collection[str]) -> pa.Table:
+        """The messages of some topics, with those that the night will read, as QUEUE_COLUMNS of commitlog."""
+        where = [one_of("topic", topics)]
+        rows = self.changes.rows(COMMITLOG, QUEUE_COLUMNS, where)
+        if self.new.plan is None:
+            return rows
+        new = self._new(NightPlan((), (), (), ()), {})
+        storage, paths = (
+            self.changes.warehouse.log(COMMITLOG).storage,
+            [file.path for file in new.result.files[COMMITLOG.name]],
+        )
+        rows = pa.concat_tables([rows, read_rows(COMMITLOG, storage, paths, QUEUE_COLUMNS, where)])
+        self._tasks.discard(new)
+        return rows
 
     def _renewals(self, new: Part) -> dict[str, list[QueueRenewal]]:
         """The queues that began again in the night. It is known when the new messages have been read."""
@@ -173,7 +211,7 @@ class Night:
         windows: list[PullWindow] = []
         if Step.DELIVER in self.steps:
             first = min([*(part.start for part in repaired), *(stored or ())])
-            windows += late_windows(first, self.state, self.events, plan, self.expressions, self.changes)
+            windows += late_windows(first, self.state, self._events, plan, self.expressions, self.changes)
         filter_data = filter_data_in_force(self.history, self.broker)
         late = self._tasks.make_entries(self._read_late, by_topic(windows), {}, filter_data, instants)
         topics = {topic for topic, _ in late.result.queues}

@@ -16,7 +16,7 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit.changes import Changes
 from jobs.night.commit.compaction import compact
 from jobs.night.commit.ledger import commit, next_run
-from jobs.night.commit.ledger_entry import assumed_queues, last_stored, ledger_entry
+from jobs.night.commit.ledger_entry import decided, last_stored, ledger_entry
 from jobs.night.commit.remarks import group_remarks, input_remarks, log_remarks
 from jobs.night.inputs.broker import Broker
 from jobs.night.inputs.events import NightEvents, events_until, night_events
@@ -36,7 +36,7 @@ from jobs.night.tasks.message_log import IngestedLog, ingest_message_log
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run, upgrade
-from schemas.ledger_inputs import ASSUMED_QUEUES, INPUTS_END, MESSAGE_LOG, NUMBERED_LINES, REPEATED_FROM
+from schemas.ledger_inputs import INPUTS_END, MESSAGE_LOG, NUMBERED_LINES, REPEATED_FROM
 from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry, by_broker
 from schemas.spark_tasks import Session
 from schemas.tables import APPENDED_TABLES
@@ -213,7 +213,7 @@ class Run:
         outcome = night.run()
         rows = outcome.rows
         progress = pa.concat_tables([state.progress, pa.Table.from_batches([rows.progress])])
-        inputs = {**past.entry.inputs, ASSUMED_QUEUES: assumed_queues(night, outcome)}
+        inputs = {**past.entry.inputs, **decided(night, outcome)}
         entry = replace(past.entry, broker_config=config.changed, inputs=inputs)
         return BrokerState([*state.entries, entry], rows.topics, state.events, lambda: progress)
 

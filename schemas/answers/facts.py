@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from filtering.broker_config import BrokerConfig
 from filtering.delivery.pull_window import FOREVER, OffsetRange
 from filtering.sql92 import Expressions
+from filtering.subscriptions.event_lines import with_offsets
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.in_force import in_force_at
@@ -119,7 +120,7 @@ class BrokerFacts:
     def resets(self) -> Mapping[GroupQueue, Sequence[tuple[int, int]]]:
         """The times (ms) and new offsets of offset resets, in order."""
         by_queue: defaultdict[GroupQueue, list[tuple[int, int]]] = defaultdict(list)
-        for event in self.events:
+        for event in with_offsets(self.events, self.last.resets_by_time):
             if event.operation is Operation.RESET_OFFSET:
                 queue = event.group, event.topic or "", event.queue_id or 0
                 by_queue[queue].append((event.at, event.queue_offset or 0))

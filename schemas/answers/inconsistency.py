@@ -37,7 +37,7 @@ from schemas.messages.stored_entries import scan_entries
 from schemas.spark_tasks import Session
 
 STOPPED, DROPPED, WAITING = "STOPPED_BY_BROKER", "DROPPED_BY_CLIENT", "WAITING"
-"""How a message does not reach clients: another subscription stops it, the client with the queue drops it, or it waits."""
+"""Why clients do not get a message: another subscription stops it, the client of the queue drops it, or it waits."""
 _OF_LOSS = pa.schema(
     [
         ("consumer_group", pa.string()),

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from filtering.sql92 import compile
 from tests.broker_log import Message
-from tests.nights.random_broker import GROUPS, REFUSED, Renewal
+from tests.nights.random_broker import GROUPS, QUEUES, REFUSED, Renewal
 
 COMMIT_DELAY = 30_000
 Key = tuple[str, str]
@@ -98,9 +98,10 @@ class Model:
         self._will_expire = {(each.topic, each.queue_id) for each in renewals if not each.is_deleted}
         self._decided = {key: dict(group.offsets) for key, group in self._groups.items() if group.was_online}
         self._moves = [
-            (event["at"], event["group"], event["topic"], event["queue_id"])
+            (event["at"], event["group"], event["topic"], queue_id)
             for event in events
             if event["op"] == "reset_offset"
+            for queue_id in ([event["queue_id"]] if "queue_id" in event else QUEUES)
         ]
         self._moves += [(each.at, group, each.topic, each.queue_id) for each in renewals for group in GROUPS]
         self._tonight = []
@@ -179,11 +180,19 @@ class Model:
                 group.is_online = False
 
     def _reset(self, at: int, event: dict[str, Any]) -> None:
-        key, queue_id = (event["group"], event["topic"]), event["queue_id"]
+        if "to" in event:
+            for queue_id, queue in self._queues[event["topic"]].items():
+                first = next((each.queue_offset for each in queue if each.stored_at >= event["to"]), len(queue))
+                if queue:
+                    self._set_offset(at, (event["group"], event["topic"]), queue_id, first)
+        else:
+            self._set_offset(at, (event["group"], event["topic"]), event["queue_id"], event["offset"])
+
+    def _set_offset(self, at: int, key: Key, queue_id: int, offset: int) -> None:
         group = self._groups[key]
-        group.offsets[queue_id] = event["offset"]
+        group.offsets[queue_id] = offset
         if group.pulls:
-            group.offsets[queue_id] = max(event["offset"], self._min_offset(event["topic"], queue_id))
+            group.offsets[queue_id] = max(offset, self._min_offset(key[1], queue_id))
             group.since = at
             group.behind.discard(queue_id)
             group.repeated.add(queue_id)

@@ -166,6 +166,10 @@ class RandomBroker:
         self._event("unregister")
 
     def _reset(self) -> None:
+        if self._random.random() < 0.3:
+            to = self._log.time - self._random.randint(-2, 30) * EVERY
+            self._event("reset_offset", topic=self._random.choice(TOPICS), to=to)
+            return
         queue = self._random.choice(TOPICS), self._random.choice(QUEUES)
         offset = self._random.randint(0, len(self._log.queues.get(queue, ())))
         self._event("reset_offset", topic=queue[0], queue_id=queue[1], offset=offset)

@@ -23,6 +23,7 @@ from schemas.ledger_inputs import (
     MESSAGE_LOG,
     NOT_COMMITTED,
     READ_QUEUES,
+    RESETS_BY_TIME,
     WITHDRAWN,
 )
 from schemas.run_ledger import LedgerEntry
@@ -47,7 +48,7 @@ def ledger_entry(
     if Step.DELIVER in steps:
         stored = last_stored(changes)
         inputs[LAST_STORED] = "" if stored is None else str(stored)
-        inputs[ASSUMED_QUEUES] = assumed_queues(night, outcome)
+        inputs |= decided(night, outcome)
     topics = outcome.rows.topics if Step.DELIVER in steps else night.offsets.read_queues
     inputs[READ_QUEUES] = json.dumps({topic: n for topic, n in night.offsets.read_queues.items() if topic in topics})
     inputs[WITHDRAWN] = withdrawals_text(changes.withdrawn)
@@ -74,11 +75,15 @@ def ledger_entry(
     )
 
 
-def assumed_queues(night: Night, outcome: NightOutcome) -> str:
-    """Where clients with different tags shared queues of an unknown number, so far (ASSUMED_QUEUES)."""
+def decided(night: Night, outcome: NightOutcome) -> dict[str, str]:
+    """What nights have decided so far that is in no other table: inputs of the next ones.
+
+    Where clients with different tags shared queues of an unknown number, and the offsets of resets by time.
+    """
     before = night.state.last.assumed_queues if night.state.last is not None else {}
     found = {**before, **outcome.plan.assumed}
-    return json.dumps([(*key, queues) for key, queues in sorted(found.items())])
+    assumed = json.dumps([(*key, queues) for key, queues in sorted(found.items())])
+    return {ASSUMED_QUEUES: assumed, RESETS_BY_TIME: json.dumps(night.resets_by_time)}
 
 
 def _not_beyond(new: NewMessages, offset: int | None) -> int | None:

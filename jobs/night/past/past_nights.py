@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filtering.consumption.offsets import REMOVED, BrokerOffsets
+from filtering.consumption.offsets import REMOVED, BrokerOffsets, offset_by_time
 from filtering.delivery.entries import has_entry
 from filtering.subscriptions.events import GroupTopic
 from jobs.night.commit.changes import Changes
@@ -23,6 +23,9 @@ from schemas.delta.table_rows import sorted_by, tuples
 from schemas.ledger_inputs import COMMITTED_AT, NOT_COMMITTED, QUEUES, READ_QUEUES
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.run_ledger import LedgerEntry, filtered_to
+
+QUEUE_COLUMNS = ["topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp", "sys_flag"]
+"""The columns of commitlog from which queues are computed."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,8 @@ class PastOffsets:
         )
 
     @cached_property
-    def _queues(self) -> _StoredQueues:
-        return _StoredQueues(self._changes)
+    def _queues(self) -> StoredQueues:
+        return StoredQueues(self._changes.rows(COMMITLOG, QUEUE_COLUMNS))
 
     @cached_property
     def _committed(self) -> pa.Table:
@@ -99,12 +102,11 @@ class PastOffsets:
         return {key: queues for key, queues in present.items() if queues}
 
 
-class _StoredQueues:
-    """The queues of a broker, computed from its stored messages."""
+class StoredQueues:
+    """The queues of a broker, computed from ``rows`` of commitlog with QUEUE_COLUMNS."""
 
-    def __init__(self, changes: Changes) -> None:
-        names = ["topic", "queue_id", "queue_offset", "commitlog_offset", "store_timestamp"]
-        rows = changes.rows(COMMITLOG, [*names, "sys_flag"])
+    def __init__(self, rows: pa.Table) -> None:
+        names = QUEUE_COLUMNS[:-1]
         # Prepared and rolled back messages have no entry; their queue offset is always 0.
         rows = rows.filter(has_entry(rows["sys_flag"].fill_null(0).to_numpy()))
         self._queues: dict[tuple[str, int], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
@@ -119,6 +121,18 @@ class _StoredQueues:
         for begin, end in zip(begins, [*begins[1:], len(grouped)], strict=True):
             offsets, at, times = (array[begin:end] for array in arrays)
             self._queues[topics[begin].as_py(), int(queue_ids[begin])] = offsets, at, times
+
+    def offsets_by_time(self, topic: str, to: int, at: int, log_start: int) -> dict[int, int]:
+        """By queue id, the offsets that a reset at ``at`` (ms) to the time ``to`` (ms) sets, with this log."""
+        found = {}
+        for (name, queue_id), (offsets, places, times) in self._queues.items():
+            count = int(np.sum(times < at)) if name == topic else 0
+            if count:
+                begin = int(np.flatnonzero(offsets[:count] == 0)[-1]) if (offsets[:count] == 0).any() else 0
+                known = np.where(places[begin:count] < log_start, -1, times[begin:count])
+                place = offset_by_time(known.__getitem__, 0, len(known), to)
+                found[queue_id] = int(offsets[begin + place] if place < len(known) else offsets[count - 1] + 1)
+        return found
 
     def _present(self, queue: tuple[str, int], log_end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The entries of a queue before ``log_end``, since it began again at offset 0 for the last time."""

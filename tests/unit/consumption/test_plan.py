@@ -9,7 +9,7 @@ import pytest
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.allocation import disagreeing_states, tag_disagreements
-from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar, TopicOffsets
+from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar, TopicOffsets, offset_by_time
 from filtering.consumption.plan import NightPlan, plan_night
 from filtering.consumption.position import Position, first_position, known_offsets
 from filtering.delivery.pull_window import PullWindow
@@ -202,3 +202,23 @@ def test_without_the_queues_a_time_selects_messages_by_their_store_times() -> No
     offsets = BrokerOffsets(log_start=1)
     assert first_position("T", 1000, 500, offsets) == Position(stored_from=500)
     assert first_position("T", 1000, 1500, offsets) == Position(stored_from=1000)
+
+
+TIMES = [10, 20, 20, 20, 30, 30, 40]
+
+
+@pytest.mark.parametrize(
+    ("to", "offset"), [(0, 0), (10, 0), (11, 1), (20, 1), (21, 4), (30, 4), (40, 6), (41, 7), (99, 7)]
+)
+def test_a_reset_by_time_goes_to_the_first_message_since_then(to: int, offset: int) -> None:
+    """Source: ConsumeQueue.binarySearchInQueueByTime."""
+    assert offset_by_time(TIMES.__getitem__, 0, len(TIMES), to) == offset
+
+
+def test_a_reset_by_time_where_messages_were_deleted_or_a_clock_was_set_back() -> None:
+    deleted = [-1, -1, 20, 30]
+    assert [offset_by_time(deleted.__getitem__, 0, 4, to) for to in (0, 10, 20, 25, 31)] == [2, 2, 2, 3, 4]
+    assert offset_by_time(deleted.__getitem__, 2, 4, 10) == 2
+    back = [10, 50, 60, 20, 30, 40, 70]
+    assert [offset_by_time(back.__getitem__, 0, 7, to) for to in (15, 25, 55)] == [1, 4, 6]
+    assert offset_by_time(back.__getitem__, 0, 0, 10) == 0
