@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from filtering.counted import listed
 from filtering.subscriptions.events import BROADCASTING, GroupTopic
 from filtering.subscriptions.namespace import is_lmq
-from schemas.rocketmq_store.commitlog.segments import dledger_folders
 from schemas.rocketmq_store.config_files import (
     TOPICS,
     ConfigFileError,
@@ -58,8 +57,6 @@ class NotReplayed:
         """What the files of a store show. ``topics``: those that have consume queue files."""
         others = [*_configurations(storage), *_queues(storage)]
         others += [text for path, text in OTHER_STORAGES.items() if storage.has_file(path)]
-        if dledger := dledger_folders(storage):
-            others.append(f"messages in a DLedger commitlog: {listed(dledger, NAMED)}")
         for (name, value), text in TOPIC_ATTRIBUTES.items():
             if with_attribute := sorted(_topics_with(storage, name, value)):
                 others.append(f"{text}: {listed(with_attribute, NAMED)}")

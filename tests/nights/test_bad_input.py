@@ -109,14 +109,21 @@ def unreadable_segment(folder: Path) -> Path:
     return store
 
 
+DLEDGER = "dledger-n{}/data/00000000000000000000"
 STORES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "does not exist": (lambda folder: folder / "nowhere", "nowhere does not exist; give a broker's store folder"),
     "empty folder": (lambda folder: folder, "holds no commit log segment"),
     "no commitlog": (lambda folder: file_of(folder, "checkpoint", b"\0" * 48).parent, "holds no commit log segment"),
     "empty commitlog": (lambda folder: store_of(folder, None), "commitlog holds no commit log segment"),
-    "DLedger": (
-        lambda folder: file_of(folder, "dledger-n0/data/00000000000000000000", b"\0" * 4096).parents[2],
-        "has a DLedger commitlog (dledger-n0), whose records mqsieve does not read",
+    "DLedger of two": (
+        lambda folder: file_of(file_of(folder, DLEDGER.format(0), NOISE).parents[2], DLEDGER.format(1), NOISE).parents[
+            2
+        ],
+        "has the DLedger commitlogs of several brokers (dledger-n0, dledger-n1): give a store with one",
+    ),
+    "DLedger and a commitlog": (
+        lambda folder: file_of(store_of(folder, NOISE), DLEDGER.format(0), NOISE).parents[2],
+        "has the same part of the log in commitlog and in dledger-n0: remove the one that the broker does",
     ),
     "a file of noise": (
         lambda folder: file_of(folder, "log.bin", NOISE),

@@ -164,7 +164,6 @@ def test_topics_with_other_queues(attribute: dict[str, str], line: str, run: Run
         ("consumequeue/CURRENT", "cannot be read as a RocksDB database"),
         ("consumequeue_rocksdb/CURRENT", "cannot be read as a RocksDB database"),
         ("config/tieredStoreMetadata.json", "tiered storage"),
-        ("dledger-n0/data/00000000000000000000", "a DLedger commitlog: dledger-n0"),
     ],
 )
 def test_another_storage(name: str, words: str, run: Run, store: Path) -> None:

@@ -112,8 +112,9 @@ class Walk:
 
     The walk gives the records and the damage that begin at or after ``start`` and before ``stop``. With
     ``synchronise`` it begins at the first record from ``start`` on that knows its own offset; the bytes before it
-    belong to the previous walk. After the iteration, ``first`` and ``reached`` say which bytes it covered; ``first``
-    is None if it found nothing. Two consecutive walks covered all bytes if the second begins where the first ended.
+    belong to the previous walk, as do those of DLedger's header before that record. After the iteration, ``first`` and
+    ``reached`` say which bytes it covered; ``first`` is None if it found nothing. Two consecutive walks covered all
+    bytes if the second begins where the first ended.
 
     ``data_end`` is the physical offset after the last byte of the segment that is not zero. ``filled_to`` is the
     physical offset at which the segment ends by the filler that the walk found: a cut file ends before it.
@@ -139,8 +140,9 @@ class Walk:
             if self.synchronise:
                 position = search.next_record(position)
             stop = min(self.stop, self.data_end) - self.segment.offset
+            begin, position = position, search.after_header(position)
             if position < stop:
-                self.first = self.segment.offset + position
+                self.first = self.segment.offset + begin
             for piece, reached in self._pieces(file, search, position, stop):
                 self.reached = self.segment.offset + reached
                 yield piece
@@ -163,7 +165,7 @@ class Walk:
                     rows = walk(log, layout)
             if rows:
                 last = rows - 1
-                after = position + int(layout[0, last] + layout[1, last])
+                after = search.after_header(position + int(layout[0, last] + layout[1, last]))
                 yield Records(self.segment.offset + position, log, layout[:, :rows]), after
                 position = after
                 chunk_bytes = min(self.chunk_bytes, 4 * chunk_bytes)

@@ -4,6 +4,10 @@ A record is big-endian: size i32, magic i32, bodyCRC i32, queueId i32, flag i32,
 physicalOffset i64, sysFlag i32, bornTimestamp i64, bornHost, storeTimestamp i64, storeHost, reconsumeTimes i32,
 preparedTransactionOffset i64, body (i32 length), topic (u8 length, in V2 i16), properties (i16 length).
 A host is 4 bytes of address, or 16 if sysFlag says so, and an i32 port.
+
+In the log of a broker with ``enableDLegerCommitLog``, a header of 48 bytes stands before each record: magic i32 (1),
+size i32 (of header and record), index i64, term i64, pos i64, channel i32, chainCrc i32, bodyCrc i32, bodySize i32
+(DLedgerEntryCoder). The physical offset of a record is that of its first byte, after the header.
 """
 
 from enum import IntEnum
@@ -18,6 +22,10 @@ from filtering.numba_compile import Int, compiled
 MAGIC_V1 = -626843481
 MAGIC_V2 = -626843477
 MAGIC_BLANK = -875286124
+DLEDGER_HEADER = 48
+"""Bytes of DLedger's header."""
+DLEDGER_MAGIC, DLEDGER_BLANK = 1, -1
+"""The first i32 of DLedger's header, and of the filler that ends its file; the second is the size."""
 
 MAGIC_CODE, QUEUE_OFFSET, PHYSICAL_OFFSET, SYS_FLAG, BORN_HOST = 4, 20, 28, 36, 48
 """Where fields are, in bytes from the start of a record."""
@@ -144,16 +152,29 @@ def inspect(log: NDArray[np.uint8], start: int, layout: NDArray[np.int64], row: 
 
 
 @compiled
+def header_at(log: NDArray[np.uint8], at: int) -> Int:
+    """DLEDGER_HEADER if such a header stands at a position, with the size of its record; else 0."""
+    if len(log) - at < DLEDGER_HEADER + 4 or int_at(log, at) != DLEDGER_MAGIC:
+        return 0
+    size = int_at(log, at + DLEDGER_HEADER)
+    fits = int_at(log, at + 4) == size + DLEDGER_HEADER and int_at(log, at + DLEDGER_HEADER - 4) == size
+    return DLEDGER_HEADER if fits else 0
+
+
+@compiled
 def walk(log: NDArray[np.uint8], layout: NDArray[np.int64]) -> Int:
     """Follows the records from the start of ``log`` until ``layout`` is full, or up to other bytes.
 
-    Returns the number of records.
+    Between them there may be headers of DLedger. Returns the number of records.
     """
     position: Int = np.int64(0)  # For a literal 0, Numba would compile inspect once more.
     rows: Int = np.int64(0)
     while rows < layout.shape[1]:
         if inspect(log, position, layout, rows) != RECORD:
-            return rows
+            header = header_at(log, position)
+            if not header or inspect(log, position + header, layout, rows) != RECORD:
+                return rows
+            position += header
         position += int(layout[1, rows])
         rows += 1
     return rows

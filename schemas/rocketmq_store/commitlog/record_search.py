@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from schemas.rocketmq_store.commitlog.record_layout import (
+    DLEDGER_BLANK,
+    DLEDGER_HEADER,
     FIELDS,
     LONGEST,
     MAGIC_BLANK,
@@ -14,6 +16,7 @@ from schemas.rocketmq_store.commitlog.record_layout import (
     MAGIC_V2,
     PHYSICAL_OFFSET,
     Found,
+    header_at,
     inspect,
 )
 from schemas.rocketmq_store.commitlog.segments import SegmentBytes
@@ -44,6 +47,8 @@ class RecordSearch:
         size, magic = self._number(position, 4), self._number(position + 4, 4)
         if remaining < 8:
             return Found.INCOMPLETE, 0
+        if size == DLEDGER_BLANK and magic == remaining:
+            return Found.FILLER, remaining
         if magic == MAGIC_BLANK:
             return (Found.FILLER, size) if size >= remaining else (Found.INCONSISTENT, 0)
         if magic not in (MAGIC_V1, MAGIC_V2):
@@ -54,6 +59,10 @@ class RecordSearch:
             return Found.TOO_LONG, 0
         return Found(inspect(self._file.read(position, max(size, 8)), 0, self._scratch, 0)), size
 
+    def after_header(self, position: int) -> int:
+        """The position after DLedger's header, if there is one at ``position``; else that position."""
+        return position + int(header_at(self._file.read(position, DLEDGER_HEADER + 4), 0))
+
     def next_position(self, position: int) -> int:
         """The position to continue at after ``position``, where no decodable record begins.
 
@@ -62,8 +71,8 @@ class RecordSearch:
         that fills the file. If there is none either, a size that leads past the data ends the record there.
         """
         claimed = position + self._number(position, 4)
-        if claimed > position + 8 and self._begins(claimed):
-            return claimed
+        if claimed > position + 8 and self._begins(record := self.after_header(claimed)):
+            return record
         following = self.next_record(position + 1)
         if following == self._data_end <= claimed <= self._file.size:
             return claimed

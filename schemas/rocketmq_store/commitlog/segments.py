@@ -118,22 +118,39 @@ def is_mapped_file(name: str) -> bool:
 
 
 def segments(storage: Storage) -> list[Segment]:
-    """The segment files of a store folder, or of its ``commitlog`` folder, by offset. Raises CommitLogError."""
+    """The segment files of a store folder, or of its ``commitlog`` folder, by offset. Raises CommitLogError.
+
+    A broker with ``enableDLegerCommitLog`` writes its log into the folder ``data`` of DLedger. If it has a commitlog
+    from before, DLedger's begins where that ends (DLedgerCommitLog.dividedCommitlogOffset).
+    """
     if problem := storage.why_no_folder():
         raise CommitLogError(f"{storage.root} {problem}; give a broker's store folder, or the commitlog folder in it")
     folder = storage.child("commitlog")
     if not folder.is_folder():
         folder = storage
-    named = [file for file in folder.files() if is_mapped_file(file.base_name) and int(file.base_name) < 2**63]
-    if not named:
-        if dledger := dledger_folders(storage):
-            raise CommitLogError(
-                f"{storage.root} has a DLedger commitlog ({', '.join(dledger)}), whose records mqsieve does not read"
-            )
+    dledger = dledger_folders(storage)
+    if len(dledger) > 1:
+        raise CommitLogError(
+            f"{storage.root} has the DLedger commitlogs of several brokers ({', '.join(dledger)}): "
+            "give a store with one"
+        )
+    later = [segment for name in dledger for segment in _segments_in(storage.child(f"{name}/data"))]
+    earlier = _segments_in(folder)
+    if earlier and later and later[0].offset < earlier[-1].end:
+        raise CommitLogError(
+            f"{storage.root} has the same part of the log in {folder.root.rpartition('/')[2]} and in {dledger[0]}: "
+            "remove the one that the broker does not write any more"
+        )
+    if not earlier and not later:
         raise CommitLogError(
             f"{folder.root} holds no commit log segment (a file named by its offset, as 00000000000000000000); "
             "give a broker's store folder, or the commitlog folder in it"
         )
+    return earlier + later
+
+
+def _segments_in(folder: Storage) -> list[Segment]:
+    named = [file for file in folder.files() if is_mapped_file(file.base_name) and int(file.base_name) < 2**63]
     return sorted(Segment(int(file.base_name), file.base_name, file.size, folder) for file in named)
 
 
