@@ -32,7 +32,7 @@ def shown_on_terminal(broker_name: str) -> Iterator[None]:
         print(CLEARED_LINE, end="", file=sys.stderr, flush=True)
 
 
-class CompileTime(numba_event.Listener):
+class Compilation(numba_event.Listener):
     """The ``seconds`` in which some thread compiled functions. Loading them from the cache is not counted."""
 
     def __init__(self, begins: Callable[[], None]) -> None:
@@ -58,9 +58,9 @@ class CompileTime(numba_event.Listener):
 
 
 @contextmanager
-def compile_time(begins: Callable[[], None]) -> Iterator[CompileTime]:
+def compile_time(begins: Callable[[], None]) -> Iterator[Compilation]:
     """Measures how long functions are compiled in a ``with`` block. ``begins`` is called before the first one is."""
-    listener = CompileTime(begins)
+    listener = Compilation(begins)
     events: Any = numba_event
     events.register("numba:compile", listener)
     try:
