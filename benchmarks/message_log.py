@@ -68,7 +68,7 @@ def main() -> None:
             export.main(["commitlog", "--warehouse", str(first), "--format", kind, "--output", str(logs[kind])])
 
         def night(kind: str) -> float:
-            warehouse = folder / kind
+            warehouse = folder / f"warehouse_{kind}"
             shutil.rmtree(warehouse, ignore_errors=True)
             seconds: float = process.night(night_options(folder, logs[kind], warehouse))["seconds"]
             return seconds
@@ -84,7 +84,7 @@ def main() -> None:
         expected = deliveries(first)
         assert expected.num_rows
         for kind in logs:
-            assert deliveries(folder / kind) == expected, f"the night on {kind} delivers something else"
+            assert deliveries(folder / f"warehouse_{kind}") == expected, f"the night on {kind} delivers something else"
         sizes = {kind: logs[kind].stat().st_size for kind in ("jsonl", "parquet")}
     seconds = {side: round(median(found), 2) for side, found in times.items()}
     found = {
