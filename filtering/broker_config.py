@@ -18,6 +18,7 @@ from filtering.counted import shortened
 from filtering.java.numbers import parse_int, parse_long
 from filtering.java.properties import parse_properties
 from filtering.java.strings import trim
+from filtering.rocketmq_version import RocketMQVersion
 from filtering.tags_code import parse_delay_levels
 from filtering.time_spans import DAY
 from filtering.type_checks import check_type
@@ -32,6 +33,7 @@ SHORTEST_RECORD = 91
 MOST_CONSUMERS = 1_000_000
 """The greatest number of groups of a filter bit map. For more groups, it would take a megabyte for each message."""
 _LONGS = frozenset({"filterDataCleanTimeSpan"})
+_VERSION_KEY = "rocketmqVersion"
 LONGEST_LINE = 1 << 20
 """The greatest length of a line of a broker.conf in characters."""
 BROKER_KEYS = frozenset(
@@ -57,12 +59,14 @@ class InvalidBrokerConfig(ValueError):
 
 @dataclass(frozen=True)
 class BrokerConfig:
-    """The settings of a broker, with the defaults of RocketMQ 5.5. Sizes are in bytes, time spans in milliseconds.
+    """The settings of a broker, with RocketMQ's defaults. Sizes are in bytes, time spans in milliseconds.
 
     Raises InvalidBrokerConfig for a value with which a broker would not start, or no pull would find a message.
     """
 
     broker_name: str = "DEFAULT_BROKER"
+    rocketmq_version: str = "5.5.0"
+    """No setting of a broker.conf: the version that runs with it. Ledgers without a version are of this one."""
     enable_property_filter: bool = False
     enable_calc_filter_bit_map: bool = False
     enable_consume_queue_ext: bool = False
@@ -113,9 +117,18 @@ class BrokerConfig:
                 " with it"
             ) from error
         try:
+            _ = self.version
+        except ValueError as error:
+            raise InvalidBrokerConfig(str(error)) from error
+        try:
             _ = self.delay_levels
         except ValueError as error:
             raise InvalidBrokerConfig(f"{error}; a broker does not start with it") from error
+
+    @cached_property
+    def version(self) -> RocketMQVersion:
+        """The version of RocketMQ. Ask it for a named fact."""
+        return RocketMQVersion.parse(self.rocketmq_version)
 
     @cached_property
     def bloom_filter(self) -> BloomFilter:
@@ -285,7 +298,12 @@ _NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
 
 def _check_has_settings(values: Mapping[str, str]) -> None:
-    """Raises InvalidBrokerConfig if a file is none of a broker: it has no known key, and others that are no names."""
+    """Raises InvalidBrokerConfig if a file is none of a broker: it has no known key, and others that are no names.
+
+    Also if it has a version, which is no setting.
+    """
+    if _VERSION_KEY in values:
+        raise InvalidBrokerConfig(f"{_VERSION_KEY} is no setting of a broker: give --rocketmq-version")
     if not values or _KNOWN.keys() & values or BROKER_KEYS & values.keys():
         return
     if not all(_NAME.fullmatch(key) or _similar(key) is not None for key in values):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.sql92 import CompiledExpression, Expressions
 from filtering.subscription_data import SQL92
 
@@ -48,10 +49,12 @@ class ConsumerFilterData:
         }
 
     @classmethod
-    def from_json(cls, entry: Mapping[str, Any], expressions: Expressions) -> ConsumerFilterData:
+    def from_json(
+        cls, entry: Mapping[str, Any], expressions: Expressions, version: RocketMQVersion = NEWEST
+    ) -> ConsumerFilterData:
         """The reverse of :meth:`to_json`. Raises KeyError, TypeError or ValueError for a missing or bad field."""
         expression, expression_type = entry["expression"], entry["expressionType"]
-        compiled = compile_filter(expression_type, expression, expressions)
+        compiled = compile_filter(expression_type, expression, expressions, version)
         return cls(
             consumer_group=entry["consumerGroup"],
             topic=entry["topic"],
@@ -67,10 +70,13 @@ class ConsumerFilterData:
 
 
 def compile_filter(
-    expression_type: str | None, expression: str | None, expressions: Expressions
+    expression_type: str | None, expression: str | None, expressions: Expressions, version: RocketMQVersion = NEWEST
 ) -> CompiledExpression | str:
-    """The compiled filter, or the reason why the broker refuses it. Only SQL92 has a compiler (FilterFactory)."""
+    """The compiled filter, or the reason why a broker of this version refuses it (FilterFactory).
+
+    Only SQL92 has a compiler.
+    """
     if expression_type != SQL92:
         return f"no filter of type {expression_type}; the broker knows TAG and SQL92"
-    compiled = expressions.compile(expression or "")
+    compiled = expressions.compile(expression or "", version)
     return compiled if isinstance(compiled, CompiledExpression) else str(compiled)

@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 from filtering.bloom_filter import BloomFilter
 from filtering.consumer_filter_data import ConsumerFilterData, compile_filter
 from filtering.java.numbers import LONG_MAX
+from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.sql92 import Expressions
 from filtering.subscription_data import Subscription, expression_type, is_tag_type
 from filtering.time_spans import DAY
@@ -44,12 +45,18 @@ class ConsumerFilterManager:
     """
 
     def __init__(
-        self, f: int, n: int, filter_data_clean_time_span: int = DAY, expressions: Expressions | None = None
+        self,
+        f: int,
+        n: int,
+        filter_data_clean_time_span: int = DAY,
+        expressions: Expressions | None = None,
+        version: RocketMQVersion = NEWEST,
     ) -> None:
         """``expressions`` compiles the filters. Share it with other code that compiles the same texts."""
         self.bloom_filter = BloomFilter.create_by_fn(f, n)
         self._clean_time_span = filter_data_clean_time_span
         self._expressions = expressions or Expressions()
+        self._version = version
         self._by_topic: dict[str, dict[str, ConsumerFilterData]] = {}
         self._topics_of: defaultdict[str, set[str]] = defaultdict(set)
 
@@ -84,7 +91,7 @@ class ConsumerFilterManager:
         if old is not None and (old.expression, old.expression_type, old.bit_pos) == (expression, kind, bit_pos):
             groups[group] = replace(old, client_version=version, dead_time=None if old.is_dead else old.dead_time)
             return
-        compiled = compile_filter(kind, expression, self._expressions)
+        compiled = compile_filter(kind, expression, self._expressions, self._version)
         if isinstance(compiled, str):
             groups.pop(group, None)
             return
@@ -108,6 +115,17 @@ class ConsumerFilterManager:
         """Removes all filters, as a broker does that starts and finds those of another Bloom filter in its file."""
         self._by_topic.clear()
         self._topics_of.clear()
+
+    def compile_again(self, version: RocketMQVersion) -> None:
+        """Compiles all filters as a broker of another version does when it loads them.
+
+        A filter that it refuses stays, without a compiled expression, also if its clients send it again.
+        """
+        self._version = version
+        for groups in self._by_topic.values():
+            for group, data in groups.items():
+                compiled = compile_filter(data.expression_type, data.expression, self._expressions, version)
+                groups[group] = replace(data, compiled=None if isinstance(compiled, str) else compiled)
 
     def get(self, topic: str, group: str) -> ConsumerFilterData | None:
         """The filter of ``group`` on ``topic``, dead or alive."""
@@ -181,7 +199,7 @@ class ConsumerFilterManager:
             topics = json.loads(text)["filterDataByTopic"]
             by_topic = {
                 topic: {
-                    group: ConsumerFilterData.from_json(entry, self._expressions)
+                    group: ConsumerFilterData.from_json(entry, self._expressions, self._version)
                     for group, entry in groups["groupFilterData"].items()
                 }
                 for topic, groups in topics.items()

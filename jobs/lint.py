@@ -18,6 +18,7 @@ EXAMPLES = (
     "--subscriptions subscriptions.yaml",
     "--warehouse /data/mqsieve",
     "--subscriptions subscriptions.yaml --warehouse /data/mqsieve --fail-on warn",
+    "--warehouse /data/mqsieve --rocketmq-version 5.5.0",
 )
 FAIL_ON = ("error", "warn")
 
@@ -27,6 +28,11 @@ def parser() -> Parser:
     options.add_answer(parser, required=False, of_every_broker=True)
     options.add_subscriptions(parser, "the subscriptions in force in the warehouse")
     parser.add_argument("--fail-on", choices=FAIL_ON, help="exit 3 if a finding has this severity or a worse one")
+    options.add_rocketmq_version(
+        parser,
+        "what would change if the brokers had this version; without a warehouse: the broker's version; default: the "
+        "newest",
+    )
     options.add_json(parser)
     return parser
 
@@ -55,26 +61,28 @@ def main(arguments: list[str]) -> None:
 def _findings(chosen: argparse.Namespace) -> FindingsOfBrokers:
     """The findings on each broker; without a warehouse, those of a file under an empty name."""
     from filtering.findings import Finding, static_findings, worst_first
+    from filtering.rocketmq_version import version_of
     from filtering.subscriptions.in_force import in_force_after
     from schemas.answers.findings_of_brokers import FindingsOfBrokers, findings_of_brokers
 
+    version = version_of(chosen.rocketmq_version)
     file = options.filled_subscriptions_of("subscriptions", chosen.subscriptions)
     if file is None:
         from schemas.answers.findings import findings
 
-        return findings_of_brokers(options.brokers_of(chosen), lambda facts: findings(facts, options.session))
+        return findings_of_brokers(options.brokers_of(chosen), lambda facts: findings(facts, options.session, version))
     rejected = [Finding("error", "", "", "invalid-subscription", line) for line in file.rejected_lines]
     events = file.events.events
     if chosen.warehouse is None:
         from filtering.broker_config import BrokerConfig
 
-        static = static_findings(in_force_after(events, BrokerConfig()))
+        static = static_findings(in_force_after(events, BrokerConfig(rocketmq_version=str(version))))
         return FindingsOfBrokers({"": worst_first([*rejected, *static])})
     from schemas.answers.findings import findings_of_rows
 
     return findings_of_brokers(
         options.brokers_of(chosen),
-        lambda facts: worst_first([*rejected, *findings_of_rows(facts, in_force_after(events, facts.broker))]),
+        lambda facts: worst_first([*rejected, *findings_of_rows(facts, in_force_after(events, facts.broker), version)]),
     )
 
 

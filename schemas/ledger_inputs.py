@@ -6,6 +6,9 @@ inputs by broker (``BROKER/KEY``), and the broker's next nights repeat them.
 
 SOFTWARE = "mqsieve"
 """The version of mqsieve."""
+VERSION_FROM = "rocketmq_version_from"
+"""Where the broker's version is from: GIVEN by the user of the run, GIVEN_BEFORE, or why it was taken for that one."""
+GIVEN, GIVEN_BEFORE = "given", "given before"
 STORE_FOLDER = "store"
 """The store folder of the last snapshot."""
 MESSAGE_LOG = "messages"
@@ -19,6 +22,8 @@ OFFSET_FILES = "offsets"
 """The fingerprint of the last snapshot's offsets."""
 COMMITTED_AT = "committed_at"
 """The time (ms) of the last snapshot's committed offsets; empty if it is not known."""
+IS_ESTIMATED = "committed_at_is_estimated"
+"""Whether the broker does not save that time, so that it was estimated: ``true``, or empty."""
 NOT_COMMITTED = "not_committed"
 """The committed offsets that earlier snapshots had and the last one has not, as JSON.
 

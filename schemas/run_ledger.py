@@ -16,10 +16,22 @@ import pyarrow as pa
 
 from filtering.broker_config import BrokerConfig, changed_switches
 from filtering.subscriptions.events import GroupTopic
+from filtering.subscriptions.history import EarlierConfig
 from schemas.delta.delta_log import TableState
 from schemas.delta.table import LAYOUT, Table, column
 from schemas.delta.warehouse import Warehouse
-from schemas.ledger_inputs import ASSUMED_QUEUES, CUT, HOOKS, MESSAGES_FROM, REBUILT, REPEATED_FROM, RESETS_BY_TIME
+from schemas.ledger_inputs import (
+    ASSUMED_QUEUES,
+    CUT,
+    GIVEN,
+    GIVEN_BEFORE,
+    HOOKS,
+    MESSAGES_FROM,
+    REBUILT,
+    REPEATED_FROM,
+    RESETS_BY_TIME,
+    VERSION_FROM,
+)
 
 REPLAY = "replay"
 """The job whose tables show what groups would receive if they read the log now, not what they received."""
@@ -39,7 +51,11 @@ RUN_LEDGER = Table(
         column("job", pa.string(), "the command that ran", nullable=False),
         column("outcome", pa.string(), "done; a run that failed has no row", nullable=False),
         column("layout", pa.int32(), "version of the tables' layout", nullable=False),
-        column("broker_config", _TEXTS, "settings of broker.conf that differ from the defaults"),
+        column(
+            "broker_config",
+            _TEXTS,
+            "settings of broker.conf that differ from the defaults; rocketmqVersion if it is not 5.5.0",
+        ),
         column("inputs", _TEXTS, "what the run read, by kind"),
         column("input_versions", _NUMBERS, "Delta versions read"),
         column("output_versions", _NUMBERS, "Delta versions of all tables after the run"),
@@ -122,6 +138,21 @@ class LedgerEntry:
         """The physical offset before which maintenance removed the messages."""
         return int(self.inputs.get(MESSAGES_FROM, "0"))
 
+    @property
+    def version_is_given(self) -> bool:
+        """Whether the user of the run gave the broker's version."""
+        return self.inputs.get(VERSION_FROM) == GIVEN
+
+    @property
+    def version_is_assumed(self) -> bool:
+        """Whether no user ever gave the broker's version, up to the run."""
+        return self.inputs.get(VERSION_FROM) not in (GIVEN, GIVEN_BEFORE)
+
+    @property
+    def version_text(self) -> str:
+        """The broker's version, or what it was taken for and why."""
+        return version_text(self.broker, self.inputs.get(VERSION_FROM, GIVEN))
+
     @cached_property
     def broker(self) -> BrokerConfig:
         """The configuration of the broker in the run."""
@@ -150,6 +181,11 @@ class LedgerEntry:
             name: TableState(version, rows[name], digests[name]) for name, version in row["output_versions"] or ()
         }
         return cls(**values | {"tables": tables, "remarks": tuple(row["remarks"] or ())})
+
+
+def version_text(broker: BrokerConfig, version_from: str) -> str:
+    """The version of a broker, or what it was taken for and why. ``version_from``: as in VERSION_FROM."""
+    return broker.rocketmq_version if version_from in (GIVEN, GIVEN_BEFORE) else f"taken for {version_from}"
 
 
 def runs_of(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
@@ -185,11 +221,15 @@ def unreplaced_runs(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
         if entry.cut is not None:
             runs = runs[: first_beyond(runs, entry.cut)] if entry.cut else []
         repeated = entry.inputs.get(REPEATED_FROM)
-        if repeated and before is not None and changed_switches(before.broker, entry.broker):
-            config = entry.broker_config
-            runs = [run if run.run < repeated else replace(run, broker_config=config) for run in runs]
+        if repeated and before is not None:
+            runs = [run if run.run < repeated else _repeated(run, before, entry) for run in runs]
         runs.append(entry)
     return runs
+
+
+def _repeated(run: LedgerEntry, before: LedgerEntry, by: LedgerEntry) -> LedgerEntry:
+    config = repeated_config(run, before.broker, by.broker, by.version_is_given)
+    return run if config == run.broker else replace(run, broker_config=config.changed)
 
 
 def nights_of(runs: Sequence[LedgerEntry]) -> list[LedgerEntry]:
@@ -202,18 +242,23 @@ def filtered_to(nights: Sequence[LedgerEntry]) -> int:
     return nights[-1].delivered_to or 0 if nights else 0
 
 
-def discards_of_filters(nights: Sequence[LedgerEntry], broker: BrokerConfig) -> list[int]:
-    """The times (ms), in order, at which a broker started with another Bloom filter than in the night before.
+def earlier_configs(nights: Sequence[LedgerEntry]) -> list[EarlierConfig]:
+    """The configurations of a broker in its nights so far. A new one counts from the end of the night before."""
+    return [EarlierConfig(night.broker, (night.as_of or 0) + 1) for night in nights]
 
-    It then discards the filters that it had (ConsumerFilterManager.decode). ``broker``: its configuration after
-    ``nights``. A new configuration counts from the end of the night before.
+
+def repeated_config(
+    night: LedgerEntry, before: BrokerConfig, now: BrokerConfig, version_is_given: bool
+) -> BrokerConfig:
+    """The configuration with which a run that has ``now`` repeats a night. ``before``: that of the run before it.
+
+    Switches that are new in the run count for the night, too. Its version stays, unless it was only assumed, and the
+    user gives it now.
     """
-    filters = [config.bloom_filter for config in (*(night.broker for night in nights), broker)]
-    return [
-        (night.as_of or 0) + 1
-        for night, before, after in zip(nights, filters, filters[1:], strict=False)
-        if (before.k, before.m) != (after.k, after.m)
-    ]
+    switches = now if changed_switches(before, now) else night.broker
+    corrected = version_is_given and night.version_is_assumed
+    version = now.rocketmq_version if corrected else night.broker.rocketmq_version
+    return replace(switches, rocketmq_version=version)
 
 
 def first_beyond(entries: Sequence[LedgerEntry], offset: int) -> int:

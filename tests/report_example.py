@@ -39,6 +39,7 @@ def report(groups: int = 20, nights: int = 30, name: str = "cg_{:04}", expressio
         "/data/mqsieve",
         "broker-a",
         True,
+        "5.5.0",
         [night(number, 1_000 + number) for number in range(nights)],
         0,
         night(nights - 2) if nights > 1 else None,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from filtering.consumption.group_start import GroupStart
+from filtering.consumption.offsets import SAVE_DELAY
 from filtering.consumption.stint import Stint
 from filtering.delivery.pull_window import FOREVER
 
@@ -46,7 +47,9 @@ class GroupCommits:
 
     def uncommitted_at(self, stopped_at: int | None) -> dict[int, int]:
         """:meth:`uncommitted` of a group that stopped in the night (ms); empty if the offsets may be older."""
-        is_later = stopped_at is not None and (self.start.broker_offsets.committed_at or 0) >= stopped_at
+        offsets = self.start.broker_offsets
+        saved_at = (offsets.committed_at or 0) - (SAVE_DELAY if offsets.is_estimated else 0)
+        is_later = stopped_at is not None and saved_at >= stopped_at
         return self.uncommitted() if is_later else {}
 
     def limit(self, stint: Stint, until: int) -> dict[int, int]:

@@ -33,7 +33,8 @@ class BrokerOffsets:
     """The queues and the consumer offsets of a broker, from a snapshot of its store.
 
     ``committed`` are the groups' offsets (config/consumerOffset.json) at ``committed_at`` (ms; None: not known), or
-    later: the broker does not always write the time.
+    later: the broker does not always write the time. ``is_estimated``: it never does, and the time is the newest in
+    the snapshot.
     ``min_offsets``: by topic, the first entry of each queue that the broker still has. ``read_queues``: by topic, its
     number of queues (readQueueNums in config/topics.json). ``new_queues``: by topic, queues of which only messages of
     this night are known. ``stored_at`` returns the store time (ms) of the entry at a topic, queue id and queue offset,
@@ -51,6 +52,7 @@ class BrokerOffsets:
     log_start: int = 0
     renewals: Mapping[str, Sequence[QueueRenewal]] = field(default_factory=dict)
     taken_at: int | None = None
+    is_estimated: bool = False
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """The first entry of a queue that the broker still has; 0 if the queue is not known."""
@@ -81,8 +83,11 @@ class BrokerOffsets:
         return [each for each, first in others if each not in committed and self.stored_at(key[1], each, first)]
 
     def may_lack(self, at: int) -> bool:
-        """Whether ``committed`` may be older than what a client committed when it left at ``at`` (ms)."""
-        if self.committed_at is None or self.taken_at is None:
+        """Whether ``committed`` may be older than what a client committed when it left at ``at`` (ms).
+
+        False if no time was saved: mostly the log was idle since, and the snapshot is later than its newest message.
+        """
+        if self.committed_at is None or self.is_estimated or self.taken_at is None:
             return False
         return self.committed_at < at and self.taken_at < at + SAVE_DELAY
 

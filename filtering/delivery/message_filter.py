@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from filtering.broker_config import BrokerConfig
-from filtering.predicate import FALSE, TRUE, And, Not, Or, Predicate, TagsCodeIn, TextIn
+from filtering.predicate import FALSE, TRUE, And, IsPresent, Not, Or, Predicate, TagsCodeIn, TextIn
 from filtering.pulls.pull import refusal
 from filtering.sql92 import CompiledExpression
 from filtering.subscription_data import is_tag_type
@@ -74,22 +74,29 @@ def message_filter(
     """
     if refusal(row, config) is not None:
         return None
-    if row.takes_every_message:
-        return MessageFilter(*row.key)
-    if is_tag_type(row.expression_type):
-        tags = TagsCodeIn(frozenset(row.code_set or ()))
-        return MessageFilter(*row.key, tags=tags, client_tags=tag_check(row.tags_set))
-    own = _sql92_filter(row, own_expression(row), _checked_bits(row, config))
+    own = _own_filter(row, config)
     if reads_others(row, config):
         expression, failure = _retry_predicates(expressions_by_topic(row.consumer_group, in_force))
         return replace(own, expression=expression, failure=failure)
     return own
 
 
+def _own_filter(row: SubscriptionRow, config: BrokerConfig) -> MessageFilter:
+    """The filter of a subscription that the broker accepts, without what the group's other ones add."""
+    if row.takes_every_message:
+        return MessageFilter(*row.key)
+    if is_tag_type(row.expression_type):
+        tags = TagsCodeIn(frozenset(row.code_set or ()))
+        return MessageFilter(*row.key, tags=tags, client_tags=tag_check(row.tags_set))
+    return _sql92_filter(row, own_expression(row), _checked_bits(row, config))
+
+
 def reads_others(row: SubscriptionRow, config: BrokerConfig) -> bool:
     """Whether the filter depends on the group's other subscriptions (ExpressionForRetryMessageFilter)."""
-    is_retry = row.topic.startswith(RETRY_TOPIC_PREFIX)
-    return config.filter_support_retry and is_retry and not is_tag_type(row.expression_type)
+    is_retry = row.topic.startswith(RETRY_TOPIC_PREFIX) and not row.class_filter_mode
+    if not config.filter_support_retry or not is_retry:
+        return False
+    return config.version.filters_redeliveries_to_tags or not is_tag_type(row.expression_type)
 
 
 def own_expression(row: SubscriptionRow) -> CompiledExpression | None:
@@ -151,10 +158,12 @@ def _sql92_filter(row: SubscriptionRow, compiled: CompiledExpression | None, bit
 def _retry_predicates(compiled: Mapping[str, CompiledExpression]) -> tuple[Predicate, Predicate]:
     """Predicates for retried messages: the filter data of the original topic matches, and its evaluation fails.
 
-    A message whose original topic has no filter data of the group passes.
+    A message whose original topic has no filter data of the group passes. One without an original topic fails
+    (NullPointerException).
     """
+    has_topic = IsPresent(RETRY_TOPIC_PROPERTY)
     is_from_topic = {topic: TextIn(RETRY_TOPIC_PROPERTY, frozenset((topic,))) for topic in compiled}
-    unfiltered = Not(TextIn(RETRY_TOPIC_PROPERTY, frozenset(is_from_topic)))
+    unfiltered = And((has_topic, Not(TextIn(RETRY_TOPIC_PROPERTY, frozenset(is_from_topic)))))
     passes = Or((unfiltered, *(And((is_from_topic[topic], compiled[topic].predicate)) for topic in compiled)))
-    fails = Or((FALSE, *(And((is_from_topic[topic], compiled[topic].error_predicate)) for topic in compiled)))
+    fails = Or((Not(has_topic), *(And((is_from_topic[topic], compiled[topic].error_predicate)) for topic in compiled)))
     return passes, fails

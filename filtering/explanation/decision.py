@@ -133,11 +133,11 @@ def deciding_expression(
     row: SubscriptionRow, others: Iterable[SubscriptionRow], config: BrokerConfig, properties: Mapping[str, str]
 ) -> CompiledExpression | None:
     """The expression that the broker evaluates on the message; None if it evaluates none."""
-    if row.class_filter_mode or is_tag_type(row.expression_type):
+    if row.class_filter_mode:
         return None
     if reads_others(row, config):
         return expressions_by_topic(row.consumer_group, others).get(properties.get(RETRY_TOPIC_PROPERTY, ""))
-    return own_expression(row)
+    return None if is_tag_type(row.expression_type) else own_expression(row)
 
 
 def check_bit_map(filters: MessageFilter, config: BrokerConfig, entry: Entry) -> BitMapCheck | None:

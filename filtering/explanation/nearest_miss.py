@@ -115,7 +115,7 @@ def _decimal_literal(expression: CompiledExpression, properties: Mapping[str, st
             continue
         decimal: dict[Node, str] = {literal: literal.image.rstrip("lL") + ".0"}
         text = expression_text(expression.syntax_tree, decimal)
-        if len(text) <= LONGEST and evaluated(compile(text), properties)[0] is Result.TRUE:
+        if len(text) <= LONGEST and evaluated(compile(text, expression.version), properties)[0] is Result.TRUE:
             return NearestMiss(expression=text, literal=expression_text(_comparison(failed, literal), decimal))
     return None
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 
 from filtering.predicate import Predicate
+from filtering.rocketmq_version import NEWEST, RocketMQVersion, version_of
 from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.linter import SuspiciousPart, lint
 from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome
@@ -15,7 +17,11 @@ from filtering.sql92.normal_form.normal_form import NormalForm
 from filtering.sql92.reference import evaluate
 from filtering.sql92.spark_sql.predicate import spark_sql
 from filtering.sql92.syntax.parser import parse
+from filtering.sql92.syntax.tokens import TEXT_SEARCHES
 from filtering.type_checks import check_type
+
+_NEW_WORDS = re.compile("|".join(TEXT_SEARCHES), re.IGNORECASE)
+"""Without these words, all versions read a text alike."""
 
 
 class CompiledExpression:
@@ -23,12 +29,14 @@ class CompiledExpression:
 
     ``predicate`` is true exactly if the broker's outcome is TRUE: then the broker delivers the message.
     ``error_predicate`` is true exactly if the broker's evaluation fails; it is not in normal form. Expressions that
-    share a ``form`` compile faster.
+    share a ``form`` compile faster. ``version``: that of the broker, or of another one to which the text means the
+    same.
     """
 
-    def __init__(self, expression: str, form: NormalForm | None = None) -> None:
+    def __init__(self, expression: str, form: NormalForm | None = None, version: RocketMQVersion = NEWEST) -> None:
         self.expression = expression
-        self.syntax_tree, self._ignored = parse(expression)
+        self.version = version
+        self.syntax_tree, self._ignored = parse(expression, version)
         self._lowering = Lowering(self.syntax_tree, form or NormalForm())
 
     @cached_property
@@ -42,7 +50,7 @@ class CompiledExpression:
     @cached_property
     def findings(self) -> list[SuspiciousPart]:
         """Parts that the broker accepts but that cannot mean what was written, ordered by position."""
-        return lint(self.expression, self.syntax_tree, self._ignored, self._lowering.predicate)
+        return lint(self.expression, self.syntax_tree, self._ignored, self._lowering.predicate, self.version)
 
     def spark_predicate(self, properties: str | Mapping[str, str] = "properties") -> str:
         """Spark SQL text that is true for messages that the broker delivers, false for all others, never NULL.
@@ -68,32 +76,40 @@ class CompiledExpression:
         return evaluate(self.syntax_tree, properties)
 
     def __repr__(self) -> str:
-        return f"compile({self.expression!r})"
+        return f"compile({', '.join(map(repr, self._arguments))})"
 
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return compile, (self.expression,)
+    def __reduce__(self) -> tuple[object, tuple[str, ...]]:
+        return compile, self._arguments
+
+    @property
+    def _arguments(self) -> tuple[str, ...]:
+        return (self.expression,) if self.version == NEWEST else (self.expression, str(self.version))
 
 
 class Expressions:
-    """Compiles each distinct text once and returns the same object for the same text."""
+    """Compiles each distinct text once and returns the same object for the same text, if the broker reads it alike."""
 
     def __init__(self) -> None:
-        self._compiled: dict[str, CompiledExpression | InvalidExpression] = {}
+        self._compiled: dict[tuple[str, bool], CompiledExpression | InvalidExpression] = {}
         self._form = NormalForm()
 
-    def compile(self, expression: str) -> CompiledExpression | InvalidExpression:
-        """The compiled expression, or the error if the broker refuses it."""
-        known = self._compiled.get(expression)
+    def compile(self, expression: str, version: RocketMQVersion = NEWEST) -> CompiledExpression | InvalidExpression:
+        """The compiled expression, or the error if a broker of this version refuses it."""
+        key = expression, version.has_text_searches or not _NEW_WORDS.search(expression)
+        known = self._compiled.get(key)
         if known is None:
             try:
-                known = CompiledExpression(expression, self._form)
+                known = CompiledExpression(expression, self._form, version)
             except InvalidExpression as error:
                 known = error
-            self._compiled[expression] = known
+            self._compiled[key] = known
         return known
 
 
-def compile(expression: str) -> CompiledExpression:
-    """Compiles as the broker does for a new subscription (FilterFactory). Raises InvalidExpression if it refuses."""
+def compile(expression: str, version: RocketMQVersion | str | None = None) -> CompiledExpression:
+    """Compiles as the broker does for a new subscription (FilterFactory). Raises InvalidExpression if it refuses.
+
+    ``version``: that of the broker, such as ``4.9.7``; None: the newest. Raises ValueError if it is none.
+    """
     check_type(expression, str, "an expression is a text")
-    return CompiledExpression(expression)
+    return CompiledExpression(expression, version=version_of(version))

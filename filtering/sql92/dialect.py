@@ -1,8 +1,9 @@
 """RocketMQ's SQL92 as a dialect of sqlglot. Importing this module registers it.
 
-``sqlglot.parse_one(text, read="rocketmq")`` returns a MessageFilter with a tree of sqlglot's nodes. Its method
-``sql("rocketmq")`` returns the text. No other dialect can generate a MessageFilter, because none has the broker's
-NULLs and errors. ``filtering.sql92.compile(text).spark_predicate()`` returns its Spark SQL.
+``sqlglot.parse_one(text, read="rocketmq")`` returns a MessageFilter with a tree of sqlglot's nodes; the dialect
+``rocketmq, version=4.9.7`` reads as a broker of that version does. Its method ``sql("rocketmq")`` returns the text.
+No other dialect can generate a MessageFilter, because none has the broker's NULLs and errors.
+``filtering.sql92.compile(text).spark_predicate()`` returns its Spark SQL.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from sqlglot.errors import ParseError, UnsupportedError
 from sqlglot.tokenizer_core import Token
 
 from filtering.predicate import Comparison
+from filtering.rocketmq_version import RocketMQVersion
 from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.syntax import nodes
 from filtering.sql92.syntax.nodes import Node, Search
@@ -47,7 +49,8 @@ class RocketMQ(Dialect):
         def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
             """A list with one tree. Raises ParseError if the broker refuses the expression."""
             try:
-                root = parse(sql).root
+                # Without the setting, sqlglot's version is greater than any.
+                root = parse(sql, RocketMQVersion(*self.dialect.version)).root
             except InvalidExpression as error:
                 raise ParseError(str(error)) from error
             return [MessageFilter(this=run(_tree(root)))]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from filtering.predicate import FALSE, TRUE, NumberType, Predicate
+from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.sql92.errors import EvaluationError
 from filtering.sql92.lowering.evaluation_outcome import EvaluationOutcome
 from filtering.sql92.lowering.operands import Value, operand
@@ -44,7 +45,11 @@ class SuspiciousPart(NamedTuple):
 
 
 def lint(
-    expression: str, root: Node, ignored: int | None, predicate_of: Callable[[EvaluationOutcome], Predicate]
+    expression: str,
+    root: Node,
+    ignored: int | None,
+    predicate_of: Callable[[EvaluationOutcome], Predicate],
+    version: RocketMQVersion = NEWEST,
 ) -> list[SuspiciousPart]:
     """All findings, ordered by position: one for each cause, not for what follows from it.
 
@@ -59,7 +64,7 @@ def lint(
     ]
     misread = [finding for finding in found if finding.code in _MISREAD]
     others = [finding for finding in found if finding.code not in _MISREAD]
-    for cut in _ignored(expression, ignored):
+    for cut in _ignored(expression, ignored, version):
         complete = [finding for finding in misread if finding.position != _last_operand(root).position]
         if len(complete) < len(misread):  # What is ignored was to compare the last property.
             misread = [*complete, cut]
@@ -164,11 +169,11 @@ def _node_findings(node: Node, tight: nodes.Not | None) -> Iterator[SuspiciousPa
             yield from _tags(node, texts)
 
 
-def _ignored(expression: str, position: int | None) -> Iterator[SuspiciousPart]:
+def _ignored(expression: str, position: int | None, version: RocketMQVersion) -> Iterator[SuspiciousPart]:
     if position is not None:
         rest = expression[position:]
         shown = rest if len(rest) <= _SHOWN else rest[:_SHOWN] + "…"
-        advice = advice_at(expression, position) or "remove the rest, or join it with AND or OR"
+        advice = advice_at(expression, position, version) or "remove the rest, or join it with AND or OR"
         yield SuspiciousPart(
             "ignored-input",
             position,

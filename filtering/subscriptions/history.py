@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
 from filtering.consumer_filter_manager import ConsumerFilterManager
 from filtering.consumer_group_info import ConsumerGroupInfo
+from filtering.rocketmq_version import RocketMQVersion
 from filtering.sql92 import Expressions
 from filtering.subscription_data import SUB_ALL, Subscription, expression_type, is_tag_type
 from filtering.subscriptions.events import GroupTopic, Operation, SubscriptionEvent
@@ -21,17 +23,17 @@ def subscription_history(
     events: Iterable[SubscriptionEvent],
     config: BrokerConfig,
     expressions: Expressions | None = None,
-    discards: Sequence[int] = (),
+    earlier: Sequence[EarlierConfig] = (),
 ) -> list[SubscriptionRow]:
     """One row for each state of a group and topic between changes, ordered by group, topic and time.
 
     ``events`` must be in order of time. If there are several changes in one millisecond, the last state counts. The
     row of a dead filter ends when cleaning is due; a broker cleans it within the next 10 s. ``expressions`` compiles
-    the filters: share it with other code that compiles the same texts. ``discards``: the times (ms), in order, at which
-    the broker started with another Bloom filter, and so without the filters that it had. Groups that are online then
-    register again at once.
+    the filters: share it with other code that compiles the same texts. ``earlier``: the configurations
+    that the broker had before ``config``, in order. When a broker starts with another Bloom filter, it has none of its
+    filters any more; one of another version compiles them again. Groups that are online then register again at once.
     """
-    replay = _Replay(config, expressions or Expressions(), discards)
+    replay = _Replay(config, expressions or Expressions(), earlier)
     with garbage_collection.paused():
         for event in events:
             replay.apply(event)
@@ -39,17 +41,44 @@ def subscription_history(
     return replay.rows()
 
 
+class EarlierConfig(NamedTuple):
+    """A configuration that a broker had before ``until`` (ms)."""
+
+    config: BrokerConfig
+    until: int
+
+
+class _Restart(NamedTuple):
+    """A broker starts at ``at`` (ms) with ``version``. ``discards``: and with another Bloom filter than before."""
+
+    at: int
+    version: RocketMQVersion
+    discards: bool
+
+
+def _restarts(earlier: Sequence[EarlierConfig], config: BrokerConfig) -> Iterator[_Restart]:
+    """The starts with another Bloom filter, or with a version that reads expressions otherwise."""
+    configs = [*(each.config for each in earlier), config]
+    for (before, at), after in zip(earlier, configs[1:], strict=True):
+        filters = before.bloom_filter, after.bloom_filter
+        discards = len({(each.k, each.m) for each in filters}) > 1
+        if discards or before.version.has_text_searches != after.version.has_text_searches:
+            yield _Restart(at, after.version, discards)
+
+
 class _Replay:
     """The broker's registries while it handles one event after the other, and the rows so far."""
 
-    def __init__(self, config: BrokerConfig, expressions: Expressions, discards: Sequence[int]) -> None:
+    def __init__(self, config: BrokerConfig, expressions: Expressions, earlier: Sequence[EarlierConfig]) -> None:
         self._expressions = expressions
-        self._discards = deque(discards)
+        self._version = earlier[0].config.version if earlier else config.version
+        self._restarts = deque(_restarts(earlier, config))
         self._filters = ConsumerFilterManager(
             config.max_error_rate_of_bloom_filter,
             config.expect_consumer_num_use_filter,
             config.filter_data_clean_time_span,
             expressions,
+            self._version,
         )
         self._groups: dict[str, ConsumerGroupInfo] = {}
         """The groups that are registered."""
@@ -138,19 +167,22 @@ class _Replay:
         self._pulling -= {(group, topic) for topic in before.difference(*clients.values())}
 
     def run_until(self, now: int | None) -> None:
-        """Cleans and discards the filters that are due up to ``now`` (ms); None: all of them."""
-        while self._discards and (now is None or self._discards[0] <= now):
-            at = self._discards.popleft()
-            self._clean_until(at)
-            self._discard(at)
+        """Restarts the broker and cleans the filters as is due up to ``now`` (ms); None: to the end."""
+        while self._restarts and (now is None or self._restarts[0].at <= now):
+            restart = self._restarts.popleft()
+            self._clean_until(restart.at)
+            self._restart(restart)
         self._clean_until(now)
 
-    def _discard(self, at: int) -> None:
-        self._filters.discard()
+    def _restart(self, restart: _Restart) -> None:
+        self._version = restart.version
+        if restart.discards:
+            self._filters.discard()
+        self._filters.compile_again(restart.version)
         for group, info in self._groups.items():
-            self._filters.register(group, info.subscriptions.values(), at)
+            self._filters.register(group, info.subscriptions.values(), restart.at)
         for group, topic in list(self._rows):
-            self._record(group, topic, at)
+            self._record(group, topic, restart.at)
 
     def _clean_until(self, now: int | None) -> None:
         while self._due and (now is None or self._due[0][0] <= now):
@@ -181,7 +213,7 @@ class _Replay:
             sent_with_pull=pulled is not None,
             is_consuming=registered is not None or key in self._pulling,
             class_filter_mode=class_filter_mode,
-            compiled=compile_subscription(topic, tags, type_, self._expressions),
+            compiled=compile_subscription(topic, tags, type_, self._expressions, self._version),
             filter_data=self._filters.get(topic, group),
         )
         append_state(self._rows[key], row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from filtering.consumer_filter_data import ConsumerFilterData, compile_filter
+from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.sql92 import CompiledExpression, Expressions
 from filtering.subscription_data import SUB_ALL, TAG, Filter, build_subscription_data, is_tag_type
 from filtering.subscriptions.events import GroupTopic
@@ -21,7 +22,11 @@ class CompiledSubscription:
 
 
 def compile_subscription(
-    topic: str, expression: str | None, expression_type: str, expressions: Expressions
+    topic: str,
+    expression: str | None,
+    expression_type: str,
+    expressions: Expressions,
+    version: RocketMQVersion = NEWEST,
 ) -> CompiledSubscription:
     """Compiles a subscription. It never raises: a subscription that does not compile has only a ``compile_error``."""
     if is_tag_type(expression_type):
@@ -33,7 +38,7 @@ def compile_subscription(
         except ValueError as error:
             return CompiledSubscription(compile_error=str(error))
         return CompiledSubscription(tuple(sorted(tags.tags_set)), tuple(sorted(tags.code_set)))
-    compiled = compile_filter(expression_type, expression, expressions)
+    compiled = compile_filter(expression_type, expression, expressions, version)
     if isinstance(compiled, str):
         return CompiledSubscription(compile_error=compiled)
     return CompiledSubscription(expression=compiled)

@@ -65,4 +65,5 @@ def _lines(night: SummarizedNight) -> Iterable[tuple[str, str]]:
     lines = [*night.attention, *summary.started, *summary.not_replayed, *summary.notes]
     if not broker.is_given:
         lines.append(f"{switches(broker.config)} ({broker.source})")
+    lines.append(f"RocketMQ {broker.version_text}")
     return [(broker.name, line) for line in lines]

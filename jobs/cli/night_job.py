@@ -98,9 +98,14 @@ def _entries(options: argparse.Namespace, job: str) -> list[BrokerEntry]:
     if file is None:
         if job == "nightly" and not stores:
             raise UsageError("--store is missing: give the broker's store folder, or --brokers with a list of brokers")
-        return [BrokerEntry(None, tuple(stores), options.broker_config, subscriptions)]
-    if stores or options.broker_config:
-        raise UsageError("--brokers already names stores and configurations: leave out --store and --broker-config")
+        return [
+            BrokerEntry(None, tuple(stores), options.broker_config, subscriptions, version=options.rocketmq_version)
+        ]
+    if stores or options.broker_config or options.rocketmq_version:
+        raise UsageError(
+            "--brokers already names stores, configurations and versions: leave out --store, --broker-config and "
+            "--rocketmq-version"
+        )
     return read_brokers(file, subscriptions)
 
 
@@ -143,7 +148,9 @@ class _Night:
         storage, entry = self.storage, self.entry
         message_log = _message_log(storage)
         snapshot = StoreSnapshot(storage) if storage is not None and message_log is None else None
-        broker = broker_of(entry.config, snapshot, run.last, entry.name, reads_messages=storage is not None)
+        broker = broker_of(
+            entry.config, snapshot, run.last, entry.name, reads_messages=storage is not None, version=entry.version
+        )
         subscriptions = entry.read_subscriptions()
         if subscriptions is None and snapshot is not None and Step.REGISTER in self.options.steps:
             subscriptions = self._own_list(snapshot, run.last.get(broker.name))

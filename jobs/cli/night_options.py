@@ -17,6 +17,10 @@ def night_parser(job: str, description: str | None, steps: frozenset[Step], exam
     )  # fmt: skip
     options.add_warehouse(parser)
     options.add_broker_config(parser)
+    options.add_rocketmq_version(
+        parser,
+        "the broker's version, such as 4.9.7; default: that of the last run, unless the store shows another one",
+    )
     if Step.INGEST in steps:
         parser.add_argument(
             "--store",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from filtering.broker_config import BrokerConfig
+    from filtering.rocketmq_version import RocketMQVersion
     from jobs.night.inputs.subscription_file import SubscriptionFile
     from schemas.answers.facts import BrokerFacts
     from schemas.delta.warehouse import Warehouse
@@ -45,6 +46,20 @@ def add_json(parser: argparse._ActionsContainer) -> None:
 
 def add_broker_config(parser: Parser) -> None:
     parser.add_argument("--broker-config", type=input_file, metavar="FILE", help="the broker's broker.conf, or YAML")
+
+
+def version(text: str) -> RocketMQVersion:
+    """The version of RocketMQ in an option."""
+    from filtering.rocketmq_version import RocketMQVersion
+
+    try:
+        return RocketMQVersion.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def add_rocketmq_version(parser: Parser, help: str) -> None:
+    parser.add_argument("--rocketmq-version", type=version, metavar="X.Y.Z", help=help)
 
 
 def add_subscriptions(parser: Parser, default: str, required: bool = False) -> None:
@@ -152,7 +167,7 @@ def broker_config_of(options: argparse.Namespace, facts: BrokerFacts) -> BrokerC
     read = read_broker_config(options.broker_config)
     for line in (*read.misread, *read.ignored):
         print(line, file=sys.stderr)
-    return replace(read.config, broker_name=facts.name)
+    return replace(read.config, broker_name=facts.name, rocketmq_version=facts.broker.rocketmq_version)
 
 
 def subscriptions_of(paths: list[Path] | None) -> SubscriptionFile | None:

@@ -20,7 +20,7 @@ from jobs.night.past.past_nights import past_nights
 from jobs.night.past.state import BrokerState, read_state_before
 from schemas.delta.table_rows import filtered, one_of, within
 from schemas.pull_windows import PULL_WINDOWS, planned_windows, window_rows
-from schemas.run_ledger import discards_of_filters, unreplaced_runs
+from schemas.run_ledger import earlier_configs, unreplaced_runs
 
 
 def late_windows(
@@ -41,8 +41,8 @@ def late_windows(
     for index, night in enumerate(nights[begin:], begin):
         began = nights[index - 1].as_of if index else None
         known = [event for event in events if event.at <= (night.as_of or 0)]
-        discards = discards_of_filters(nights[:index], night.broker)
-        filters = NightFilters(subscription_history(known, night.broker, expressions, discards), night.broker)
+        earlier = earlier_configs(nights[:index])
+        filters = NightFilters(subscription_history(known, night.broker, expressions, earlier), night.broker)
         of_night = filtered(rows, [one_of("run", [night.run])])
         yield from _of_its_time(planned_windows(of_night, filters, began), began, night.as_of)
     yield from _of_its_time([*tonight.online, *tonight.backlog], state.as_of, None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from filtering.broker_config import BrokerConfig, changed_switches
+from filtering.broker_config import BrokerConfig
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.sql92 import Expressions
 from filtering.subscriptions.events import SubscriptionEvent
@@ -17,7 +17,7 @@ from jobs.night.commit.changes import Changes
 from jobs.night.commit.compaction import compact
 from jobs.night.commit.ledger import commit, next_run
 from jobs.night.commit.ledger_entry import decided, last_stored, ledger_entry
-from jobs.night.commit.remarks import group_remarks, input_remarks, log_remarks
+from jobs.night.commit.remarks import group_remarks, input_remarks, log_remarks, version_remarks
 from jobs.night.inputs.broker import Broker
 from jobs.night.inputs.events import NightEvents, events_until, night_events
 from jobs.night.inputs.hooks import FilterHook, text_of
@@ -36,8 +36,8 @@ from jobs.night.tasks.message_log import IngestedLog, ingest_message_log
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from schemas.ledger_check import open_warehouse, undo_unfinished_run, upgrade
-from schemas.ledger_inputs import INPUTS_END, MESSAGE_LOG, NUMBERED_LINES, REPEATED_FROM
-from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry, by_broker
+from schemas.ledger_inputs import GIVEN, INPUTS_END, MESSAGE_LOG, NUMBERED_LINES, REPEATED_FROM
+from schemas.run_ledger import REPLAY, RUN_LEDGER, LedgerEntry, by_broker, repeated_config
 from schemas.spark_tasks import Session
 from schemas.tables import APPENDED_TABLES
 
@@ -105,16 +105,14 @@ class Run:
         continued = BrokerState(()) if is_new_epoch else state
         events = night_events(continued, inputs.subscriptions, broker.config, self.expressions)
         redo_from = redo_instant(continued, broker, events, inputs.subscriptions, options)
-        fingerprints = inputs.fingerprints(options, continued, events)
+        fingerprints = inputs.fingerprints(options, continued, events, broker)
         nothing_new = is_nothing_new(state, plan, events, redo_from, fingerprints, broker, options.steps)
         if nothing_new and state.has_windows:
             return NightReport(broker, inputs, events, seconds=time.monotonic() - begun)
         changes = self._changes(broker)
         redo = plan_redo(state, plan.cut if plan else None, redo_from, text_of(options.hooks), changes)
-        has_new_switches = continued.last is not None and changed_switches(continued.last.broker, broker.config)
-        redo_config = broker.config if has_new_switches else None
         read_queues = inputs.snapshot.offsets.read_queues if inputs.snapshot is not None else {}
-        state_before = self._redo_nights(redo, redo_config, events.events, changes, options.hooks, read_queues)
+        state_before = self._redo_nights(redo, continued, broker, events.events, changes, options.hooks, read_queues)
         if not state.has_windows:
             plan_older_nights(state_before, events.events, self.expressions, changes)
         forget_unsettled(state_before, plan, changes)
@@ -145,6 +143,7 @@ class Run:
             write_subscriptions(events, history, continued, inputs, changes, has_new_config or redo_from is not None)
         had_hooks = bool(continued.nights and continued.nights[-1].hooks)
         remarks = [
+            *version_remarks(broker, continued.nights[-1] if continued.nights else None),
             *log_remarks(broker, inputs.snapshot, plan, state.as_of),
             *input_remarks(broker, inputs, options, had_hooks, log.has_messages or not state.topics),
             *group_remarks(outcome, history, offsets),
@@ -176,13 +175,14 @@ class Run:
     def _redo_nights(
         self,
         redo: Redo,
-        config: BrokerConfig | None,
+        continued: BrokerState,
+        broker: Broker,
         events: Sequence[SubscriptionEvent],
         changes: Changes,
         hooks: Sequence[FilterHook],
         read_queues: Mapping[str, int],
     ) -> BrokerState:
-        """Repeats nights, with their own configurations if ``config`` is None. Returns the state after them.
+        """Repeats nights. ``continued``: the state to which ``broker`` adds a night. Returns the state after them.
 
         ``read_queues``: the numbers of queues now, which count where a night did not know them.
         """
@@ -190,7 +190,11 @@ class Run:
         for past in redo.nights:
             known = {**read_queues, **past.offsets.read_queues}
             past = replace(past, offsets=replace(past.offsets, read_queues=known))
-            state = self.redo_night(config or past.entry.broker, past, state, events, changes, hooks)
+            config = past.entry.broker
+            if continued.last is not None:
+                before, is_given = continued.last.broker, broker.version_from == GIVEN
+                config = repeated_config(past.entry, before, broker.config, is_given)
+            state = self.redo_night(config, past, state, events, changes, hooks)
         return replace(state, entries=[*state.entries, *redo.prepared])
 
     def redo_night(

@@ -28,7 +28,7 @@ from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_inputs import FIRST_SNAPSHOT, NOT_REPLAYED
 from schemas.rocketmq_store.not_replayed import NotReplayed
-from schemas.run_ledger import REPLAY, LedgerEntry, discards_of_filters, nights_of, unreplaced_runs
+from schemas.run_ledger import REPLAY, LedgerEntry, earlier_configs, nights_of, unreplaced_runs
 from schemas.subscriptions import read_events
 
 NO_SUBSCRIPTIONS = "no night had --subscriptions"
@@ -133,8 +133,7 @@ class BrokerFacts:
 
     def history_after(self, events: Iterable[SubscriptionEvent]) -> list[SubscriptionRow]:
         """The history of the subscriptions that some events register."""
-        discards = discards_of_filters(self.nights, self.broker)
-        return subscription_history(events, self.broker, self.expressions, discards)
+        return subscription_history(events, self.broker, self.expressions, earlier_configs(self.nights))
 
     def history_of_groups(self, groups: Collection[str]) -> list[SubscriptionRow]:
         """The history of the subscriptions of some groups. It does not depend on that of others."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
+import numpy as np
 import pyarrow.compute as pc
 
 from filtering.consumption.allocation import assumption
@@ -13,7 +14,9 @@ from filtering.delivery.message_filter import MessageFilter, delivers, message_f
 from filtering.findings import FilterOnMessages, Finding, filters_on_messages, static_findings, worst_first
 from filtering.findings.finding import ERROR, FAILING_SHARE, INFO, WARN
 from filtering.findings.static import ABOUT_TAGS
-from filtering.predicate import FALSE, TRUE, postorder
+from filtering.predicate import FALSE, TRUE, And, Not, postorder
+from filtering.rocketmq_version import NEWEST, RocketMQVersion
+from filtering.sql92 import CompiledExpression
 from filtering.sql92.linter import misnamed
 from filtering.sql92.syntax.nodes import named_properties, unquoted_texts
 from filtering.sql92.syntax.tokens import string_literal
@@ -38,10 +41,11 @@ Measured = dict[GroupTopic, tuple[FilterOnMessages, int]]
 """By group and topic, the result of a filter on messages, and their number."""
 
 
-def findings(facts: BrokerFacts, session: Session | None = None) -> list[Finding]:
+def findings(facts: BrokerFacts, session: Session | None = None, upgrade: RocketMQVersion = NEWEST) -> list[Finding]:
     """The findings of the subscriptions in force, the worst first. Raises UsageError for a replay.
 
-    ``session`` starts Spark, which searches a large log for clients that disagree.
+    ``session`` starts Spark, which searches a large log for clients that disagree. ``upgrade``: the version of which
+    the broker might be one day.
     """
     rows = facts.in_force
     found, _ = _findings(facts, rows)
@@ -50,10 +54,13 @@ def findings(facts: BrokerFacts, session: Session | None = None) -> list[Finding
     for ahead in away_beyond_end(facts):
         found.append(Finding(WARN, ahead.consumer_group, ahead.topic, "offset-beyond-end", ahead.text))
     found += _inconsistent(facts, session)
+    found += _changed_by_upgrade(facts, rows, upgrade)
     return worst_first(found)
 
 
-def findings_of_rows(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> list[Finding]:
+def findings_of_rows(
+    facts: BrokerFacts, rows: Sequence[SubscriptionRow], upgrade: RocketMQVersion = NEWEST
+) -> list[Finding]:
     """The findings of new subscriptions on the messages of a broker, the worst first.
 
     Raises UsageError for a replay.
@@ -63,6 +70,7 @@ def findings_of_rows(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> lis
         if total and not result.matched:
             text = f"none of the newest {counted(total, 'message')} matches"
             found.append(Finding(WARN, *row.key, "matches-none", text, 0, total))
+    found += _changed_by_upgrade(facts, rows, upgrade)
     return worst_first(found)
 
 
@@ -239,6 +247,38 @@ def _dead_filters(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> Iterat
             f"the group has left; the broker evaluated its expression on {counted(later, 'message')} since, for nobody"
         )
         yield Finding(INFO, *row.key, "dead-filter", text, later, later)
+
+
+def _changed_by_upgrade(
+    facts: BrokerFacts, rows: Sequence[SubscriptionRow], version: RocketMQVersion
+) -> Iterator[Finding]:
+    """Expressions that mean something else to a broker of another version, with what each group would gain or lose."""
+    changed = []
+    for row in rows:
+        if not is_tag_type(row.expression_type) and not row.class_filter_mode:
+            compiled = facts.expressions.compile(row.expression or "", version)
+            then = compiled if isinstance(compiled, CompiledExpression) else None
+            now = row.compiled.expression
+            before = FALSE if now is None else now.predicate
+            # A filter that a broker loads, and cannot compile, lets every message pass.
+            after = TRUE if then is None else then.predicate
+            if (now is None) is not (then is None) or (then is not None and before is not after):
+                changed.append((row, And((after, Not(before))), And((before, Not(after))), then is None))
+    names: defaultdict[str, set[str]] = defaultdict(set)
+    for row, *differences, _ in changed:
+        names[row.topic] |= {name for node in postorder(differences) for name in node.properties}
+    on_topics = {topic: sorted(read) for topic, read in names.items() if topic in facts.topics}
+    messages = newest_messages(facts.warehouse, facts.name, on_topics)
+    for row, gains, losses, is_refused in changed:
+        newest = messages.get(row.topic)
+        bits = [] if newest is None else [newest.match([each])[0] for each in (gains, losses)]
+        gained, lost = (int(np.bitwise_count(row_bits).sum()) for row_bits in bits) if bits else (0, 0)
+        total = 0 if newest is None else newest.count
+        does = "refuses it, and lets every message pass if it loads the filter" if is_refused else "reads it otherwise"
+        text = f"RocketMQ {version} {does} (this broker: {facts.broker.rocketmq_version})"
+        if total:
+            text += f": of the newest {counted(total, 'message')}, the group would gain {gained:,} and lose {lost:,}"
+        yield Finding(WARN, *row.key, "changes-on-upgrade", text, gained + lost, total)
 
 
 def _inconsistent(facts: BrokerFacts, session: Session | None) -> Iterator[Finding]:

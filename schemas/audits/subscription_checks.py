@@ -12,7 +12,7 @@ from filtering.subscriptions.history import subscription_history
 from schemas.answers.facts import BrokerFacts
 from schemas.arrow_batches import table_of
 from schemas.audits.scope import Scope
-from schemas.run_ledger import discards_of_filters
+from schemas.run_ledger import earlier_configs
 from schemas.subscriptions import SUBSCRIPTIONS
 
 SUBSCRIPTION_CHECKS = pa.schema(
@@ -52,8 +52,7 @@ def _checks(facts: BrokerFacts) -> Iterable[tuple[Any, ...]]:
 def _expected(facts: BrokerFacts) -> Rows:
     """The states that follow from the events, by the configuration of the last run that wrote subscriptions."""
     config = next((entry.broker for entry in reversed(facts.entries) if entry.job in _REGISTERING), facts.broker)
-    discards = discards_of_filters(facts.nights, config)
-    history = subscription_history(facts.events, config, facts.expressions, discards)
+    history = subscription_history(facts.events, config, facts.expressions, earlier_configs(facts.nights))
     batch = SUBSCRIPTIONS.rows_batch([{name: getattr(row, name) for name in (*_KEY, *_COMPARED)} for row in history])
     return _by_key(batch.to_pylist())
 

@@ -1,4 +1,4 @@
-"""Reads the config folder of a broker's store: offsets of consumers, and topics.
+"""Reads the config folder of a broker's store: offsets of consumers, topics, and what shows the broker's version.
 
 They are in JSON files, or in RocksDB databases (:data:`PLACES`).
 """
@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from filtering.java.numbers import LONG_MAX, parse_int
 from filtering.java.strings import has_half_a_pair
+from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.subscriptions.events import GroupTopic
 from schemas.errors import UsageError
 from schemas.rocketmq_store.rocksdb import DEFAULT_FAMILY, Database, PackageMissing, has_database
@@ -39,6 +40,12 @@ BROKER_TOPIC = "rmq_sys_SYNC_BROKER_MEMBER_"
 """Every broker has a topic of this name and its own (TopicConfigManager)."""
 BROADCAST = "@broadcast"
 """Ends the name by which a broker saves the least offset of a broadcasting group's clients (BroadcastOffsetManager)."""
+_DATABASES = (*chain.from_iterable(PLACES.values()), "consumequeue", "consumequeue_rocksdb")
+"""Folders that may be RocksDB databases, which only brokers from 5.2.0 on have."""
+_GROUP_ATTRIBUTES_SINCE = RocketMQVersion(5, 1, 3)
+_LAST_WITHOUT_GROUP_ATTRIBUTES = RocketMQVersion(5, 1, 1)
+_FIRST, _LAST_4, _FIRST_5 = RocketMQVersion(0, 0, 0), RocketMQVersion(4, 9, 7), RocketMQVersion(5, 0, 0)
+_DATA_VERSION = re.compile(rb'"dataVersion"\s*:\s*\{')
 _UNQUOTED_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|[0-9]+(?=\s*:)')
 
 
@@ -89,6 +96,12 @@ def _consumer_offsets(document: dict[str, Any]) -> tuple[dict[GroupTopic, dict[i
     return dict(committed), _saved_at(document)
 
 
+def saves_time_of_offsets(storage: Storage) -> bool:
+    """Whether the file of the offsets has a data version, or there is no such file. Brokers of 4.x write none."""
+    content = next((content for _, content in contents(storage, OFFSETS)), b"")
+    return not content or bool(_DATA_VERSION.search(content))
+
+
 def _saved_at(document: dict[str, Any]) -> int | None:
     """When a document got its data version (ms); None if it has none."""
     version = document.get("dataVersion")
@@ -110,6 +123,60 @@ def broadcasting_groups(storage: Storage) -> Sequence[GroupTopic]:
     document = read_document(storage, OFFSETS) or {}
     found = ((group, topic) for topic, group, _ in _groups(document, BROADCAST))
     return sorted(key for key in found if not has_half_a_pair("@".join(key)))
+
+
+class VersionsInStore(NamedTuple):
+    """The versions of RocketMQ that write such files, and what shows it.
+
+    They begin with ``least`` and end before ``below`` (None: with the newest). The broker counts as ``taken_for``.
+    """
+
+    least: RocketMQVersion
+    below: RocketMQVersion | None
+    taken_for: RocketMQVersion
+    reason: str
+
+    def includes(self, version: RocketMQVersion) -> bool:
+        return self.least <= version and (self.below is None or version < self.below)
+
+
+def versions_in_store(storage: Storage) -> VersionsInStore | None:
+    """What the files of a store show of the broker's version; None if they show nothing.
+
+    A broker writes its offsets every 5 s, but its groups only when one is new or changed, so those may be older than
+    the broker. A broker with RocksDB
+    databases does not write all of these files.
+    """
+    for folder in _DATABASES:
+        if has_database(storage, folder):
+            return VersionsInStore(RocketMQVersion(5, 2, 0), None, NEWEST, f"5.2 or newer: {folder} is a database")
+    offsets = next((content for _, content in contents(storage, OFFSETS)), b"")
+    groups = _entries_of(storage, GROUPS, "subscriptionGroupTable")
+    topics = _entries_of(storage, TOPICS, "topicConfigTable")
+    if any("attributes" in group for group in groups):
+        reason = "5.1.3 or newer: subscriptionGroup.json has attributes"
+        return VersionsInStore(_GROUP_ATTRIBUTES_SINCE, None, NEWEST, reason)
+    if _DATA_VERSION.search(offsets):
+        if any("consumeTimeoutMinute" in group for group in groups):
+            reason = "5.0 or 5.1, before 5.1.3: subscriptionGroup.json has no attributes"
+            return VersionsInStore(_FIRST_5, _GROUP_ATTRIBUTES_SINCE, _LAST_WITHOUT_GROUP_ATTRIBUTES, reason)
+        return VersionsInStore(_FIRST_5, None, NEWEST, "5.x: consumerOffset.json has a dataVersion")
+    if any("attributes" in topic for topic in topics) or any("consumeTimeoutMinute" in group for group in groups):
+        return VersionsInStore(_FIRST_5, None, NEWEST, "5.x: topics.json or subscriptionGroup.json has fields of it")
+    if b'"offsetTable"' in offsets:
+        return VersionsInStore(_FIRST, _FIRST_5, _LAST_4, "4.x: consumerOffset.json has no dataVersion")
+    if topics and groups:
+        return VersionsInStore(_FIRST, _FIRST_5, _LAST_4, "4.x: topics.json has no attributes")
+    return None
+
+
+def _entries_of(storage: Storage, path: str, table: str) -> list[dict[str, Any]]:
+    """The entries of a table in a file; none if the file is damaged."""
+    try:
+        entries = (read_json(storage, path) or {}).get(table)
+    except ConfigFileError:
+        return []
+    return [entry for entry in (entries.values() if isinstance(entries, dict) else ()) if isinstance(entry, dict)]
 
 
 def _is_long(value: Any) -> bool:

@@ -10,7 +10,18 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from filtering.sql92.syntax.tokens import END, NAME, NUMBER, STRING, UNKNOWN, Token, string_literal, tokenize
+from filtering.rocketmq_version import NEWEST, TEXT_SEARCHES_SINCE, RocketMQVersion
+from filtering.sql92.syntax.tokens import (
+    END,
+    NAME,
+    NUMBER,
+    STRING,
+    TEXT_SEARCHES,
+    UNKNOWN,
+    Token,
+    string_literal,
+    tokenize,
+)
 
 SEARCHES_INSTEAD = "use CONTAINS, STARTSWITH or ENDSWITH"
 _CHARACTERS = {
@@ -58,18 +69,27 @@ _ONE_OPERATOR = {
 """Two operators in a row, and what was probably meant."""
 
 
-def unknown(text: str, position: int) -> str:
+def unknown(text: str, position: int, version: RocketMQVersion = NEWEST) -> str:
     """Why the broker refuses the character at ``position``, with which no token starts. Without a full stop."""
-    advice = _of_character(text, position)
+    advice = _for_version(_of_character(text, position), version)
     return f"The character {text[position]!a} is not part of the language" + (f": {advice}" if advice else "")
 
 
-def advice_at(text: str, position: int) -> str:
+def advice_at(text: str, position: int, version: RocketMQVersion = NEWEST) -> str:
     """What is probably wrong at the token at ``position``, where the parser stops; empty if that is not known.
 
     It begins with a small letter and ends without a full stop, as in ``there is no arithmetic``.
     """
-    tokens = tokenize(text)
+    return _for_version(_advice_at(text, position, version), version)
+
+
+def _for_version(advice: str, version: RocketMQVersion) -> str:
+    """The advice without operators that the broker does not have."""
+    return advice if version.has_text_searches else advice.removesuffix(f"; {SEARCHES_INSTEAD}")
+
+
+def _advice_at(text: str, position: int, version: RocketMQVersion) -> str:
+    tokens = tokenize(text, version)
     place = next((number for number, token in enumerate(tokens) if token.start == position), None)
     if place is None or tokens[place].kind == END:
         return ""
@@ -148,6 +168,8 @@ def _after_operand(text: str, before: Sequence[Token], token: Token, after: Toke
     pattern = after if token.kind == "NOT" else token
     if pattern.kind == NAME and pattern.text.upper() in _PATTERNS:
         return f"{pattern.text.upper()} does not exist; {SEARCHES_INSTEAD}"
+    if pattern.kind == NAME and pattern.text.upper() in TEXT_SEARCHES:
+        return f"{pattern.text.upper()} is an operator from RocketMQ {TEXT_SEARCHES_SINCE} on only, and a name before"
     if token.kind == "(" and operand.kind == NAME:
         return f"there are no functions; {operand.text} is a property here"
     if touches and operand.kind == STRING and token.kind == NAME:

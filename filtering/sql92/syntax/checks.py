@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from filtering.java.numbers import compare_doubles
 from filtering.predicate import NumberType
+from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.syntax import nodes
 from filtering.sql92.syntax.advice import advice_at, sentence
@@ -31,7 +32,13 @@ def number(token: Token, text: str) -> Number:
     return value
 
 
-def boolean(node: Node, text: str, operator: Token | None = None, end: int | None = None) -> None:
+def boolean(
+    node: Node,
+    text: str,
+    operator: Token | None = None,
+    end: int | None = None,
+    version: RocketMQVersion = NEWEST,
+) -> None:
     """AND, OR, NOT and the expression as a whole take a boolean or a property. ``end``: where the expression ends."""
     value = inside(node)
     if isinstance(value, (BooleanNode, nodes.Property)):
@@ -39,7 +46,7 @@ def boolean(node: Node, text: str, operator: Token | None = None, end: int | Non
     subject = f"{operator.kind} takes" if operator else "An expression must be"
     advice = ""
     if end is not None:
-        advice = advice_at(text, end)
+        advice = advice_at(text, end, version)
     elif isinstance(value, nodes.Minus):
         advice = advice_at(text, value.position)
     elif operator is not None and operator.kind in ("AND", "OR"):

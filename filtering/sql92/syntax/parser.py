@@ -1,7 +1,8 @@
 """The parser of RocketMQ's SQL92: it turns tokens into a syntax tree, without recursion.
 
 From loosely to tightly: OR, AND, then = <> IS, then > >= < <= BETWEEN IN CONTAINS STARTSWITH
-ENDSWITH, then unary + - NOT; all of them left-associative. The parser stops after the first
+ENDSWITH, then unary + - NOT; all of them left-associative. (To brokers before 5.1.3, CONTAINS, STARTSWITH
+and ENDSWITH are names.) The parser stops after the first
 complete expression: it looks at one more token and ignores the rest.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from filtering.java.strings import has_half_a_pair
+from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.sql92.errors import InvalidExpression
 from filtering.sql92.syntax import checks, nodes, tokens
 from filtering.sql92.syntax.advice import advice_at, sentence, unknown
@@ -46,8 +48,8 @@ class _Operator(NamedTuple):
     negated: bool = False
 
 
-def parse(text: str) -> SyntaxTree:
-    """Parses an expression.
+def parse(text: str, version: RocketMQVersion = NEWEST) -> SyntaxTree:
+    """Parses an expression as a broker of a version does.
 
     Raises InvalidExpression if the broker refuses it, if it is longer than LONGEST, or if it is not encodable as UTF-8.
     """
@@ -55,15 +57,16 @@ def parse(text: str) -> SyntaxTree:
         raise InvalidExpression(f"An expression must be at most {LONGEST:,} characters long.", text, LONGEST)
     if has_half_a_pair(text):
         raise InvalidExpression("An expression must not contain half of a surrogate pair.", text, 0)
-    return _Parser(text).parse()
+    return _Parser(text, version).parse()
 
 
 class _Parser:
     """A precedence parser with two stacks: operands that are parsed, and operators that wait for one more."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, version: RocketMQVersion) -> None:
         self._text = text
-        self._tokens = tokenize(text)
+        self._version = version
+        self._tokens = tokenize(text, version)
         self._next = 0
         self._operands: list[Node] = []
         self._operators: list[_Operator] = []
@@ -82,7 +85,7 @@ class _Parser:
         if self._operators:
             raise self._error("An operator or ) is expected here", token)
         root = self._operands.pop()
-        checks.boolean(root, self._text, end=token.start)
+        checks.boolean(root, self._text, end=token.start, version=self._version)
         return SyntaxTree(root, None if token.kind == END else token.start)
 
     def _read_operand(self) -> None:
@@ -172,7 +175,8 @@ class _Parser:
             self._search(self._take(), negated)
             return True
         if negated:
-            raise self._error("NOT after an operand must be followed by BETWEEN, IN or a text search", token)
+            or_search = ", IN or a text search" if self._version.has_text_searches else " or IN"
+            raise self._error(f"NOT after an operand must be followed by BETWEEN{or_search}", token)
         if kind == UNKNOWN:
             raise self._error("", token)
         return False
@@ -246,9 +250,9 @@ class _Parser:
 
     def _error(self, problem: str, token: Token, has_advice: bool = True) -> InvalidExpression:
         if token.kind == UNKNOWN:
-            problem = unknown(self._text, token.start)
+            problem = unknown(self._text, token.start, self._version)
         elif token.kind == END:
             problem += ", but the expression ends"
-        elif has_advice and (advice := advice_at(self._text, token.start)):
+        elif has_advice and (advice := advice_at(self._text, token.start, self._version)):
             problem += f". {sentence(advice)[:-1]}"
         return InvalidExpression(problem + ".", self._text, token.start)

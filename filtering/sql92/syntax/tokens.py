@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from filtering.rocketmq_version import NEWEST, RocketMQVersion
+
 NAME, NUMBER, STRING, UNKNOWN, END = "name", "number", "string", "unknown", "end"
 
 # The first alternative that matches is also the longest, as JavaCC demands.
@@ -24,9 +26,9 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_RESERVED = frozenset(
-    ["NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS", "CONTAINS", "STARTSWITH", "ENDSWITH"]
-)
+TEXT_SEARCHES = frozenset(["CONTAINS", "STARTSWITH", "ENDSWITH"])
+"""Words that older brokers do not reserve (RocketMQVersion.has_text_searches)."""
+_RESERVED = frozenset(["NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS"])
 
 
 class Token(NamedTuple):
@@ -40,11 +42,12 @@ class Token(NamedTuple):
     start: int
 
 
-def tokenize(text: str) -> list[Token]:
+def tokenize(text: str, version: RocketMQVersion = NEWEST) -> list[Token]:
     """The tokens of ``text``. The last one is END, or UNKNOWN if no token starts with a character.
 
     The broker fails at an UNKNOWN token only if its parser reaches it.
     """
+    reserved = _RESERVED | TEXT_SEARCHES if version.has_text_searches else _RESERVED
     tokens: list[Token] = []
     last_line_end = max(text.rfind("\n"), text.rfind("\r"))
     position = 0
@@ -58,7 +61,7 @@ def tokenize(text: str) -> list[Token]:
         start = position - len(image)
         if kind == NAME:
             word = image.upper()
-            tokens.append(Token(word if word in _RESERVED else NAME, image, start))
+            tokens.append(Token(word if word in reserved else NAME, image, start))
         elif kind == "operator":
             tokens.append(Token(image, image, start))
         elif kind != "comment":

@@ -15,8 +15,26 @@ from jobs.night.inputs.snapshot import StoreSnapshot
 from jobs.night.inputs.steps import Step
 from jobs.night.log.log_plan import LogPlan
 from jobs.night.night import NightOutcome
+from schemas.run_ledger import LedgerEntry
+from schemas.time_text import time_text
 
 NAMED = 20
+
+
+def version_remarks(broker: Broker, last_night: LedgerEntry | None) -> Iterator[str]:
+    """Remarks on the broker's version: it is another one than in the last night, or not what the store shows."""
+    now = broker.config.rocketmq_version
+    if last_night is not None and last_night.broker.rocketmq_version != now:
+        before = last_night.broker.rocketmq_version
+        since = (last_night.as_of or 0) + 1
+        doubt = ""
+        if last_night.version_is_assumed:
+            doubt = f": if it had {now} in earlier nights, too, give --rocketmq-version {now} and --redo-from 0"
+        yield (
+            f"RocketMQ {now} since {time_text(since)}, {before} before. What earlier nights told stays as it is{doubt}"
+        )
+    if broker.shown is not None:
+        yield f"RocketMQ {now} was given, but the store looks like that of {broker.shown}"
 
 
 def log_remarks(

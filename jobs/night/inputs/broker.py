@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from filtering.broker_config import BrokerConfig, InvalidBrokerConfig, ReadBrokerConfig, read_properties
+from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from jobs.night.inputs.snapshot import StoreSnapshot
 from schemas.errors import UsageError
+from schemas.ledger_inputs import GIVEN, GIVEN_BEFORE, VERSION_FROM
 from schemas.rocketmq_store.consumequeue.consume_queue_ext import has_extension
 from schemas.rocketmq_store.consumequeue.queue_index import reads_database
-from schemas.run_ledger import LedgerEntry
+from schemas.run_ledger import LedgerEntry, version_text
 
+NOT_SHOWN = f"{NEWEST}: nothing shows the version"
 DEFAULT_NAME = BrokerConfig().broker_name
 
 
@@ -21,7 +24,8 @@ class Broker:
     """The configuration of a broker. ``source`` says where it comes from; ``is_given``: from a file of the user.
 
     ``name_in_store`` is the brokerName that the store shows, if broker.conf alone gives another one; else None.
-    ``misread`` and ``ignored`` are those of ReadBrokerConfig.
+    ``misread`` and ``ignored`` are those of ReadBrokerConfig. ``version_from``: where the version is from, as the
+    ledger has it (VERSION_FROM). ``shown``: what the store shows of the version, if that is not so; else None.
     """
 
     config: BrokerConfig
@@ -30,6 +34,13 @@ class Broker:
     name_in_store: str | None = None
     misread: Sequence[str] = ()
     ignored: Sequence[str] = ()
+    version_from: str = NOT_SHOWN
+    shown: str | None = None
+
+    @property
+    def version_text(self) -> str:
+        """The version, or what it was taken for and why."""
+        return version_text(self.config, self.version_from)
 
     @property
     def name(self) -> str:
@@ -52,8 +63,12 @@ def broker_of(
     last: Mapping[str, LedgerEntry],
     name: str | None = None,
     reads_messages: bool = True,
+    version: RocketMQVersion | None = None,
 ) -> Broker:
     """The broker of a run.
+
+    ``version``: the one that the user gave. Without it, the last run's counts while the store does not show another
+    one; then what the store shows; then the newest.
 
     ``last``: the last ledger entry of each broker. ``name``: the name that the user gave. ``reads_messages``: whether
     the run reads messages, which must not be added to the wrong broker.
@@ -64,6 +79,7 @@ def broker_of(
     if the broker is ambiguous.
     """
     broker = _configured(config_file, snapshot, last, name, reads_messages)
+    broker = _with_version(broker, version, snapshot, last.get(broker.name))
     if snapshot is None or not reads_database(snapshot.storage):
         return broker
     config = replace(broker.config, enable_consume_queue_ext=False)
@@ -90,6 +106,24 @@ def _configured(
     if name in last:
         return Broker(last[name].broker, "no --broker-config: as in the last run")
     return _assumed(name, snapshot)
+
+
+def _with_version(
+    broker: Broker, given: RocketMQVersion | None, snapshot: StoreSnapshot | None, last: LedgerEntry | None
+) -> Broker:
+    shown = snapshot.versions if snapshot is not None else None
+
+    def of(version: RocketMQVersion, version_from: str) -> Broker:
+        other = None if shown is None or shown.includes(version) else shown.reason
+        config = replace(broker.config, rocketmq_version=str(version))
+        return replace(broker, config=config, version_from=version_from, shown=other)
+
+    if given is not None:
+        return of(given, GIVEN)
+    if last is not None and (shown is None or shown.includes(last.broker.version)):
+        assumed = last.inputs.get(VERSION_FROM, NOT_SHOWN) if shown is None else shown.reason
+        return of(last.broker.version, assumed if last.version_is_assumed else GIVEN_BEFORE)
+    return of(NEWEST, NOT_SHOWN) if shown is None else of(shown.taken_for, shown.reason)
 
 
 def _name_in_warehouse(last: Mapping[str, LedgerEntry], reads_messages: bool) -> str:

@@ -4,10 +4,12 @@
       store: /backup/broker-a/store
       config: /backup/broker-a/broker.conf
       subscriptions: /backup/events.jsonl
+      version: 4.9.7
     - store: [/backup/broker-b/monday/store, /backup/broker-b/tuesday/store]
 
 ``store`` is one snapshot, or several in order. ``name`` and ``config`` are optional if the store
-has the brokerName; ``subscriptions`` is optional with --subscriptions. Paths are relative to the file.
+has the brokerName; ``subscriptions`` is optional with --subscriptions, ``version`` as --rocketmq-version is.
+Paths are relative to the file.
 """
 
 from __future__ import annotations
@@ -15,12 +17,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from filtering.rocketmq_version import RocketMQVersion
 from filtering.yaml_input import InvalidYaml, load
 from jobs.night.inputs.subscription_file import SubscriptionFile, read_file
 from schemas.errors import UsageError
 from schemas.storage import Storage, local_path
 
-_KEYS = ("name", "store", "config", "subscriptions")
+_KEYS = ("name", "store", "config", "subscriptions", "version")
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class BrokerEntry:
     config: Path | None
     shared_subscriptions: SubscriptionFile | None
     subscriptions: Path | None = None
+    version: RocketMQVersion | None = None
 
     def read_subscriptions(self) -> SubscriptionFile | None:
         """The broker's own subscriptions, or else the shared ones. Raises UsageError."""
@@ -58,7 +62,7 @@ def _entry(entry: object, where: str, folder: Path, shared: SubscriptionFile | N
     stores = [stores] if isinstance(stores, str) else stores
     if not isinstance(stores, list) or not stores or not all(isinstance(store, str) for store in stores):
         raise UsageError(f"{where}: store: is missing; it is a folder, or a list of them")
-    texts = {key: entry.get(key) for key in ("name", "config", "subscriptions")}
+    texts = {key: entry.get(key) for key in ("name", "config", "subscriptions", "version")}
     for key, value in texts.items():
         if value is not None and not isinstance(value, str):
             raise UsageError(f"{where}: {key}: must be a text")
@@ -66,4 +70,8 @@ def _entry(entry: object, where: str, folder: Path, shared: SubscriptionFile | N
         local_path(text, folder) if (text := texts[key]) else None for key in ("config", "subscriptions")
     )
     stored = tuple(Storage.at(store, folder) for store in stores)
-    return BrokerEntry(texts["name"], stored, config, shared, subscriptions)
+    try:
+        version = RocketMQVersion.parse(texts["version"]) if texts["version"] is not None else None
+    except ValueError as error:
+        raise UsageError(f"{where}: version: {error}") from None
+    return BrokerEntry(texts["name"], stored, config, shared, subscriptions, version)

@@ -22,7 +22,9 @@ from schemas.errors import UsageError
 from schemas.ledger_inputs import (
     COMMITTED_AT,
     FIRST_SNAPSHOT,
+    GIVEN,
     HOOKS,
+    IS_ESTIMATED,
     MESSAGE_LOG,
     NOT_REPLAYED,
     NUMBERED_LINES,
@@ -34,6 +36,7 @@ from schemas.ledger_inputs import (
     SUBSCRIPTION_FILE,
     SUBSCRIPTIONS_FROM,
     USER,
+    VERSION_FROM,
 )
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_log import files as message_log_files
@@ -75,12 +78,14 @@ class NightInputs:
         rejected = self.subscriptions.rejected if self.subscriptions is not None else {}
         return {f"{name} (subscriptions)" if name in taken else name: lines for name, lines in rejected.items()}
 
-    def fingerprints(self, options: NightOptions, continued: BrokerState, events: NightEvents) -> dict[str, str]:
+    def fingerprints(
+        self, options: NightOptions, continued: BrokerState, events: NightEvents, broker: Broker
+    ) -> dict[str, str]:
         """Fingerprints of the inputs by kind, which the ledger keeps.
 
         ``continued``: the state to which the night adds; ``events``: its subscription events, and those of the inputs.
         """
-        found = {SOFTWARE: VERSION, HOOKS: text_of(options.hooks)}
+        found = {SOFTWARE: VERSION, VERSION_FROM: broker.version_from, HOOKS: text_of(options.hooks)}
         # After a cut, the ledger's entry continues an earlier one, but the subscription events stay.
         before = continued.last.inputs if continued.last is not None else {}
         found |= {name: before[name] for name in _OF_EVENTS if name in before}
@@ -98,6 +103,7 @@ class NightInputs:
             not_replayed = NotReplayed.in_store(self.snapshot.storage, min_offsets)
             at = self.snapshot.offsets.committed_at
             found[COMMITTED_AT] = "" if at is None else str(at)
+            found[IS_ESTIMATED] = "true" if self.snapshot.offsets.is_estimated else ""
         if self.subscriptions is not None:
             not_replayed = not_replayed.with_broadcasting(self.subscriptions.events.broadcasting)
         if self.snapshot is not None or not_replayed.others:
@@ -126,6 +132,8 @@ def is_nothing_new(
     """Whether a night would leave all tables unchanged."""
     last = state.last
     if last is None or redo_from is not None or events.new or broker.config != last.broker:
+        return False
+    if last.version_is_assumed and broker.version_from == GIVEN:
         return False
     if plan is not None and (plan.ranges or plan.repaired or plan.mended or plan.cut is not None):
         return False

@@ -16,7 +16,14 @@ from filtering.time_spans import DAY
 from schemas.rocketmq_store.commitlog.commitlog_walk import Records, Walk, first_piece
 from schemas.rocketmq_store.commitlog.log_end import checkpoint
 from schemas.rocketmq_store.commitlog.segments import Segment, segments
-from schemas.rocketmq_store.config_files import broker_name, read_consumer_offsets, read_topics
+from schemas.rocketmq_store.config_files import (
+    VersionsInStore,
+    broker_name,
+    read_consumer_offsets,
+    read_topics,
+    saves_time_of_offsets,
+    versions_in_store,
+)
 from schemas.rocketmq_store.consumequeue.queue_index import queue_index
 from schemas.rocketmq_store.gather import longs
 from schemas.storage import Storage
@@ -51,10 +58,15 @@ class StoreSnapshot:
 
         0 if the log has no message: there is no other time to hold the rest against.
         """
-        last = self._last_store_timestamp()
-        others = (self.offsets.committed_at or 0, checkpoint(self.storage)[0])
+        _, committed_at = self._committed
+        return self._latest(committed_at or 0, checkpoint(self.storage)[0])
+
+    def _latest(self, *others: int) -> int:
+        """The latest of the last store time and other times (ms), without those that are too late to be right."""
+        last = self._last_store_timestamp
         return max([last, *(time for time in others if time < last + MOST_IDLE)])
 
+    @cached_property
     def _last_store_timestamp(self) -> int:
         """The latest store time of the last messages, without outliers from damaged records."""
         for segment in reversed(self.segments):
@@ -73,8 +85,24 @@ class StoreSnapshot:
         return broker_name(read_topics(self.storage)) if self.segments else None
 
     @cached_property
+    def versions(self) -> VersionsInStore | None:
+        """What the files show of the broker's version; None if they show nothing."""
+        return versions_in_store(self.storage)
+
+    @cached_property
     def _committed(self) -> tuple[dict[GroupTopic, dict[int, int]], int | None]:
-        return read_consumer_offsets(self.storage) or ({}, None)
+        """The committed offsets, and when the broker saved them (ms); None: not known.
+
+        A broker of 4.x does not write the time, but saves every 5 s: the newest time in the snapshot counts.
+        """
+        committed, saved_at = read_consumer_offsets(self.storage) or ({}, None)
+        if committed and self._is_estimated:
+            saved_at = self._latest(checkpoint(self.storage)[0]) or None
+        return committed, saved_at
+
+    @cached_property
+    def _is_estimated(self) -> bool:
+        return not saves_time_of_offsets(self.storage)
 
     @property
     def fingerprint(self) -> str:
@@ -102,7 +130,13 @@ class StoreSnapshot:
             return None if entry is None else self._stored_at(entry.commitlog_offset)
 
         return BrokerOffsets(
-            committed, committed_at, min_offsets, read_topics(self.storage), stored_at=stored_at, log_start=log_start
+            committed,
+            committed_at,
+            min_offsets,
+            read_topics(self.storage),
+            stored_at=stored_at,
+            log_start=log_start,
+            is_estimated=self._is_estimated,
         )
 
     def _stored_at(self, commitlog_offset: int) -> int | None:

@@ -20,7 +20,7 @@ from jobs.night.past.vanished_offsets import without_vanished
 from schemas.commitlog import COMMITLOG
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table_rows import sorted_by, tuples
-from schemas.ledger_inputs import COMMITTED_AT, NOT_COMMITTED, QUEUES, READ_QUEUES
+from schemas.ledger_inputs import COMMITTED_AT, IS_ESTIMATED, NOT_COMMITTED, QUEUES, READ_QUEUES
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.run_ledger import LedgerEntry, filtered_to
 
@@ -69,6 +69,7 @@ class PastOffsets:
             int(at) if at else None,
             read_queues=read_queues,
             log_start=entry.log_start,
+            is_estimated=bool(entry.inputs.get(IS_ESTIMATED)),
         )
         if entry.inputs.get(QUEUES) == "0":
             return committed

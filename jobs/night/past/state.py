@@ -29,7 +29,7 @@ from schemas.delta.warehouse import Warehouse
 from schemas.ledger_inputs import LAST_STORED
 from schemas.pull_windows import PULL_WINDOWS
 from schemas.queue_progress import QUEUE_PROGRESS, renewals_of
-from schemas.run_ledger import LedgerEntry, discards_of_filters, filtered_to, nights_of, unreplaced_runs
+from schemas.run_ledger import LedgerEntry, earlier_configs, filtered_to, nights_of, unreplaced_runs
 from schemas.subscriptions import read_events
 
 
@@ -85,7 +85,7 @@ class BrokerState:
         self, events: Iterable[SubscriptionEvent], broker: BrokerConfig, expressions: Expressions
     ) -> list[SubscriptionRow]:
         """The history of subscriptions after some events, for a night after these with the configuration ``broker``."""
-        return subscription_history(events, broker, expressions, discards_of_filters(self.nights, broker))
+        return subscription_history(events, broker, expressions, earlier_configs(self.nights))
 
     @property
     def as_of(self) -> int | None:

@@ -35,9 +35,9 @@ class Lag(Standing):
 
     ``lag`` is ``end`` minus ``committed`` (or ``position``), as mqadmin shows it. ``exact_lag`` counts the messages
     from ``position`` on that the group would receive, and ``broker_estimate`` is the broker's metric for the same,
-    None if it has none. ``oldest_pending_at`` is when the oldest of these messages was stored, ``oldest_pending_ms``
-    its age at the end of the last night. ``refusal`` is the code with which the broker refuses the group's pulls; such
-    a group receives nothing.
+    None if it has none, as no broker before 5.1.0 has. ``oldest_pending_at`` is when the oldest of these messages was
+    stored, ``oldest_pending_ms`` its age at the end of the last night. ``refusal`` is the code with which the broker
+    refuses the group's pulls; such a group receives nothing.
     """
 
     lag: int
@@ -215,6 +215,7 @@ def _row(
     behind = max(0, standing.end - standing.counted_from)
     sample = counts.sample_of(standing.consumer_group, standing.queue_id)
     code = refusal(row, facts.broker) if row is not None else None
+    has_metric = facts.broker.version.has_lag_metric
     estimate = sample.estimate(behind) if sample is not None else behind
     if standing.committed is None and has_commits:
         estimate = 0  # The broker takes the end of the queue for an offset that it does not have.
@@ -222,7 +223,7 @@ def _row(
         **vars(standing),
         lag=behind,
         exact_lag=waiting.messages if waiting else 0,
-        broker_estimate=estimate if row is not None and is_measured(row) else None,
+        broker_estimate=estimate if has_metric and row is not None and is_measured(row) else None,
         oldest_pending_at=waiting.oldest_at if waiting else None,
         oldest_pending_ms=max(0, facts.as_of - waiting.oldest_at) if waiting else None,
         is_consuming=row is not None and row.is_consuming,

@@ -30,12 +30,13 @@ class Report:
     """A report of one broker. The last of ``nights`` is the one reported; ``compared`` is the one it is compared with.
 
     ``earlier_nights`` counts the nights of the warehouse that are not in ``nights``. ``attention`` lists problems to
-    act on. ``broker_is_alone``: the warehouse holds no other broker.
+    act on. ``version``: RocketMQ's in the reported night. ``broker_is_alone``: the warehouse has no other broker.
     """
 
     warehouse: str
     broker_name: str
     broker_is_alone: bool
+    version: str
     nights: Sequence[ReportedNight]
     earlier_nights: int
     compared: ReportedNight | None
@@ -70,6 +71,7 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
         warehouse=facts.warehouse.location,
         broker_name=facts.name,
         broker_is_alone=len(by_broker(runs_of(read_ledger(facts.warehouse)))) == 1,
+        version=shown[-1].version_text,
         nights=[nights[entry.run] for entry in shown],
         earlier_nights=len(with_deliveries) - len(shown),
         compared=nights[compared_entry.run] if compared_entry is not None else None,

@@ -1,0 +1,194 @@
+"""The versions of brokers, and what each of them makes of an expression and of a redelivery."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+import sqlglot
+from sqlglot import exp
+
+from filtering import sql92
+from filtering.broker_config import BrokerConfig, InvalidBrokerConfig
+from filtering.delivery.message_filter import message_filters
+from filtering.predicate_value import holds
+from filtering.rocketmq_version import NEWEST, RocketMQVersion
+from filtering.sql92 import EvaluationError, InvalidExpression
+from filtering.sql92.dialect import RocketMQ
+from filtering.subscription_data import new_subscription
+from filtering.subscriptions.events import Operation, SubscriptionEvent
+from filtering.subscriptions.history import EarlierConfig, subscription_history
+from filtering.subscriptions.in_force import in_force_at
+from tests.unit.broker import cases
+from tests.unit.sql92.cases import expressions
+
+OUTCOMES = {True: "TRUE", False: "FALSE", None: "NULL"}
+OLD, NEW = "5.1.1", "5.1.3"
+"""On both sides of the border from which three words are operators."""
+
+
+def answers_before() -> list[dict[str, Any]]:
+    """The answers of brokers up to 5.1.1 to every known expression: those of versions.jsonl, else those of 5.5.0."""
+    other = {row["id"]: row for row in cases("versions")}
+    return [other.get(row["id"], row) for row in expressions()]
+
+
+def outcome(expression: str, properties: dict[str, str], version: str) -> str | None:
+    try:
+        return OUTCOMES[sql92.compile(expression, version).evaluate(properties)]
+    except InvalidExpression:
+        return None
+    except EvaluationError:
+        return "ERROR"
+
+
+@pytest.mark.parametrize("version", ["4.9.7", OLD, "5.1.2"])
+def test_brokers_before_the_text_searches_read_every_expression_as_they_did(version: str) -> None:
+    known = answers_before()
+    assert sum("versions" in row for row in known) == 841
+    differing = [row for row in known if "versions" in row or version == "4.9.7"]
+    wrong: list[object] = []
+    for row in differing:
+        try:
+            compiled = sql92.compile(row["expression"], version)
+        except InvalidExpression:
+            wrong += [row["expression"]] if row["compiles"] else []
+            continue
+        wrong += [] if row["compiles"] else [row["expression"]]
+        for case in row["cases"]:
+            properties = case["properties"] or {}
+            found = outcome(row["expression"], properties, version)
+            predicates = holds(compiled.predicate, properties), holds(compiled.error_predicate, properties)
+            if (found, predicates) != (case["result"], (found == "TRUE", found == "ERROR")):
+                wrong.append((row["expression"], case, found))
+    assert not wrong
+
+
+def test_the_same_questions_have_the_other_answers_from_the_border_on() -> None:
+    wrong = []
+    for row in cases("versions"):
+        for case in row["cases"]:
+            found = outcome(row["expression"], case["properties"] or {}, NEW)
+            if found != case["result_from_5.1.3"]:
+                wrong.append((row["expression"], case, found))
+    assert not wrong
+
+
+def test_the_words_are_names_before() -> None:
+    assert outcome("contains = 5", {"contains": "5"}, "4.3.0") == "TRUE"
+    assert outcome("NOT a CONTAINS 'x'", {"a": "x"}, "4.9.7") == "TRUE"
+    assert outcome("NOT a CONTAINS 'x'", {"a": "x"}, "5.5.0") == "FALSE"
+    with pytest.raises(InvalidExpression, match="must be followed by BETWEEN or IN"):
+        sql92.compile("a NOT CONTAINS 'x'", OLD)
+
+
+@pytest.mark.parametrize("text", ["a LIKE '%x%'", "a % 5", "a ~ 'x'", "a NOT LIKE 'x'"])
+def test_advice_names_no_operator_that_the_broker_does_not_have(text: str) -> None:
+    def advice(version: str) -> str:
+        try:
+            return " ".join(found.suggestion for found in sql92.compile(text, version).findings)
+        except InvalidExpression as error:
+            return str(error)
+
+    assert "CONTAINS" in advice(NEW)
+    assert "CONTAINS" not in advice(OLD)
+
+
+def test_the_linter_says_that_the_operator_came_later() -> None:
+    (found,) = sql92.compile("a CONTAINS 'x'", "4.9.7").findings
+    assert "CONTAINS is an operator from RocketMQ 5.1.3 on only, and a name before" in found.suggestion
+
+
+def test_the_dialect_reads_as_a_version() -> None:
+    tree = sqlglot.parse_one("a CONTAINS 'x'", read=f"{RocketMQ.__name__.lower()}, version=4.9.7")
+    assert [column.name for column in tree.find_all(exp.Column)] == ["a"]
+    assert list(tree.find_all(exp.Contains)) == []
+    assert len(list(sqlglot.parse_one("a CONTAINS 'x'", read="rocketmq").find_all(exp.Contains))) == 1
+
+
+def test_a_compiled_expression_keeps_its_version() -> None:
+    compiled = sql92.compile("NOT a CONTAINS 'x'", "4.9.7")
+    assert repr(compiled) == """compile("NOT a CONTAINS 'x'", '4.9.7')"""
+    assert pickle.loads(pickle.dumps(compiled)).predicate is compiled.predicate
+    assert "CONTAINS" not in compiled.spark_predicate().upper()
+
+
+@pytest.mark.parametrize("text", ["", "5", "5.1", "5.1.x", "five", "5.1.3.4"])
+def test_what_is_no_version(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a version of RocketMQ, such as 4.9.7"):
+        sql92.compile("a = 5", text)
+
+
+def test_versions_as_the_tools_write_them() -> None:
+    assert RocketMQVersion.parse("V4_9_7") == RocketMQVersion.parse(" 4.9.7") == (4, 9, 7)
+    assert sql92.compile("a = 5").version == NEWEST
+
+
+def test_a_broker_conf_has_no_version() -> None:
+    with pytest.raises(InvalidBrokerConfig, match="give --rocketmq-version"):
+        BrokerConfig.from_properties("brokerName=a\nrocketmqVersion=4.9.7\n")
+
+
+def registered(at: int, group: str, topic: str, expression: str, type: str = "SQL92") -> SubscriptionEvent:
+    return SubscriptionEvent(at, Operation.REGISTER, group, (new_subscription(topic, expression, type, 7),))
+
+
+@pytest.mark.parametrize("version", ["5.1.3", "5.1.4"])
+@pytest.mark.parametrize("row", range(72))
+def test_redeliveries_and_the_filter_of_their_original_topic(version: str, row: int) -> None:
+    """Each question to ExpressionForRetryMessageFilter, in two modes. A level of - is no property."""
+    asked = cases("versions_retry")[row]
+    until, since = asked["stage1, stage2 up to 5.1.3"], asked["stage1, stage2 from 5.1.4"]
+    answer = until if version == "5.1.3" else since
+    config = BrokerConfig(
+        enable_property_filter=True, filter_support_retry=asked["filterSupportRetry"], rocketmq_version=version
+    )
+    events = [registered(2, "cg", "%RETRY%cg", asked["expression"], asked["type"])]
+    if asked["registered"] is not None:
+        events.insert(0, registered(1, "cg", "T", asked["registered"]))
+    rows = in_force_at(subscription_history(events, config), 3)
+    (of_retry,) = (each for each in message_filters(rows, config) if each.topic == "%RETRY%cg")
+    level = asked["level"].removeprefix("no RETRY_TOPIC, ")
+    properties = {} if level == "-" else {"level": level}
+    if level == asked["level"]:
+        properties["RETRY_TOPIC"] = "T"
+    if answer[1] == "NullPointerException":
+        assert holds(of_retry.failure, properties)
+    assert holds(of_retry.expression, properties) is (answer[1] == "true")
+
+
+def states(events: list[SubscriptionEvent], before: str, at: int, after: str) -> list[Any]:
+    configs = [
+        BrokerConfig(enable_property_filter=True, enable_calc_filter_bit_map=True, rocketmq_version=version)
+        for version in (before, after)
+    ]
+    return subscription_history(events, configs[1], earlier=[EarlierConfig(configs[0], at)])
+
+
+def test_an_upgrade_changes_what_a_filter_means_from_then_on() -> None:
+    before, after = states([registered(1, "cg", "T", "NOT a CONTAINS 'x'")], "4.9.7", 100, "5.5.0")
+    assert (before.valid_to, after.valid_from, before.born_time, after.born_time) == (100, 100, 1, 1)
+    assert [holds(row.filter_data.compiled.predicate, {"a": "x"}) for row in (before, after)] == [True, False]
+    assert [holds(row.compiled.expression.predicate, {"a": "x"}) for row in (before, after)] == [True, False]
+
+
+def test_an_upgrade_lets_a_refused_group_in() -> None:
+    before, after = states([registered(1, "cg", "T", "a NOT CONTAINS 'x'")], "4.9.7", 100, "5.5.0")
+    assert (before.filter_data, after.born_time) == (None, 100)
+
+
+def test_an_upgrade_to_a_broker_that_refuses_a_loaded_filter_passes_every_message() -> None:
+    """ConsumerFilterManager.decode keeps it without a compiled expression, as also for a client that sends it again."""
+    events = [registered(1, "cg", "T", "contains = 5"), registered(200, "cg", "T", "contains = 5")]
+    *_, last = states(events, "4.9.7", 100, "5.5.0")
+    assert last.filter_data is not None
+    assert last.filter_data.compiled is None
+    config = BrokerConfig(enable_property_filter=True)
+    (passes_all,) = message_filters([last], config)
+    assert holds(passes_all.expression, {})
+
+
+def test_a_version_that_reads_expressions_alike_changes_nothing() -> None:
+    assert len(states([registered(1, "cg", "T", "a = 5")], "4.9.7", 100, "5.5.0")) == 1
+    assert len(states([registered(1, "cg", "T", "a CONTAINS 'x'")], "5.1.3", 100, "5.5.0")) == 1
