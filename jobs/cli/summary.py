@@ -70,8 +70,9 @@ def print_lint(run: Run, brokers: Iterable[str], one_of_several: bool) -> None:
 def print_steps(run: Run, report: NightReport, remark: str = "") -> None:
     """Prints the broker's switches, the number of rows written with a remark on it, and where the tables are."""
     config = report.broker.config
-    print(f"broker {short(report.broker.name)}: {switches(config)}, RocketMQ {printable(report.broker.version_text)}")
+    print(f"broker {short(report.broker.name)}: {switches(config)}")
     print(f"  ({printable(report.broker.source)})")
+    print(f"  RocketMQ {printable(report.broker.version_text)}")
     # The summary of a whole night has those of broker.misread, which are remarks, among what needs attention.
     misread = () if run.job == "nightly" else report.broker.misread
     for line in (*misread, *report.broker.ignored):

@@ -32,7 +32,7 @@ def test_every_group_gets_what_its_consumer_got_and_every_entry_is_the_brokers(
     name: str, run: Run, tmp_path: Path
 ) -> None:
     ended = run(nightly, *arguments(name, tmp_path / "w"))
-    assert f", RocketMQ taken for {TAKEN_FOR[name]}\n" in ended.out
+    assert f"\n  RocketMQ taken for {TAKEN_FOR[name]}\n" in ended.out
     checked = run(verify, "--warehouse", tmp_path / "w", "--store", capture(name) / "store")
     assert (checked.code, "identical: every consume queue" in checked.out) == (0, True)
     assert run(replay, "--warehouse", tmp_path / "w", "--into", tmp_path / "replay").code == 0
