@@ -18,6 +18,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numba  # noqa: F401  # loaded once, before the process of each mutant begins
@@ -33,6 +34,7 @@ FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }  # fmt: skip
 
 
+@cache
 def imports(path: Path) -> set[Path]:
     """The modules of this repository that a module imports anywhere."""
     found = set()
@@ -111,7 +113,8 @@ def fails(folder: Path, tests: list[str]) -> bool:
     child = os.fork()
     if not child:
         os.chdir(folder)
-        sys.path.insert(0, str(folder))
+        sys.modules.pop("tests", None)
+        sys.path[:] = [str(folder), *(path for path in sys.path if path not in ("", str(ROOT)))]
         signal.alarm(SECONDS)
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, 1), os.dup2(nothing, 2)

@@ -5,7 +5,7 @@ Earlier nights could not read late messages, which were damaged, or not yet in t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from filtering.consumption.filters_in_force import NightFilters
@@ -58,9 +58,16 @@ def _of_its_time(windows: Iterable[PullWindow], after: int | None, until: int | 
 
 
 def plan_older_nights(
-    state: BrokerState, events: Sequence[SubscriptionEvent], expressions: Expressions, changes: Changes
+    state: BrokerState,
+    events: Sequence[SubscriptionEvent],
+    read_queues: Mapping[str, int],
+    expressions: Expressions,
+    changes: Changes,
 ) -> None:
-    """Adds the windows of the nights in ``state`` that an older mqsieve ran: plans them as they were planned then."""
+    """Adds the windows of the nights in ``state`` that an older mqsieve ran: plans them as they were planned then.
+
+    ``read_queues``: the numbers of queues now, which count where a night did not know them.
+    """
     planned = {*changes.rows(PULL_WINDOWS, ["run"])["run"].to_pylist()}
     nights, runs = state.nights, unreplaced_runs(state.entries)
     missing = [index for index, night in enumerate(nights) if night.run not in planned]
@@ -77,6 +84,8 @@ def plan_older_nights(
         entry = night.entry
         known = [event for event in with_offsets(events, entry.resets_by_time) if event.at <= (entry.as_of or 0)]
         history = before.history(known, entry.broker, expressions)
-        offsets = replace(night.offsets, renewals=after.renewals_since(before), taken_at=entry.as_of)
+        queues = {**read_queues, **night.offsets.read_queues}
+        renewals = after.renewals_since(before)
+        offsets = replace(night.offsets, read_queues=queues, renewals=renewals, taken_at=entry.as_of)
         plan = plan_night(history, known, before.offsets, offsets, entry.broker, before.config)
         changes.add_rows(PULL_WINDOWS, [window_rows(plan, entry.run)])

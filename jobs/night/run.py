@@ -112,9 +112,9 @@ class Run:
         changes = self._changes(broker)
         redo = plan_redo(state, plan.cut if plan else None, redo_from, text_of(options.hooks), changes)
         read_queues = inputs.snapshot.offsets.read_queues if inputs.snapshot is not None else {}
+        if not state.has_windows:  # repeated nights may have late messages of earlier ones
+            plan_older_nights(redo.state, events.events, read_queues, self.expressions, changes)
         state_before = self._redo_nights(redo, continued, broker, events.events, changes, options.hooks, read_queues)
-        if not state.has_windows:
-            plan_older_nights(state_before, events.events, self.expressions, changes)
         forget_unsettled(state_before, plan, changes)
         if Step.DELIVER in options.steps:
             forget_undelivered(state_before, changes)

@@ -138,3 +138,16 @@ def test_a_replay_has_windows(run: Run, four_nights: Path, tmp_path: Path) -> No
     rows = list(rows_of(tmp_path / "r", "pull_windows", "kind", "reason"))
     assert {(row["kind"], row["reason"]) for row in rows} == {("backlog", "a replay")}
     assert run(audit, "--warehouse", tmp_path / "r", "--all").code == 0
+
+
+def test_a_repeated_night_has_late_messages_of_a_night_of_an_older_mqsieve(broker: GrowingBroker) -> None:
+    """The second night reads a message of the first one, and is repeated by the first night of this version."""
+    events = [sql(BEFORE, "cg", ALL)]
+    damage_magic(broker)
+    broker.night(events)
+    broker.grow()
+    broker.night(events)
+    forget_windows(broker.folder / "w")
+    assert broker.night(events, "--redo-from", after(15)).code == 0
+    assert broker.received("cg") == list(range(20))
+    assert broker.passes_audits()
