@@ -9,10 +9,11 @@ import pytest
 
 from filtering.broker_config import BrokerConfig
 from filtering.consumption.allocation import disagreeing_states, tag_disagreements
+from filtering.consumption.group_night import RETURNED
 from filtering.consumption.offsets import BrokerOffsets, OffsetsSoFar, TopicOffsets, offset_by_time
 from filtering.consumption.plan import NightPlan, plan_night
 from filtering.consumption.position import Position, first_position, known_offsets
-from filtering.delivery.pull_window import PullWindow
+from filtering.delivery.pull_window import FOREVER, PullWindow, WindowKind
 from filtering.predicate import TRUE, TextIn
 from filtering.subscriptions.event_lines import parse_event
 from filtering.subscriptions.events import ConsumeFrom, SubscriptionEvent, in_order
@@ -222,3 +223,15 @@ def test_a_reset_by_time_where_messages_were_deleted_or_a_clock_was_set_back() -
     back = [10, 50, 60, 20, 30, 40, 70]
     assert [offset_by_time(back.__getitem__, 0, 7, to) for to in (15, 25, 55)] == [1, 4, 6]
     assert offset_by_time(back.__getitem__, 0, 0, 10) == 0
+
+
+@pytest.mark.parametrize(("min_offset", "lost"), [(4, 0), (5, 0), (8, 3)])
+def test_what_the_broker_deleted_before_a_group_returned_is_lost_to_it(min_offset: int, lost: int) -> None:
+    """The group waits at offset 5 of a queue that ended at 9."""
+    events = events_of(REGISTER % 0, UNREGISTER % MINUTE, REGISTER % (9 * MINUTE))
+    made = plan(events, BrokerOffsets(min_offsets={"T": {0: min_offset}}), came_to(5, 9, 5 * MINUTE))
+    assert made.groups[0].lost == ({0: lost} if lost else {})
+    assert [(window.offsets, window.kind) for window in made.lost] == ([({0: (5, 8)}, WindowKind.LOST)] if lost else [])
+    [returned] = made.backlog
+    assert returned.offsets == {0: (max(5, min_offset), FOREVER)}
+    assert (returned.kind, returned.reason) == (WindowKind.BACKLOG, RETURNED)
