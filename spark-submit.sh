@@ -53,6 +53,12 @@ job=$1
 shift
 case $job in -h | --help | help) help; exit 0 ;; esac
 check_job "$job"
+case $job:${1:-} in
+  bench:-h | bench:--help) # installs nothing
+    sed -n '1s/^"""//; /^"""/q; p' "$root/benchmarks/__main__.py"
+    exit 0
+    ;;
+esac
 
 job_options=()
 queue=()

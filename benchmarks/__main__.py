@@ -14,9 +14,6 @@ NAMES = (*ALL, "compare")
 
 
 def main(arguments: list[str]) -> int:
-    if arguments and arguments[0] in ("-h", "--help"):
-        print(__doc__)
-        return 0
     if arguments and arguments[0] not in NAMES:
         print(f"mqsieve: bench takes one of {', '.join(NAMES)}, or nothing for all", file=sys.stderr)
         return 2

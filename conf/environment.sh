@@ -46,8 +46,13 @@ make_venv() {
   packages=$root/conf/requirements${extra:+-$extra}.txt
   wanted=$(cat "$root/setup.cfg" "$root"/conf/requirements*.txt | cksum)
   is_installed && return
-  { mkdir -p "$cache" && : >>"$cache/lock"; } 2>/dev/null ||
+  { mkdir -p "$cache" && : >>"$cache/lock"; } 2>/dev/null || {
+    home=$(sed -n 's/^home = //p' "$venv/pyvenv.cfg" 2>/dev/null || true)
+    [ -z "$home" ] || [ -x "$venv/bin/python" ] ||
+      stop "$root uses the Python in $home, which you may not run: its owner removes .venv, and runs a command there \
+with a Python first in PATH that all users may run, such as /usr/bin/python3."
     stop "$root is not installed, or you may not read its .venv: run a command there once as its owner, with umask 022."
+  }
   exec 9>>"$cache/lock"
   command -v flock >/dev/null && flock 9
   if ! is_installed; then

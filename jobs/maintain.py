@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
 
 from jobs.cli import application, options
 from jobs.cli.application import Parser
@@ -12,6 +13,7 @@ from schemas.printable import printable
 EXAMPLES = (
     "--warehouse /data/mqsieve",
     "--warehouse /data/mqsieve --keep-days 90 --keep-bodies 7",
+    "--warehouse /data/mqsieve --keep-bodies 7 --dry-run",
     "--warehouse /data/mqsieve --rebuild",
 )
 
@@ -29,6 +31,7 @@ def parser() -> Parser:
         help="remove the bodies of messages of nights that ended more than N days before the last one",
     )  # fmt: skip
     parser.add_argument("--rebuild", action="store_true", help="rebuild damaged or missing tables from the others")
+    parser.add_argument("--dry-run", action="store_true", help="change nothing; say what would be removed or rebuilt")
     return parser
 
 
@@ -50,12 +53,12 @@ def main(arguments: list[str]) -> None:
     warehouse = options.warehouse_of(chosen.warehouse)
     if not read_runs(warehouse):
         raise no_nights(warehouse)
-    with warehouse.writing():
+    with nullcontext() if chosen.dry_run else warehouse.writing():
         run = Run(warehouse, "maintain", options.session)
         lines = (
-            rebuild_damaged(run)
+            rebuild_damaged(run, chosen.dry_run)
             if chosen.rebuild
-            else maintain(run, chosen.broker, chosen.keep_days, chosen.keep_bodies)
+            else maintain(run, chosen.broker, chosen.keep_days, chosen.keep_bodies, chosen.dry_run)
         )
     for line in lines:
         print(printable(line))

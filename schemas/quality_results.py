@@ -21,7 +21,7 @@ QUALITY_RESULTS = Table(
         column("known", pa.bool_(), "whether the baseline has this failure", nullable=False),
         column("sample", pa.string(), "some bad rows as JSON lines, without values of messages"),
         column("query", pa.string(), "SQL that returns the bad rows", nullable=False),
-        column("passed", pa.bool_(), "whether the audit passed as a whole", nullable=False),
+        column("passed", pa.bool_(), "whether all audits of conf/audits.yaml ran and passed", nullable=False),
         column("versions", pa.map_(pa.string(), pa.int64()), "Delta versions of the tables that were audited"),
     ],
     partition_by=(),

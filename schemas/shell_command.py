@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 import unicodedata
 
 PROGRAM = "./spark-submit.sh"
+_SECRET = re.compile("secret|password|token|access[._]?key|credential", re.IGNORECASE)
+
+
+def spark_options() -> str:
+    """The options for Spark with which spark-submit.sh was started, as words of bash. Secret values are left out."""
+    given = [option for option in os.environ.get("MQSIEVE_SPARK_OPTIONS", "").splitlines() if option]
+    return " ".join(map(shell_word, map(_without_secret, given)))
+
+
+def _without_secret(text: str) -> str:
+    name, equals, _ = text.partition("=")
+    return f"{name}=…" if equals and _SECRET.search(name) else text
 
 
 def shell_word(text: str) -> str:

@@ -21,8 +21,16 @@ from pyarrow import fs
 from schemas.errors import UsageError
 
 FOLDER_MODE = 0o770
-CONNECTION = "the bucket, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL"
-"""What decides whether an object store can be reached."""
+_CONNECTIONS = {
+    "s3": "the bucket, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL",
+    "gs": "the bucket, and GOOGLE_APPLICATION_CREDENTIALS",
+    "hdfs": "the NameNode (hdfs://HOST:PORT/FOLDER), or the core-site.xml and hdfs-site.xml in HADOOP_CONF_DIR",
+    **dict.fromkeys(
+        ("az", "azure", "adl", "abfs", "abfss"),
+        "the container, AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+    ),
+}
+"""By the scheme of a URI, what decides whether the place can be reached."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/")
 
@@ -53,6 +61,16 @@ class Storage:
         """Whether it is a folder of this machine."""
         return _SCHEME.match(self.root) is None
 
+    @property
+    def scheme(self) -> str:
+        """Of a URI, such as ``s3``; empty for a folder of this machine."""
+        return "" if self.is_local else self.root.partition(":")[0]
+
+    @property
+    def connection(self) -> str:
+        """What to check if the place cannot be reached."""
+        return _CONNECTIONS.get(self.scheme, "the URI, and the settings of this kind of storage in the environment")
+
     @cached_property
     def file_system(self) -> fs.FileSystem:
         """Paths in it are relative to the root. Raises UsageError if the root cannot be the one of an object store."""
@@ -61,7 +79,7 @@ class Storage:
         try:
             return fs.PyFileSystem(DeltaStorageHandler(self.root))
         except (DeltaError, OSError) as error:
-            raise UsageError(f"{self.root} cannot be read ({error_text(error)}): check {CONNECTION}") from None
+            raise UsageError(f"{self.root} cannot be read ({error_text(error)}): check {self.connection}") from None
 
     def child(self, name: str) -> Storage:
         """A folder in this folder."""
@@ -99,7 +117,7 @@ class Storage:
         except UsageError:
             raise
         except Exception as error:
-            what = "its permissions" if self.is_local else CONNECTION
+            what = "its permissions" if self.is_local else self.connection
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error_text(error)
             raise UsageError(f"{self.root} cannot be read ({reason}): check {what}") from None
 

@@ -23,10 +23,14 @@ from schemas.tables import TRIMMED_TABLES
 
 @dataclass(frozen=True)
 class Removed:
-    """The number of removed ``rows`` of one broker, and of old nights that are still in the broker's own log."""
+    """The number of removed ``rows`` of one broker, and of old nights that are still in the broker's own log.
+
+    ``before``: the rows of earlier runs than this one were removed.
+    """
 
     rows: int
     kept_for_broker: int
+    before: str = ""
 
 
 def first_kept(entries: Sequence[LedgerEntry], keep_days: int) -> int:
@@ -41,8 +45,10 @@ def first_kept(entries: Sequence[LedgerEntry], keep_days: int) -> int:
     return first
 
 
-def remove_nights(entries: Sequence[LedgerEntry], keep_days: int, changes: Changes) -> tuple[Removed, dict[str, str]]:
-    """Removes the messages of old nights, their entries and their deliveries.
+def remove_nights(
+    entries: Sequence[LedgerEntry], keep_days: int, changes: Changes, dry_run: bool
+) -> tuple[Removed, dict[str, str]]:
+    """Removes the messages of old nights, their entries and their deliveries; ``dry_run`` only counts them.
 
     Messages that the broker still has are kept: groups may still pull them, and the next night compares the log with
     them. Counts, offsets and subscriptions are kept, too. Returns the numbers, and inputs for the ledger's entry.
@@ -55,23 +61,29 @@ def remove_nights(entries: Sequence[LedgerEntry], keep_days: int, changes: Chang
         first -= 1
     if not first:
         return Removed(0, len(nights_of(entries[:requested]))), {}
-    rows = sum(_remove_rows(table, entries[first].run, changes) for table in TRIMMED_TABLES)
-    delete_log_damage(within("run", below=entries[first].run), changes)
+    before = [within("run", below=entries[first].run)]
+    rows = sum(len(changes.rows(table, ["run"], before)) for table in TRIMMED_TABLES)
+    if not dry_run:
+        for table in TRIMMED_TABLES:
+            _remove_rows(table, entries[first].run, changes)
+        delete_log_damage(before[0], changes)
     kept_for_broker = len(nights_of(entries[first:requested]))
-    return Removed(rows, kept_for_broker), {MESSAGES_FROM: str(entries[first - 1].ingested_to or 0)}
+    return Removed(rows, kept_for_broker, entries[first].run), {MESSAGES_FROM: str(entries[first - 1].ingested_to or 0)}
 
 
-def _remove_rows(table: Table, run: str, changes: Changes) -> int:
-    files = changes.files(table)
-    before = sum(file.rows for file in files)
-    old = [file for file in files if file.greatest["run"] < run]
-    changes.remove_files(table, old)
+def _remove_rows(table: Table, run: str, changes: Changes) -> None:
+    changes.remove_files(table, [file for file in changes.files(table) if file.greatest["run"] < run])
     changes.delete_rows(table, [within("run", below=run)])
-    return before - sum(file.rows for file in changes.files(table))
 
 
-def remove_bodies(entries: Sequence[LedgerEntry], keep_days: int, changes: Changes) -> tuple[int, dict[str, str]]:
-    """Removes bodies of old nights, and keeps their checksums. Returns their number, and inputs for the ledger."""
+def remove_bodies(
+    entries: Sequence[LedgerEntry], keep_days: int, changes: Changes, dry_run: bool, without: str
+) -> tuple[int, dict[str, str]]:
+    """Removes bodies of old nights, and keeps their checksums; ``dry_run`` only counts them.
+
+    ``without``: a dry run leaves out rows of earlier runs, which would be removed before. Returns the number of bodies,
+    and inputs for the ledger.
+    """
     run = entries[first_kept(entries, keep_days)].run
     removed_to = entries[-1].inputs.get(BODIES_FROM, "")
     if run <= removed_to:
@@ -79,8 +91,19 @@ def remove_bodies(entries: Sequence[LedgerEntry], keep_days: int, changes: Chang
     bodies = 0
     for file in changes.files(COMMITLOG):
         if file.least["run"] < run and file.greatest["run"] >= removed_to:
-            bodies += _without_bodies(file, run, changes)
+            bodies += _bodies_between(file, without, run, changes) if dry_run else _without_bodies(file, run, changes)
     return bodies, {BODIES_FROM: run}
+
+
+def _bodies_between(file: StoredFile, first: str, run: str, changes: Changes) -> int:
+    """The number of bodies in a file that runs from ``first`` on and before ``run`` stored."""
+    storage = changes.warehouse.log(COMMITLOG).storage
+    parts = row_groups(COMMITLOG, storage, file.path, ["run", "body"], [within("run", first)])
+    return sum(_is_removed(rows, run).true_count for rows in parts)
+
+
+def _is_removed(rows: pa.Table, run: str) -> pa.BooleanArray:
+    return pc.and_(pc.less(rows["run"], run), pc.is_valid(rows["body"])).combine_chunks()
 
 
 def _without_bodies(file: StoredFile, run: str, changes: Changes) -> int:
@@ -88,14 +111,14 @@ def _without_bodies(file: StoredFile, run: str, changes: Changes) -> int:
     writer = DataFileWriter(COMMITLOG, storage)
     bodies = 0
     for rows in row_groups(COMMITLOG, storage, file.path):
-        is_removed = pc.and_(pc.less(rows["run"], run), pc.is_valid(rows["body"]))
-        bodies += is_removed.combine_chunks().true_count
+        is_removed = _is_removed(rows, run)
+        bodies += is_removed.true_count
         writer.write(_dropped(rows, is_removed).combine_chunks().to_batches())
     changes.replace_files(COMMITLOG, [file], writer.close())
     return bodies
 
 
-def _dropped(rows: pa.Table, is_removed: pa.ChunkedArray) -> pa.Table:
+def _dropped(rows: pa.Table, is_removed: pa.BooleanArray) -> pa.Table:
     computed = pa.array(
         [
             crc_of(body) if removed else None

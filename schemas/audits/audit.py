@@ -96,6 +96,8 @@ def parse_audits(text: str, file: str) -> AuditList:
     for name, query in relations.items():
         if not _NAME.fullmatch(str(name)) or not isinstance(query, str):
             raise UsageError(f"{file}: relation {name}: a lower-case name and a query are expected")
+    if not entries:
+        raise UsageError(f"{file}: there is no audit: list them under audits")
     audits = [_audit(entry, f"{file}, audit {number}") for number, entry in enumerate(entries, 1)]
     names = [audit.name for audit in audits]
     for audit in audits:

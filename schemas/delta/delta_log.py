@@ -203,12 +203,14 @@ class DeltaLog:
         self._forget()
         self.upgrade()
 
-    def clean(self) -> int:
+    def clean(self, dry_run: bool = False) -> int:
         """Deletes data files that no version of the last week uses, and log entries older than 30 days.
 
-        Returns the number of data files.
+        Returns the number of data files; ``dry_run`` only counts them.
         """
-        deleted = self._table.vacuum(dry_run=False, full=True)
+        deleted = self._table.vacuum(dry_run=dry_run, full=True)
+        if dry_run:
+            return len(deleted)
         self._table.create_checkpoint()
         self._table.cleanup_metadata()
         self._forget()

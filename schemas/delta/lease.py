@@ -22,7 +22,7 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from schemas.errors import WarehouseBusy, WarehouseUnusable
-from schemas.storage import CONNECTION, Storage, error_text
+from schemas.storage import Storage, error_text
 
 RENEWED_EVERY = timedelta(minutes=1)
 ENDS_AFTER = timedelta(minutes=10)
@@ -56,7 +56,8 @@ class Lease:
             error, table = _create(lock, clock), _table(lock)  # the run that was in the way has just ended
         if table is None:
             raise WarehouseUnusable(
-                f"cannot write to {location} ({error_text(error) if error else 'the lock is gone'}): check {CONNECTION}"
+                f"cannot write to {location} ({error_text(error) if error else 'the lock is gone'}): "
+                f"check {lock.connection}"
             )
         lease = cls(lock, str(table.metadata().id), table.version())
         if error is None:

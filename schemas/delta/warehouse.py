@@ -17,7 +17,7 @@ from schemas.delta.lease import leased
 from schemas.delta.table import Table
 from schemas.delta.table_rows import Where, files_that_may_hold, read_rows
 from schemas.errors import WarehouseBusy, WarehouseUnusable
-from schemas.shell_command import PROGRAM, option
+from schemas.shell_command import PROGRAM, option, spark_options
 from schemas.storage import Storage, spark_path
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ class Warehouse:
         return self.catalog or self.storage.root
 
     def command(self, job: str) -> str:
-        """The command line of a job on this warehouse, for messages."""
-        return f"{PROGRAM} {job} {option('warehouse', self.location)}"
+        """The command line of a job on this warehouse, for messages. A catalog needs Spark, with the same options."""
+        options = [spark_options()] if self.catalog is not None else []
+        return " ".join([PROGRAM, job, *filter(None, options), option("warehouse", self.location)])
 
     def log(self, table: Table) -> DeltaLog:
         """The Delta log of a table."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -474,3 +475,19 @@ def test_an_audit_that_cannot_be_counted_is_refused_without_messages_too(tmp_pat
     scope = scope_of(warehouse, open_warehouse(warehouse), every_night=True)
     with pytest.raises(UsageError, match=r"audit misspelt: .*no_such_column"):
         run_audits(scope, listed, {}, lambda: pytest.fail("asked for Spark"))
+
+
+def test_audits_of_an_own_file_do_not_count_as_those_of_ours(replayed: Replayed, tmp_path: Path, run: Run) -> None:
+    shutil.copytree(replayed("small").location, tmp_path / "w")
+    given = ("--warehouse", tmp_path / "w", "--audits", tmp_path / "own.yaml")
+    one = "{name: no_b, about: No B., from: commitlog, where: topic = 'OrderEvents', error_if: '> 0'}"
+    (tmp_path / "own.yaml").write_text(f"audits:\n  - {one}\n")
+    ended = run(audit, *given)
+    assert (ended.code, ended.error) == (3, "mqsieve: audits failed: no_b\n")
+    (tmp_path / "own.yaml").write_text(f"audits:\n  - {one.replace('OrderEvents', 'nowhere')}\n")
+    assert run(audit, *given).code == 0
+    stored = list(rows_of(tmp_path / "w", "quality_results"))
+    assert [row["passed"] for row in stored] == [False, False]
+    for empty in ("", "audits: []\n", "relations: {}\n"):
+        (tmp_path / "own.yaml").write_text(empty)
+        assert run(audit, *given).code == 2

@@ -220,6 +220,23 @@ def test_bodies_of_old_nights_go_and_their_checksums_stay(shop: Shop) -> None:
     assert len(shop.rows("deliveries")) == len(shop.rows("commitlog")) > len(before)
 
 
+@pytest.mark.parametrize(
+    "options", [(), ("--keep-bodies", 1), ("--keep-days", 0), ("--keep-days", 0, "--keep-bodies", 1), ("--rebuild",)]
+)
+def test_a_dry_run_changes_nothing_and_says_what_would_be_removed(shop: Shop, options: tuple[object, ...]) -> None:
+    def files() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in (shop.folder / "w").rglob("*") if path.is_file()}
+
+    before = files()
+    told = shop.maintain(*options, "--dry-run")
+    assert (told.code, files() == before) == (0, True)
+    done = shop.maintain(*options).out
+    assert [line for line in told.out.splitlines() if "--dry-run" not in line] == [
+        line.replace(" removed", " would be removed").replace(" deleted", " would be deleted")
+        for line in done.splitlines()
+    ]
+
+
 def test_old_nights_go_but_for_those_that_the_broker_still_has(shop: Shop) -> None:
     before = shop.rows("commitlog")
     ended = shop.maintain("--keep-days", 0)

@@ -106,6 +106,26 @@ def test_a_virtual_environment_whose_python_was_removed_is_made_again(machine: M
     assert machine.run("nightly") == (0, "", "")
 
 
+def test_the_help_of_bench_installs_nothing(machine: Machine) -> None:
+    (machine.project / "benchmarks").mkdir()
+    shutil.copy(PROJECT / "benchmarks" / "__main__.py", machine.project / "benchmarks")
+    for option in ("--help", "-h"):
+        code, out, error = machine.run("bench", option)
+        assert (code, out.startswith("All measurements"), "Names: night," in out, error) == (0, True, True, "")
+    assert not (machine.project / ".venv").exists()
+
+
+def test_a_python_that_only_its_owner_may_run_is_named(machine: Machine) -> None:
+    """Not the modes of .venv: its Python is a link into a private home."""
+    (machine.project / ".cache").write_text("a file, in which nobody can make the lock")
+    assert "with umask 022" in machine.run("nightly")[2]
+    (machine.project / ".venv").mkdir()
+    (machine.project / ".venv" / "pyvenv.cfg").write_text("home = /home/alice/.pyenv/bin\nversion = 3.11.7\n")
+    code, _, error = machine.run("nightly")
+    assert (code, "uses the Python in /home/alice/.pyenv/bin, which you may not run" in error) == (2, True)
+    assert ("umask" in error, error.count("\n")) == (False, 1)
+
+
 def test_another_spark(machine: Machine) -> None:
     machine.install("python3.12", 'case "$*" in *"-m venv"*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;; esac')
     assert machine.run("nightly", SPARK_HOME="/opt/spark-3.5")[::2] == (
