@@ -16,7 +16,7 @@ _mqsieve() {
     case $job:$before in
       advise:--warehouse | advise:--broker) ;;
       audit:--fail-on) words='error warn' ;;
-      audit:--warehouse | audit:--baseline | audit:--junit) ;;
+      audit:--warehouse | audit:--audits | audit:--baseline | audit:--junit) ;;
       deliver:--warehouse | deliver:--broker-config | deliver:--rocketmq-version | deliver:--filter-hooks) ;;
       dispatch:--warehouse | dispatch:--broker-config | dispatch:--rocketmq-version) ;;
       explain:--warehouse | explain:--broker | explain:--group | explain:--message | explain:--topic | explain:--queue | explain:--offset) ;;
@@ -27,7 +27,7 @@ _mqsieve() {
       ingest:--warehouse | ingest:--broker-config | ingest:--rocketmq-version | ingest:--store) ;;
       lag:--warehouse | lag:--broker | lag:--group | lag:--topic | lag:--offsets) ;;
       lint:--fail-on) words='error warn' ;;
-      lint:--warehouse | lint:--broker | lint:--subscriptions | lint:--rocketmq-version) ;;
+      lint:--warehouse | lint:--broker | lint:--subscriptions | lint:--broker-config | lint:--rocketmq-version) ;;
       maintain:--warehouse | maintain:--broker | maintain:--keep-days | maintain:--keep-bodies) ;;
       nightly:--bodies) words='keep damaged none' ;;
       nightly:--warehouse | nightly:--broker-config | nightly:--rocketmq-version | nightly:--store | nightly:--subscriptions | nightly:--redo-from | nightly:--filter-hooks | nightly:--brokers) ;;
@@ -40,7 +40,7 @@ _mqsieve() {
       *)
         case $job in
           advise) words='-h --help --warehouse --broker --json' ;;
-          audit) words='-h --help --warehouse --fail-on --baseline --all --junit --show-values --json' ;;
+          audit) words='-h --help --warehouse --audits --fail-on --baseline --all --junit --show-values --json' ;;
           deliver) words='-h --help --warehouse --broker-config --rocketmq-version --filter-hooks' ;;
           dispatch) words='-h --help --warehouse --broker-config --rocketmq-version' ;;
           explain) words='-h --help --warehouse --broker --group --message --topic --queue --offset --full --json' ;;
@@ -48,8 +48,8 @@ _mqsieve() {
           inconsistency) words='-h --help --warehouse --broker --broker-config --subscriptions --json --output' ;;
           ingest) words='-h --help --warehouse --broker-config --rocketmq-version --store --bodies --new-epoch' ;;
           lag) words='-h --help --warehouse --broker --group --topic --offsets --json --prometheus' ;;
-          lint) words='-h --help --warehouse --broker --subscriptions --fail-on --rocketmq-version --json' ;;
-          maintain) words='-h --help --warehouse --broker --keep-days --keep-bodies --rebuild' ;;
+          lint) words='-h --help --warehouse --broker --subscriptions --broker-config --fail-on --rocketmq-version --json' ;;
+          maintain) words='-h --help --warehouse --broker --keep-days --keep-bodies --rebuild --dry-run' ;;
           nightly) words='-h --help --warehouse --broker-config --rocketmq-version --store --bodies --new-epoch --subscriptions --redo-from --filter-hooks --brokers --strict' ;;
           pulls) words='-h --help --warehouse --broker --broker-config --group --topic --offset --batch --json' ;;
           register) words='-h --help --warehouse --broker-config --rocketmq-version --subscriptions --redo-from' ;;

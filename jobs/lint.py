@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from filtering.counted import counted
 from jobs.cli import application, options
-from jobs.cli.application import Parser
+from jobs.cli.application import Parser, input_file
 from jobs.cli.exit_code import CheckFailed
 from schemas.errors import UsageError
+from schemas.printable import printable
 
 if TYPE_CHECKING:
     from schemas.answers.findings_of_brokers import FindingsOfBrokers
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "--subscriptions subscriptions.yaml",
     "--warehouse /data/mqsieve",
+    "--subscriptions subscriptions.yaml --broker-config broker.conf",
     "--subscriptions subscriptions.yaml --warehouse /data/mqsieve --fail-on warn",
     "--warehouse /data/mqsieve --rocketmq-version 5.5.0",
 )
@@ -27,6 +31,12 @@ def parser() -> Parser:
     parser = Parser("lint", __doc__, EXAMPLES)
     options.add_answer(parser, required=False, of_every_broker=True)
     options.add_subscriptions(parser, "the subscriptions in force in the warehouse")
+    parser.add_argument(
+        "--broker-config",
+        type=input_file,
+        metavar="FILE",
+        help="without --warehouse: the broker.conf, which shows whether the broker refuses the subscriptions",
+    )
     parser.add_argument("--fail-on", choices=FAIL_ON, help="exit 3 if a finding has this severity or a worse one")
     options.add_rocketmq_version(
         parser,
@@ -43,6 +53,8 @@ def main(arguments: list[str]) -> None:
         raise UsageError("lint needs --subscriptions FILE, --warehouse DIR, or both")
     if chosen.warehouse is None and chosen.broker is not None:
         raise UsageError("--broker names a broker of a warehouse: give --warehouse DIR as well")
+    if chosen.warehouse is not None and chosen.broker_config is not None:
+        raise UsageError("--warehouse already has the broker's configuration: leave out --broker-config")
     from jobs.cli.findings import json_object, print_findings
     from jobs.cli.json_lines import print_json_of_brokers
 
@@ -60,7 +72,7 @@ def main(arguments: list[str]) -> None:
 
 def _findings(chosen: argparse.Namespace) -> FindingsOfBrokers:
     """The findings on each broker; without a warehouse, those of a file under an empty name."""
-    from filtering.findings import Finding, static_findings, worst_first
+    from filtering.findings import Finding, refused_findings, static_findings, worst_first
     from filtering.rocketmq_version import version_of
     from filtering.subscriptions.in_force import in_force_after
     from schemas.answers.findings_of_brokers import FindingsOfBrokers, findings_of_brokers
@@ -68,15 +80,30 @@ def _findings(chosen: argparse.Namespace) -> FindingsOfBrokers:
     version = version_of(chosen.rocketmq_version)
     file = options.filled_subscriptions_of("subscriptions", chosen.subscriptions)
     if file is None:
+        from schemas.answers.facts import NO_SUBSCRIPTIONS
         from schemas.answers.findings import findings
 
-        return findings_of_brokers(options.brokers_of(chosen), lambda facts: findings(facts, options.session, version))
+        brokers = options.brokers_of(chosen)
+        if not any(facts.in_force for facts in brokers):
+            raise UsageError(f"{chosen.warehouse} has no subscription to check: {NO_SUBSCRIPTIONS}")
+        return findings_of_brokers(brokers, lambda facts: findings(facts, options.session, version))
     rejected = [Finding("error", "", "", "invalid-subscription", line) for line in file.rejected_lines]
     events = file.events.events
+    if not any(event.subscriptions for event in events):
+        raise UsageError(f"--subscriptions: no entry of {', '.join(map(str, chosen.subscriptions))} is a subscription")
     if chosen.warehouse is None:
         from filtering.broker_config import BrokerConfig
+        from jobs.night.inputs.broker import read_broker_config
 
-        static = static_findings(in_force_after(events, BrokerConfig(rocketmq_version=str(version))))
+        if chosen.broker_config is None:
+            static = static_findings(in_force_after(events, BrokerConfig(rocketmq_version=str(version))))
+        else:
+            read = read_broker_config(chosen.broker_config)
+            for line in read.misread:
+                print(f"mqsieve: {printable(line)}", file=sys.stderr)
+            config = replace(read.config, rocketmq_version=str(version))
+            rows = in_force_after(events, config)
+            static = [*static_findings(rows), *refused_findings(rows, config)]
         return FindingsOfBrokers({"": worst_first([*rejected, *static])})
     from schemas.answers.findings import findings_of_rows
 

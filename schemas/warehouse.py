@@ -121,15 +121,13 @@ class OpenWarehouse(Shown):
         return Results(rows, _ADVICE_TITLES, lambda row: [row.topic, *of_bit_map(row.bit_map)], names)
 
     def summary(self) -> Summary:
-        """What the last night did for each group, and what needs a person's attention."""
+        """What the last night did for each group, and what needs attention, without the errors that messages show."""
         found = [(facts, night_summary(facts)) for facts in self.brokers]
         rows, names = self._flat((facts, night.groups) for facts, night in found)
-        attention = [line for facts, night in found for line in self._lines(facts, night.attention)]
-        notes = [
-            line
-            for facts, night in found
-            for line in self._lines(facts, [*night.started, *night.notes, *night.not_replayed])
+        attention = [
+            line for facts, night in found for line in self._lines(facts, [each.text for each in night.attention])
         ]
+        notes = [line for facts, night in found for line in self._lines(facts, [*night.started, *night.notes])]
         return Summary(rows, _SUMMARY_TITLES, _summary_row, names, attention, notes)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from filtering.findings import Finding
 from filtering.time_spans import DAY
-from schemas.answers.report.attention import Quarantined
+from schemas.answers.report.attention import Problem, Quarantined
 from schemas.answers.report.group_counts import NOTHING
 from schemas.answers.report.groups import GroupLag, GroupReport, TopicReport
 from schemas.answers.report.nights import ReportedNight, StageCounts
@@ -45,7 +45,7 @@ def report(groups: int = 20, nights: int = 30, name: str = "cg_{:04}", expressio
         night(nights - 2) if nights > 1 else None,
         [group(each, topics[0], expression, 7 + at) for at, each in enumerate(names)],
         [TopicReport(topic, groups, 50_000, counts(scanned=91_000, delivered=1_000), None) for topic in topics],
-        [f"{each} lost 5 entries" for each in names],
+        [Problem("lost-messages", f"{each} lost 5 entries") for each in names],
         [Finding("warn", each, topics[0], "fails", f"{each} fails", 5, 50) for each in names],
         [Quarantined(each, f"{each} is no JSON", 2, 1, 17) for each in names],
     )

@@ -2,7 +2,7 @@
 
 from filtering.findings.finding import SEVERITIES, Finding, worst_first
 from filtering.findings.on_messages import FilterOnMessages, TopicMessages, filters_on_messages
-from filtering.findings.static import expression_findings, own_findings, static_findings
+from filtering.findings.static import expression_findings, own_findings, refused_findings, static_findings
 
 __all__ = [
     "SEVERITIES",
@@ -12,6 +12,7 @@ __all__ = [
     "expression_findings",
     "filters_on_messages",
     "own_findings",
+    "refused_findings",
     "static_findings",
     "worst_first",
 ]

@@ -6,10 +6,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from filtering.broker_config import BrokerConfig
 from filtering.counted import listed
 from filtering.delivery.message_filter import delivers
 from filtering.findings.finding import ERROR, INFO, WARN, Finding
 from filtering.predicate import FALSE, TRUE, Predicate
+from filtering.pulls.pull import ResponseCode, refused
 from filtering.sql92 import CompiledExpression, on_one_line
 from filtering.sql92.linter import PLACEHOLDER
 from filtering.sql92.syntax.recognition import looks_like_sql92
@@ -31,6 +33,15 @@ def static_findings(in_force: Iterable[SubscriptionRow]) -> list[Finding]:
     """The findings of subscriptions that are in force at one instant, in the order of the subscriptions."""
     rows = list(in_force)
     return [*(finding for row in rows for finding in own_findings(row)), *_equivalent(rows)]
+
+
+def refused_findings(rows: Iterable[SubscriptionRow], broker: BrokerConfig) -> Iterator[Finding]:
+    """Subscriptions that compile, and whose every pull the broker refuses."""
+    for row, code in refused(rows, broker):
+        if row.compile_error is None:
+            advice = "; set it to true in broker.conf, and restart the broker" * (code is ResponseCode.SYSTEM_ERROR)
+            text = f"the broker refuses every pull with {code.text}{advice}"
+            yield Finding(ERROR, *row.key, "refused-pulls", text)
 
 
 def own_findings(row: SubscriptionRow) -> Iterator[Finding]:

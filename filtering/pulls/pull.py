@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from filtering.broker_config import BrokerConfig
@@ -48,6 +49,14 @@ def refusal(row: SubscriptionRow, config: BrokerConfig) -> ResponseCode | None:
         # When the group comes back, it registers again, and has filter data again if the expression compiles.
         filter_version = row.sub_version
     return _refusal(row, row.sub_version, filter_version, config)
+
+
+def refused(rows: Iterable[SubscriptionRow], config: BrokerConfig) -> Iterator[tuple[SubscriptionRow, ResponseCode]]:
+    """The subscriptions whose every pull the broker refuses, or would refuse if the group came back, and why."""
+    for row in rows:
+        code = refusal(row, config)
+        if code is not None and (row.is_consuming or code is ResponseCode.SYSTEM_ERROR):
+            yield row, code
 
 
 def is_pulling(row: SubscriptionRow, config: BrokerConfig) -> bool:

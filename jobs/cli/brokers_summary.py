@@ -61,8 +61,7 @@ def _delivered_before(night: SummarizedNight) -> int | None:
 
 def _lines(night: SummarizedNight) -> Iterable[tuple[str, str]]:
     """The name of the broker, and a line about its night."""
-    broker, summary = night.report.broker, night.summary
-    lines = [*night.attention, *summary.started, *summary.not_replayed, *summary.notes]
+    broker, lines = night.report.broker, list(night.lines)
     if not broker.is_given:
         lines.append(f"{switches(broker.config)} ({broker.source})")
     lines.append(f"RocketMQ {broker.version_text}")

@@ -24,6 +24,7 @@ from jobs.night.inputs.snapshot import StoreSnapshot
 from jobs.night.inputs.steps import ALL_STEPS, Step
 from jobs.night.inputs.subscription_file import SubscriptionFile, read_subscriptions
 from jobs.night.run import NightReport, Run
+from schemas.answers.report.attention import errors
 from schemas.errors import UsageError
 from schemas.ledger_check import read_runs
 from schemas.ledger_inputs import FIRST_SNAPSHOT, SUBSCRIPTION_FILE, SUBSCRIPTIONS_FROM, USER
@@ -69,7 +70,7 @@ def run_job(job: str, steps: frozenset[Step], options: argparse.Namespace) -> No
                     if steps != ALL_STEPS:
                         print_steps(run, report)
                         continue
-                    summarized.append(summarize(run, report))
+                    summarized.append(summarize(run, report, checks_messages=options.strict))
                     if not several:
                         print_summary(run, summarized[-1])
         finally:  # After Ctrl-C, too.
@@ -83,11 +84,15 @@ def run_job(job: str, steps: frozenset[Step], options: argparse.Namespace) -> No
 
 
 def _check_attention(summarized: Sequence[SummarizedNight], several: bool) -> None:
-    """Raises CheckFailed if something needs attention. It names the broker if there are several."""
-    attention = [f"{night.broker}: {line}" if several else line for night in summarized for line in night.attention]
-    if attention:
-        things = counted(len(attention), "thing needs", "things need")
-        raise CheckFailed(f"{things} attention, the first: {attention[0]}")
+    """Raises CheckFailed if a condition holds that is an error. It names the broker if there are several."""
+    lines = [
+        f"{night.broker}: {problem.text}" if several else problem.text
+        for night in summarized
+        for problem in errors(night.summary.attention)
+    ]
+    if lines:
+        things = counted(len(lines), "thing needs", "things need")
+        raise CheckFailed(f"{things} attention, the first: {lines[0]}")
 
 
 def _entries(options: argparse.Namespace, job: str) -> list[BrokerEntry]:

@@ -57,7 +57,11 @@ def night_parser(job: str, description: str | None, steps: frozenset[Step], exam
             "--brokers", type=input_file, metavar="FILE",
             help="YAML list of brokers, each with name, store, config and subscriptions; runs a night for each",
         )  # fmt: skip
-        parser.add_argument("--strict", action="store_true", help="exit 3 if something needs attention")
+        parser.add_argument(
+            "--strict",
+            action="store_true",
+            help="exit 3 if a condition holds that is an error (docs/OPERATIONS.md); checks subscriptions as lint does",
+        )
     return parser
 
 

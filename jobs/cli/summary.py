@@ -49,12 +49,11 @@ def print_summary(run: Run, night: SummarizedNight) -> None:
     if report.entry is None and summary.groups:
         print(f"Nothing was new: the counts are those of run {summary.run}.\n")
     _print_groups(summary.groups)
-    lines = [*night.attention, *summary.started, *summary.not_replayed, *summary.notes]
-    for line in lines:
+    for line in night.lines:
         print(printable(line))
     if summary.notes:
         print_lint(run, [report.broker.name], len(run.last) > 1)
-    if lines:
+    if night.lines:
         print()
     print_steps(run, report, night.remark)
 

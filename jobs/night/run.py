@@ -17,7 +17,7 @@ from jobs.night.commit.changes import Changes
 from jobs.night.commit.compaction import compact
 from jobs.night.commit.ledger import commit, next_run
 from jobs.night.commit.ledger_entry import decided, last_stored, ledger_entry
-from jobs.night.commit.remarks import group_remarks, input_remarks, log_remarks, version_remarks
+from jobs.night.commit.remarks import input_remarks, log_remarks, outcome_remarks, version_remarks
 from jobs.night.inputs.broker import Broker
 from jobs.night.inputs.events import NightEvents, events_until, night_events
 from jobs.night.inputs.hooks import FilterHook, text_of
@@ -146,7 +146,7 @@ class Run:
             *version_remarks(broker, continued.nights[-1] if continued.nights else None),
             *log_remarks(broker, inputs.snapshot, plan, state.as_of),
             *input_remarks(broker, inputs, options, had_hooks, log.has_messages or not state.topics),
-            *group_remarks(outcome, history, offsets),
+            *outcome_remarks(outcome, history, offsets),
         ]
         repeated_from = redo.nights[0].entry.run if redo.nights else ""
         if log.numbered is not None:

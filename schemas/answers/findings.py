@@ -11,7 +11,15 @@ import pyarrow.compute as pc
 from filtering.consumption.allocation import assumption
 from filtering.counted import counted
 from filtering.delivery.message_filter import MessageFilter, delivers, message_filter
-from filtering.findings import FilterOnMessages, Finding, filters_on_messages, static_findings, worst_first
+from filtering.findings import (
+    FilterOnMessages,
+    Finding,
+    filters_on_messages,
+    own_findings,
+    refused_findings,
+    static_findings,
+    worst_first,
+)
 from filtering.findings.finding import ERROR, FAILING_SHARE, INFO, WARN
 from filtering.findings.static import ABOUT_TAGS
 from filtering.predicate import FALSE, TRUE, And, Not, postorder
@@ -58,6 +66,12 @@ def findings(facts: BrokerFacts, session: Session | None = None, upgrade: Rocket
     return worst_first(found)
 
 
+def findings_without_messages(facts: BrokerFacts, session: Session | None = None) -> list[Finding]:
+    """The findings of :func:`findings` that need no messages: those of each subscription alone, and of its clients."""
+    own = [finding for row in facts.in_force for finding in own_findings(row)]
+    return worst_first([*own, *_inconsistent(facts, session)])
+
+
 def findings_of_rows(
     facts: BrokerFacts, rows: Sequence[SubscriptionRow], upgrade: RocketMQVersion = NEWEST
 ) -> list[Finding]:
@@ -91,7 +105,7 @@ def _findings(facts: BrokerFacts, rows: Sequence[SubscriptionRow]) -> tuple[list
     A subscription that can match no message has no finding on messages.
     """
     facts.check_has_messages()
-    found = _without_topic(facts, rows)
+    found = [*_without_topic(facts, rows), *refused_findings(rows, facts.broker)]
     on_topics = [row for row in rows if row.topic in facts.topics and not row.topic.startswith(RETRY_TOPIC_PREFIX)]
     measured = _on_messages(facts, on_topics)
     codes: defaultdict[GroupTopic, set[str]] = defaultdict(set)

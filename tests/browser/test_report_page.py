@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from schemas.answers.report.attention import Problem
 from schemas.answers.report.groups import GroupLag, GroupReport
 from tests.report_example import group, report
 
@@ -125,7 +126,8 @@ def test_hostile_names_stay_text(show: Show) -> None:
     page = show(
         replace(
             example, broker_name=HOSTILE[1], warehouse=HOSTILE[1], groups=rows, findings=findings, quarantined=pieces,
-            attention=names, topics=[replace(example.topics[0], topic=name) for name in names],
+            attention=[Problem("quarantined", name) for name in names],
+            topics=[replace(example.topics[0], topic=name) for name in names],
         )
     )  # fmt: skip
     assert sorted(column(page, "Group")) == sorted(names)

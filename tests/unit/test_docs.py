@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from schemas.answers.report.attention import CONDITIONS
+
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 PATH = re.compile(r"`((?:jobs|schemas|filtering|conf|tests|benchmarks|notebooks|docs)/[\w./-]*)`")
@@ -45,6 +47,12 @@ def test_the_map_of_a_night_names_every_module() -> None:
 def test_the_reference_of_tables_is_that_of_the_schemas() -> None:
     page = runpy.run_path(str(ROOT / "docs" / "make_tables.py"))["page"]
     assert (ROOT / "docs" / "TABLES.md").read_text() == page()
+
+
+def test_the_conditions_are_those_of_the_code() -> None:
+    rows = [f"| `{code}` | {severity} | {meaning} |" for code, (severity, meaning) in CONDITIONS.items()]
+    text = (ROOT / "docs" / "OPERATIONS.md").read_text()
+    assert "| condition | severity | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n\n" in text
 
 
 @pytest.mark.parametrize(

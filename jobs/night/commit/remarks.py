@@ -1,4 +1,7 @@
-"""Remarks on a night for the user, one line each. The ledger keeps them."""
+"""Remarks on a night for the user, one line each: the code of a condition (CONDITIONS of the report), and a text.
+
+The ledger keeps them.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +34,11 @@ def version_remarks(broker: Broker, last_night: LedgerEntry | None) -> Iterator[
         if last_night.version_is_assumed:
             doubt = f": if it had {now} in earlier nights, too, give --rocketmq-version {now} and --redo-from 0"
         yield (
-            f"RocketMQ {now} since {time_text(since)}, {before} before. What earlier nights told stays as it is{doubt}"
+            f"new-version: RocketMQ {now} since {time_text(since)}, {before} before. What earlier nights told stays as "
+            f"it is{doubt}"
         )
     if broker.shown is not None:
-        yield f"RocketMQ {now} was given, but the store looks like that of {broker.shown}"
+        yield f"other-version: RocketMQ {now} was given, but the store looks like that of {broker.shown}"
 
 
 def log_remarks(
@@ -45,37 +49,41 @@ def log_remarks(
         return
     if as_of is None and broker.name_in_store is not None:
         yield (
-            f"the topics.json of the store is of {broker.name_in_store}, and the messages are stored as those of "
-            f"{broker.name}: if this is not another name for it, run nightly with the right broker.conf and a new "
-            "--warehouse"
+            "other-broker: "
+            f"the topics.json of the store is of {broker.name_in_store}, and the messages are stored as "
+            f"those of {broker.name}: if this is not another name for it, run nightly with the right broker.conf and "
+            "a new --warehouse"
         )
     is_older = snapshot.taken_at < (as_of or 0)
     if plan.deleted is not None:
         start, end = plan.deleted
         yield (
-            f"the broker deleted {counted(end - start, 'byte')} of its log (offsets {start:,} to {end:,}) before any "
-            "night read them: their messages are in no table"
+            "missed-log: "
+            f"the broker deleted {counted(end - start, 'byte')} of its log (offsets {start:,} to {end:,}) before "
+            "any night read them: their messages are in no table"
         )
     if plan.unread is not None:
         start, end = plan.unread
         yield (
-            f"the log begins earlier than in all nights before (at offset {start:,}, not {end:,}): no night reads what "
-            "is before the first night's log. To have those messages, run nightly with a new --warehouse"
+            "earlier-log: "
+            f"the log begins earlier than in all nights before (at offset {start:,}, not {end:,}): no night reads "
+            "what is before the first night's log. To have those messages, run nightly with a new --warehouse"
         )
     if plan.cut:
         yield (
-            f"the log differs from offset {plan.cut:,} on from what was read: a broker cuts the end of its log when it "
-            "recovers. The messages from there on, and their deliveries, were replaced"
+            "cut-log: "
+            f"the log differs from offset {plan.cut:,} on from what was read: a broker cuts the end of its log "
+            "when it recovers. The messages from there on, and their deliveries, were replaced"
             + (". If this is an older copy of the store, run nightly on the newest one to have them back" * is_older)
         )
     if plan.cut == 0:
-        yield f"a new epoch of {broker.name}: all earlier rows of it were replaced"
+        yield f"new-epoch: a new epoch of {broker.name}: all earlier rows of it were replaced"
     if plan.repaired:
         places = counted(len(plan.repaired), "damaged place of the log was", "damaged places of the log were")
-        yield f"{places} repaired and read"
+        yield f"repaired: {places} repaired and read"
     if plan.mended:
         messages = counted(len(plan.mended), "message with a damaged body has", "messages with a damaged body have")
-        yield f"{messages} the right one now"
+        yield f"repaired: {messages} the right one now"
 
 
 def input_remarks(
@@ -86,15 +94,15 @@ def input_remarks(
     ``had_hooks``: whether the last night had filter hooks. ``has_messages``: whether the message log has some, or none
     are expected.
     """
-    yield from broker.misread
+    yield from (f"misread-setting: {line}" for line in broker.misread)
     if Step.DELIVER in options.steps and not options.hooks and had_hooks:
-        yield "no --filter-hooks: the last run had them, and this one tells also what they would drop"
+        yield "no-filter-hooks: no --filter-hooks: the last run had them, and this one tells also what they would drop"
     if inputs.message_log is not None and not has_messages:
-        yield f"no message: nothing in {inputs.message_log.name} could be decoded"
+        yield f"no-message: no message: nothing in {inputs.message_log.name} could be decoded"
 
 
-def group_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], offsets: BrokerOffsets) -> Iterator[str]:
-    """Remarks on groups that do not keep up, and on groups without a known subscription."""
+def outcome_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], offsets: BrokerOffsets) -> Iterator[str]:
+    """Remarks on groups that do not keep up or have no known subscription, and on damaged bodies."""
     behind = [f"{group.key[0]} on {group.key[1]}" for group in outcome.plan.groups if group.behind]
     if behind:
         yield (
@@ -102,13 +110,16 @@ def group_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], off
             f"beyond these are pending: {listed(behind, NAMED)}"
         )
     yield from (
-        f"queues assumed: {group} on {topic}: {assumption(queues)}"
+        f"assumed-queues: queues assumed: {group} on {topic}: {assumption(queues)}"
         for (group, topic), queues in sorted(outcome.plan.assumed.items())
     )
+    if damaged := outcome.result.damaged_bodies:
+        bodies = counted(damaged, "message whose body does", "messages whose bodies do")
+        yield f"damaged-body: damaged, but kept: {bodies} not match the crc32"
     known = {row.consumer_group for row in history}
     unknown = sorted({group for group, _ in offsets.committed if group not in known and not is_system_group(group)})
     if unknown:
         yield (
-            f"subscription unknown: groups in consumerOffset.json without a known subscription: {len(unknown)}; they "
+            f"unknown-subscription: groups in consumerOffset.json without a known subscription: {len(unknown)}; they "
             f"were not replayed: {listed(unknown, NAMED)}"
         )

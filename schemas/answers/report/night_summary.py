@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from filtering.counted import listed
 from filtering.delivery.entries import has_entry
 from filtering.findings import own_findings
-from filtering.findings.finding import FAILING_SHARE
 from filtering.subscriptions.namespace import LMQ_PREFIX, REVIVE_TOPIC_PREFIX, is_lmq
 from schemas.answers.facts import BrokerFacts
+from schemas.answers.findings import findings, findings_without_messages
 from schemas.answers.first_starts import started_last_night
-from schemas.answers.report.attention import attention
+from schemas.answers.report.attention import Problem, attention
 from schemas.answers.report.group_counts import GroupCounts, counts_by_run, group_counts
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR
 from schemas.delta.open_data_file import open_data_file
 from schemas.delta.table_rows import files_that_may_hold, one_of
 from schemas.ledger_inputs import NUMBERED_LINES
+from schemas.spark_tasks import Session
 
 NAMED = 3
 MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
@@ -28,31 +29,34 @@ MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 class NightSummary:
     """A broker's last night.
 
-    ``run`` is that of the counts. ``groups`` are in the order of topic and name. ``attention`` lists problems to act
-    on, ``notes`` what else looks wrong, ``not_replayed`` the consumption that the counts do not include, and
-    ``started`` where new groups began.
+    ``run`` is that of the counts. ``groups`` are in the order of topic and name. ``attention``: the conditions that
+    hold, the worst first. ``notes``: what else looks wrong. ``started``: where new
+    groups began.
     """
 
     run: str
     groups: Sequence[GroupCounts]
-    attention: Sequence[str]
+    attention: Sequence[Problem]
     notes: Sequence[str]
-    not_replayed: Sequence[str]
     started: Sequence[str]
 
 
-def night_summary(facts: BrokerFacts) -> NightSummary:
-    """The summary of the broker's last night."""
+def night_summary(facts: BrokerFacts, session: Session | None = None, checks_messages: bool = False) -> NightSummary:
+    """The summary of the broker's last night.
+
+    ``checks_messages``: it has all errors that lint finds, also those that show on messages only, as a report has.
+    ``session`` starts Spark, which searches a large log for them.
+    """
     runs = [entry.run for entry in facts.counted_nights[-2:]]
     by_run = counts_by_run(facts, runs)
     now, before = by_run[runs[-1]] if runs else {}, by_run[runs[0]] if len(runs) > 1 else {}
     groups = group_counts(facts, now, {key: counts for key, counts in before.items() if key in now})
+    found = (findings if checks_messages and not facts.is_replay else findings_without_messages)(facts, session)
     return NightSummary(
         runs[-1] if runs else facts.last.run,
         groups,
-        list(attention(facts, now)),
-        list(_notes(facts, groups)),
-        list(not_replayed(facts, facts.last.run)),
+        attention(facts, now, found, not_replayed(facts, facts.last.run)),
+        list(_notes(facts)),
         started_last_night(facts),
     )
 
@@ -63,19 +67,7 @@ def messages_without_entry(facts: BrokerFacts, run: str) -> int:
     return int((~has_entry(flags)).sum())
 
 
-def _notes(facts: BrokerFacts, groups: Sequence[GroupCounts]) -> Iterator[str]:
-    shares = [
-        (group.counts["evaluation_errors"] / group.counts["scanned"], f"{group.consumer_group} on {group.topic}")
-        for group in groups
-        if group.counts["evaluation_errors"] > group.counts["scanned"] * FAILING_SHARE
-    ]
-    if shares:
-        worst = sorted(shares, key=lambda each: -each[0])[:NAMED]
-        named = ", ".join(f"{whose} ({share:.0%})" for share, whose in worst)
-        yield (
-            f"errors: subscriptions whose expression fails on more than {FAILING_SHARE:.0%} of the messages: "
-            f"{len(shares)}, such as {named}"
-        )
+def _notes(facts: BrokerFacts) -> Iterator[str]:
     findings = sum(row.compile_error is None and any(own_findings(row)) for row in facts.in_force)
     if findings:
         yield f"lint: subscriptions that look wrong whatever the messages are: {findings}"

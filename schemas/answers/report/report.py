@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from filtering.counted import counted
 from filtering.findings import Finding
-from filtering.findings.finding import ERROR
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.findings import findings
-from schemas.answers.report.attention import Quarantined, attention, quarantined
+from schemas.answers.report.attention import Problem, Quarantined, attention, quarantined
 from schemas.answers.report.group_counts import counts_by_run
 from schemas.answers.report.groups import GroupReport, TopicReport, group_reports, topic_reports
 from schemas.answers.report.night_summary import not_replayed
@@ -29,8 +27,9 @@ from schemas.spark_tasks import Session
 class Report:
     """A report of one broker. The last of ``nights`` is the one reported; ``compared`` is the one it is compared with.
 
-    ``earlier_nights`` counts the nights of the warehouse that are not in ``nights``. ``attention`` lists problems to
-    act on. ``version``: RocketMQ's in the reported night. ``broker_is_alone``: the warehouse has no other broker.
+    ``earlier_nights`` counts the nights of the warehouse that are not in ``nights``. ``attention``: the conditions
+    that hold, the worst first. ``version``: RocketMQ's in the reported night. ``broker_is_alone``: the warehouse has no
+    other broker.
     """
 
     warehouse: str
@@ -42,7 +41,7 @@ class Report:
     compared: ReportedNight | None
     groups: Sequence[GroupReport]
     topics: Sequence[TopicReport]
-    attention: Sequence[str]
+    attention: Sequence[Problem]
     findings: Sequence[Finding]
     quarantined: Sequence[Quarantined]
 
@@ -77,12 +76,7 @@ def report(facts: BrokerFacts, session: Session, since: int | None = None, compa
         compared=nights[compared_entry.run] if compared_entry is not None else None,
         groups=group_reports(facts, [by_run[entry.run] for entry in shown], before),
         topics=topic_reports(facts, last, by_run[last], before),
-        attention=[*attention(facts, by_run[last]), *not_replayed(facts, facts.last.run), *_errors(found)],
+        attention=attention(facts, by_run[last], found, not_replayed(facts, facts.last.run)),
         findings=found,
         quarantined=quarantined(facts, last),
     )
-
-
-def _errors(found: Sequence[Finding]) -> list[str]:
-    groups = {finding.key for finding in found if finding.severity == ERROR}
-    return [f"{counted(len(groups), 'subscription has', 'subscriptions have')} errors: see Findings"] if groups else []
