@@ -14,7 +14,7 @@ from schemas.commitlog import COMMITLOG
 from schemas.messages import message_lines
 from schemas.messages.bodies import Bodies
 from schemas.messages.message_checks import KNOWN, LogForm
-from schemas.messages.message_lines import form_of_lines, read_content, read_slowly
+from schemas.messages.message_lines import form_of_lines, read_by_decoder, read_by_loops
 from schemas.messages.message_log_rows import MessageBatch, MessageLogRows
 from schemas.messages.message_view import view
 from tests.depth import examples
@@ -25,13 +25,6 @@ VIEWED = ["topic", "tags", "keys", "properties", "body", "body_is_damaged", *(n 
     "queue_id", "queue_offset", "store_size", "store_timestamp", "born_timestamp", "msg_id", "born_host", "flag",
     "sys_flag",
 ))]  # fmt: skip
-
-
-def read_by_reference(content: bytes, form: LogForm) -> tuple[list[MessageBatch], list[Any]]:
-    """What the slow decoder alone says."""
-    lines = {number: line for number, line in enumerate(content.split(b"\n"), start=1) if line.strip(b" \t\v\f\r")}
-    batch, rejected = read_slowly(list(lines), lambda number: lines[number].removesuffix(b"\r"), form)
-    return [batch], rejected
 
 
 def rows_of(batches: list[MessageBatch]) -> dict[int, dict[str, Any]]:
@@ -48,8 +41,8 @@ def rows_of(batches: list[MessageBatch]) -> dict[int, dict[str, Any]]:
 
 
 def assert_same(content: bytes, form: LogForm) -> list[MessageBatch]:
-    batches, rejected = read_content(content, 1, form)
-    expected, expected_rejected = read_by_reference(content, form)
+    batches, rejected = read_by_loops(content, 1, form)
+    expected, expected_rejected = read_by_decoder(content, 1, form)
     assert rows_of(batches) == rows_of(expected)
     assert rejected == expected_rejected
     return batches
@@ -143,7 +136,7 @@ def test_the_loops_read_regular_lines_themselves(monkeypatch: pytest.MonkeyPatch
     del lines[1]["bornHost"]
     for escaped in (True, False):
         content = "\n".join(json.dumps(line, ensure_ascii=escaped) for line in lines).encode()
-        (batch,), rejected = read_content(content, 1, LogForm())
+        (batch,), rejected = read_by_loops(content, 1, LogForm())
         assert (batch.lines.tolist(), rejected) == ([1, 2, 3], [])
         assert rows_of([batch])[1]["properties"] == {"TAGS": "a", "price": "1.5", "vip": "true", "city": "上海"}
 
@@ -160,7 +153,7 @@ def test_bodies_have_the_form_of_the_first_ones(bodies: list[str], form: str) ->
     assert form_of_lines(lines)[1] == form
 
 
-@pytest.mark.parametrize("read", [read_content, lambda content, _, form: read_by_reference(content, form)])
+@pytest.mark.parametrize("read", [read_by_loops, read_by_decoder])
 @pytest.mark.parametrize(
     ("form", "body", "octets"),
     [("hex", "00fF", b"\x00\xff"), ("hex", "abc", b"\x0a\xbc"), ("base64", "AP8=", b"\x00\xff"),
