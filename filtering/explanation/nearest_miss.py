@@ -89,7 +89,7 @@ def _nearest_miss(
     if (quoted := _quoted_text(expression, properties)) is not None:
         return quoted
     change = nearest_change(expression.predicate, properties)
-    compared = {other.name for _, other in unquoted_texts(expression.syntax_tree)}
+    compared = {each.name for each in unquoted_texts(expression.syntax_tree)}
     if change is None or any(value is None and name in compared for name, value in change.items()):
         return None  # Two missing properties are equal, which nobody wants.
     return NearestMiss(change)
@@ -122,13 +122,16 @@ def _decimal_literal(expression: CompiledExpression, properties: Mapping[str, st
 
 def _quoted_text(expression: CompiledExpression, properties: Mapping[str, str]) -> NearestMiss | None:
     """The expression with quotes around a text without them, which is the value of the property beside it."""
-    for text, other in unquoted_texts(expression.syntax_tree):
-        quoted: dict[Node, str] = {text: string_literal(text.name)}
-        if text.name not in properties and properties.get(other.name) == text.name:
-            whole = expression_text(expression.syntax_tree, quoted)
-            if len(whole) <= LONGEST and evaluated(compile(whole), properties)[0] is Result.TRUE:
-                part = expression_text(_comparison(expression.syntax_tree, text), quoted)
-                return NearestMiss(expression=whole, literal=part)
+    for each in unquoted_texts(expression.syntax_tree):
+        text = each.text
+        corrected: dict[Node, str] = {text: each.correction}
+        if text.name not in properties and properties.get(each.name) == text.name:
+            whole = expression_text(expression.syntax_tree, corrected)
+            if len(whole) <= LONGEST and evaluated(compile(whole, expression.version), properties)[0] is Result.TRUE:
+                compared = each.correction
+                if not each.is_alone:
+                    compared = expression_text(_comparison(expression.syntax_tree, text), corrected)
+                return NearestMiss(expression=whole, literal=compared)
     return None
 
 

@@ -86,7 +86,7 @@ def filters_on_messages(
         if counts[collided]:
             tags = [tag for tag, _ in Counter(messages.texts(TAGS_PROPERTY, bits[collided])).most_common()]
         compared = unquoted_texts(expression.syntax_tree) if expression is not None else ()
-        unquoted = [text.name for text, other in compared if messages.has_value(other.name, text.name)]
+        unquoted = [each.text.name for each in compared if messages.has_value(each.name, each.text.name)]
         results.append(FilterOnMessages(counts[matched], counts[failed], counts[collided], remedies, tags, unquoted))
     return results
 

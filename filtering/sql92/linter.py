@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from filtering.predicate import FALSE, TRUE, NumberType, Predicate
@@ -14,7 +14,7 @@ from filtering.sql92.lowering.operands import Value, operand
 from filtering.sql92.reference import evaluate
 from filtering.sql92.syntax import nodes
 from filtering.sql92.syntax.advice import advice_at, sentence
-from filtering.sql92.syntax.checks import compare
+from filtering.sql92.syntax.checks import compare, is_quoted_name
 from filtering.sql92.syntax.nodes import Node, Number, Property, inside
 from filtering.sql92.syntax.tokens import string_literal
 from filtering.subscription_data import tags_in
@@ -25,7 +25,7 @@ _DECIMAL = re.compile(
     r"|volume|distance|length|height|width",
     re.IGNORECASE,
 )
-_MISREAD = frozenset({"bare-property", "negated-property", "not-binds-tightly"})
+_MISREAD = frozenset({"bare-property", "negated-property", "not-binds-tightly", "quoted-name"})
 """Findings from which it may follow that the expression has the same outcome for every message."""
 _TAGS = "TAGS"
 PLACEHOLDER = re.compile(r"[$#]\{")
@@ -56,11 +56,13 @@ def lint(
     ``ignored``: the offset of the input that the broker ignores, or None. ``predicate_of`` returns the predicate
     that is true if the expression has an outcome.
     """
+    unquoted = nodes.unquoted_texts(root)
+    alone: dict[Node, nodes.UnquotedText] = {each.text: each for each in unquoted if each.is_alone}
     found = [
         *_bare(root),
-        *_unquoted(root),
+        *_unquoted(unquoted),
         *_names_and_texts(root),
-        *(finding for node, tight in _nodes(root) for finding in _node_findings(node, tight)),
+        *(finding for node, tight in _nodes(root) for finding in _node_findings(node, tight, alone)),
     ]
     misread = [finding for finding in found if finding.code in _MISREAD]
     others = [finding for finding in found if finding.code not in _MISREAD]
@@ -78,14 +80,15 @@ def lint(
     return sorted(misread + others, key=lambda finding: finding.position)
 
 
-def _unquoted(root: Node) -> Iterator[SuspiciousPart]:
-    for text, other in nodes.unquoted_texts(root):
-        yield SuspiciousPart(
-            "unquoted-text",
-            text.position,
-            f"{text.name} is a property here, which is compared with the property {other.name}.",
-            f"If it is a text, write {string_literal(text.name)}.",
-        )
+def _unquoted(texts: Iterable[nodes.UnquotedText]) -> Iterator[SuspiciousPart]:
+    for each in texts:
+        if not each.is_alone:
+            yield SuspiciousPart(
+                "unquoted-text",
+                each.text.position,
+                f"{each.text.name} is a property here, which is compared with the property {each.name}.",
+                f"If it is a text, write {each.correction}.",
+            )
 
 
 def _names_and_texts(root: Node) -> Iterator[SuspiciousPart]:
@@ -138,7 +141,9 @@ def _last_operand(root: Node) -> Node:
     return root
 
 
-def _node_findings(node: Node, tight: nodes.Not | None) -> Iterator[SuspiciousPart]:
+def _node_findings(
+    node: Node, tight: nodes.Not | None, alone: Mapping[Node, nodes.UnquotedText]
+) -> Iterator[SuspiciousPart]:
     if tight is not None:
         yield SuspiciousPart(
             "not-binds-tightly",
@@ -149,7 +154,7 @@ def _node_findings(node: Node, tight: nodes.Not | None) -> Iterator[SuspiciousPa
     match node:
         case nodes.And() | nodes.Or():
             yield from _bare(node.left)
-            yield from _bare(node.right)
+            yield from _bare(node.right, alone.get(inside(node.right)))
         case nodes.Not():
             yield from _reversed(node)
             yield from _bare(node.operand)
@@ -161,12 +166,28 @@ def _node_findings(node: Node, tight: nodes.Not | None) -> Iterator[SuspiciousPa
                 "Compare the property itself with the negative number.",
             )
         case nodes.Equal() | nodes.NotEqual() | nodes.Ordering():
+            yield from _quoted_name(node.left, node.right)
             yield from _integers(node, [(node.left, node.right)])
             yield from _tags(node, _texts(node))
         case nodes.Between():
             yield from _integers(node, [(node.operand, node.low), (node.operand, node.high)])
+        case nodes.IsNull(operand=tested) | nodes.TextSearch(operand=tested):
+            yield from _quoted_name(tested)
         case nodes.In(name=name, texts=texts) if name == _TAGS:
             yield from _tags(node, texts)
+
+
+def _quoted_name(tested: Node, other: Node | None = None) -> Iterator[SuspiciousPart]:
+    """A text where a property is tested. ``other``: the constant that it is compared with, or None."""
+    text = inside(tested)
+    is_constant = other is None or isinstance(operand(other), Value) or isinstance(inside(other), nodes.BooleanLiteral)
+    if is_quoted_name(text) and is_constant:
+        yield SuspiciousPart(
+            "quoted-name",
+            text.position,
+            f"{string_literal(text.value)} is a text here, not the property {text.value}.",
+            f"Write {text.value} without quotes.",
+        )
 
 
 def _ignored(expression: str, position: int | None, version: RocketMQVersion) -> Iterator[SuspiciousPart]:
@@ -202,15 +223,17 @@ def _constant(root: Node, predicate_of: Callable[[EvaluationOutcome], Predicate]
         )  # fmt: skip
 
 
-def _bare(node: Node) -> Iterator[SuspiciousPart]:
+def _bare(node: Node, text: nodes.UnquotedText | None = None) -> Iterator[SuspiciousPart]:
+    """``text``: the property as a value of another one, if it may be meant so."""
     inner = inside(node)
     if isinstance(inner, Property):
         name = inner.name
+        value = "Write" if text is None else f"If it is a value of {text.name}, write {text.correction}; otherwise"
         yield SuspiciousPart(
             "bare-property",
             inner.position,
             f"A property alone is never TRUE, even if it is 'true': {name} gives FALSE, or NULL where it is missing.",
-            f"Write {name} = TRUE for its value, or {name} IS NOT NULL for its presence.",
+            f"{value} {name} = TRUE for its value, or {name} IS NOT NULL for its presence.",
         )
 
 
@@ -245,7 +268,7 @@ def _integers(node: Node, compared: Iterable[tuple[Node, Node]]) -> Iterator[Sus
                 yield SuspiciousPart(
                     "integer-literal",
                     node.position,
-                    f"Compared with the integer {number}, a {side.name} like '{failing}' is an error, not a number.",
+                    f"Compared with the integer {number}, {side.name} = '{failing}' is an error, not a number.",
                     f"Write {number}.0 if {side.name} may have decimals." if number else _ZERO,
                 )
                 return

@@ -27,7 +27,6 @@ from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.sql92 import CompiledExpression
 from filtering.sql92.linter import misnamed
 from filtering.sql92.syntax.nodes import named_properties, unquoted_texts
-from filtering.sql92.syntax.tokens import string_literal
 from filtering.subscription_data import is_tag_type
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
@@ -165,11 +164,11 @@ def _unknown_properties(facts: BrokerFacts, rows: Sequence[SubscriptionRow], mea
 def _instead(row: SubscriptionRow, name: str, known: Collection[str], measured: Measured) -> str:
     """What to write instead of a property that no message has."""
     expression = row.compiled.expression
-    for text, other in unquoted_texts(expression.syntax_tree) if expression is not None else ():
-        if text.name == name and row.key in measured and name in measured[row.key][0].unquoted:
-            return f": it is a value of {other.name}; write {string_literal(name)}"
-        if text.name == name and other.name in known:
-            return f"; if it is a text, write {string_literal(name)}"
+    for each in unquoted_texts(expression.syntax_tree) if expression is not None else ():
+        if each.text.name == name and row.key in measured and name in measured[row.key][0].unquoted:
+            return f": it is a value of {each.name}; write {each.correction}"
+        if each.text.name == name and each.name in known:
+            return f"; if it is a text, write {each.correction}"
     meant = misnamed(name)
     return f"; RocketMQ's property is {meant}" if meant is not None else did_you_mean(name, sorted(known))
 

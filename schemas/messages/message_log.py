@@ -212,7 +212,7 @@ def _check_columns(file: Path) -> None:
         given = schema.field(name).type
         if not _fits(column, KNOWN[column], given):
             how = "; docs/MESSAGE_LOG.md shows how to make one" if pa.types.is_struct(given) else ""
-            raise CommitLogError(f"{file}: column {name} is a {given}, not a {KNOWN[column]}{how}")
+            raise CommitLogError(f"{file}: column {name} has the type {given}, not {KNOWN[column]}{how}")
 
 
 def _fits(name: str, kind: str, given: pa.DataType) -> bool:

@@ -261,10 +261,13 @@ def test_text_without_quotes_is_told_by_the_messages(run: Run, tmp_path: Path) -
     assert "is a property here" not in found
     (tmp_path / "s.yaml").write_text(
         "- {group: g1, topic: t, sql: region = amount}\n- {group: g2, topic: t, sql: region = mars}\n"
-        "- {group: g3, topic: t, sql: tag = 'x'}\n"
+        "- {group: g3, topic: t, sql: tag = 'x'}\n- {group: g4, topic: t, sql: region = mars OR beijing}\n"
+        "- {group: g5, topic: t, sql: region = 'x' OR mars}\n"
     )
     found = run(lint, "--warehouse", tmp_path, "--subscriptions", tmp_path / "s.yaml").out
     assert "no message has mars; if it is a text, write 'mars'" in found
+    assert "g4 on t  no message has beijing: it is a value of region; write region = 'beijing'" in found
+    assert "g5 on t  no message has mars; if it is a text, write region = 'mars'" in found
     assert "no message has tag; RocketMQ's property is TAGS" in found
     assert "g1 on t  none of the newest 4 messages matches" in found
     told = run(explain, "--warehouse", tmp_path, "--message", "p0", "--group", "g_beijing").out

@@ -454,7 +454,7 @@ def test_times_of_a_parquet_log_may_be_timestamps(tmp_path: Path) -> None:
 def test_columns_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     columns = {name: [value] for name, value in GOOD.items()}
     pq.write_table(pa.table(columns | {"properties": [{"price": "5"}]}), tmp_path / "log.parquet")
-    told = r"column properties is a struct<price: string>, not a map<string, string>; docs/MESSAGE_LOG.md shows how"
+    told = "column properties has the type struct<price: string>, not map<string, string>; docs/MESSAGE_LOG.md shows"
     with pytest.raises(CommitLogError, match=told):
         message_log.files(tmp_path)
     other = {"Topic": "topic", "Store_Timestamp": "store_timestamp"}

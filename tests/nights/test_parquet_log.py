@@ -86,8 +86,8 @@ def test_two_columns_of_one_name_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "values", "told"),
     [
-        ("body", pa.array([5]), "column body is a int64, not a binary"),
-        ("flag", pa.array([b"5"]), "column flag is a binary, not a int"),
+        ("body", pa.array([5]), "column body has the type int64, not binary"),
+        ("flag", pa.array([b"5"]), "column flag has the type binary, not int"),
     ],
 )
 def test_types_that_cannot_be_read_are_named_with_their_column(

@@ -19,8 +19,8 @@ def binary_node(left: Node, token: Token, right: Node, text: str) -> Node:
     """The node of the operator ``token`` in ``text``. Raises InvalidExpression if the broker refuses its operands."""
     kind, _, start = token
     if kind in ORDERINGS:
-        checks.ordered(left, text, token)
-        checks.ordered(right, text, token)
+        checks.ordered(left, text, token, [right])
+        checks.ordered(right, text, token, [left])
         return nodes.Ordering(start, left, right, ORDERINGS[kind])
     if kind in ("AND", "OR"):
         checks.boolean(left, text, token)

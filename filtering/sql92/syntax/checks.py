@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import NoReturn
+from collections.abc import Iterable
+from typing import NoReturn, TypeGuard
 
 from filtering.java.numbers import compare_doubles
 from filtering.predicate import NumberType
@@ -16,6 +17,8 @@ from filtering.sql92.syntax.nodes import BooleanNode, Node, Number, NumberLitera
 from filtering.sql92.syntax.tokens import Token
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*|[0-9]+\.[0-9]+)")
+_NAME = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
+_WITHOUT_QUOTES = "Write {} without quotes"
 
 
 def number(token: Token, text: str) -> Number:
@@ -63,7 +66,8 @@ def property_name(node: Node, text: str, operator: Token) -> str:
     """The name of the property that IN tests."""
     node = inside(node)
     if not isinstance(node, nodes.Property):
-        _refuse("IN tests a property, nothing else", text, operator.start)
+        quoted = f". {_WITHOUT_QUOTES.format(node.value)}" if is_quoted_name(node) else ""
+        _refuse(f"IN tests a property, nothing else{quoted}", text, operator.start)
     return node.name
 
 
@@ -83,12 +87,18 @@ def between(low: Node, high: Node, text: str, operator: Token) -> None:
         _refuse("The lower bound of BETWEEN is above its upper bound", text, operator.start)
 
 
-def ordered(node: Node, text: str, operator: Token) -> None:
-    """Only numbers, properties and negated ones have an order."""
+def is_quoted_name(node: Node) -> TypeGuard[nodes.TextLiteral]:
+    """Whether a text may be meant as the name of a property."""
+    return isinstance(node, nodes.TextLiteral) and _NAME.fullmatch(node.value) is not None
+
+
+def ordered(node: Node, text: str, operator: Token, others: Iterable[Node]) -> None:
+    """Only numbers, properties and negated ones have an order. ``others``: what the node is compared with."""
     value = inside(node)
     if isinstance(value, (BooleanNode, nodes.TextLiteral)):
         text_value = value.value if isinstance(value, nodes.TextLiteral) else ""
-        advice = f". Write {text_value} without quotes" if _NUMBER.fullmatch(text_value) else ""
+        is_name = is_quoted_name(value) and not any(isinstance(inside(other), nodes.Property) for other in others)
+        advice = f". {_WITHOUT_QUOTES.format(text_value)}" if is_name or _NUMBER.fullmatch(text_value) else ""
         problem = f"{operator.kind} compares properties and numbers, not strings, booleans or NULL{advice}"
         _refuse(problem, text, operator.start)
 

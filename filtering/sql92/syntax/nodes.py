@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from filtering.java.numbers import INT_MAX, LONG_MAX
 from filtering.predicate import Comparison, NumberType
+from filtering.sql92.syntax.tokens import string_literal
 
 _LONGEST = len(str(LONG_MAX))
 
@@ -208,19 +209,56 @@ def number(image: str) -> Number:
     return Number(NumberType.INT if value <= INT_MAX else NumberType.LONG, value)
 
 
-def unquoted_texts(root: Node) -> list[tuple[Property, Property]]:
-    """Properties that are probably texts without quotes, each with the property that it is compared with.
+class UnquotedText(NamedTuple):
+    """A property ``text`` that is probably a value without quotes of the property ``name``.
+
+    ``correction``: the tokens to write instead of it. ``is_alone``: it is not compared, as ``b`` in ``a = 'x' OR b``.
+    """
+
+    text: Property
+    name: str
+    correction: str
+    is_alone: bool = False
+
+
+def unquoted_texts(root: Node) -> list[UnquotedText]:
+    """Properties that are probably texts without quotes.
 
     ``region = beijing`` compares two properties. Where two are meant, their names mostly share a word, as in
-    ``price = oldPrice``.
+    ``price = oldPrice``. In ``region = beijing OR shanghai``, the last property may be another value of the first one.
     """
     found = []
-    for node in walk(root):
-        if isinstance(node, (Equal, NotEqual)):
+    last_compared: dict[Node, Node | None] = {}
+    """By AND and OR, the comparison to which a property alone on its right belongs."""
+    for node in reversed(list(walk(root))):
+        if (compared := _compared_text(node)) is not None:
+            name, value = compared
+            if isinstance(value, Property):
+                found.append(UnquotedText(value, name, string_literal(value.name)))
+        if isinstance(node, (And, Or)):
             left, right = inside(node.left), inside(node.right)
-            if isinstance(left, Property) and isinstance(right, Property) and not _words(left) & _words(right):
-                found.append((left, right) if right.name in ("TAGS", "KEYS") else (right, left))
-    return found
+            before = right if not isinstance(right, Property) else left
+            if isinstance(before, type(node)) and before is left:
+                before = last_compared[before] or before
+            is_same = isinstance(before, Equal if isinstance(node, Or) else NotEqual)
+            last_compared[node] = before if is_same else None
+            if is_same and isinstance(right, Property) and (compared := _compared_text(before)) is not None:
+                operator = "=" if isinstance(node, Or) else "<>"
+                correction = f"{compared[0]} {operator} {string_literal(right.name)}"
+                found.append(UnquotedText(right, compared[0], correction, is_alone=True))
+    return sorted(found, key=lambda each: each.text.position)
+
+
+def _compared_text(node: Node) -> tuple[str, Node] | None:
+    """The name of a property that is compared for equality with a text, with or without quotes, and that text."""
+    if not isinstance(node, (Equal, NotEqual)):
+        return None
+    left, right = inside(node.left), inside(node.right)
+    if isinstance(left, Property) and isinstance(right, Property):
+        if _words(left) & _words(right):
+            return None
+        return (right.name, left) if right.name in ("TAGS", "KEYS") else (left.name, right)
+    return (left.name, right) if isinstance(left, Property) and isinstance(right, TextLiteral) else None
 
 
 def _words(node: Property) -> set[str]:

@@ -229,7 +229,7 @@ class _Parser:
         high, value = self._operands.pop(), self._operands.pop()
         assert low is not None
         for node in (value, low, high):
-            checks.ordered(node, self._text, token)
+            checks.ordered(node, self._text, token, (value, low, high))
         if not negated:
             checks.between(low, high, self._text, token)
         self._push(nodes.Between(token.start, value, low, high), negated)

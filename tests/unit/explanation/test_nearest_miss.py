@@ -31,6 +31,8 @@ EVERY = 30
         ("a = 'x' OR b = 5 AND c = 6", {}, "a = 'x'"),
         ("NOT (flag = TRUE)", {"flag": "true"}, "flag = 'false'"),
         ("name = 'it''s'", {}, "name = 'it''s'"),
+        ("region = beijing OR (shanghai)", {"region": "shanghai"}, "region = 'shanghai'"),
+        ("region = 'xian' OR beijing", {"region": "beijing"}, "region = 'beijing'"),
     ],
 )
 def test_the_smallest_change(expression: str, properties: dict[str, str], text: str) -> None:

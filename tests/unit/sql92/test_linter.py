@@ -43,6 +43,12 @@ FINDINGS = [
     ("region = beijing", [("unquoted-text", 9)]),
     ("region <> (beijing) AND b = 1", [("unquoted-text", 11)]),
     ("PAID = TAGS", [("unquoted-text", 0)]),
+    ("region = beijing OR shanghai", [("unquoted-text", 9), ("bare-property", 20)]),
+    ("'region' = 'x'", [("quoted-name", 0)]),
+    ("a = 1 AND ('b') <> 'x'", [("quoted-name", 11)]),
+    ("'region' IS NOT NULL OR 'b' CONTAINS 'x'", [("quoted-name", 0), ("quoted-name", 24)]),
+    ("'vip' = TRUE", [("quoted-name", 0)]),
+    ("'us-east' = region AND '1' = '1'", []),
     ("price = oldPrice OR minQty <> max_qty", []),
     ("weight < height", []),
     ("TAG = 'a'", [("misnamed-property", 0)]),
@@ -95,6 +101,25 @@ def test_says_why_the_rest_is_ignored(text: str, suggestion: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "corrections"),
+    [
+        ("region = beijing OR shanghai", ["region = 'shanghai'"]),
+        ("region = 'beijing' OR shanghai OR (xian)", ["region = 'shanghai'", "region = 'xian'"]),
+        ("a = 1 OR (region = beijing OR shanghai)", ["region = 'shanghai'"]),
+        ("region <> beijing AND shanghai AND xian", ["region <> 'shanghai'", "region <> 'xian'"]),
+        ("c = red OR blue OR size = xl OR xs", ["c = 'blue'", "size = 'xs'"]),
+        ("region = beijing AND shanghai", []),
+        ("a = 1 OR vip", []),
+        ("a IS NULL OR vip OR paid", []),
+    ],
+)
+def test_a_property_alone_may_be_another_value_of_the_one_before(text: str, corrections: list[str]) -> None:
+    advice = [each.suggestion for each in compile(text).findings if each.code == "bare-property"]
+    found = [each.split("write ")[1].split("; otherwise")[0] for each in advice if each.startswith("If it is a value")]
+    assert found == corrections
+
+
+@pytest.mark.parametrize(
     ("text", "failing"),
     [
         ("price > 50", "55.10"),
@@ -106,7 +131,7 @@ def test_says_why_the_rest_is_ignored(text: str, suggestion: str) -> None:
 def test_an_integer_is_shown_with_an_amount_on_which_the_broker_fails(text: str, failing: str) -> None:
     expression = compile(text)
     (finding,) = expression.findings
-    assert f"a price like '{failing}' is an error" in finding.sentence
+    assert f"price = '{failing}' is an error" in finding.sentence
     with pytest.raises(EvaluationError):
         expression.evaluate({"price": failing})
 
