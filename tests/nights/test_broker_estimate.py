@@ -17,6 +17,7 @@ GROUPS = {
 }  # fmt: skip
 DELETED = 50
 BIT_MAP = "enableCalcFilterBitMap=true\nenableConsumeQueueExt=true\n"
+VERSION = ("--rocketmq-version", "5.5.0")
 ESTIMATE_OFF, SMALL_FILES = "estimateAccumulation=false\n", "mappedFileSizeConsumeQueue=400\n"
 
 
@@ -58,11 +59,11 @@ def test_the_estimate_is_the_brokers(
         event(after(80), "unregister", "left"),
         event(BEFORE, "register", "tag", expression="*").replace('"T"', '"%RETRY%tag"'),
     ]
-    broker.night(lines)
+    broker.night(lines, *VERSION)
     if deleted:
         broker.log.write(broker.folder / "store", SEGMENT)
     broker.commit(**({"other": 1} if committed is None else dict.fromkeys([*GROUPS, "left"], committed)))
-    broker.night(lines)
+    broker.night(lines, *VERSION)
     rows = lag(open_facts(Warehouse.at(str(broker.folder / "w"))))
     found = {(row.consumer_group, row.topic): row.broker_estimate for row in rows}
     expected = {(group, "T"): estimate for group, estimate in zip(GROUPS, estimates, strict=True)}

@@ -67,8 +67,8 @@ def test_a_night_goes_on_with_what_the_broker_takes_and_says_it(
 def test_a_night_ignores_a_key_that_the_broker_ignores_and_says_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log, subscriptions = PUBLIC / "unquoted-text" / "log.jsonl", PUBLIC / "unquoted-text" / "subscriptions.yaml"
-    nightly.main(night(tmp_path, log, subscriptions, PUBLIC / "broker-conf-maped" / "broker.conf", "--strict"))
+    log, events = (PUBLIC / "waiting-delay-message" / name for name in ("log.jsonl", "events.jsonl"))
+    nightly.main(night(tmp_path, log, events, PUBLIC / "broker-conf-maped" / "broker.conf", "--strict"))
     out = capsys.readouterr().out
     assert "property filter on" in out
     for key, size in (("CommitLog", 1 << 30), ("ConsumeQueue", 6_000_000)):
