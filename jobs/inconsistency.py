@@ -83,6 +83,9 @@ def _print(found: Disagreements) -> None:
         print(f"  {time(state.valid_from)} – {time(state.valid_to)}  {printable(describe(state))}")
         for loss, messages in found.losses_in(state):
             print(f"    {counted(messages, 'message')} {_HOW[loss.how]} {printable(', '.join(loss.clients))}")
+        if uncertain := found.uncertain.get(state):
+            deliveries = counted(uncertain, "delivery is", "deliveries are")
+            print(f"    {deliveries} uncertain: the messages have no queue ids, so their clients are not known")
     for seeming, messages in found.seeming:
         print(f"\n{printable(' on '.join(seeming.key))}")
         print(f"  {time(seeming.valid_from)} – {time(seeming.valid_to)}  {printable(seeming.text)}")
@@ -107,7 +110,7 @@ def _json_object(found: Disagreements, state: GroupClients) -> dict[str, Any]:
         {"clients": loss.clients, "messages": messages, "lost": loss.is_lost, "how": loss.how}
         for loss, messages in found.losses_in(state)
     ]
-    return asdict(state) | {"losses": losses}
+    return asdict(state) | {"losses": losses, "uncertain": found.uncertain.get(state, 0)}
 
 
 if __name__ == "__main__":

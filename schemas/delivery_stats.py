@@ -22,7 +22,8 @@ MEANINGS = {
     "bit_map_false_positives": "passed stage 1 by the filter bit map, not stage 2",
     "hash_collisions": "passed by the hash of their tag, and dropped by a client with the same tags",
     "evaluation_errors": "the expression fails on the message, which counts as no match",
-    "uncertain": "stored when one of two filters counted: at a change, or while clients seem to disagree",
+    "uncertain": "not known which of several filters counted: at a change, while clients seem to disagree, or where "
+    "clients disagree and messages have no queue ids",
     "repeated": "scanned again after an offset reset",
     "skipped": "never pulled: before the group's first start, or jumped over by a reset",
     "lost": "deleted by the broker before the group pulled them, or waiting in a queue that began again",

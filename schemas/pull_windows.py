@@ -50,7 +50,7 @@ PULL_WINDOWS = Table(
             "online: filters messages that the run read; backlog: and those of earlier runs; reset: as backlog, from "
             "an offset to which the group went back; late: filters messages of the time of an earlier night that only "
             "this run could read; lost: messages that were gone before the group pulled them; uncertain: messages "
-            "that may have met the subscription before this one",
+            "that may have met the subscription before this one, or of which it is not known which client read them",
             nullable=False,
         ),
         column("mode", pa.string(), "PULL", nullable=False),
@@ -97,8 +97,8 @@ def late_window_rows(windows: Iterable[PullWindow], run: str) -> pa.RecordBatch:
 def _uncertain_window(change: UncertainChange) -> PullWindow:
     unfiltered = MessageFilter(change.consumer_group, change.topic)
     return PullWindow(
-        unfiltered, change.changed_at, change.stored_from, change.stored_to, kind=WindowKind.UNCERTAIN,
-        reason="the broker may have held a pull when the subscription changed",
+        unfiltered, change.changed_at, change.stored_from, change.stored_to, offsets=change.offsets,
+        only_listed=change.only_listed, places=change.places, kind=WindowKind.UNCERTAIN, reason=change.reason,
     )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from schemas.ledger_inputs import (
     GIVEN_BEFORE,
     HOOKS,
     MESSAGES_FROM,
+    NUMBERED_LINES,
     REBUILT,
     REPEATED_FROM,
     RESETS_BY_TIME,
@@ -119,6 +120,11 @@ class LedgerEntry:
     def hooks(self) -> str:
         """The filter hooks of the run, as text; empty if it had none."""
         return self.inputs.get(HOOKS, "")
+
+    @property
+    def has_queue_ids(self) -> bool:
+        """Whether messages have real queue ids; those of a message log without them are made up."""
+        return not self.inputs.get(NUMBERED_LINES)
 
     @property
     def assumed_queues(self) -> dict[GroupTopic, int]:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from filtering.counted import counted
-from filtering.delivery.message_filter import tag_check
+from filtering.delivery.message_filter import TAGS_PROPERTY, tag_check
 from filtering.delivery.pull_window import FOREVER
-from filtering.predicate import TRUE, Predicate, TextIn
+from filtering.predicate import FALSE, TRUE, And, Predicate, TextIn
 from filtering.predicate_value import holds
 from filtering.sql92 import EvaluationError, InvalidExpression, compile
 from filtering.subscription_data import TAG, build_subscription_data, is_tag_type
@@ -26,18 +26,36 @@ from filtering.subscriptions.in_force import state_at
 from filtering.subscriptions.inconsistency import ClientSubscription, GroupClients, client_states, group_clients
 from filtering.subscriptions.states import states_by_key
 
+MADE_UP = 0
+"""The queue id of all messages of a topic, if they have no real ones."""
+
 
 @dataclass(frozen=True)
 class ClientTags:
     """The clients of a group check different tags in [``valid_from``, ``valid_to``) (ms).
 
     ``by_queue`` has the check of the client that reads each queue, by queue id. It is None if that client does not
-    subscribe to the topic: then no client reads the queue.
+    subscribe to the topic: then no client reads the queue. If messages have no queue ids, ``by_queue`` is empty, and
+    ``undecided`` has the checks of all clients, of which one applies to each message.
     """
 
     valid_from: int
     valid_to: int
     by_queue: Mapping[int, Predicate | None]
+    undecided: tuple[Predicate | None, ...] = ()
+
+    @property
+    def passed_by_some(self) -> Predicate:
+        """The check of messages that at least one client keeps."""
+        checks = [check for check in self.undecided if check is not None]
+        texts = [check.texts for check in checks if isinstance(check, TextIn)]
+        return TextIn(TAGS_PROPERTY, frozenset().union(*texts)) if len(texts) == len(checks) else TRUE
+
+    @property
+    def passed_by_all(self) -> Predicate:
+        """The check of messages that every client keeps."""
+        checks = [FALSE if check is None else check for check in self.undecided]
+        return And(tuple(checks))
 
 
 def allocate_averagely(queue_ids: Iterable[int], clients: Iterable[str]) -> dict[int, str]:
@@ -59,16 +77,20 @@ def disagreeing_states(events: Iterable[SubscriptionEvent]) -> list[GroupClients
 
 
 def tag_disagreements(
-    states: Iterable[GroupClients], queue_ids: Callable[[str], Collection[int]]
+    states: Iterable[GroupClients], queue_ids: Callable[[str], Collection[int]], has_queue_ids: bool = True
 ) -> dict[GroupTopic, list[ClientTags]]:
     """By group and topic, what the client of each queue checks in ``states``.
 
-    ``queue_ids`` returns the queues of a topic. Without any, there is nothing to read.
+    ``queue_ids`` returns the queues of a topic. Without any, there is nothing to read. ``has_queue_ids``: whether
+    messages have their real ones; if not, a topic counts as one queue, and clients that check alike decide it.
     """
     disagreements: defaultdict[GroupTopic, list[ClientTags]] = defaultdict(list)
     for state in states:
-        if queues := queue_ids(state.topic):
-            valid_to = FOREVER if state.valid_to is None else state.valid_to
+        valid_to = FOREVER if state.valid_to is None else state.valid_to
+        checks = tuple(dict.fromkeys(_checks(state).values()))
+        if not has_queue_ids and len(checks) > 1:
+            disagreements[state.key].append(ClientTags(state.valid_from, valid_to, {}, checks))
+        elif queues := queue_ids(state.topic) if has_queue_ids else [MADE_UP]:
             disagreements[state.key].append(ClientTags(state.valid_from, valid_to, _by_queue(state, queues)))
     return dict(disagreements)
 
@@ -80,7 +102,16 @@ def client_checks(state: GroupClients) -> dict[str, Predicate]:
 
 
 def assumption(queues: int) -> str:
-    """What was assumed of a topic of which only the ``queues`` with messages are known, and how to know them all."""
+    """What was assumed of a topic of which only the ``queues`` with messages are known, and how to know them all.
+
+    0: the messages have no queue ids.
+    """
+    if not queues:
+        return (
+            "its clients subscribe differently, and the messages have no queue ids, so which client reads a message "
+            "is not known: what only some of the clients keep counts as delivered, and as uncertain. Give messages "
+            "with queue_id, queue_offset and commitlog_offset, or a --store, in a new --warehouse"
+        )
     known = counted(queues, "queue with messages counts", "queues with messages count")
     return (
         "its clients subscribe differently, and how many queues they share is not known: the "
@@ -133,6 +164,13 @@ class ClientChecks:
         """The check of each client at an instant (ms), by client id; none if the clients subscribe alike."""
         state = state_at(self._states.get((consumer_group, topic), ()), instant)
         return {} if state is None else client_checks(state)
+
+    def disagreeing(self, consumer_group: str, topic: str, instant: int, properties: Mapping[str, str]) -> bool:
+        """Whether only some of the clients keep a message that the broker returned at an instant (ms)."""
+        state = state_at(self._states.get((consumer_group, topic), ()), instant)
+        if state is None:
+            return False
+        return len({check is not None and holds(check, properties) for check in _checks(state).values()}) > 1
 
     def without_subscription(self, consumer_group: str, topic: str, instant: int) -> GroupClients | None:
         """The clients, if the broker has no subscription of the group at an instant (ms), though a client has one.

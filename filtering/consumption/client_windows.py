@@ -5,20 +5,38 @@ Source: PullAPIWrapper.processPullResult.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from filtering.consumption.allocation import ClientTags
-from filtering.delivery.pull_window import FOREVER, PullWindow
-from filtering.predicate import TRUE, Predicate
+from filtering.delivery.pull_window import FOREVER, PullWindow, UncertainChange
+from filtering.predicate import TRUE, And, Predicate
+
+NOT_KNOWN = "which client of the group read it is not known: the messages have no queue ids"
+NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
 def by_client(window: PullWindow, clients: ClientTags) -> Iterator[PullWindow]:
     """Splits a window by client. Queues that no client reads are left out."""
+    if clients.undecided:
+        checked = replace(window.message_filter, client_tags=clients.passed_by_some)
+        yield replace(window, message_filter=checked, is_of_client=True)
     for check in dict.fromkeys(clients.by_queue.values()):
         if check is not None:
             queues = [queue_id for queue_id, queue_check in clients.by_queue.items() if queue_check is check]
             yield _narrowed(window, queues, check)
+
+
+def undecided(window: PullWindow, clients: ClientTags, begins: Mapping[int, int] = NOTHING) -> UncertainChange:
+    """The messages of a window that only some of the clients keep, from offsets in ``begins`` on, by queue id."""
+    returned = window.message_filter.tags, window.message_filter.expression
+    return UncertainChange(
+        *window.key, And((*returned, clients.passed_by_all)), And((*returned, clients.passed_by_some)),
+        window.stored_from, window.stored_to, changed_at=window.subscription_from,
+        offsets=window.offsets or {queue_id: (begin, FOREVER) for queue_id, begin in begins.items()},
+        only_listed=window.only_listed, places=window.places, reason=NOT_KNOWN,
+    )  # fmt: skip
 
 
 def unread(window: PullWindow, clients: ClientTags) -> Iterator[tuple[int, PullWindow]]:

@@ -51,8 +51,11 @@ class GroupNightPlan:
         self._line = line
         self._filters = filters
         self._clients = clients
-        self._windows = PlannedWindows(clients, filters)
+        new_from = group_start.offsets_so_far.of_topic(self.group.key[1]).ends_by_queue
+        self._windows = PlannedWindows(clients, filters, new_from)
         self.online, self.backlog = self._windows.online, self._windows.backlog
+        self.undecided = self._windows.uncertain
+        """What only some clients of the group keep, where it is not known which of them read it."""
         self._position = Position()
         self._committed = GroupCommits(group_start, line.moves)
         self._begins_anew = False

@@ -17,6 +17,7 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 
 HELD_MESSAGES = 5_000
 """ms: how long messages that did not match may wait in a held pull. A changed subscription may then filter them."""
+DISAGREE = "two clients of the group seem to disagree"
 HELD_PULL = 20_000
 """ms: how long the broker holds a pull in an empty queue: for 15 s, and until it looks for new messages again."""
 
@@ -49,7 +50,9 @@ def undecided_between(
     ``changed_at``: when the second of them replaced the first (ms).
     """
     matches = tuple(_delivered(each) for each in filters)
-    return UncertainChange(*filters[0].key, And(matches), Or(matches), stored_from, stored_to, changed_at=changed_at)
+    return UncertainChange(
+        *filters[0].key, And(matches), Or(matches), stored_from, stored_to, changed_at=changed_at, reason=DISAGREE
+    )
 
 
 def _delivered(of: MessageFilter) -> Predicate:

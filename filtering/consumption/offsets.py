@@ -40,7 +40,8 @@ class BrokerOffsets:
     this night are known. ``stored_at`` returns the store time (ms) of the entry at a topic, queue id and queue offset,
     None if there is no such entry. ``log_start``: the physical offset at which the log begins. ``renewals``: by topic,
     the queues that began again since the last night, in order. ``taken_at``: when the snapshot was taken at the
-    earliest (ms; None: not known).
+    earliest (ms; None: not known). ``has_queue_ids``: whether messages have real queue ids; those of a message log
+    without them are made up.
     """
 
     committed: Mapping[GroupTopic, Offsets] = field(default_factory=dict)
@@ -53,6 +54,7 @@ class BrokerOffsets:
     renewals: Mapping[str, Sequence[QueueRenewal]] = field(default_factory=dict)
     taken_at: int | None = None
     is_estimated: bool = False
+    has_queue_ids: bool = True
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """The first entry of a queue that the broker still has; 0 if the queue is not known."""

@@ -37,7 +37,7 @@ class NightPlan:
     ``uncertain_changes``: the changes of subscriptions of which the broker may have held pulls. ``groups``: the
     progress of each group on each topic. ``lost``: the messages that were gone before groups could pull them.
     ``allocated``: the queues that clients of a group with different tags shared in the night. ``assumed``: the number
-    of those with messages, where the topic's is not known.
+    of those with messages, where the topic's is not known; 0: messages have no queue ids.
     """
 
     online: Sequence[PullWindow]
@@ -71,7 +71,7 @@ def plan_night(
     resets, first_starts = resets_and_first_starts(events)
     states = disagreeing_states(events)
     queue_ids = cache(partial(_queue_ids, offsets_so_far=offsets_so_far, broker_offsets=broker_offsets))
-    tags_of_clients = tag_disagreements(states, queue_ids)
+    tags_of_clients = tag_disagreements(states, queue_ids, broker_offsets.has_queue_ids)
     seeming: defaultdict[GroupTopic, list[SeemingDisagreement]] = defaultdict(list)
     for each in seeming_disagreements(history, events):
         seeming[each.key].append(each)
@@ -97,14 +97,23 @@ def plan_night(
             uncertain_changes += _uncertain(
                 night.uncertain_changes, seeming.get(key, ()), filters, offsets_so_far.as_of
             )
+            uncertain_changes += night.undecided
             lost += night.lost
             groups.append(night.group)
     since = offsets_so_far.as_of or 0
     shared = (state for state in states if state.valid_to is None or state.valid_to > since)
     allocated = {state.key: queue_ids(state.topic) for state in shared}
-    assumed = {
-        key: len(queues) for key, queues in allocated.items() if queues and key[1] not in broker_offsets.read_queues
-    }
+    if broker_offsets.has_queue_ids:
+        assumed = {
+            key: len(queues) for key, queues in allocated.items() if queues and key[1] not in broker_offsets.read_queues
+        }
+    else:
+        allocated = {}
+        assumed = {
+            key: 0
+            for key, parts in tags_of_clients.items()
+            if any(part.undecided and part.valid_to > since for part in parts)
+        }
     return NightPlan(online, backlog, uncertain_changes, groups, lost, allocated, assumed)
 
 

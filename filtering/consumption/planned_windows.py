@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from filtering.consumption.allocation import ClientTags
-from filtering.consumption.client_windows import by_client, by_time
+from filtering.consumption.client_windows import by_client, by_time, undecided
 from filtering.consumption.filters_in_force import FiltersInForce
 from filtering.consumption.stint import Stint
 from filtering.consumption.unread_queues import UnreadQueues
-from filtering.delivery.pull_window import PullWindow
+from filtering.delivery.pull_window import PullWindow, UncertainChange
 
 
 class PlannedWindows:
-    """The ``online`` and ``backlog`` windows, their ``stint``, and what waits ``unread`` because no client reads it."""
+    """The ``online`` and ``backlog`` windows, their ``stint``, and what waits ``unread`` because no client reads it.
 
-    def __init__(self, clients: Sequence[ClientTags], filters: FiltersInForce) -> None:
+    ``uncertain``: the messages of which it is not known which client read them. ``ends``: by queue id, the offset at
+    which new messages begin.
+    """
+
+    def __init__(self, clients: Sequence[ClientTags], filters: FiltersInForce, ends: Mapping[int, int]) -> None:
         self.online: list[PullWindow] = []
         self.backlog: list[PullWindow] = []
+        self.uncertain: list[UncertainChange] = []
+        self._ends = ends
         self.stint = Stint()
         self.unread = UnreadQueues(clients, filters)
         self._clients = clients
@@ -30,6 +36,9 @@ class PlannedWindows:
             else:
                 for part in by_client(during, clients):
                     self.stint.add(windows, part)
+                if clients.undecided:
+                    begins = self._ends if windows is self.online else {}
+                    self.uncertain.append(undecided(during, clients, begins))
                 self.unread.add(windows, during, clients)
 
     def read_later(self) -> None:

@@ -13,6 +13,8 @@ from filtering.subscriptions.events import GroupTopic
 BEGINNING = -(2**63)
 FOREVER = 2**63 - 1
 
+HELD_PULL = "the broker may have held a pull when the subscription changed"
+
 OffsetRange = tuple[int, int]
 """Queue offsets or physical offsets, the second exclusive."""
 
@@ -85,7 +87,8 @@ class UncertainChange:
 
     Messages stored in [``stored_from``, ``stored_to``) (ms) that match only one of ``before`` and ``after`` are counted
     as uncertain, in each queue up to the first message in this time that matches ``until``. ``changed_at``: the
-    valid_from (ms) of the subscription after the change.
+    valid_from (ms) of the subscription after the change. ``offsets``, ``only_listed``, ``places`` and ``reason`` are as
+    in a PullWindow.
     """
 
     consumer_group: str
@@ -96,3 +99,7 @@ class UncertainChange:
     stored_to: int
     until: Predicate = FALSE
     changed_at: int = BEGINNING
+    offsets: Mapping[int, OffsetRange] = field(default_factory=dict)
+    only_listed: bool = False
+    places: Mapping[int, OffsetRange] = field(default_factory=dict)
+    reason: str = HELD_PULL

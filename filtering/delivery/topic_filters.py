@@ -65,7 +65,7 @@ class TopicFilters:
                 number[change.before],
                 number[change.after],
                 number[change.until],
-                self._mask((change.stored_from, change.stored_to, (), False, ())),
+                self._mask(_mask_key(change)),
             )
             for change in uncertain_changes
         ]
@@ -219,7 +219,7 @@ def _predicates(message_filter: MessageFilter) -> tuple[Predicate, Predicate, Pr
     return message_filter.tags, message_filter.expression, message_filter.client_tags, message_filter.failure
 
 
-def _mask_key(window: PullWindow) -> MaskKey:
+def _mask_key(window: PullWindow | UncertainChange) -> MaskKey:
     offsets, places = (tuple(sorted(ranges.items())) for ranges in (window.offsets, window.places))
     return window.stored_from, window.stored_to, offsets, window.only_listed, places
 

@@ -10,7 +10,7 @@ from functools import partial
 import pyarrow.compute as pc
 
 from filtering.consumption.allocation import ClientTags, disagreeing_states, tag_disagreements
-from filtering.consumption.client_windows import by_client
+from filtering.consumption.client_windows import by_client, undecided
 from filtering.consumption.group_progress import GroupNight
 from filtering.consumption.offsets import BrokerOffsets
 from filtering.consumption.plan import NightPlan
@@ -103,15 +103,19 @@ def replay(
         )
     ]
     windows = by_topic(replayed)
-    topics = works_by_topic(facts.broker, windows)
+    changes_of_clients = [
+        undecided(each, clients[each.key]) for each in replayed if each.is_of_client and clients[each.key].undecided
+    ]
+    uncertain = by_topic(changes_of_clients)
+    topics = works_by_topic(facts.broker, windows, uncertain)
     folder = into.log(DELIVERY_BLOCKS).storage
     work = Work(run, {DELIVERY_BLOCKS.name: folder}, topics, facts.broker.delay_levels)
     ranges = stored_ranges(partial(facts.warehouse.files, broker_name=facts.name), period=period)
     result = filter_stored(ranges, facts.warehouse, work, session)
     changes.add_files(DELIVERY_BLOCKS, result.files[DELIVERY_BLOCKS.name])
     groups = [GroupNight(row.key, is_consuming=True, told_to=_unread(clients.get(row.key))) for row in in_force]
-    rows = progress_rows({}, groups, BrokerOffsets(), [Part(windows, {}, result)], queues, {}, facts.as_of, run)
-    changes.add_rows(PULL_WINDOWS, [window_rows(NightPlan((), replayed, (), groups), run)])
+    rows = progress_rows({}, groups, BrokerOffsets(), [Part(windows, uncertain, result)], queues, {}, facts.as_of, run)
+    changes.add_rows(PULL_WINDOWS, [window_rows(NightPlan((), replayed, changes_of_clients, groups), run)])
     changes.add_rows(CONSUMER_OFFSETS, rows.offsets)
     changes.add_rows(CURRENT_OFFSETS, current_offset_rows(rows.topics, run))
     changes.add_rows(DELIVERY_STATS, rows.stats)
@@ -162,7 +166,8 @@ def _clients(
 
     registered = {(event.group, each["topic"]) for event in events[len(facts.events) :] for each in event.subscriptions}
     states = (state for state in disagreeing_states(facts.events) if state.valid_to is None)
-    found = tag_disagreements((state for state in states if state.key not in registered), queue_ids)
+    disagreeing = (state for state in states if state.key not in registered)
+    found = tag_disagreements(disagreeing, queue_ids, facts.last.has_queue_ids)
     return {key: clients for key, (clients,) in found.items()}
 
 

@@ -95,7 +95,7 @@ class Run:
         state = read_state(self.warehouse, by_broker(self.entries).get(broker.name, ()))
         plan = None
         if inputs.snapshot is not None:
-            if state.last is not None and state.last.inputs.get(NUMBERED_LINES) and not options.new_epoch:
+            if not state.has_queue_ids and not options.new_epoch:
                 raise UsageError(
                     "earlier nights read a message log without queue ids and offsets, which a store has: give "
                     "--new-epoch to replace its messages, or a new --warehouse"
@@ -125,7 +125,9 @@ class Run:
             new = new.with_stored(log.new) if log.new is not None else new
         as_of = max(_end_of_night(inputs, events, changes, state_before.last), state_before.as_of or 0)
         offsets = _offsets(inputs, state_before, options.steps, changes)
-        offsets = replace(offsets, read_queues={**read_queues_of(state_before.last), **read_queues})
+        has_queue_ids = log.numbered is None and (inputs.snapshot is not None or state_before.has_queue_ids)
+        known_queues = {**read_queues_of(state_before.last), **read_queues}
+        offsets = replace(offsets, read_queues=known_queues, has_queue_ids=has_queue_ids)
         if Step.DELIVER in options.steps or inputs.snapshot is not None:
             forget_prepared_offsets(state_before, changes)
         night = Night(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 
@@ -71,13 +71,15 @@ class ClientsLoss:
 class Disagreements:
     """``states`` in which clients disagree, the possible ``losses``, and the lost ``messages`` (rows of LOST).
 
-    ``seeming``: disagreements of clients without ids, each with its number of uncertain messages.
+    ``seeming``: disagreements of clients without ids, each with its number of uncertain messages. ``uncertain``: by
+    state, the messages of which it is not known whether a client lost them, if messages have no queue ids.
     """
 
     states: Sequence[GroupClients]
     losses: Sequence[ClientsLoss]
     messages: pa.Table
     seeming: Sequence[tuple[SeemingDisagreement, int]] = ()
+    uncertain: Mapping[GroupClients, int] = field(default_factory=dict)
 
     def losses_in(self, state: GroupClients) -> Sequence[tuple[ClientsLoss, int]]:
         """The losses in a state, each with its number of messages."""
@@ -97,7 +99,8 @@ class InconsistentGroup:
     """A group whose clients disagree on a topic, or seem to.
 
     ``description`` is that of the last such state. ``lost`` counts the messages that clients lost in all states. If
-    the clients have no ids and only seem to disagree, ``uncertain`` counts those of which it is not known.
+    the clients have no ids and only seem to disagree, or the messages have no queue ids, ``uncertain`` counts those of
+    which it is not known.
     """
 
     consumer_group: str
@@ -113,7 +116,11 @@ class InconsistentGroup:
         if self.seems:
             deliveries = counted(self.uncertain, "delivery is", "deliveries are")
             return f"{self.description}; {deliveries} uncertain"
-        return f"{self.description}; {counted(self.lost, 'message')} lost to clients"
+        lost = f"{self.description}; {counted(self.lost, 'message')} lost to clients"
+        if not self.uncertain:
+            return lost
+        deliveries = counted(self.uncertain, "delivery is", "deliveries are")
+        return f"{lost}; {deliveries} uncertain, as the messages have no queue ids"
 
 
 def knows_clients(facts: BrokerFacts) -> bool:
@@ -135,7 +142,16 @@ def disagreements(facts: BrokerFacts, session: Session | None) -> Disagreements:
         for loss, rows in _dropped(facts, key, list(of_key)):
             number = pa.scalar(numbers.setdefault(loss, len(numbers)), pa.int32())
             tables.append(rows.add_column(0, LOST.field("loss"), pa.repeat(number, len(rows))).cast(LOST))
-    return Disagreements(states, list(numbers), pa.concat_tables(tables), list(_seeming(facts)))
+    seeming = seeming_disagreements(facts.history, facts.events)
+    without_queues = [] if facts.last.has_queue_ids else states
+    counts = _uncertain_by_run(facts) if seeming or without_queues else {}
+    return Disagreements(
+        states,
+        list(numbers),
+        pa.concat_tables(tables),
+        [(each, _uncertain(facts, counts, [each])) for each in seeming],
+        {state: _uncertain(facts, counts, [state]) for state in without_queues},
+    )
 
 
 def _dropped(
@@ -191,33 +207,42 @@ def _messages(facts: BrokerFacts, topic: str, pairs: pa.Table) -> tuple[pa.Table
     return rows.filter(pa.array(found)), times[at[found]]
 
 
-def _seeming(facts: BrokerFacts) -> Iterator[tuple[SeemingDisagreement, int]]:
-    """The disagreements of clients without ids, each with the uncertain messages of its nights."""
-    found = seeming_disagreements(facts.history, facts.events)
-    if not found:
-        return
-    counts = facts.sums(DELIVERY_STATS, ["consumer_group", "topic", "run"], ["uncertain"])
-    for each in found:
-        runs = [
-            night.run
-            for before, night in zip([None, *facts.nights], facts.nights, strict=False)
-            if (night.as_of or 0) >= each.valid_from
+def _uncertain_by_run(facts: BrokerFacts) -> Mapping[tuple[object, ...], Mapping[str, int]]:
+    """The uncertain messages, by group, topic and run."""
+    return facts.sums(DELIVERY_STATS, ["consumer_group", "topic", "run"], ["uncertain"])
+
+
+def _uncertain(
+    facts: BrokerFacts,
+    counts: Mapping[tuple[object, ...], Mapping[str, int]],
+    states: Sequence[GroupClients | SeemingDisagreement],
+) -> int:
+    """The uncertain messages of the nights in which a group and topic had one of ``states``."""
+    key = states[0].key
+    return sum(
+        counts.get((*key, night.run), {}).get("uncertain", 0)
+        for before, night in zip([None, *facts.nights], facts.nights, strict=False)
+        if any(
+            (night.as_of or 0) >= each.valid_from
             and (each.valid_to is None or before is None or (before.as_of or 0) < each.valid_to)
-        ]
-        yield each, sum(counts.get((*each.key, run), {}).get("uncertain", 0) for run in runs)
+            for each in states
+        )
+    )
 
 
 def inconsistent_groups(facts: BrokerFacts, session: Session | None) -> list[InconsistentGroup]:
     """The groups and topics with disagreements, or with seeming ones."""
     found = disagreements(facts, session)
+    counts = _uncertain_by_run(facts) if found.seeming or found.uncertain else {}
     groups = []
     for (group, topic), states in groupby(found.states, lambda state: state.key):
         of_topic = list(states)
         lost = sum(messages for state in of_topic for loss, messages in found.losses_in(state) if loss.is_lost)
-        groups.append(InconsistentGroup(group, topic, describe(of_topic[-1]), lost))
-    for (group, topic), seeming in groupby(found.seeming, lambda each: each[0].key):
-        texts, uncertain = zip(*((each.text, messages) for each, messages in seeming), strict=True)
-        groups.append(InconsistentGroup(group, topic, texts[-1], 0, True, sum(uncertain)))
+        uncertain = 0 if facts.last.has_queue_ids else _uncertain(facts, counts, of_topic)
+        groups.append(InconsistentGroup(group, topic, describe(of_topic[-1]), lost, uncertain=uncertain))
+    for (group, topic), of_seeming in groupby(found.seeming, lambda each: each[0].key):
+        seeming = [each for each, _ in of_seeming]
+        groups.append(InconsistentGroup(group, topic, seeming[-1].text, 0, True, _uncertain(facts, counts, seeming)))
     return groups
 
 

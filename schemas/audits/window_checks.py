@@ -193,7 +193,7 @@ class _Checks:
 
 
 def _went_back(facts: BrokerFacts) -> defaultdict[GroupTopic, list[str]]:
-    """By group and topic, the runs in which offsets up to which deliveries are decided became less."""
+    """By group and topic, the runs in which offsets up to which deliveries are decided became less, or were reset."""
     rows = facts.rows(CONSUMER_OFFSETS, ["run", "consumer_group", "topic", "queue_id", "told_to"])
     last: dict[tuple[str, str, int], int] = {}
     found: defaultdict[GroupTopic, list[str]] = defaultdict(list)
@@ -203,6 +203,11 @@ def _went_back(facts: BrokerFacts) -> defaultdict[GroupTopic, list[str]]:
             if row["told_to"] < last.get(queue, 0):
                 found[queue[:2]].append(row["run"])
             last[queue] = row["told_to"]
+    for (group, topic, _), resets in facts.resets.items():
+        for at, _ in resets:
+            run = next((night.run for night in facts.nights if at <= (night.as_of or 0)), None)
+            if run is not None:
+                found[group, topic].append(run)
     return found
 
 

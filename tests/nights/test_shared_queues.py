@@ -10,7 +10,21 @@ from typing import Any
 
 import pytest
 
-from jobs import deliver, dispatch, export, ingest, lint, maintain, nightly, register, replay, report
+from jobs import (
+    audit,
+    deliver,
+    dispatch,
+    explain,
+    export,
+    inconsistency,
+    ingest,
+    lint,
+    maintain,
+    nightly,
+    register,
+    replay,
+    report,
+)  # fmt: skip
 from tests.captures import capture
 from tests.nights.commands import Run, night, rows_of
 from tests.nights.growing_broker import BEFORE, GrowingBroker, event
@@ -207,3 +221,89 @@ def _lint(broker: GrowingBroker) -> list[dict[str, Any]]:
         "findings"
     ]
     return found
+
+
+def line(at: int, tag: str, **properties: str) -> str:
+    return json.dumps({"topic": "T", "time": at, "properties": {"TAGS": tag, "n": tag, **properties}})
+
+
+def client(at: int, client_id: str, type: str, expression: str, version: int = 1) -> str:
+    own = {"topic": "T", "type": type, "expression": expression, "sub_version": version}
+    beat = {"at": at, "op": "heartbeat", "group": "cg", "client_id": client_id, "subscriptions": [own]}
+    return json.dumps(beat | {"consume_from": "first"})
+
+
+CLIENTS = {
+    "tags": ([("TAG", "x || y"), ("TAG", "y || z")], "yz", "z", "x"),
+    "tags, and SQL92 in force": ([("TAG", "x || y"), ("SQL92", "n <> 'u'")], "xyz", "z", "u"),
+    "SQL92 only": ([("SQL92", "n = 'x'"), ("SQL92", "n IN ('y', 'z')")], "yz", "", "x"),
+    "tags in force, and SQL92": ([("SQL92", "n = 'x'"), ("TAG", "y")], "y", "", "x"),
+    "three clients": ([("TAG", "x"), ("TAG", "y"), ("TAG", "x || y || z")], "xyz", "xyz", "u"),
+    "one does not subscribe": ([("TAG", "y"), None, ("TAG", "y")], "y", "y", "x"),
+}
+"""What each client subscribes to, the last of which is in force; the tags delivered, uncertain, and not delivered."""
+
+
+@pytest.mark.parametrize("at", ["before the messages", "after them"])
+@pytest.mark.parametrize(("subscriptions", "delivered", "uncertain", "stopped"), CLIENTS.values(), ids=CLIENTS)
+def test_without_queue_ids_it_is_not_known_which_client_read_a_message(
+    run: Run,
+    tmp_path: Path,
+    subscriptions: list[tuple[str, str] | None],
+    delivered: str,
+    uncertain: str,
+    stopped: str,
+    at: str,
+) -> None:
+    """In two nights, whose log grows."""
+    begin = 1_000_000 if at == "before the messages" else 1_000_100
+    beats = [
+        client(begin, f"c{i}", *own, version=i)
+        if own is not None
+        else json.dumps({"at": begin, "op": "heartbeat", "group": "cg", "client_id": f"c{i}", "subscriptions": []})
+        for i, own in enumerate(subscriptions)
+    ]
+    (tmp_path / "s.jsonl").write_text("\n".join(beats))
+    log, warehouse = tmp_path / "log.jsonl", tmp_path / "w"
+    rows = [line(1_000_010 + i, tag) for i, tag in enumerate("xyzu")]
+    out = ""
+    for nights in (1, 2):
+        if nights == 2:
+            rows += [line(1_000_200 + i, tag) for i, tag in enumerate("xyzu")]
+        log.write_text("\n".join(rows) + "\n")
+        out = run(nightly, *night(warehouse, log, tmp_path / "s.jsonl", CONF)).out
+        assert outcomes(warehouse) == {"DELIVERED": len(delivered) * nights}, nights
+        assert sum(row["uncertain"] for row in rows_of(warehouse, "delivery_stats")) == len(uncertain) * nights
+    is_uncertain = bool(uncertain)
+    is_told = len({own if own is None or own[0] == "TAG" else None for own in subscriptions}) > 1
+    assert (f"{ASSUMED}its clients subscribe differently, and the messages have no queue ids" in out) == is_told
+    found = [json.loads(each) for each in run(inconsistency, "--warehouse", warehouse, "--json").out.splitlines()]
+    assert found[-1]["uncertain"] == len(uncertain) * 2
+    says = f"{len(uncertain) * 2} deliveries are uncertain"
+    assert (says in run(inconsistency, "--warehouse", warehouse).out) == is_uncertain
+    assert (says in run(lint, "--warehouse", warehouse).out) == is_uncertain
+    for offset, tag in enumerate("xyzu"):
+        asked = ("--topic", "T", "--queue", 0, "--offset", offset, "--group", "cg", "--json")
+        answer = json.loads(run(explain, "--warehouse", warehouse, *asked).out)
+        assert (answer["outcome"] == "DELIVERED") == (tag in delivered)
+        assert bool(answer["uncertain"]) == (tag in uncertain), answer
+    assert run(audit, "--warehouse", warehouse).code == 0
+    assert run(nightly, *night(warehouse, log, tmp_path / "s.jsonl", CONF), "--redo-from", 0).code == 0
+    assert sum(row["uncertain"] for row in rows_of(warehouse, "delivery_stats")) == len(uncertain) * 2
+
+
+def test_without_queue_ids_clients_that_check_alike_are_certain(run: Run, tmp_path: Path) -> None:
+    """The client whose subscription is in force left: the other two drop what they do not name. And a replay."""
+    leaves = json.dumps({"at": 4, "op": "unregister", "group": "cg", "client_id": "c"})
+    beats = [client(1, "a", "TAG", "x"), client(2, "b", "TAG", "x"), client(3, "c", "TAG", "x || y", 2), leaves]
+    (tmp_path / "s.jsonl").write_text("\n".join(beats))
+    (tmp_path / "log.jsonl").write_text("\n".join(line(1_000_000 + i, tag) for i, tag in enumerate("xyz")))
+    run(nightly, *night(tmp_path / "w", tmp_path / "log.jsonl", tmp_path / "s.jsonl", CONF))
+    assert outcomes(tmp_path / "w") == {"DELIVERED": 1, "DROPPED_BY_CLIENT": 1}
+    assert sum(row["uncertain"] for row in rows_of(tmp_path / "w", "delivery_stats")) == 0
+    beats.pop()
+    (tmp_path / "s.jsonl").write_text("\n".join(beats))
+    run(nightly, *night(tmp_path / "w2", tmp_path / "log.jsonl", tmp_path / "s.jsonl", CONF))
+    assert run(replay, "--warehouse", tmp_path / "w2", "--into", tmp_path / "again").code == 0
+    assert outcomes(tmp_path / "again") == {"DELIVERED": 2}
+    assert sum(row["uncertain"] for row in rows_of(tmp_path / "again", "delivery_stats")) == 1

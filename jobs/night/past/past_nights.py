@@ -62,7 +62,7 @@ class PastOffsets:
         """The offsets at the end of a night."""
         read_queues = read_queues_of(entry)
         if entry.log_start is None:
-            return BrokerOffsets(read_queues=read_queues)  # it read a message log
+            return BrokerOffsets(read_queues=read_queues, has_queue_ids=entry.has_queue_ids)  # it read a message log
         at = entry.inputs.get(COMMITTED_AT)
         committed = BrokerOffsets(
             without_vanished(self._committed_up_to(entry.run), entry.inputs.get(NOT_COMMITTED, "[]")),

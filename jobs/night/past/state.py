@@ -77,6 +77,11 @@ class BrokerState:
         return self.last is None or PULL_WINDOWS.name in self.last.tables
 
     @property
+    def has_queue_ids(self) -> bool:
+        """Whether the messages so far have real queue ids."""
+        return self.last is None or self.last.has_queue_ids
+
+    @property
     def config(self) -> BrokerConfig | None:
         """The broker's configuration in the last night."""
         return self.nights[-1].broker if self.nights else None

@@ -53,6 +53,10 @@ from schemas.answers.lag.standings import positions_in_queue
 from schemas.delta.table_rows import one_of
 from schemas.time_text import time_text
 
+NO_QUEUE_IDS = (
+    "the clients of the group subscribe differently, and the messages have no queue ids: which client read this one, "
+    "and whether it kept it, is not known"
+)
 BY_POP = "the group consumes the topic by POP, which is not replayed: this is what a group that pulls would receive"
 
 
@@ -250,8 +254,12 @@ class Explainer:
         message, pulled_at = explanation.message, explanation.pulled_at
         if pulled_at is None:
             return None
+        key = explanation.consumer_group, message.topic
+        is_returned_to_any = explanation.outcome in BY_THE_TABLES and not self._facts.last.has_queue_ids
+        if is_returned_to_any and self._clients.disagreeing(*key, pulled_at, message.properties):
+            return NO_QUEUE_IDS
         for each in self._seeming:
-            if each.key == (explanation.consumer_group, message.topic) and each.holds_at(pulled_at):
+            if each.key == key and each.holds_at(pulled_at):
                 passes = {holds(delivers(row) or FALSE, message.properties) for row in each.rows}
                 if len(passes) > 1:
                     return each.text

@@ -17,7 +17,6 @@ from schemas.answers.report.group_counts import GroupCounts, counts_by_run, grou
 from schemas.commitlog import COMMITLOG, NAME_SEPARATOR
 from schemas.delta.open_data_file import open_data_file
 from schemas.delta.table_rows import files_that_may_hold, one_of
-from schemas.ledger_inputs import NUMBERED_LINES
 from schemas.spark_tasks import Session
 
 NAMED = 3
@@ -87,7 +86,7 @@ def not_replayed(facts: BrokerFacts, run: str) -> Iterator[str]:
         whose = f", of {listed(lmq_groups, NAMED)}" if lmq_groups else ""
         yield f"not replayed: {LMQ_PREFIX} queues, which get the messages of other topics ({MULTI_DISPATCH}){whose}"
     yield from (f"not replayed: {text}" for text in found.others)
-    if facts.last.inputs.get(NUMBERED_LINES):
+    if not facts.last.has_queue_ids:
         yield (
             "uncertain: the message log has no queue ids and offsets. Its messages are numbered in the order of its "
             "lines, in one queue for each topic: which of a group's clients would have received a message is not known"
