@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -244,6 +244,11 @@ def read_properties(text: str) -> ReadBrokerConfig:
         if (similar := _similar(key)) is not None
     ]
     return ReadBrokerConfig(config, tuple(misread), tuple(ignored))
+
+
+def why_property_filter_is_off(misread: Iterable[str]) -> str | None:
+    """Of the ``misread`` texts of a ReadBrokerConfig, the one on enablePropertyFilter; None if there is none."""
+    return next((text for text in misread if text.startswith(_SWITCHES["enablePropertyFilter"])), None)
 
 
 def changed_switches(before: BrokerConfig, now: BrokerConfig) -> Sequence[str]:

@@ -103,7 +103,7 @@ def _findings(chosen: argparse.Namespace) -> FindingsOfBrokers:
                 print(f"mqsieve: {printable(line)}", file=sys.stderr)
             config = replace(read.config, rocketmq_version=str(version))
             rows = in_force_after(events, config)
-            static = [*static_findings(rows), *refused_findings(rows, config)]
+            static = [*static_findings(rows), *refused_findings(rows, config, read.misread)]
         return FindingsOfBrokers({"": worst_first([*rejected, *static])})
     from schemas.answers.findings import findings_of_rows
 

@@ -27,6 +27,7 @@ from schemas.ledger_inputs import (
     GIVEN_BEFORE,
     HOOKS,
     MESSAGES_FROM,
+    MISREAD,
     NUMBERED_LINES,
     REBUILT,
     REPEATED_FROM,
@@ -120,6 +121,12 @@ class LedgerEntry:
     def hooks(self) -> str:
         """The filter hooks of the run, as text; empty if it had none."""
         return self.inputs.get(HOOKS, "")
+
+    @property
+    def misread_settings(self) -> list[str]:
+        """The values of the last broker.conf that the broker reads in another way than they seem: a text for each."""
+        found: list[str] = json.loads(self.inputs.get(MISREAD, "[]"))
+        return found
 
     @property
     def has_queue_ids(self) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from filtering.broker_config import BrokerConfig
+from filtering.broker_config import BrokerConfig, why_property_filter_is_off
 from filtering.counted import listed
 from filtering.delivery.message_filter import delivers
 from filtering.findings.finding import ERROR, INFO, WARN, Finding
@@ -35,11 +35,18 @@ def static_findings(in_force: Iterable[SubscriptionRow]) -> list[Finding]:
     return [*(finding for row in rows for finding in own_findings(row)), *_equivalent(rows)]
 
 
-def refused_findings(rows: Iterable[SubscriptionRow], broker: BrokerConfig) -> Iterator[Finding]:
-    """Subscriptions that compile, and whose every pull the broker refuses."""
+def refused_findings(
+    rows: Iterable[SubscriptionRow], broker: BrokerConfig, misread: Iterable[str] = ()
+) -> Iterator[Finding]:
+    """Subscriptions that compile, and whose every pull the broker refuses.
+
+    ``misread``: the texts on settings in broker.conf that mean something else to the broker than they seem to.
+    """
+    off = why_property_filter_is_off(misread)
+    how = f": {off}" if off is not None else "; set it to true in broker.conf"
     for row, code in refused(rows, broker):
         if row.compile_error is None:
-            advice = "; set it to true in broker.conf, and restart the broker" * (code is ResponseCode.SYSTEM_ERROR)
+            advice = f"{how}, and restart the broker" * (code is ResponseCode.SYSTEM_ERROR)
             text = f"the broker refuses every pull with {code.text}{advice}"
             yield Finding(ERROR, *row.key, "refused-pulls", text)
 

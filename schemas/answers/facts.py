@@ -175,6 +175,11 @@ class BrokerFacts:
         """The groups that ever subscribed."""
         return sorted({event.group for event in self.events if event.subscriptions})
 
+    @property
+    def misread_settings(self) -> Sequence[str]:
+        """The texts on settings that the broker reads in another way than they seem, if the last night's count."""
+        return self.last.misread_settings if self.broker == self.last.broker else ()
+
     @cached_property
     def not_replayed(self) -> NotReplayed:
         """What the last snapshot shows of consumption that is not replayed."""

@@ -45,12 +45,14 @@ class NotReplayed:
     """What a broker does otherwise.
 
     ``pop``: groups and topics that consume by POP. ``has_lmq``: there are queues of multi-dispatched messages.
-    ``others``: the rest, one text each.
+    ``broadcasting``: groups and topics of which files of subscriptions say that they broadcast. ``others``: the rest,
+    one text each.
     """
 
     pop: tuple[GroupTopic, ...] = ()
     has_lmq: bool = False
     others: tuple[str, ...] = ()
+    broadcasting: tuple[GroupTopic, ...] = ()
 
     @classmethod
     def in_store(cls, storage: Storage, topics: Iterable[str]) -> NotReplayed:
@@ -70,17 +72,23 @@ class NotReplayed:
         return cls(tuple(pop), any(map(is_lmq, topics)), tuple(others))
 
     def with_broadcasting(self, groups: Iterable[GroupTopic]) -> NotReplayed:
-        """This, and groups of which a file of subscriptions says that they broadcast."""
-        if named := [f"{group} on {topic}" for group, topic in groups]:
-            return replace(self, others=(*self.others, f"{BROADCASTING}, of {listed(named, NAMED)}"))
-        return self
+        """This, with groups of which files of subscriptions say that they broadcast."""
+        return replace(self, broadcasting=tuple(dict.fromkeys(groups)))
+
+    @property
+    def texts(self) -> list[str]:
+        """What is not replayed, besides consumption by POP and from multi-dispatched queues."""
+        named = [f"{group} on {topic}" for group, topic in self.broadcasting]
+        return [*self.others, *([f"{BROADCASTING}, of {listed(named, NAMED)}"] if named else [])]
 
     @classmethod
     def of_text(cls, text: str) -> NotReplayed:
         """The reverse of :meth:`text`."""
         values = json.loads(text)
-        pop = tuple((group, topic) for group, topic in values["pop"])
-        return cls(pop, values["has_lmq"], tuple(values["others"]))
+        pop, broadcasting = (
+            tuple((group, topic) for group, topic in values.get(name, ())) for name in ("pop", "broadcasting")
+        )
+        return cls(pop, values["has_lmq"], tuple(values["others"]), broadcasting)
 
     @property
     def text(self) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from filtering.broker_config import BrokerConfig
-from jobs import deliver, dispatch, explain, ingest, maintain, nightly, register
+from jobs import deliver, dispatch, explain, ingest, lint, maintain, nightly, register
 from schemas.errors import UsageError
 from tests.captures import PUBLIC, capture, rows
 from tests.nights.commands import differing, night, rows_of
@@ -59,6 +59,12 @@ def test_a_night_goes_on_with_what_the_broker_takes_and_says_it(
     assert "\nSQL92 is off: broker.conf has enablePropertyFilter='true" in out
     assert ", which the broker takes as false; write enablePropertyFilter=true\n" in out
     assert "broker broker-a: property filter off" in out
+    asked = ["--warehouse", str(tmp_path / "w")]
+    why = "SQL92 is off: broker.conf has enablePropertyFilter='true"
+    explain.main([*asked, "--message", "p0", "--group", "g_beijing"])
+    assert f"enablePropertyFilter is off), so the group has not pulled it yet; {why}" in capsys.readouterr().out
+    lint.main(asked)
+    assert f"SYSTEM_ERROR: enablePropertyFilter is off: {why}" in capsys.readouterr().out
     nightly.main(night(tmp_path / "w2", log, subscriptions, PUBLIC / "unquoted-text" / "broker.conf"))
     with pytest.raises(UsageError, match=r"enablePropertyFilter was true and is false; SQL92 is off: broker\.conf has"):
         nightly.main(night(tmp_path / "w2", log, subscriptions, conf))

@@ -124,6 +124,9 @@ def test_a_connected_client_whose_pulls_are_refused_is_not_away(broker: GrowingB
     assert "refuses the group's pulls (SUBSCRIPTION_NOT_EXIST)" in out
     assert "c1 subscribes to the topic, but the heartbeat of c2 does not list it" in out
     assert "away" not in out
+    behind = run(lag, "--warehouse", broker.folder / "w", "--json").out.splitlines()
+    assert {json.loads(line)["refusal"] for line in behind} == {"SUBSCRIPTION_NOT_EXIST"}
+    assert "refused: SUBSCRIPTION_NOT_EXIST" in run(lag, "--warehouse", broker.folder / "w").out
 
 
 def test_a_list_typed_by_hand_has_no_dates_of_1970(broker: GrowingBroker) -> None:

@@ -68,6 +68,12 @@ def test_groups_of_which_the_subscriptions_say_that_they_broadcast(run: Run, sto
     assert summary(run, store, groups) == [f"not replayed: {broadcasting}, of {named}"]
     assert {row["consumer_group"] for row in rows_of(store.parent / "w", "subscriptions")} == {"cg_paid"}
     assert "cg_all" not in run(lag, "--warehouse", store.parent / "w").out
+    later = [f"not replayed: {broadcasting}, of {named}"]
+    write(store, "commitlog/00000000000000000000", log_of(ORDER, ORDER))
+    out = run(nightly, "--store", store, "--warehouse", store.parent / "w").out
+    assert [line for line in out.splitlines() if line.startswith("not replayed")] == later, "remembered"
+    write(store, "commitlog/00000000000000000000", log_of(ORDER, ORDER, ORDER))
+    assert summary(run, store) == [], "the snapshot has them no more"
 
 
 def test_groups_whose_clients_broadcast(run: Run, store: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from schemas.ledger_inputs import (
     HOOKS,
     IS_ESTIMATED,
     MESSAGE_LOG,
+    MISREAD,
     NOT_REPLAYED,
     NUMBERED_LINES,
     OFFSET_FILES,
@@ -93,7 +95,9 @@ class NightInputs:
             files = message_log_files(self.message_log)
             listed = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
             found[MESSAGE_LOG] = hashlib.sha256(repr(listed).encode()).hexdigest()
-        not_replayed = NotReplayed()
+        if broker.is_given:
+            found[MISREAD] = json.dumps(broker.misread)
+        not_replayed = named = NotReplayed.of_text(before[NOT_REPLAYED]) if NOT_REPLAYED in before else NotReplayed()
         if self.snapshot is not None:
             min_offsets = self.snapshot.offsets.min_offsets
             queues = sum(map(len, min_offsets.values()))
@@ -101,12 +105,15 @@ class NightInputs:
             found[STORE_FOLDER] = self.snapshot.storage.root
             found |= {OFFSET_FILES: self.snapshot.fingerprint, QUEUES: str(queues)}
             not_replayed = NotReplayed.in_store(self.snapshot.storage, min_offsets)
+            not_replayed = not_replayed.with_broadcasting(named.broadcasting)
             at = self.snapshot.offsets.committed_at
             found[COMMITTED_AT] = "" if at is None else str(at)
             found[IS_ESTIMATED] = "true" if self.snapshot.offsets.is_estimated else ""
         if self.subscriptions is not None:
-            not_replayed = not_replayed.with_broadcasting(self.subscriptions.events.broadcasting)
-        if self.snapshot is not None or not_replayed.others:
+            given = self.subscriptions.events
+            earlier = () if given.is_snapshot else not_replayed.broadcasting
+            not_replayed = not_replayed.with_broadcasting((*earlier, *given.broadcasting))
+        if self.snapshot is not None or self.subscriptions is not None:
             found[NOT_REPLAYED] = not_replayed.text
         if self.subscriptions is not None:
             found[SUBSCRIPTION_FILE] = self.subscriptions.digest

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
+from filtering.broker_config import why_property_filter_is_off
 from filtering.consumption.allocation import ClientChecks, dropping_clients
 from filtering.delivery.entries import has_entry
 from filtering.delivery.message_filter import delivers
@@ -36,6 +37,7 @@ from filtering.explanation.pulls_of_message import (
 from filtering.explanation.reasons import dropped_by_other_client, never_subscribed, overruled, without_subscription
 from filtering.predicate import FALSE
 from filtering.predicate_value import holds
+from filtering.pulls.pull import ResponseCode
 from filtering.subscriptions.in_force import in_force_at, present_filter
 from filtering.subscriptions.inconsistency import seeming_disagreements
 from filtering.subscriptions.namespace import DLQ_TOPIC_PREFIX
@@ -95,11 +97,20 @@ class Explainer:
             explanation = self._waiting(message, consumer_group, stored, copies)
         explanation = replace(explanation, start=self._start(explanation.message, consumer_group), message=message)
         explanation = replace(explanation, journey=self._journey(explanation, stored, copies))
+        explanation = self._with_misread_setting(explanation)
         if why := self._seems_uncertain(explanation):
             return replace(explanation, uncertain=why)
         if explanation.uncertain is None:
             explanation = replace(explanation, uncertain=self._other_evidence(explanation))
         return explanation
+
+    def _with_misread_setting(self, explanation: Explanation) -> Explanation:
+        """Says why the property filter is off, if the pulls are refused for it, and broker.conf seems to say on."""
+        decision = explanation.decision
+        why = why_property_filter_is_off(self._facts.misread_settings)
+        if why is None or ResponseCode.SYSTEM_ERROR.text not in decision.headline:
+            return explanation
+        return replace(explanation, decision=replace(decision, headline=f"{decision.headline}; {why}"))
 
     def _other_evidence(self, explanation: Explanation) -> str | None:
         """Why something else than the subscriptions shows that the group may have received the message."""

@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from filtering.consumption.allocation import ClientChecks
 from filtering.consumption.lag import TopicLag, checked_range, checks_entries, is_measured
 from filtering.delivery.message_filter import MessageFilter, message_filters
 from filtering.delivery.pull_window import FOREVER, OffsetRange, PullWindow
 from filtering.predicate import TRUE
-from filtering.pulls.pull import refusal
+from filtering.pulls.pull import ResponseCode, refusal
 from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.facts import BrokerFacts
@@ -99,8 +100,9 @@ def lag(
     counts = {topic: _topic_lag(queues, in_force, filters, firsts, facts) for topic, queues in by_topic.items()}
     _scan(facts, counts)
     has_commits = newer is not None or facts.offsets["committed"].null_count < len(facts.offsets)
+    clients = ClientChecks(facts.events)
     rows = [
-        _row(standing, in_force.get(standing.key), counts[topic], has_commits, facts)
+        _row(standing, in_force.get(standing.key), counts[topic], has_commits, facts, clients)
         for topic, queues in by_topic.items()
         for standing in queues
     ]
@@ -208,13 +210,20 @@ def _first_needed(facts: BrokerFacts, counts: Mapping[str, TopicLag]) -> int | N
 
 
 def _row(
-    standing: Standing, row: SubscriptionRow | None, counts: TopicLag, has_commits: bool, facts: BrokerFacts
+    standing: Standing,
+    row: SubscriptionRow | None,
+    counts: TopicLag,
+    has_commits: bool,
+    facts: BrokerFacts,
+    clients: ClientChecks,
 ) -> Lag:
     """``has_commits``: whether a snapshot had committed offsets."""
     waiting = counts.waiting_of(standing.consumer_group, standing.queue_id)
     behind = max(0, standing.end - standing.counted_from)
     sample = counts.sample_of(standing.consumer_group, standing.queue_id)
     code = refusal(row, facts.broker) if row is not None else None
+    if code is None and clients.without_subscription(*standing.key, facts.as_of) is not None:
+        code = ResponseCode.SUBSCRIPTION_NOT_EXIST
     has_metric = facts.broker.version.has_lag_metric
     estimate = sample.estimate(behind) if sample is not None else behind
     if standing.committed is None and has_commits:

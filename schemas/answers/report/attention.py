@@ -108,6 +108,9 @@ def _problems(
     facts: BrokerFacts, counts: Mapping[GroupTopic, Counts], findings: Iterable[Finding]
 ) -> Iterator[Problem]:
     yield from map(_of_remark, facts.last.remarks)
+    for text in facts.last.misread_settings:
+        if f"misread-setting: {text}" not in facts.last.remarks:
+            yield Problem("misread-setting", text)
     in_force = facts.in_force
     in_quarantine = list(_in_quarantine(facts))
     if not facts.topics:

@@ -85,7 +85,7 @@ def not_replayed(facts: BrokerFacts, run: str) -> Iterator[str]:
     if lmq_groups or found.has_lmq or _has_multi_dispatch(facts, run):
         whose = f", of {listed(lmq_groups, NAMED)}" if lmq_groups else ""
         yield f"not replayed: {LMQ_PREFIX} queues, which get the messages of other topics ({MULTI_DISPATCH}){whose}"
-    yield from (f"not replayed: {text}" for text in found.others)
+    yield from (f"not replayed: {text}" for text in found.texts)
     if not facts.last.has_queue_ids:
         yield (
             "uncertain: the message log has no queue ids and offsets. Its messages are numbered in the order of its "
