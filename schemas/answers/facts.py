@@ -14,7 +14,7 @@ from filtering.broker_config import BrokerConfig
 from filtering.delivery.pull_window import FOREVER, OffsetRange
 from filtering.sql92 import Expressions
 from filtering.subscriptions.event_lines import with_offsets
-from filtering.subscriptions.events import Operation, SubscriptionEvent
+from filtering.subscriptions.events import BROADCASTING, Operation, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.in_force import in_force_at
 from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX, is_lmq
@@ -152,6 +152,8 @@ class BrokerFacts:
         """The history of one group. Raises UsageError if the group never subscribed."""
         rows = self.history_of_groups([consumer_group])
         if not rows:
+            if any(group == consumer_group for group, _ in self.not_replayed.broadcasting):
+                raise UsageError(f"{consumer_group} is not replayed: it is {BROADCASTING}")
             hint = did_you_mean(consumer_group, self.groups) if self.groups else f": {NO_SUBSCRIPTIONS}"
             raise UsageError(f"{consumer_group} has no subscription in {self.warehouse.location}{hint}")
         return rows

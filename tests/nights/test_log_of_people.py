@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs import export, ingest, nightly
+from jobs import explain, export, ingest, nightly
 from schemas.delta.warehouse import Warehouse
 from schemas.ledger_check import read_runs
 from schemas.ledger_inputs import NUMBERED_LINES
@@ -272,3 +272,17 @@ def test_rows_that_are_no_messages_are_told_at_once(tmp_path: Path, run: Run) ->
     ended = run(nightly, "--store", tmp_path / "log.parquet", "--warehouse", tmp_path / "w")
     assert (ended.code, ended.out, ended.error.count("\n")) == (2, "", 1)
     assert "none of its first 1,000 rows is a message: store_timestamp is in seconds" in ended.error
+
+
+@pytest.mark.parametrize("name", ["msgId", "msg_id"])
+def test_a_message_is_asked_for_by_the_id_that_the_log_gives(tmp_path: Path, run: Run, name: str) -> None:
+    """As the dashboard shows it, which need not be in the properties."""
+    ids = ["7F000001000018B4AAC2000000000001", "0a000007000078bf0000000000000384", "order 7"]
+    write(tmp_path / "log.jsonl", [message(i, topic="T", **{name: id}) for i, id in enumerate(ids)])
+    (tmp_path / "s.yaml").write_text("- {group: cg, topic: T, tag: paid}\n")
+    given = ("--store", tmp_path / "log.jsonl", "--subscriptions", tmp_path / "s.yaml", "--warehouse", tmp_path / "w")
+    assert run(nightly, *given).code == 0
+    for number, id in enumerate(ids):
+        ended = run(explain, "--warehouse", tmp_path / "w", "--message", id, "--group", "cg")
+        assert ended.code == 0, ended.error
+        assert f"k{number}  T 0/{number} → cg" in ended.out

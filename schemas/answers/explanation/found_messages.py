@@ -85,7 +85,14 @@ _COLUMNS = [name for name in FoundMessage.__dataclass_fields__ if name not in ("
 def find(facts: BrokerFacts, text: str) -> list[FoundMessage]:
     """The messages with this msgId or unique key, one of these KEYS or all of them, in the order of the log."""
     found = [message for message in read(facts, _offsets_in(text)) if message.msg_id == text.upper()]
-    return found or read(facts, _offsets_of(facts, text, with_keys=True))
+    return found or read(facts, _offsets_of(facts, text, with_keys=True)) or read(facts, _with_given_id(facts, text))
+
+
+def _with_given_id(facts: BrokerFacts, text: str) -> list[int]:
+    """The physical offsets of the messages of a message log to which it gives this msgId."""
+    rows = facts.rows(COMMITLOG, ["commitlog_offset"], [one_of("msg_id", [text, text.upper()])])
+    offsets: list[int] = rows["commitlog_offset"].to_pylist()
+    return offsets
 
 
 def find_at(facts: BrokerFacts, topic: str, queue_id: int, queue_offset: int) -> list[FoundMessage]:

@@ -6,14 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from filtering.counted import counted
+from filtering.counted import counted, listed
 from filtering.explanation.journey import is_copy
+from filtering.subscriptions.events import BROADCASTING
 from schemas.answers.explanation.explain import Explainer
 from schemas.answers.explanation.explanation import Explanation
 from schemas.answers.explanation.found_messages import FoundMessage, copies_of, find, find_at, kept_offsets
 from schemas.answers.facts import NO_SUBSCRIPTIONS, BrokerFacts
 from schemas.errors import UsageError, did_you_mean
 from schemas.time_text import time_text
+
+NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,10 @@ class Why:
     @property
     def nobody(self) -> str:
         """Why there is no explanation for any group."""
+        topics = {message.topic for message in self.messages}
+        broadcasting = sorted({group for group, topic in self.facts.not_replayed.broadcasting if topic in topics})
+        if broadcasting:
+            return f"not replayed: {listed(broadcasting, NAMED)}, {BROADCASTING}"
         return "no group ever subscribed to the topic" + ("" if self.facts.groups else f": {NO_SUBSCRIPTIONS}")
 
     def copies(self, message: FoundMessage) -> list[FoundMessage]:
