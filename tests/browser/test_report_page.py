@@ -163,6 +163,41 @@ def test_it_fits_the_screen(show: Show, width: int) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+LONG = "price BETWEEN 100.5 AND 207.25 AND region IN ('hangzhou', 'shanghai', 'shenzhen') AND color <> 'blue' "
+UNBROKEN = "com.example.shop.orders.consumer.group_{:04}"
+
+
+@pytest.mark.parametrize("width", [1300, 390])
+@pytest.mark.parametrize("expression", [LONG * 4, f"region='{'x' * 380}'"])
+def test_a_thousand_groups_with_long_filters_fit_the_screen(show: Show, width: int, expression: str) -> None:
+    """Names, texts and filters of any length are wrapped, cut, or scrolled in their own box."""
+    every = report(1_000, name=UNBROKEN, expression=expression)
+    first = replace(every.groups[0], consumer_group="g" * 250, topic="t" * 250, expression=expression)
+    page = show(replace(every, groups=[first, *every.groups[1:]]), viewport={"width": width, "height": 1000})
+    page.evaluate("document.querySelectorAll('details').forEach((part) => (part.open = true))")
+    page.locator("#groups-table tbody th button").nth(0).click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    beyond = page.evaluate(
+        """(width) => [...document.querySelectorAll("body *")]
+          .filter((node) => !node.closest(".scroll, .skip, figure table") && node.getBoundingClientRect().right > width)
+          .map((node) => node.outerHTML.slice(0, 100))""",
+        width,
+    )
+    assert beyond == []
+
+
+def test_the_tables_fit_1300_pixels_without_scrolling(show: Show) -> None:
+    every = report(30, name=UNBROKEN, expression=LONG * 4)
+    page = show(every, viewport={"width": 1300, "height": 1000})
+    wider = page.locator(".scroll").evaluate_all(
+        "(boxes) => boxes.filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.parentElement.id)"
+    )
+    assert wider == []
+    filter_cell = page.locator("#groups-table tbody tr").first.locator("td").last
+    filter_cell.hover()
+    expect(filter_cell).to_have_attribute("title", (LONG * 4).strip()[:399] + "…")
+
+
 def test_a_table_wider_than_the_screen_is_scrolled_on_it(show: Show) -> None:
     """Its titles stay in sight, and its scroll bar is not below a thousand rows."""
     rows = [group(f"cg_{at}", expression="price > 5 AND region = 'hangzhou'" * 3) for at in range(200)]

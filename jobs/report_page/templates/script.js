@@ -28,6 +28,13 @@
   };
   for (const command of document.querySelectorAll("code.command")) command.after(copyButton(command));
 
+  // What is cut at the edge of its cell has the whole text as its title.
+  document.addEventListener("mouseover", ({ target }) => {
+    if (target.matches("td code.command, .main td:last-child") && target.scrollWidth > target.clientWidth) {
+      target.title = target.textContent.trim();
+    }
+  });
+
   // Sorting: a button in every title. Numbers begin with the greatest, texts with A.
   const sortTable = (table, title) => {
     const at = title.cellIndex;
