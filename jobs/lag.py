@@ -23,13 +23,16 @@ EXAMPLES = (
     "--warehouse /data/mqsieve",
     "--warehouse /data/mqsieve --group cg_paid --offsets store/config/consumerOffset.json",
 )
-TITLES = ("behind", "would get", "broker says", "off by", "oldest of them")
+TITLES = ("behind", "would get", "broker estimate", "estimate error", "oldest", "pulls")
+OLDER_KEYS = {
+    "lag": "behind", "exact_lag": "would_get", "oldest_pending_at": "oldest_at", "oldest_pending_ms": "oldest_ms",
+}  # fmt: skip
 METRICS = {
-    "mqsieve_consumer_lag_messages": ("lag", "Entries behind the committed offset."),
-    "mqsieve_consumer_exact_lag_messages": ("exact_lag", "Messages that the group would receive."),
+    "mqsieve_consumer_lag_messages": ("behind", "Entries behind the committed offset."),
+    "mqsieve_consumer_exact_lag_messages": ("would_get", "Messages that the group would receive."),
     "mqsieve_consumer_broker_estimate_messages": ("broker_estimate", "Messages that the broker's metric counts."),
     "mqsieve_consumer_ahead_messages": ("ahead", "Entries by which the committed offset is beyond the queue's end."),
-    "mqsieve_consumer_oldest_pending_ms": ("oldest_pending_ms", "Age of the oldest of these messages."),
+    "mqsieve_consumer_oldest_pending_ms": ("oldest_ms", "Age of the oldest of these messages."),
 }
 
 
@@ -74,7 +77,7 @@ def main(arguments: list[str]) -> None:
     rows = [(facts.name, row) for facts, of_broker in answers for row in of_broker]
     if chosen.json:
         names = [{"broker_name": broker} if several else {} for broker, _ in rows]
-        print_json(*(name | row.fields for name, (_, row) in zip(names, rows, strict=True)))
+        print_json(*(name | row.fields | _older_keys(row) for name, (_, row) in zip(names, rows, strict=True)))
     elif chosen.prometheus:
         print_data(*_metrics(rows))
     elif not any(facts.topics for facts in brokers):
@@ -115,10 +118,10 @@ def _print_groups(rows: Sequence[tuple[str, Lag]], subscriptions: int, several: 
     """
     by_key = groupby(rows, key=lambda row: (row[0], *row[1].key))
     queues_by_key = [(key, [row for _, row in queue_rows]) for key, queue_rows in by_key]
-    behind = [(key, queues) for key, queues in queues_by_key if any(row.lag or row.exact_lag for row in queues)]
-    behind.sort(key=lambda subscription: -sum(row.exact_lag for row in subscription[1]))
+    behind = [(key, queues) for key, queues in queues_by_key if any(row.behind or row.would_get for row in queues)]
+    behind.sort(key=lambda subscription: -sum(row.would_get for row in subscription[1]))
     if behind:
-        titles = ("broker", "group", "topic", *TITLES, "pulls")
+        titles = ("broker", "group", "topic", *TITLES)
         lines = [[*map(short, key), *_cells(queues)] for key, queues in behind]
         print_table_of_brokers(titles, lines, several, left=3)
     ahead = {key for key, queues in queues_by_key if any(row.ahead for row in queues)} - {key for key, _ in behind}
@@ -126,7 +129,7 @@ def _print_groups(rows: Sequence[tuple[str, Lag]], subscriptions: int, several: 
 
 
 def _print_queues(rows: Sequence[tuple[str, Lag]], several: bool) -> None:
-    titles = ("broker", "group", "topic", "queue", "committed", "end", *TITLES, "pulls")
+    titles = ("broker", "group", "topic", "queue", "committed", "end", *TITLES)
     lines = [
         [short(broker), short(row.consumer_group), short(row.topic), str(row.queue_id),
          "-" if row.committed is None else f"{row.committed:,}", f"{row.end:,}", *_cells([row])]
@@ -146,24 +149,27 @@ def _print_beyond_end(answers: Sequence[tuple[BrokerFacts, list[Lag]]], several:
 
 
 def _cells(rows: Sequence[Lag]) -> list[str]:
-    ages = [row.oldest_pending_ms for row in rows if row.oldest_pending_ms is not None]
-    refusal = next((row.refusal for row in rows if row.refusal is not None), None)
+    ages = [row.oldest_ms for row in rows if row.oldest_ms is not None]
     estimates = [row.broker_estimate for row in rows if row.broker_estimate is not None]
     off = sum(row.estimate_error or 0 for row in rows)
-    online = "online" if rows[0].is_consuming else "away"
     return [
-        _behind(sum(row.lag for row in rows), sum(row.ahead for row in rows)),
-        count(sum(row.exact_lag for row in rows)),
+        _behind(sum(row.behind for row in rows), sum(row.ahead for row in rows)),
+        count(sum(row.would_get for row in rows)),
         count(sum(estimates)) if estimates else "none",
         f"{off:+,}" if off else "-",
         age(max(ages)) if ages else "-",
-        online if refusal is None else f"refused: {refusal}",
+        rows[0].pulls,
     ]
 
 
-def _behind(lag: int, ahead: int) -> str:
+def _behind(behind: int, ahead: int) -> str:
     """The cell of the entries that a group is behind; as in mqadmin, less than 0 if it is beyond the end."""
-    return f"-{ahead:,}" if ahead and not lag else count(lag)
+    return f"-{ahead:,}" if ahead and not behind else count(behind)
+
+
+def _older_keys(row: Lag) -> dict[str, int | None]:
+    """Fields of the JSON under the names that they had before; docs/JSON.md promises that fields keep their names."""
+    return {older: getattr(row, name) for older, name in OLDER_KEYS.items()}
 
 
 def _metrics(rows: Sequence[tuple[str, Lag]]) -> Iterator[str]:

@@ -46,8 +46,8 @@ Answer = TypeVar("Answer")
 
 _WHY_TITLES = ("message", "place", "group", "outcome", "reason")
 _LAG_TITLES = (
-    "consumer_group", "topic", "queue_id", "committed", "end", "lag", "exact_lag", "broker_estimate",
-    "oldest_pending_ms", "ahead",
+    "consumer_group", "topic", "queue_id", "committed", "end", "behind", "would_get", "broker_estimate",
+    "estimate_error", "oldest_ms", "ahead", "pulls",
 )  # fmt: skip
 _FINDING_TITLES = ("severity", "consumer_group", "topic", "code", "text", "messages", "of")
 _ADVICE_TITLES = ("topic", "use", "reason", "reads_without", "reads_with", "false_positive_rate", "measured_rate")

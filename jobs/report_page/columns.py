@@ -61,7 +61,7 @@ def columns(groups: Sequence[GroupReport], nights: int, is_compared: bool) -> li
         _of_count("Uncertain", "uncertain"),
         Column("Behind", "entries after the committed offset, as the broker's tools count",
                lambda row: row.lag.behind),
-        Column("Would get", "messages among those behind that pass the group's filters", lambda row: row.lag.exact),
+        Column("Would get", "messages among those behind that pass the group's filters", lambda row: row.lag.would_get),
         Column("Oldest", "age of the oldest of these messages", lambda row: row.lag.oldest_ms, age),
     ]  # fmt: skip
     if nights > 1:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from schemas.answers.explanation.explanation import Explanation
 from schemas.answers.explanation.page import explanation_html, explanation_text
 from schemas.answers.export import Selection, batches_of, check_groups, check_topics, schema_of
-from schemas.answers.lag.lag import Lag
+from schemas.answers.lag.lag import FIELDS, Lag
 from schemas.answers.rendering import SHOWN, Shown, html_list, html_table, one_line, text_table
 from schemas.answers.report.group_counts import GroupCounts
 from schemas.delta.warehouse import Warehouse
@@ -78,9 +78,7 @@ class Lags(Results[Lag]):
         """A DataFrame with all fields, also those that are not shown."""
         import pandas as pd
 
-        frame = pd.DataFrame(
-            [row.fields for row in self.answers], columns=[*Lag.__dataclass_fields__, "estimate_error"]
-        )
+        frame = pd.DataFrame([row.fields for row in self.answers], columns=list(FIELDS))
         if self.broker_names:
             frame.insert(0, "broker_name", list(self.broker_names))
         return frame

@@ -102,7 +102,7 @@ def test_answers_are_lists_with_a_frame(replayed: Replayed) -> None:
     lags = opened.lag(topic="OrderEvents")
     assert {row.topic for row in lags} == {"OrderEvents"}
     frame = lags.to_pandas()
-    assert frame["exact_lag"].sum() == sum(row.exact_lag for row in lags)
+    assert frame["would_get"].sum() == sum(row.would_get for row in lags)
     assert list(frame) == list(lags[0].fields)
     (explanation,) = opened.why("ord-370", "cg_sql_region_price")
     assert explanation.outcome == "STOPPED_BY_BIT_MAP"

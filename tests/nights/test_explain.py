@@ -198,7 +198,7 @@ def test_what_the_broker_deleted_is_not_pending(nights: Path) -> None:
     assert deleted["the broker deleted it before the group pulled it"] is Outcome.NOT_SUBSCRIBED
     assert Outcome.PENDING not in deleted.values()
     would_get = [each for each in explained if each.preview and each.preview.outcome is Outcome.DELIVERED]
-    assert len(would_get) == sum(row.exact_lag for row in behind(facts, groups=["cg_expired"]))
+    assert len(would_get) == sum(row.would_get for row in behind(facts, groups=["cg_expired"]))
 
 
 def test_a_colleague_reads_the_reason_and_the_fix(replayed: Replayed, run: Run) -> None:

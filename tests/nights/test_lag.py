@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import pytest
 
 from jobs import lag as lag_job
 from jobs import nightly
+from schemas import warehouse as door
 from schemas.answers.brokers import open_facts
 from schemas.answers.facts import BrokerFacts
-from schemas.answers.lag.lag import Lag, lag
+from schemas.answers.lag.lag import FIELDS, lag
 from schemas.answers.lag.standings import CommittedOffsets
 from schemas.delta.warehouse import Warehouse
 from tests.broker_log import BrokerLog
@@ -56,9 +58,9 @@ def test_exact_lag_is_what_consumers_received_later(nights: Path, night: int) ->
             continue
         place = row.consumer_group, row.topic, row.queue_id
         got = [offset for offset in range(row.position, row.end) if (*place, offset) in later]
-        assert row.exact_lag == len(got), (night, row)
-        checked[row.lag > 0] += 1
-        waiting += row.exact_lag
+        assert row.would_get == len(got), (night, row)
+        checked[row.behind > 0] += 1
+        waiting += row.would_get
     assert checked[False] > 100
     if night == 2:
         assert (checked[True], waiting) == (9, 176)
@@ -68,14 +70,14 @@ def test_a_group_that_keeps_up_waits_for_nothing_whatever_its_offset_says(nights
     for night in NIGHTS:
         for row in lag(facts_after(nights, night)):
             if row.is_consuming:
-                assert (row.exact_lag, row.oldest_pending_at) == (0, None)
+                assert (row.would_get, row.oldest_at) == (0, None)
 
 
 def test_what_the_broker_deleted_reaches_nobody(nights: Path) -> None:
     """A message deleted before night 3 no longer counts; entries count, as in the broker's number."""
     before, after = (lag(facts_after(nights, night), groups=["cg_expired"]) for night in (2, 3))
-    assert sum(row.lag for row in after) > sum(row.lag for row in before)
-    assert min(row.oldest_pending_at or 0 for row in after) > max(row.oldest_pending_at or 0 for row in before)
+    assert sum(row.behind for row in after) > sum(row.behind for row in before)
+    assert min(row.oldest_at or 0 for row in after) > max(row.oldest_at or 0 for row in before)
 
 
 def test_the_oldest_is_the_first_that_the_group_would_get(nights: Path) -> None:
@@ -88,13 +90,13 @@ def test_the_oldest_is_the_first_that_the_group_would_get(nights: Path) -> None:
     later = received_later(2)
     changed = came_back_otherwise(nights, 2) | NEVER_BACK | DELETED_FIRST
     for row in lag(facts):
-        if row.exact_lag and (row.consumer_group, row.topic) not in changed:
+        if row.would_get and (row.consumer_group, row.topic) not in changed:
             place = row.consumer_group, row.topic, row.queue_id
             assert row.position is not None
-            assert row.oldest_pending_at is not None
+            assert row.oldest_at is not None
             first = min(o for o in range(row.position, row.end) if (*place, o) in later)
-            assert row.oldest_pending_at == stored[row.topic, row.queue_id, first]
-            assert row.oldest_pending_ms == facts.as_of - row.oldest_pending_at
+            assert row.oldest_at == stored[row.topic, row.queue_id, first]
+            assert row.oldest_ms == facts.as_of - row.oldest_at
 
 
 def two_groups(folder: Path) -> list[str]:
@@ -116,17 +118,17 @@ def test_the_broker_counts_what_passes_its_first_filter(tmp_path: Path) -> None:
     newer = CommittedOffsets({("cg_tag", "T"): {0: 10}, ("cg_sql", "T"): {0: 10}})
     found = {row.consumer_group: row for row in lag(open_facts(Warehouse.at(str(tmp_path / "w"))), newer)}
     of_tag, of_sql = found["cg_tag"], found["cg_sql"]
-    assert (of_tag.lag, of_tag.exact_lag, of_tag.broker_estimate) == (30, 15, 15)
+    assert (of_tag.behind, of_tag.would_get, of_tag.broker_estimate) == (30, 15, 15)
     # Without a filter bit map the broker's first filter passes everything.
-    assert (of_sql.lag, of_sql.exact_lag, of_sql.broker_estimate) == (30, 15, 30)
-    assert (found["cg_refused"].exact_lag, found["cg_refused"].refusal) == (0, "FILTER_DATA_NOT_EXIST")
+    assert (of_sql.behind, of_sql.would_get, of_sql.broker_estimate) == (30, 15, 30)
+    assert (found["cg_refused"].would_get, found["cg_refused"].refusal) == (0, "FILTER_DATA_NOT_EXIST")
 
 
 def test_offsets_of_about_the_same_time_tell_nothing_new(tmp_path: Path) -> None:
     nightly.main(two_groups(tmp_path))
     facts = open_facts(Warehouse.at(str(tmp_path / "w")))
     (row,) = lag(facts, CommittedOffsets({("cg_sql", "T"): {0: 39}}, facts.as_of + 1_000), groups=["cg_sql"])
-    assert (row.lag, row.exact_lag, row.position) == (1, 0, 40)
+    assert (row.behind, row.would_get, row.position) == (1, 0, 40)
 
 
 def test_a_newer_offset_table_counts(tmp_path: Path, run: Run) -> None:
@@ -135,7 +137,7 @@ def test_a_newer_offset_table_counts(tmp_path: Path, run: Run) -> None:
     newer.write_text('{"offsetTable":{"T@cg_sql":{0:36}}}')
     code, out, _ = run(lag_job, "--warehouse", tmp_path / "w", "--group", "cg_sql", "--offsets", newer, "--json")
     row = json.loads(out)
-    assert (code, row["committed"], row["lag"], row["exact_lag"], row["estimate_error"]) == (0, 36, 4, 2, 2)
+    assert (code, row["committed"], row["behind"], row["would_get"], row["estimate_error"]) == (0, 36, 4, 2, 2)
     groups = ("--group", "cg_sql", "--group", "cg_tag")
     out = run(lag_job, "--warehouse", tmp_path / "w", *groups, "--offsets", newer).out
     assert out.endswith(f"; committed offsets of {newer}, without cg_tag\n")
@@ -188,8 +190,24 @@ def test_several_groups_are_shown_queue_by_queue(nights: Path, run: Run) -> None
 
 def test_fields_are_those_that_docs_promise() -> None:
     page = (Path(__file__).parents[2] / "docs" / "JSON.md").read_text("utf-8")
-    for name in (*Lag.__dataclass_fields__, "estimate_error"):
+    for name in FIELDS:
         assert f"| `{name}` |" in page
+    for older, name in lag_job.OLDER_KEYS.items():
+        assert f"| `{name}` | `{older}` |" in page
+
+
+def test_table_json_and_python_have_the_same_words(nights: Path, run: Run) -> None:
+    given = ("--warehouse", nights / "4")
+    titles = re.split(r"  +", run(lag_job, *given).out.splitlines()[0].strip())
+    words = {"oldest": "oldest_ms", "group": "consumer_group"}
+    named = {words.get(title, title.replace(" ", "_")) for title in titles}
+    rows = [json.loads(line) for line in run(lag_job, *given, "--json").out.splitlines()]
+    frame = door.open(str(nights / "4")).lag().to_pandas()
+    assert named <= set(rows[0]) & set(frame.columns)
+    assert set(frame.columns) == set(FIELDS)
+    assert {row["pulls"] for row in rows} == set(frame["pulls"]) >= {"online", "away"}
+    for row in rows:
+        assert all(row[older] == row[name] for older, name in lag_job.OLDER_KEYS.items())
 
 
 @pytest.fixture(scope="module")

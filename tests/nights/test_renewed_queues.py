@@ -43,7 +43,7 @@ def numbers(broker: GrowingBroker, group: str) -> list[int]:
 def exact_lag(broker: GrowingBroker, group: str) -> int:
     ended = broker.run(lag, "--warehouse", broker.folder / "w", "--group", group, "--json")
     (row,) = map(json.loads, ended.out.splitlines())
-    return int(row["exact_lag"])
+    return int(row["would_get"])
 
 
 def outcome(broker: GrowingBroker, message: str) -> str:

@@ -89,7 +89,7 @@ def test_what_is_pending_is_what_lag_counts(nights: Path, night: int) -> None:
     facts = open_facts(Warehouse.at(str(nights / str(night))))
     behind: Counter[GroupTopic] = Counter()
     for row in lag(facts):
-        behind[row.consumer_group, row.topic] += row.exact_lag
+        behind[row.consumer_group, row.topic] += row.would_get
     rows = [row for row in facts.in_force if row.topic in facts.topics]
     found = {each.new: each.pending for each in tried(facts, rows, (BEGINNING, FOREVER))}
     assert {(new.consumer_group, new.topic): count for new, count in found.items() if count} == +behind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -34,30 +34,41 @@ from schemas.messages.stored_ranges import stored_ranges
 class Lag(Standing):
     """How far a group is behind in a queue. Times are ms.
 
-    ``lag`` is ``end`` minus ``committed`` (or ``position``), as mqadmin shows it. ``exact_lag`` counts the messages
+    ``behind`` is ``end`` minus ``committed`` (or ``position``), as mqadmin shows it. ``would_get`` counts the messages
     from ``position`` on that the group would receive, and ``broker_estimate`` is the broker's metric for the same,
-    None if it has none, as no broker before 5.1.0 has. ``oldest_pending_at`` is when the oldest of these messages was
-    stored, ``oldest_pending_ms`` its age at the end of the last night. ``refusal`` is the code with which the broker
-    refuses the group's pulls; such a group receives nothing.
+    None if it has none, as no broker before 5.1.0 has. ``oldest_at`` is when the oldest of these messages was stored,
+    ``oldest_ms`` its age at the end of the last night. ``refusal`` is the code with which the broker refuses the
+    group's pulls; such a group receives nothing.
     """
 
-    lag: int
-    exact_lag: int
+    behind: int
+    would_get: int
     broker_estimate: int | None
-    oldest_pending_at: int | None
-    oldest_pending_ms: int | None
+    oldest_at: int | None
+    oldest_ms: int | None
     is_consuming: bool
     refusal: str | None
 
     @property
     def fields(self) -> dict[str, Any]:
         """All fields by name, for JSON and data frames."""
-        return asdict(self) | {"estimate_error": self.estimate_error, "ahead": self.ahead}
+        return {name: getattr(self, name) for name in FIELDS}
 
     @property
     def estimate_error(self) -> int | None:
-        """The broker's estimate minus the exact lag."""
-        return None if self.broker_estimate is None else self.broker_estimate - self.exact_lag
+        """``broker_estimate`` minus ``would_get``."""
+        return None if self.broker_estimate is None else self.broker_estimate - self.would_get
+
+    @property
+    def pulls(self) -> str:
+        """Whether the group pulls: ``online``, ``away``, or ``refused`` with the code of the refusal."""
+        if self.refusal is not None:
+            return f"refused: {self.refusal}"
+        return "online" if self.is_consuming else "away"
+
+
+FIELDS = (*(each.name for each in fields(Lag)), "estimate_error", "ahead", "pulls")
+"""The names of what JSON and data frames have of each queue."""
 
 
 def lag_of_brokers(
@@ -230,11 +241,11 @@ def _row(
         estimate = 0  # The broker takes the end of the queue for an offset that it does not have.
     return Lag(
         **vars(standing),
-        lag=behind,
-        exact_lag=waiting.messages if waiting else 0,
+        behind=behind,
+        would_get=waiting.messages if waiting else 0,
         broker_estimate=estimate if has_metric and row is not None and is_measured(row) else None,
-        oldest_pending_at=waiting.oldest_at if waiting else None,
-        oldest_pending_ms=max(0, facts.as_of - waiting.oldest_at) if waiting else None,
+        oldest_at=waiting.oldest_at if waiting else None,
+        oldest_ms=max(0, facts.as_of - waiting.oldest_at) if waiting else None,
         is_consuming=row is not None and row.is_consuming,
         refusal=code.name if code is not None else None,
     )

@@ -20,12 +20,12 @@ from schemas.queue_progress import QUEUE_PROGRESS
 class GroupLag:
     """``behind``: entries after the group's offsets, as the broker's tools count them.
 
-    ``exact``: the messages that the group has yet to pull and would receive; ``oldest_ms``: the age of the oldest of
-    them at the end of the night, None if there is none.
+    ``would_get``: the messages that the group has yet to pull and would receive; ``oldest_ms``: the age of the
+    oldest of them at the end of the night, None if there is none.
     """
 
     behind: int = 0
-    exact: int = 0
+    would_get: int = 0
     oldest_ms: int | None = None
 
 
@@ -123,6 +123,6 @@ def _group_lags(facts: BrokerFacts) -> dict[GroupTopic, GroupLag]:
     lags: dict[GroupTopic, GroupLag] = {}
     for row in lag(facts, only_behind=True):
         total = lags.get(row.key, GroupLag())
-        ages = [age for age in (total.oldest_ms, row.oldest_pending_ms) if age is not None]
-        lags[row.key] = GroupLag(total.behind + row.lag, total.exact + row.exact_lag, max(ages, default=None))
+        ages = [age for age in (total.oldest_ms, row.oldest_ms) if age is not None]
+        lags[row.key] = GroupLag(total.behind + row.behind, total.would_get + row.would_get, max(ages, default=None))
     return lags
