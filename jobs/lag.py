@@ -125,7 +125,8 @@ def _print_groups(rows: Sequence[tuple[str, Lag]], subscriptions: int, several: 
         lines = [[*map(short, key), *_cells(queues)] for key, queues in behind]
         print_table_of_brokers(titles, lines, several, left=3)
     ahead = {key for key, queues in queues_by_key if any(row.ahead for row in queues)} - {key for key, _ in behind}
-    print(f"{subscriptions - len(behind) - len(ahead):,} of {counted(subscriptions, 'subscription')} are up to date")
+    of_all = counted(subscriptions, "subscription is", "subscriptions are")
+    print(f"{subscriptions - len(behind) - len(ahead):,} of {of_all} up to date")
 
 
 def _print_queues(rows: Sequence[tuple[str, Lag]], several: bool) -> None:

@@ -109,6 +109,7 @@ def _entries(texts: dict[Path, str]) -> list[dict[str, str | None]]:
     """The entries of a YAML list of subscriptions. Raises UsageError if a text is no consumer connection."""
     from filtering.subscription_data import SQL92
     from filtering.subscriptions.events import BROADCASTING, ConsumeFrom
+    from filtering.subscriptions.namespace import RETRY_TOPIC_PREFIX
     from filtering.subscriptions.operator_tools import consumer_connection
 
     entries = []
@@ -119,6 +120,17 @@ def _entries(texts: dict[Path, str]) -> list[dict[str, str | None]]:
             raise UsageError(f"{path}: {error}") from None
         if found.is_broadcasting:
             print(f"{path.stem}: not replayed: {BROADCASTING}", file=sys.stderr)
+        retried = [
+            each["topic"].removeprefix(RETRY_TOPIC_PREFIX)
+            for each in found.subscriptions
+            if each["topic"].startswith(RETRY_TOPIC_PREFIX)
+        ]
+        if retried and path.stem not in retried:
+            print(
+                f"{path}: is the group really {path.stem}, as the file is named? Its clients read the retry topic of "
+                f"{retried[0]}: name the file {retried[0]}{path.suffix}",
+                file=sys.stderr,
+            )
         for subscription in found.subscriptions:
             kind = "sql" if subscription["type"] == SQL92 else "tag"
             entry = {"group": path.stem, "topic": subscription["topic"], kind: subscription["expression"]}

@@ -252,6 +252,12 @@ def _from_table(text: str) -> ConsumerConnection:
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     is_numbered = any(map(_NUMBERED_ROW.match, lines))
     if not is_numbered and not any(map(_TABLE.fullmatch, lines)):
+        if not text.strip():
+            raise ValueError(
+                "it is empty: run mqadmin consumerConnection -g GROUP > GROUP.txt while the group is online"
+            )
+        if _NOT_ONLINE.search(text):
+            raise ValueError("the group was not online, and mqadmin shows only what connected clients subscribe to")
         raise ValueError(
             f"it is {_printed_by(text)}, not of mqadmin consumerConnection, which has a line #Topic #SubExpression: "
             "run mqadmin consumerConnection -g GROUP > GROUP.txt"
@@ -291,6 +297,10 @@ def _row(line: str, is_first: bool) -> tuple[str, str] | None:
 def _numbered_row(line: str) -> tuple[str, str] | None:
     match = _NUMBERED_ROW.match(line)
     return (match["topic"], match["expression"] or SUB_ALL) if match else None
+
+
+_NOT_ONLINE = re.compile(r"\bnot online\b|CODE: 206\b")
+"""CONSUMER_NOT_ONLINE, which mqadmin prints instead of connections."""
 
 
 def _printed_by(text: str) -> str:

@@ -344,3 +344,26 @@ def test_a_client_whose_group_is_not_known_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cg.txt").write_text(CONNECTION)
     with pytest.raises(UsageError, match="not several kinds at once"):
         subscriptions.main([str(tmp_path / "c@1"), str(tmp_path / "cg.txt")])
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "it is empty: run mqadmin consumerConnection"),
+        ("The consumer group <cg_x> not online\n", "the group was not online"),
+        ("SubCommandException: failed\nCaused by: CODE: 206  DESC: the consumer group[z] not online", "not online"),
+    ],
+)
+def test_a_group_that_is_not_online_has_no_connections(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "cg.txt").write_text(text)
+    with pytest.raises(UsageError, match=rf"cg\.txt: .*{reason}"):
+        subscriptions.main([str(tmp_path / "cg.txt")])
+
+
+@pytest.mark.parametrize(("name", "is_doubted"), [("cg_rich.txt", False), ("connection.txt", True), ("cg_r.txt", True)])
+def test_a_file_with_another_name_than_the_group_is_doubted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, is_doubted: bool
+) -> None:
+    (tmp_path / name).write_text(CONNECTION)
+    subscriptions.main([str(tmp_path / name)])
+    assert ("retry topic of cg_rich: name the file cg_rich.txt" in capsys.readouterr().err) == is_doubted
