@@ -118,6 +118,19 @@ def test_a_group_that_no_event_named_yet(broker: GrowingBroker) -> None:
     assert broker.passes_audits()
 
 
+def test_a_file_of_4x_without_a_time_says_the_same(broker: GrowingBroker) -> None:
+    """The newest time of the snapshot counts."""
+    events = [subscribed(BEFORE, "first"), AWAY]
+    for end, offsets in ((0, {"cg": 5}), (10, {}), (20, {"cg": 30})):
+        if end:
+            broker.grow()
+        broker.log.write_queues(broker.folder / "store")
+        broker.commit(other=end, **offsets)
+        assert broker.night([*events, subscribed(after(25), "first")] if end == 20 else events).code == 0
+    assert broker.received("cg") == sorted([*range(5), *range(30)])
+    assert broker.passes_audits()
+
+
 @pytest.mark.parametrize("missing", ["config", "consumequeue"])
 def test_an_incomplete_copy_says_nothing(broker: GrowingBroker, missing: str) -> None:
     """Without the file, or without the queues: the offsets of a deleted topic are removed, too."""

@@ -27,8 +27,10 @@ def without_group(broker: GrowingBroker) -> None:
 
 
 def without_time(broker: GrowingBroker) -> None:
+    """A broker of 4.x writes no dataVersion; only a damaged one has no time."""
     broker.log.write_queues(broker.folder / "store")
-    broker.commit(other=20)
+    document = {"offsetTable": {"T@other": {"0": 20}}, "dataVersion": {}}
+    (broker.folder / "store" / "config" / "consumerOffset.json").write_text(json.dumps(document))
 
 
 def without_queue(broker: GrowingBroker) -> None:
