@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,7 @@ class Entries:
     Arrays have n elements. ``store_timestamp`` is in ms. ``properties`` has the messages' properties by name, at
     least those that filters read. ``bit_maps`` (binary) are the filter bit maps, null for entries without one; None:
     they are not calculated yet. ``rows``: the same entries as filter hooks see them; None without hooks.
+    ``without_body``: the positions of messages that are known to have no body, ascending.
     """
 
     topic: str
@@ -58,6 +59,7 @@ class Entries:
     properties: Mapping[str, Column]
     bit_maps: pa.BinaryArray | None = None
     rows: pa.RecordBatch | None = None
+    without_body: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __len__(self) -> int:
         return len(self.queue_id)

@@ -9,8 +9,9 @@ from filtering.numba_compile import Array, compiled
 
 COUNTS = (
     "passed_stage1", "passed_stage2", "delivered", "bit_map_false_positives", "evaluation_errors", "dropped_by_hook",
+    "uncertain",
 )  # fmt: skip
-PASSED_STAGE1, PASSED_STAGE2, DELIVERED, BIT_MAP_FALSE_POSITIVES, EVALUATION_ERRORS, DROPPED_BY_HOOK = range(
+PASSED_STAGE1, PASSED_STAGE2, DELIVERED, BIT_MAP_FALSE_POSITIVES, EVALUATION_ERRORS, DROPPED_BY_HOOK, UNCERTAIN = range(
     len(COUNTS)
 )
 TAGS, EXPRESSION, CLIENT_TAGS, FAILURE, MASK, LIVE = range(6)

@@ -18,8 +18,8 @@ from schemas.rocketmq_store.properties.more_properties import values_of
 from schemas.rocketmq_store.properties.property_values import Texts
 
 Int32s = NDArray[np.int32]
-NUMBERS = ("queue_id", "queue_offset", "commitlog_offset", "store_size", "store_timestamp", "sys_flag")
-"""The numeric attributes of messages, named as in commitlog."""
+NUMBERS = ("queue_id", "queue_offset", "commitlog_offset", "store_size", "store_timestamp", "sys_flag", "body_length")
+"""The numeric attributes of messages, named as in commitlog. A message log may not know ``body_length``: -1."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Messages:
     store_size: Int32s
     store_timestamp: Int64s
     sys_flag: Int32s
+    body_length: Int32s
     named: Mapping[str, Texts]
     slots: Sequence[Texts | None]
     others: pa.StringArray | None

@@ -61,6 +61,7 @@ class CommitlogRows:
             records.at("size").astype(np.int32),
             records.numbers("store_timestamp"),
             records.numbers("sys_flag"),
+            records.at("body_length").astype(np.int32),
             dict(zip(NAMED_PROPERTIES, named, strict=True)),
             columns[count:],
             others,
@@ -81,7 +82,6 @@ class CommitlogRows:
             "born_host": born_hosts,
             "store_host": store_hosts,
             "msg_id_host": msg_id_hosts,
-            "body_length": pa.array(records.at("body_length").astype(np.int32)),
             "store_date": store_dates(messages.store_timestamp),
             "run": repeated(self._run, len(records)),
         }

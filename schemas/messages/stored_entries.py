@@ -97,6 +97,7 @@ def _entries_of(batch: TopicBatch, stored: StoredEntries, properties: Mapping[st
             messages.store_timestamp[rows],
             messages.properties(properties[topic], rows),
             stored.bit_maps_at(at[rows]),
+            without_body=np.flatnonzero(messages.body_length[rows] == 0),
         )
 
 

@@ -90,7 +90,7 @@ def _read_group(
     return Messages(
         shapes=shapes,
         shape_of=shape_of,
-        **{name: kept[name].fill_null(0).to_numpy() for name in NUMBERS},
+        **{name: kept[name].fill_null(-1 if name == "body_length" else 0).to_numpy() for name in NUMBERS},
         named={
             name: kept[column].combine_chunks() if name in named else nulls for name, column in NAMED_PROPERTIES.items()
         },

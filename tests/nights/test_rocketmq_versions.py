@@ -194,3 +194,53 @@ def test_the_brokers_own_estimate_of_the_lag_where_it_has_one(
     estimates = [json.loads(line)["broker_estimate"] for line in ended.out.splitlines()]
     assert estimates
     assert (None not in estimates) is has_metric
+
+
+def uncertain(broker: GrowingBroker, group: str) -> int:
+    stats = rows_of(broker.folder / "w", "delivery_stats", "consumer_group", "uncertain")
+    return sum(row["uncertain"] for row in stats if row["consumer_group"] == group)
+
+
+def explained(broker: GrowingBroker, group: str, offset: int) -> str:
+    place = ("--topic", "T", "--queue", "0", "--offset", offset, "--group", group)
+    return " ".join(broker.run(explain, "--warehouse", broker.folder / "w", *place).out.split())
+
+
+def with_an_empty_body(broker: GrowingBroker) -> list[str]:
+    """The message at offset 50 of 100 has no body. One group gets all, one some beside it, one not this one."""
+    for number in range(10, 100):
+        broker.log.append(body=b"" if number == 50 else b"body", even=str(number % 2 == 0), empty=str(number == 50))
+    broker.log.append(40, queue_id=1)
+    broker.log.write(broker.folder / "store")
+    expressions = {"all": "n IS NOT NULL", "even": "even = 'True'", "full": "empty = 'False'"}
+    return [sql(BEFORE, group, expression) for group, expression in expressions.items()]
+
+
+@pytest.mark.parametrize(("version", "is_lost"), [("4.9.7", True), ("5.2.0", True), ("5.3.0", False), (None, False)])
+def test_a_pull_with_an_empty_body_is_uncertain_for_older_clients(
+    broker: GrowingBroker, version: str | None, is_lost: bool
+) -> None:
+    events = with_an_empty_body(broker)
+    ended = broker.night(events, *(("--rocketmq-version", version) if version else ()))
+    assert ended.code == 0
+    expected = {"all": 63, "even": 45, "full": 0} if is_lost else {"all": 0, "even": 0, "full": 0}
+    assert {group: uncertain(broker, group) for group in expected} == expected
+    assert ("108 deliveries are uncertain" in ended.out) is is_lost
+    assert {group: len(broker.received(group)) for group in expected} == {"all": 140, "even": 45, "full": 89}
+    assert ("uncertain it has no body: a Java client up to 5.2.0" in explained(broker, "all", 50)) is is_lost
+    for offset, is_near in ((18, False), (19, True), (81, True), (82, False)):
+        beside = "offset 50, which may have been in the same pull, has no body" in explained(broker, "all", offset)
+        assert beside is (is_near and is_lost), offset
+    assert ("has no body" in explained(broker, "even", 98)) is is_lost
+    assert "has no body" not in explained(broker, "full", 51)
+    assert broker.passes_audits()
+
+
+def test_an_empty_body_that_a_group_pulls_in_a_later_night_is_uncertain_then(broker: GrowingBroker) -> None:
+    events = with_an_empty_body(broker)
+    late = sql(broker.log.time + 500, "late", "n IS NOT NULL")
+    assert broker.night(events, "--rocketmq-version", "5.1.4").code == 0
+    broker.grow()
+    assert broker.night([*events, late]).code == 0
+    assert uncertain(broker, "late") == 63
+    assert broker.passes_audits()

@@ -102,7 +102,7 @@ def input_remarks(
 
 
 def outcome_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], offsets: BrokerOffsets) -> Iterator[str]:
-    """Remarks on groups that do not keep up or have no known subscription, and on damaged bodies."""
+    """Remarks on groups that do not keep up or have no known subscription, and on bodies that are damaged or empty."""
     behind = [f"{group.key[0]} on {group.key[1]}" for group in outcome.plan.groups if group.behind]
     if behind:
         yield (
@@ -116,6 +116,11 @@ def outcome_remarks(outcome: NightOutcome, history: Iterable[SubscriptionRow], o
     if damaged := outcome.result.damaged_bodies:
         bodies = counted(damaged, "message whose body does", "messages whose bodies do")
         yield f"damaged-body: damaged, but kept: {bodies} not match the crc32"
+    if lost := outcome.result.in_lost_pulls:
+        yield (
+            f"empty-body: {counted(lost, 'delivery is', 'deliveries are')} uncertain: Java clients up to 5.2.0 fail on "
+            "a pull with a message that has no body, and their listeners get no message of it"
+        )
     known = {row.consumer_group for row in history}
     unknown = sorted({group for group, _ in offsets.committed if group not in known and not is_system_group(group)})
     if unknown:

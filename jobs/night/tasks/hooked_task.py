@@ -44,7 +44,9 @@ def hooked_entries(
     low = min(file.least["commitlog_offset"] for file in entry_files)
     high = max(file.greatest["commitlog_offset"] for file in entry_files)
     message_files = files_that_may_hold(changes.files(COMMITLOG), [within("commitlog_offset", low, high + 1)])
-    messages = with_properties(_read(spark, COMMITLOG, changes, message_files)).select("commitlog_offset", "properties")
+    messages = with_properties(_read(spark, COMMITLOG, changes, message_files)).select(
+        "commitlog_offset", "properties", "body_length"
+    )
     entries = _read(spark, CONSUMEQUEUE, changes, entry_files).drop("run", "store_date")
     return with_answers(entries.join(messages, "commitlog_offset"), hooks)
 
@@ -87,15 +89,20 @@ def _entries(topic: str, rows: pa.RecordBatch, names: tuple[str, ...]) -> Entrie
         properties=columns(rows["properties"], names),
         bit_maps=rows["filter_bit_map"],
         rows=rows,
+        without_body=np.flatnonzero(pc.equal(rows["body_length"], 0).fill_null(False).to_numpy(zero_copy_only=False)),
     )
 
 
 def with_answers(entries: DataFrame, hooks: Sequence[FilterHook]) -> DataFrame:
-    """The ENTRY_COLUMNS, and a boolean column for each predicate of a topic. Raises UsageError for a bad predicate."""
+    """The ENTRY_COLUMNS, body_length, and a boolean column for each predicate of a topic.
+
+    Raises UsageError for a bad predicate.
+    """
     for hook in hooks:
         if hook.predicate is not None:
             _check(entries, hook)
-    return entries.select(*ENTRY_COLUMNS, *(_answer(*key).alias(name) for key, name in answer_names(hooks).items()))
+    answers = (_answer(*key).alias(name) for key, name in answer_names(hooks).items())
+    return entries.select(*ENTRY_COLUMNS, "body_length", *answers)
 
 
 def _answer(topic: str, predicate: str) -> Column:

@@ -72,6 +72,7 @@ class NewEntries:
                 self.tags_code[of_topic],
                 numbers["store_timestamp"][of_topic],
                 self.messages.properties(properties.get(topic, ()), self.rows[of_topic]),
+                without_body=np.flatnonzero(numbers["body_length"][of_topic] == 0),
             )
 
     def table_rows(self, run: str, bit_maps: Sequence[pa.BinaryArray | None]) -> pa.RecordBatch:

@@ -33,13 +33,14 @@ class TopicWork:
     """The filters for the entries of one topic. ``recipients``: a RECIPIENT for each pull window of ``filters``.
 
     ``instants`` (ms, ascending): times for which the end of each queue is noted. ``hooks``: the filter hooks of a
-    window's client, by the window's number.
+    window's client, by the window's number. ``clients_take_empty_bodies``: see RocketMQVersion.
     """
 
     filters: TopicFilters
     recipients: pa.StructArray
     instants: Int64s
     hooks: Mapping[int, Sequence[Hook]]
+    clients_take_empty_bodies: bool = True
 
 
 def works_by_topic(
@@ -51,7 +52,7 @@ def works_by_topic(
     hooks: Mapping[GroupTopic, Sequence[Hook]] = NOTHING,
 ) -> dict[str, TopicWork]:
     """The work for each topic that has any of these, which are by topic; only ``hooks`` are by group and topic."""
-    m = broker.bloom_filter.m
+    m, takes_empty = broker.bloom_filter.m, broker.version.clients_take_empty_bodies
     found = {}
     for topic in windows.keys() | uncertain_changes.keys() | filter_data.keys() | instants.keys():
         of_topic = windows.get(topic, ())
@@ -63,7 +64,7 @@ def works_by_topic(
         )
         keys = [window.key for window in of_topic]
         of_clients = {number: hooks[key] for number, key in enumerate(keys) if key in hooks}
-        found[topic] = TopicWork(filters, of_windows, instants.get(topic, NO_INSTANTS), of_clients)
+        found[topic] = TopicWork(filters, of_windows, instants.get(topic, NO_INSTANTS), of_clients, takes_empty)
     return found
 
 
@@ -129,13 +130,17 @@ class TopicCounts:
 
 @dataclass
 class TaskResult:
-    """The result of a task. ``files`` are by table name, ``queues`` by topic and queue id, ``counts`` by topic."""
+    """The result of a task. ``files`` are by table name, ``queues`` by topic and queue id, ``counts`` by topic.
+
+    ``in_lost_pulls``: the uncertain deliveries that clients may have lost with a message without a body.
+    """
 
     files: defaultdict[str, list[DataFile]] = field(default_factory=lambda: defaultdict(list))
     queues: Queues = field(default_factory=dict)
     counts: dict[str, TopicCounts] = field(default_factory=dict)
     damaged_bodies: int = 0
     deliveries: int = 0
+    in_lost_pulls: int = 0
 
     def add(self, other: TaskResult) -> None:
         """Adds the result of another task with the same work, which reads later messages."""
@@ -158,3 +163,4 @@ class TaskResult:
         """Adds the numbers that do not depend on windows."""
         self.damaged_bodies += other.damaged_bodies
         self.deliveries += other.deliveries
+        self.in_lost_pulls += other.in_lost_pulls

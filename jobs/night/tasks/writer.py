@@ -14,6 +14,7 @@ from filtering.delivery.delivery_blocks import BYTES_IN_A_ROW, block_matches, bl
 from filtering.delivery.entries import Entries
 from filtering.delivery.filter_hooks import after_hooks
 from filtering.delivery.match_sets import MatchSets
+from filtering.delivery.uncertain_entries import count_lost_pulls
 from jobs.night.tasks.new_entries import NewEntries
 from jobs.night.tasks.queue_progress import NO_INSTANTS, add_progress, progress_of_block
 from jobs.night.tasks.work import TaskResult, TopicCounts, TopicWork, Work
@@ -104,6 +105,9 @@ class NightWriter:
             delivered, dropped = after_hooks(outcome.delivered, work.hooks, entries.rows)
             outcomes |= {DELIVERED: delivered, DROPPED_BY_HOOK: dropped}
             _count_dropped(dropped, outcome, entries)
+        if len(entries.without_body) and not work.clients_take_empty_bodies:
+            count_lost_pulls(outcomes[DELIVERED], entries, outcome.counts)
+            self.result.in_lost_pulls += int(outcome.counts[:, :, window_loops.UNCERTAIN].sum())
         matches = [block_matches(sets, name, work.recipients) for name, sets in outcomes.items() if len(sets)]
         self.result.deliveries += int(outcome.counts[:, :, window_loops.DELIVERED].sum())
         for row in block_rows(entries, pa.concat_arrays(matches)) if matches else ():

@@ -48,7 +48,7 @@ from schemas.answers.explanation.explanation import BY_THE_TABLES, Explanation
 from schemas.answers.explanation.found_messages import FoundMessage, as_copy, is_ended
 from schemas.answers.explanation.message_deliveries import Delivery
 from schemas.answers.explanation.queue_history import log_lost, nights_in_queue, nights_of_message, resets_in
-from schemas.answers.explanation.uncertainty import after_change
+from schemas.answers.explanation.uncertainty import after_change, in_lost_pull
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.first_starts import FirstStarts, Start
 from schemas.answers.lag.standings import positions_in_queue
@@ -315,7 +315,10 @@ class Explainer:
         if decision.outcome is not outcome:
             headline = _otherwise(outcome, explanation)
             decision = replace(decision, outcome=outcome, stage=Stage.CLIENT, headline=headline, detail="")
-        why = after_change(self._facts, message, rows, pull, is_delivered=True) if delivered else None
+        why = None
+        if delivered:
+            why = after_change(self._facts, message, rows, pull, is_delivered=True)
+            why = why or in_lost_pull(self._facts, message, pull, last)
         return replace(explanation, decision=decision, received=received, pulled_at=last.available_at, uncertain=why)
 
     def _filtered(self, message: FoundMessage, pull: Pulled) -> Explanation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,10 @@ class Delivery:
     subscription_from: int
     available_at: int
     run: str
+
+    def is_alike(self, other: Delivery) -> bool:
+        """Whether the group received another message in the same run, by the same subscription."""
+        return replace(self, available_at=other.available_at) == other
 
 
 def deliveries_of(facts: BrokerFacts, messages: Sequence[Mapping[str, int | str]]) -> dict[int, list[Delivery]]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from filtering.delivery.message_filter import delivers
 from filtering.explanation.pulls_of_message import Pulled, earlier_filter
 from filtering.predicate import TRUE
 from filtering.predicate_value import holds
+from filtering.pulls.pull_simulation import DEFAULT_BATCH
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.explanation.found_messages import FoundMessage, read
+from schemas.answers.explanation.message_deliveries import Delivery, deliveries_of
 from schemas.answers.facts import BrokerFacts
+from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
+from schemas.delta.table import Table
 from schemas.delta.table_rows import Condition, one_of, within
 
 
@@ -44,6 +49,39 @@ def after_change(
         f"stored {seconds:.1f} s after the subscription changed: the broker may have answered an earlier pull with it, "
         f"and {then}"
     )
+
+
+def in_lost_pull(facts: BrokerFacts, message: FoundMessage, pull: Pulled, delivery: Delivery) -> str | None:
+    """Why the client may have lost the pull that brought the message; None if it did not.
+
+    A Java client up to 5.2.0 fails on a message without a body, and its listener gets no message of the pull.
+    """
+    if pull.config.version.clients_take_empty_bodies:
+        return None
+    queue = [one_of("topic", [message.topic]), one_of("queue_id", [message.queue_id])]
+    same_run = partial(_received_offsets, facts, delivery)
+    empty = same_run(COMMITLOG, [*queue, one_of("body_length", [0])])
+    others = (offset for offset in empty if offset != message.queue_offset)
+    if message.queue_offset in empty:
+        which = "it has no body"
+    else:
+        for offset in sorted(others, key=lambda each: abs(each - message.queue_offset)):
+            low, high = sorted((offset, message.queue_offset))
+            between = [*queue, within("queue_offset", low, high + 1)]
+            if len(same_run(CONSUMEQUEUE, between)) <= DEFAULT_BATCH:
+                which = f"offset {offset:,}, which may have been in the same pull, has no body"
+                break
+        else:
+            return None
+    return f"{which}: a Java client up to 5.2.0 fails on such a pull, and its listener gets no message of it"
+
+
+def _received_offsets(facts: BrokerFacts, delivery: Delivery, table: Table, where: Sequence[Condition]) -> set[int]:
+    """The queue offsets of some rows whose messages the group received as in ``delivery``."""
+    columns = ["commitlog_offset", "topic", "queue_offset", "store_timestamp"]
+    rows = facts.rows(table, columns, where).to_pylist()
+    found = deliveries_of(facts, rows)
+    return {row["queue_offset"] for row in rows if any(map(delivery.is_alike, found.get(row["commitlog_offset"], ())))}
 
 
 def _by_the_old_filter(

@@ -51,6 +51,7 @@ CONDITIONS: Mapping[str, tuple[str, str]] = {
     "behind": (WARN, "an online group does not keep up"),
     "offset-beyond-end": (WARN, "a group that is away has a committed offset beyond the end of the queue"),
     "other-version": (WARN, "the store looks like that of another RocketMQ version than the one that was given"),
+    "empty-body": (WARN, "clients up to 5.2.0 may have lost pulls with messages that have no body"),
     "earlier-log": (WARN, "the log begins earlier than in the first night, and no night reads what is before it"),
     "quarantined-before": (INFO, "input of earlier nights could not be decoded"),
     "repaired": (INFO, "damage of the log is repaired"),
