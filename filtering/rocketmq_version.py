@@ -62,6 +62,26 @@ class RocketMQVersion(NamedTuple):
         return self >= RocketMQVersion(5, 2, 0)
 
     @property
+    def not_multi_dispatched(self) -> tuple[str, ...]:
+        """The beginnings of topics whose messages get no entries in more queues, whatever INNER_MULTI_DISPATCH says.
+
+        Measured on 4.9.7, 5.0.0, 5.1.0 to 5.3.0, 5.3.3 and 5.5.0. A message that a consumer sent back keeps the
+        properties of the first one, so they do not tell.
+        """
+        since = (
+            (RocketMQVersion(5, 1, 1), ("%RETRY%",)),
+            (RocketMQVersion(5, 1, 3), ("SCHEDULE_TOPIC_XXXX",)),
+            (RocketMQVersion(5, 2, 0), ("rmq_sys_",)),
+            (RocketMQVersion(5, 4, 0), ("%DLQ%",)),
+        )
+        return tuple(topic for version, topics in since if self >= version for topic in topics)
+
+    @property
+    def dispatches_to_plain_names_only(self) -> bool:
+        """Whether a name in INNER_MULTI_DISPATCH that has a slash gets no file. Before, it has a folder in another."""
+        return self >= RocketMQVersion(5, 1, 3)
+
+    @property
     def clients_take_empty_bodies(self) -> bool:
         """Whether Java clients of this version take a message without a body.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,14 +11,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from filtering.java.numbers import parse_long
+from filtering.rocketmq_version import RocketMQVersion
+
 if TYPE_CHECKING:
     from filtering.matcher.column import Column
 
 _HAS_NO_ENTRY = 0x4
 """In sysFlag, of prepared (0x4) and rolled back (0xC) messages, but not of committed ones (0x8; MessageSysFlag)."""
 
+MULTI_DISPATCH, MULTI_QUEUE_OFFSET = "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"
+"""The properties of a message with the names of more queues that get an entry for it, and with its offset in each.
+
+The broker writes the offsets when it stores the message, if it has enableMultiDispatch and, from 5.0 on, enableLmq.
+"""
+
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
+_Place = tuple[str, int, int]
 
 
 def has_entry(sys_flag: npt.ArrayLike) -> npt.NDArray[np.bool_]:
@@ -69,3 +79,69 @@ class Entries:
         """The queue ids, and the bounds of their entries: queue i has entries bounds[i] to bounds[i + 1], exclusive."""
         starts = np.append(0, np.flatnonzero(np.diff(self.queue_id)) + 1) if len(self) else np.empty(0, np.int64)
         return self.queue_id[starts], np.append(starts, len(self)).astype(np.int64)
+
+
+@dataclass
+class _MultiQueue:
+    """``end`` is the queue offset after the last entry, ``next_noted`` the offset that the broker notes next.
+
+    ``without_entry``: how often the queue was named since the last entry without getting one.
+    """
+
+    end: int
+    next_noted: int
+    without_entry: int = 0
+
+
+@dataclass
+class MultiDispatch:
+    """Finds the entries of messages in the queues that MULTI_DISPATCH names. Messages come in the order of the log.
+
+    In files, the broker appends an entry whatever offset the message notes, except one that the queue has passed: a
+    name that stands twice leaves no gap. ``in_files``: False for a broker with a database, which has each entry at the
+    offset noted. Source: MultiDispatch, ConsumeQueue.multiDispatchLmqQueue, putMessagePositionInfo.
+    """
+
+    version: RocketMQVersion
+    in_files: bool = True
+    _queues: dict[tuple[str, int], _MultiQueue] = field(default_factory=dict)
+
+    def entries(
+        self, names: str, offsets: str, queue_id: Callable[[str], int], is_dispatched: bool
+    ) -> Iterator[_Place]:
+        """The name, queue id and queue offset of each entry.
+
+        ``queue_id``: the queue id for a name. ``is_dispatched``: whether the message gets such entries at all.
+        """
+        named, noted = _split(names), _split(offsets)
+        if len(named) != len(noted):
+            return
+        found: set[tuple[str, int]] = set()
+        for name, text in zip(named, noted, strict=True):
+            offset = parse_long(text)
+            has_no_folder = "/" in name and self.in_files and self.version.dispatches_to_plain_names_only
+            if not name or offset is None or offset < 0 or has_no_folder:
+                continue
+            queue = (name, queue_id(name))
+            if is_dispatched and queue not in found and (at := self._append(queue, offset)) is not None:
+                yield (*queue, at)
+            elif (known := self._queues.get(queue)) and (queue in found or offset >= known.next_noted):
+                known.without_entry += 1
+            found.add(queue)
+
+    def _append(self, queue: tuple[str, int], noted: int) -> int | None:
+        """The queue offset of a new entry; None if the queue has passed ``noted``. At 0, the queue begins again."""
+        known = self._queues.get(queue)
+        if known is None or noted == 0:
+            known = _MultiQueue(noted, noted)
+        if noted < known.next_noted:
+            return None
+        unread = max(0, noted - known.next_noted - known.without_entry)
+        at = known.end + unread if self.in_files else noted
+        self._queues[queue] = _MultiQueue(at + 1, noted + 1)
+        return at
+
+
+def _split(text: str) -> list[str]:
+    """As Java's String.split: without the empty texts at the end."""
+    return text.rstrip(",").split(",")

@@ -12,6 +12,8 @@ SEPARATOR = "%"
 RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX = "%RETRY%", "%DLQ%"
 LMQ_PREFIX = "%LMQ%"
 """Of the queues of multi-dispatched messages (MixAll). To consumers, each is a topic."""
+LMQ_QUEUE_ID = 0
+"""The only queue id of such a topic."""
 REVIVE_TOPIC_PREFIX = "rmq_sys_REVIVE_LOG_"
 """Of the topic in which a broker keeps what POP consumers have not acknowledged yet (PopAckConstants)."""
 SYSTEM_TOPICS = frozenset(

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
 from filtering.broker_config import CONSUME_QUEUE_UNIT, BrokerConfig
-from filtering.subscriptions.namespace import is_lmq
+from filtering.delivery.entries import MULTI_DISPATCH, MULTI_QUEUE_OFFSET, MultiDispatch, has_entry
+from filtering.subscriptions.namespace import LMQ_QUEUE_ID, is_lmq
+from filtering.tags_code import DELAY_PROPERTY, entry_tags_codes
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE
 from schemas.delta.table_rows import row_groups, sorted_by
 from schemas.errors import UsageError
+from schemas.messages.stored_messages import WHOLE_LOG, has_property, read_messages
 from schemas.rocketmq_store.commitlog.segments import Segment, is_mapped_file, segments
 from schemas.rocketmq_store.config_files import read_topics
 from schemas.rocketmq_store.consumequeue.consume_queue_ext import has_extension
@@ -61,7 +66,7 @@ def verify(facts: BrokerFacts, store: Storage, broker: BrokerConfig | None) -> V
     log = segments(store)
     _check_log(facts, store, log)
     queues = _Queues(facts, store, log[0].offset, broker)
-    for topic, queue_id, entries in _entries(facts):
+    for topic, queue_id, entries in chain(_entries(facts), _dispatched_entries(facts, queues)):
         queues.add(topic, queue_id, entries)
     return queues.finish()
 
@@ -109,6 +114,53 @@ def _runs(rows: pa.Table) -> Iterator[tuple[str, int, QueueEntries]]:
         )  # fmt: skip
 
 
+def _dispatched_entries(facts: BrokerFacts, queues: _Queues) -> Iterator[tuple[str, int, QueueEntries]]:
+    """The entries of messages in more queues than their own, in runs as :func:`_entries`. No table has them."""
+    found: defaultdict[Queue, list[tuple[int, ...]]] = defaultdict(list)
+    multi_dispatch = MultiDispatch(facts.broker.version, queues.in_files)
+    for *numbers, queue_id, names, offsets, is_dispatched in sorted(_dispatched_messages(facts)):
+        id_of = queues.queue_id_of(queue_id)
+        for name, queue, offset in multi_dispatch.entries(names, offsets, id_of, is_dispatched):
+            found[name, queue].append((offset, *numbers))
+    for (topic, queue_id), rows in found.items():
+        columns = np.array(rows, np.int64).T
+        breaks = np.flatnonzero(np.diff(columns[0]) != 1) + 1
+        for offset, places, sizes, codes, times in (run.T for run in np.split(columns.T, breaks)):
+            nulls = pa.nulls(len(offset), pa.binary())
+            entries = QueueEntries(int(offset[0]), places, sizes.astype(np.int32), codes, times, nulls, False)
+            yield topic, queue_id, entries
+
+
+def _dispatched_messages(facts: BrokerFacts) -> Iterator[tuple[int, int, int, int, int, str, str, bool]]:
+    """The messages with the properties of :class:`MultiDispatch`: the physical offset, size, tags code, store time and
+    queue id, the two properties, and whether the broker dispatches the message to more queues."""
+    storage = facts.warehouse.log(COMMITLOG).storage
+    wanted, excluded = (MULTI_DISPATCH, MULTI_QUEUE_OFFSET, DELAY_PROPERTY), facts.broker.version.not_multi_dispatched
+    for stored in facts.warehouse.files(COMMITLOG, facts.name):
+        if not has_property(storage, stored.path, MULTI_QUEUE_OFFSET):
+            continue
+        for messages in read_messages(storage, [stored.path], WHOLE_LOG, None, wanted):
+            for topic, rows in messages.rows_by_topic(np.ones(len(messages), bool)):
+                properties = messages.properties(wanted, rows)
+                if not {MULTI_DISPATCH, MULTI_QUEUE_OFFSET} <= properties.keys():
+                    continue
+                texts = {name: column.text_of_each() for name, column in properties.items()}
+                delays = texts.get(DELAY_PROPERTY, pa.nulls(len(rows), pa.string()))
+                times = messages.store_timestamp[rows]
+                codes = entry_tags_codes(
+                    pa.repeat(topic, len(rows)), messages.named["TAGS"].take(pa.array(rows)), delays, pa.array(times),
+                    facts.broker.delay_levels,
+                )  # fmt: skip
+                is_dispatched = has_entry(messages.sys_flag[rows]) & (not topic.startswith(excluded))
+                columns = (
+                    messages.commitlog_offset[rows], messages.store_size[rows], codes, times, messages.queue_id[rows],
+                    texts[MULTI_DISPATCH], texts[MULTI_QUEUE_OFFSET], is_dispatched,
+                )  # fmt: skip
+                for row in zip(*(column.tolist() for column in columns), strict=True):
+                    if row[5] is not None and row[6] is not None:
+                        yield row
+
+
 class _Queues:
     """The comparison of each queue that the warehouse knows, and of the queues that only the store has."""
 
@@ -136,7 +188,22 @@ class _Queues:
         cuts = np.searchsorted(entries.commitlog_offset, [offset for offset, _ in self._switched]).tolist()
         for (_, is_on), begin, end in zip(self._switched, cuts, [*cuts[1:], len(entries)], strict=True):
             if begin < end:
-                queue.add(entries.part(begin, end, have_units=is_on))
+                queue.add(entries.part(begin, end, have_units=is_on and entries.have_units))
+
+    @property
+    def in_files(self) -> bool:
+        """Whether the queues are files, not a database."""
+        return self._database is None
+
+    def queue_id_of(self, queue_id: int) -> Callable[[str], int]:
+        """For a message with this queue id, the queue id of a name in MULTI_DISPATCH: that of MixAll.LMQ_QUEUE_ID.
+
+        It is the message's own for names that are not LMQs, and for a broker of 4.x without enableLmq, as its folders
+        show.
+        """
+        return lambda name: (
+            queue_id if not is_lmq(name) or (name, queue_id) in self._on_disk[CONSUME_QUEUE] else LMQ_QUEUE_ID
+        )
 
     def _verification(self, topic: str, queue_id: int) -> QueueVerification | DatabaseVerification:
         if self._database is not None:
@@ -146,7 +213,7 @@ class _Queues:
         )
 
     def finish(self) -> Verification:
-        on_disk = {kind: self._on_disk(kind) for kind in KINDS}
+        on_disk = self._on_disk
         deleted = {key for key in self._known.keys() - set().union(*on_disk.values()) if self._topic_is_deleted(key[0])}
         known = {key: queue for key, queue in self._known.items() if key not in deleted}
         newer = sum(queue.finish() for queue in known.values())
@@ -178,12 +245,15 @@ class _Queues:
         last = self._index.entry(topic, queue_id, self._index.end(topic, queue_id) - 1)
         return last is not None and last.commitlog_offset < self._log_start
 
-    def _on_disk(self, kind: str) -> set[Queue]:
+    @cached_property
+    def _on_disk(self) -> dict[str, set[Queue]]:
+        return {kind: self._queues_of(kind) for kind in KINDS}
+
+    def _queues_of(self, kind: str) -> set[Queue]:
         if self._database is not None:
-            return set() if kind == EXTENSION else {queue for queue in self._database.queues if not is_lmq(queue[0])}
+            return set() if kind == EXTENSION else set(self._database.queues)
         parts = (info.path.split("/") for info in self._store.files(kind, recursive=True))
-        queues = {(part[1], int(part[2])) for part in parts if len(part) == 4 and part[2].isdecimal()}
-        return {(topic, queue_id) for topic, queue_id in queues if not is_lmq(topic)}
+        return {("/".join(part[1:-2]), int(part[-2])) for part in parts if len(part) > 3 and part[-2].isdecimal()}
 
 
 def _switched_extension(facts: BrokerFacts) -> Sequence[tuple[int, bool]]:

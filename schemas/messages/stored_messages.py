@@ -17,6 +17,7 @@ from schemas.delta.open_data_file import OpenDataFile, open_data_file
 from schemas.delta.table_rows import chosen, may_hold, within
 from schemas.delta.warehouse import Warehouse
 from schemas.messages.columns import NUMBERS, Messages, Shape
+from schemas.rocketmq_store.properties.more_properties import values_of
 from schemas.storage import Storage
 
 PhysicalRange: TypeAlias = tuple[int, int]
@@ -43,6 +44,20 @@ def read_messages(
                 messages = _read_group(file, number, offsets, topics, properties)
                 if messages is not None and len(messages):
                     yield messages
+
+
+def has_property(storage: Storage, path: str, name: str) -> bool:
+    """Whether a message in a file of commitlog has a property."""
+    with open_data_file(COMMITLOG, storage, path, ["property_names"]) as file:
+        for group in range(len(file.row_groups)):
+            rows = file.read(group, ["property_names", "more_properties"])
+            distinct = rows["property_names"].unique().drop_null().to_pylist()
+            if any(name in names.split(NAME_SEPARATOR) for names in distinct):
+                return True
+            others = rows["more_properties"].combine_chunks()
+            if others.null_count < len(others) and values_of(others, name).null_count < len(others):
+                return True
+    return False
 
 
 def newest_messages_first(

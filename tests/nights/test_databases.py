@@ -79,10 +79,11 @@ def test_damage_in_the_database_is_named(folder: str, replayed: Replayed, run: R
     bounds.__setitem__(*bound(b"%LMQ%light", b"max", 4))
     database.close()
     ended = run(verify, "--warehouse", replayed("rocks550").location, "--store", store)
-    assert ended.error == "mqsieve: 3 differences\n"
+    assert ended.error == "mqsieve: 4 differences\n"
     assert (ended.code, ended.out.splitlines()) == (
         3,
         [
+            "%LMQ%light/0: consumequeue: no message of the log belongs to this queue",
             f"OrderEvents/1: {folder}, entry 3: size is {size}, should be {size ^ 1}; "
             f"store_timestamp is {stored}, should be {stored ^ 1}",
             "Phantom/0: consumequeue: no message of the log belongs to this queue",

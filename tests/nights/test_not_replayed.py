@@ -15,7 +15,9 @@ SUBSCRIPTIONS = """
 - {group: cg_light, topic: "%LMQ%light", tag: "*"}
 """
 ORDER: dict[str, Any] = {"properties": b"KEYS\x01ord-1\x02"}
-DISPATCHED: dict[str, Any] = {"properties": b"INNER_MULTI_DISPATCH\x01%LMQ%light,%LMQ%x\x02"}
+DISPATCHED: dict[str, Any] = {
+    "properties": b"INNER_MULTI_DISPATCH\x01%LMQ%light,%LMQ%x\x02INNER_MULTI_QUEUE_OFFSET\x010,0\x02"
+}
 
 
 @pytest.fixture
@@ -124,7 +126,10 @@ def test_messages_in_more_queues(run: Run, store: Path) -> None:
     write(store, "commitlog/00000000000000000000", log)
     assert summary(run, store) == [line]
     first = len(log_of(ORDER))
-    for queue, at, size in (("OrderEvents", 0, first), ("%LMQ%light", first, len(log) - first)):
+    for queue, at, size in (
+        ("OrderEvents", 0, first),
+        *((q, first, len(log) - first) for q in ("%LMQ%light", "%LMQ%x")),
+    ):
         write(store, f"consumequeue/{queue}/0/00000000000000000000", entry(at, size, None))
     (store / "consumequeue/OrderEvents/0/00000000000000000000").write_bytes(
         entry(0, first, None) + entry(first, len(log) - first, None)
@@ -133,6 +138,12 @@ def test_messages_in_more_queues(run: Run, store: Path) -> None:
     warehouse = ("--warehouse", store.parent / "w")
     assert "%LMQ%" not in run(verify, "--store", store, *warehouse).out
     assert run(lint, *warehouse).out.strip() == "no findings"
+
+
+def test_messages_in_more_queues_with_more_properties_than_columns(run: Run, store: Path) -> None:
+    properties = b"".join(b"p%d\x01v\x02" % number for number in range(40)) + DISPATCHED["properties"]
+    write(store, "commitlog/00000000000000000000", log_of(ORDER, {"properties": properties, "queue_offset": 1}))
+    assert len(summary(run, store)) == 1
 
 
 def test_queues_of_messages_that_the_broker_deleted(run: Run, store: Path) -> None:

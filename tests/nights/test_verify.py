@@ -13,7 +13,7 @@ from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
 from tests.broker_log import BrokerLog
 from tests.captures import capture, rows
-from tests.nights.commands import Run, living
+from tests.nights.commands import Run, living, night
 from tests.nights.growing_broker import BEFORE, sql
 from tests.records import V1, V2, entry, record
 from tests.replayed import Replayed
@@ -267,3 +267,45 @@ def test_a_topic_that_was_deleted(run: Run, tmp_path: Path, is_deleted: bool) ->
     (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": topics}))
     ended = run(verify, *given)
     assert ("the file is missing" in ended.out, ended.code) == ((False, 0) if is_deleted else (True, 3))
+
+
+MULTI_DISPATCHED = (
+    "4.9.7", "4.9.7_without_lmq", "5.0.0", "5.1.0", "5.1.1", "5.1.3", "5.1.4", "5.2.0", "5.3.0", "5.3.3", "5.5.0",
+    "5.5.0_rocksdb",
+)  # fmt: skip
+"""Stores with enableMultiDispatch. Messages name also an LMQ that stands twice, and one that no file can have."""
+
+
+def multi_dispatched(name: str, run: Run, warehouse: Path) -> Path:
+    """The store, of which a night was run."""
+    given = capture("multi_dispatch")
+    files = given / "subscription_events.jsonl", given / "broker.conf"
+    version = ("--rocketmq-version", name.partition("_")[0])
+    assert run(nightly, *night(warehouse, given / name, *files, *version)).code == 0
+    return given / name
+
+
+@pytest.mark.parametrize("name", MULTI_DISPATCHED)
+def test_queues_that_get_messages_of_other_topics(name: str, run: Run, tmp_path: Path) -> None:
+    store = multi_dispatched(name, run, tmp_path / "w")
+    ended = run(verify, "--warehouse", tmp_path / "w", "--store", store)
+    assert (ended.error, ended.code) == ("", 0), ended.out
+
+
+@pytest.mark.parametrize(("name", "last"), [("4.9.7", 9), ("5.1.4", 7), ("5.5.0", 5)])
+def test_damage_in_queues_that_get_messages_of_other_topics(name: str, last: int, run: Run, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(multi_dispatched(name, run, tmp_path / "w"), store)
+    queue = store / "consumequeue/%LMQ%light/0/00000000000000000000"
+    flip(queue, 20 * last + 19)
+    flip(queue, 20 * (last + 1) + 19)
+    shutil.rmtree(store / "consumequeue/%LMQ%b")
+    shutil.copytree(store / "consumequeue/%LMQ%light", store / "consumequeue/%LMQ%Phantom")
+    ended = run(verify, "--warehouse", tmp_path / "w", "--store", store)
+    file = "consumequeue/00000000000000000000"
+    assert ended.out.splitlines() == [
+        "%LMQ%Phantom/0: consumequeue: no message of the log belongs to this queue",
+        f"%LMQ%b/0: {file}: the file is missing",
+        f"%LMQ%light/0: {file}, entry {last}: tags_code is 3433165, should be 3433164",
+        f"%LMQ%light/0: {file}, entry {last + 1}: something other than zeros follows the last entry",
+    ]

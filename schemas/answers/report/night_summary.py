@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from filtering.counted import listed
-from filtering.delivery.entries import has_entry
+from filtering.delivery.entries import MULTI_DISPATCH, has_entry
 from filtering.findings import own_findings
 from filtering.subscriptions.namespace import LMQ_PREFIX, REVIVE_TOPIC_PREFIX, is_lmq
 from schemas.answers.facts import BrokerFacts
@@ -14,14 +14,12 @@ from schemas.answers.findings import findings, findings_without_messages
 from schemas.answers.first_starts import started_last_night
 from schemas.answers.report.attention import Problem, attention
 from schemas.answers.report.group_counts import GroupCounts, counts_by_run, group_counts
-from schemas.commitlog import COMMITLOG, NAME_SEPARATOR
-from schemas.delta.open_data_file import open_data_file
+from schemas.commitlog import COMMITLOG
 from schemas.delta.table_rows import files_that_may_hold, one_of
+from schemas.messages.stored_messages import has_property
 from schemas.spark_tasks import Session
 
 NAMED = 3
-MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
-"""The property of a message with the names of more queues that get an entry for it (MultiDispatchUtils)."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +94,5 @@ def not_replayed(facts: BrokerFacts, run: str) -> Iterator[str]:
 def _has_multi_dispatch(facts: BrokerFacts, run: str) -> bool:
     """Whether a message that the run read has the property."""
     storage = facts.warehouse.log(COMMITLOG).storage
-    for stored in files_that_may_hold(facts.warehouse.files(COMMITLOG, facts.name), [one_of("run", [run])]):
-        with open_data_file(COMMITLOG, storage, stored.path, ["property_names"]) as file:
-            for group in range(len(file.row_groups)):
-                distinct = file.read(group, ["property_names"])["property_names"].unique().drop_null()
-                if any(MULTI_DISPATCH in names.split(NAME_SEPARATOR) for names in distinct.to_pylist()):
-                    return True
-    return False
+    files = files_that_may_hold(facts.warehouse.files(COMMITLOG, facts.name), [one_of("run", [run])])
+    return any(has_property(storage, stored.path, MULTI_DISPATCH) for stored in files)
