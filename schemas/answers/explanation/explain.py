@@ -106,11 +106,15 @@ class Explainer:
 
     def _with_misread_setting(self, explanation: Explanation) -> Explanation:
         """Says why the property filter is off, if the pulls are refused for it, and broker.conf seems to say on."""
-        decision = explanation.decision
+        decision, preview = explanation.decision, explanation.preview
         why = why_property_filter_is_off(self._facts.misread_settings)
-        if why is None or ResponseCode.SYSTEM_ERROR.text not in decision.headline:
+        if why is None:
             return explanation
-        return replace(explanation, decision=replace(decision, headline=f"{decision.headline}; {why}"))
+        if ResponseCode.SYSTEM_ERROR.text in decision.headline:
+            return replace(explanation, decision=replace(decision, headline=f"{decision.headline}; {why}"))
+        if preview is not None and ResponseCode.SYSTEM_ERROR.text in preview.headline:
+            return replace(explanation, preview=replace(preview, headline=f"{preview.headline}; {why}"))
+        return explanation
 
     def _other_evidence(self, explanation: Explanation) -> str | None:
         """Why something else than the subscriptions shows that the group may have received the message."""
