@@ -95,6 +95,12 @@ def tag_disagreements(
     return dict(disagreements)
 
 
+def drop_differently(state: GroupClients) -> bool:
+    """Whether it depends on the client what is dropped of a message, and not only of tags that share a hash."""
+    checks = _checks(state).values()
+    return len(set(checks)) > 1 and bool(set(checks) - {TRUE, _check(state.topic, state)})
+
+
 def client_checks(state: GroupClients) -> dict[str, Predicate]:
     """The check of tags of each client that subscribes to the topic, by client id."""
     checks = dict.fromkeys(state.agreeing, _check(state.topic, state))

@@ -14,7 +14,7 @@ from functools import cache, partial
 
 from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.allocation import disagreeing_states, tag_disagreements
+from filtering.consumption.allocation import disagreeing_states, drop_differently, tag_disagreements
 from filtering.consumption.filters_in_force import FiltersInForce
 from filtering.consumption.group_night import GroupNightPlan
 from filtering.consumption.group_progress import GroupNight
@@ -101,19 +101,14 @@ def plan_night(
             lost += night.lost
             groups.append(night.group)
     since = offsets_so_far.as_of or 0
-    shared = (state for state in states if state.valid_to is None or state.valid_to > since)
+    shared = [state for state in states if state.valid_to is None or state.valid_to > since]
+    if not broker_offsets.has_queue_ids:
+        assumed = {state.key: 0 for state in shared if drop_differently(state)}
+        return NightPlan(online, backlog, uncertain_changes, groups, lost, {}, assumed)
     allocated = {state.key: queue_ids(state.topic) for state in shared}
-    if broker_offsets.has_queue_ids:
-        assumed = {
-            key: len(queues) for key, queues in allocated.items() if queues and key[1] not in broker_offsets.read_queues
-        }
-    else:
-        allocated = {}
-        assumed = {
-            key: 0
-            for key, parts in tags_of_clients.items()
-            if any(part.undecided and part.valid_to > since for part in parts)
-        }
+    assumed = {
+        key: len(queues) for key, queues in allocated.items() if queues and key[1] not in broker_offsets.read_queues
+    }
     return NightPlan(online, backlog, uncertain_changes, groups, lost, allocated, assumed)
 
 

@@ -78,7 +78,7 @@ def print_every_group(
         (
             short(row.consumer_group),
             str(row.outcome),
-            printable(row.summary),
+            printable(row.summary) + "; uncertain (--group says why)" * (row.uncertain is not None),
         )
         for row in sorted(explanations, key=lambda row: (list(Outcome).index(row.outcome), row.consumer_group))
     ]
