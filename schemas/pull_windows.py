@@ -157,6 +157,25 @@ def _client_tags(window: PullWindow) -> list[str] | None:
     return sorted(check.texts) if isinstance(check, TextIn) else []
 
 
+def covering(
+    rows: pa.Table, queue_id: int, queue_offset: int, commitlog_offset: int, store_timestamp: int
+) -> list[dict[str, Any]]:
+    """The rows of windows in whose ranges a message of their topic is; store_timestamp: ms."""
+    is_after = pc.less_equal(rows["stored_from"], store_timestamp).fill_null(True)
+    is_before = pc.greater(rows["stored_to"], store_timestamp).fill_null(True)
+    found = rows.filter(pc.and_(is_after, is_before)).to_pylist()
+    return [row for row in found if _is_in_queues(row, queue_id, queue_offset, commitlog_offset)]
+
+
+def _is_in_queues(row: Mapping[str, Any], queue_id: int, queue_offset: int, commitlog_offset: int) -> bool:
+    queue = next((queue for queue in row["queues"] or () if queue["queue_id"] == queue_id), None)
+    if queue is None:
+        return not row["only_listed"]
+    low, high = queue["from_queue_offset"], _limit(queue["to_queue_offset"], FOREVER)
+    begin, end = _limit(queue["from_commitlog_offset"], BEGINNING), _limit(queue["to_commitlog_offset"], FOREVER)
+    return bool(low <= queue_offset < high and begin <= commitlog_offset < end)
+
+
 FILTERING = frozenset({WindowKind.ONLINE.value, WindowKind.BACKLOG.value, WindowKind.RESET.value})
 
 

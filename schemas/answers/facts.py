@@ -27,6 +27,7 @@ from schemas.delta.table_rows import Where, files_that_may_hold, one_of, row_gro
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError, did_you_mean
 from schemas.ledger_inputs import FIRST_SNAPSHOT, NOT_REPLAYED
+from schemas.pull_windows import PULL_WINDOWS
 from schemas.rocketmq_store.not_replayed import NotReplayed
 from schemas.run_ledger import REPLAY, LedgerEntry, earlier_configs, nights_of, unreplaced_runs
 from schemas.subscriptions import read_events
@@ -96,6 +97,19 @@ class BrokerFacts:
         if self.is_replay:
             raise UsageError(
                 f"{self.warehouse.location} holds a replay, which has no messages: ask the warehouse it was made from"
+            )
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether pull_windows has the windows of all nights: an older mqsieve did not store them."""
+        return PULL_WINDOWS.name in self.last.tables
+
+    def check_has_windows(self) -> None:
+        """Raises UsageError if an older mqsieve ran the nights, and did not store their windows."""
+        if not self.has_windows:
+            raise UsageError(
+                f"{self.warehouse.location} was written by an older mqsieve, which stored no pull_windows: the next "
+                "nightly adds them"
             )
 
     def rows(self, table: Table, columns: Sequence[str] | None = None, where: Where = ()) -> pa.Table:

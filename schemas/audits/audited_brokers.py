@@ -12,7 +12,6 @@ from schemas.answers.inconsistency import knows_clients
 from schemas.arrow_batches import table_of
 from schemas.audits.scope import Scope
 from schemas.delta.table_rows import row_groups
-from schemas.pull_windows import PULL_WINDOWS
 from schemas.quarantine import QUARANTINE
 from schemas.rocketmq_store.commitlog.segments import is_mapped_file
 
@@ -41,7 +40,7 @@ def audited_brokers(scope: Scope) -> pa.Table:
             _unreadable_bytes(facts),
             facts.broker.max_error_rate_of_bloom_filter,
             knows_clients(facts),
-            PULL_WINDOWS.name in facts.last.tables,
+            facts.has_windows,
         )
         for facts in scope.facts
     )

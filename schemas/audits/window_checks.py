@@ -107,7 +107,7 @@ def window_checks(scope: Scope) -> pa.Table:
 
 
 def _rows_of_broker(facts: BrokerFacts, first_run: str) -> Iterator[tuple[object, ...]]:
-    if PULL_WINDOWS.name not in facts.last.tables:
+    if not facts.has_windows:
         return
     checks = _Checks(facts, first_run)
     where = [within("run", first_run)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jobs import audit, nightly, replay
+from jobs import audit, explain, nightly, replay
 from schemas.delta.warehouse import Warehouse
 from schemas.run_ledger import LedgerEntry
 from tests.nights.commands import NIGHTS, Run, differing, living, rows_of, without_runs
@@ -113,6 +113,9 @@ def test_nights_of_an_older_mqsieve_are_planned_by_a_night_without_anything_new(
     broker.night(events)
     planned = windows(broker)
     forget_windows(broker.folder / "w")
+    asked = run(explain, "--warehouse", broker.folder / "w", "--topic", "T", "--queue", 0, "--offset", 1)
+    older = f"{broker.folder / 'w'} was written by an older mqsieve, which stored no pull_windows"
+    assert (asked.code, asked.error) == (2, f"mqsieve: {older}: the next nightly adds them\n")
     skipped = run(audit, "--warehouse", broker.folder / "w").out
     assert "deliveries_in_windows          skipped" in skipped
     broker.night(events)

@@ -9,6 +9,7 @@ from functools import cache, partial
 
 from filtering.broker_config import why_property_filter_is_off
 from filtering.consumption.allocation import ClientChecks, dropping_clients
+from filtering.consumption.group_night import DELETED
 from filtering.delivery.entries import has_entry
 from filtering.delivery.message_filter import delivers
 from filtering.explanation.decision import Decision, Entry, Outcome, Stage, decide
@@ -26,14 +27,6 @@ from filtering.explanation.journey import (
     stored_after,
     way_to,
 )
-from filtering.explanation.pulls_of_message import (
-    NightInQueue,
-    NotPulled,
-    Place,
-    Pulled,
-    later_filter,
-    pulls_of_message,
-)
 from filtering.explanation.reasons import dropped_by_other_client, never_subscribed, overruled, without_subscription
 from filtering.predicate import FALSE
 from filtering.predicate_value import holds
@@ -47,7 +40,14 @@ from filtering.tags_code import tags_code
 from schemas.answers.explanation.explanation import BY_THE_TABLES, Explanation
 from schemas.answers.explanation.found_messages import FoundMessage, as_copy, is_ended
 from schemas.answers.explanation.message_deliveries import Delivery
-from schemas.answers.explanation.queue_history import log_lost, nights_in_queue, nights_of_message, resets_in
+from schemas.answers.explanation.pulls_of_message import (
+    NotPulled,
+    Pulled,
+    WindowsOfMessages,
+    later_filter,
+    why_not_pulled,
+    why_pending,
+)
 from schemas.answers.explanation.uncertainty import after_change, in_lost_pull
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.first_starts import FirstStarts, Start
@@ -73,7 +73,7 @@ class Explainer:
         self._clients = ClientChecks(events)
         self._seeming = seeming_disagreements(history, events)
         self._positions = cache(partial(positions_in_queue, facts, groups))
-        self._nights = cache(self._read_nights)
+        self._windows = WindowsOfMessages(facts, groups)
         self._first_starts = cache(self._read_first_starts)
         self._rows = states_by_key(history)
         self._rows_by_group: defaultdict[str, list[SubscriptionRow]] = defaultdict(list)
@@ -283,24 +283,25 @@ class Explainer:
     def _pulls(
         self, message: FoundMessage, consumer_group: str, rows: Sequence[SubscriptionRow]
     ) -> Sequence[Pulled] | NotPulled:
-        """The pulls of the message by the group. It is pending if the group goes on at it or before it."""
-        if message.commitlog_offset >= (self._facts.last.delivered_to or 0):
+        """The pulls of the message by the group, in order. It is pending if the group goes on at it or before it."""
+        if not self._windows.is_filtered(message):
             return NotPulled("deliver has not run yet", is_pending=True)
         queue = message.topic, message.queue_id
         begin = self._facts.begins.get(queue, 0)
         is_deleted = message.commitlog_offset < max(begin, self._facts.last.log_start or 0)
-        gone_at = log_lost(self._facts, message.commitlog_offset)
-        place = Place(message.queue_offset, message.store_timestamp, message.run, is_deleted, gone_at)
-        nights = nights_of_message(self._nights(*queue).get(consumer_group, ()), message.commitlog_offset)
-        events = self._facts.resets.get((consumer_group, *queue), ())
-        resets = resets_in(nights, events, message.commitlog_offset < begin)
-        pulls = pulls_of_message(rows, nights, resets, place, self._facts.broker, self._facts.as_of)
         position = self._positions(*queue).get(consumer_group)
-        waits = position is not None and message.queue_offset >= position and not is_deleted
-        if waits and not (isinstance(pulls, NotPulled) and pulls.is_pending):
-            again = "" if isinstance(pulls, NotPulled) else ", and pulls the message again"
-            return NotPulled(f"the group goes on at offset {position:,}{again}", is_pending=True)
-        return pulls
+        is_before = position is not None and message.queue_offset < position
+        pulls = self._windows.pulls(message, consumer_group, rows)
+        if not is_before and not is_deleted:
+            again = f"the group goes on at offset {position:,}, and pulls the message again" if pulls else None
+            why = again or why_pending(rows, self._facts.broker, self._facts.as_of)
+            return NotPulled(why, is_pending=True)
+        if pulls:
+            return pulls
+        if self._windows.are_lost(message, consumer_group):
+            return NotPulled(DELETED)
+        is_passed = is_before and message.commitlog_offset >= begin
+        return NotPulled(why_not_pulled(rows, self._facts.broker, message.store_timestamp, is_passed))
 
     def _without_filters(self, message: FoundMessage, group: str, outcome: Outcome, why: str) -> Explanation:
         stage = Stage.SUBSCRIPTION if not self._rows[group, message.topic] else Stage.PULL
@@ -360,9 +361,6 @@ class Explainer:
         seconds = (other.valid_from - pull.at) / 1000
         why = f"stored {seconds:.1f} s before the subscription changed: {other.expression} may have filtered it"
         return replace(explanation, uncertain=why)
-
-    def _read_nights(self, topic: str, queue_id: int) -> Mapping[str, Sequence[NightInQueue]]:
-        return nights_in_queue(self._facts, (topic, queue_id), self._rows, self._groups)
 
 
 def _no_entry(message: FoundMessage) -> str:

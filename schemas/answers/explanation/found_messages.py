@@ -32,7 +32,10 @@ _MSG_ID = re.compile(r"[0-9A-F]{32}|[0-9A-F]{56}")
 
 @dataclass(frozen=True)
 class FoundMessage:
-    """A stored message. ``entry`` is None if it has no consume queue entry. ``deliveries`` are those to all groups."""
+    """A stored message. ``deliveries`` are those to all groups.
+
+    ``entry`` is its consume queue entry, made by the run ``dispatched_by``; both are None if it has none.
+    """
 
     commitlog_offset: int
     topic: str
@@ -48,6 +51,7 @@ class FoundMessage:
     sys_flag: int
     run: str
     entry: Entry | None
+    dispatched_by: str | None
     deliveries: Sequence[Delivery]
 
     @property
@@ -78,7 +82,7 @@ def as_copy(message: FoundMessage, facts: BrokerFacts) -> Copy:
     )
 
 
-_COLUMNS = [name for name in FoundMessage.__dataclass_fields__ if name not in ("entry", "deliveries")]
+_COLUMNS = [name for name in FoundMessage.__dataclass_fields__ if name not in ("entry", "dispatched_by", "deliveries")]
 """The fields that are columns of commitlog."""
 
 
@@ -152,17 +156,19 @@ def read(facts: BrokerFacts, offsets: Collection[int]) -> list[FoundMessage]:
         return []
     at_offsets = [one_of("commitlog_offset", offsets)]
     rows = view(facts.rows(COMMITLOG, file_columns(_COLUMNS), at_offsets), _COLUMNS)
-    wanted = ["commitlog_offset", "tags_code", "filter_bit_map", "store_timestamp"]
-    entries = {
-        row["commitlog_offset"]: Entry(row["tags_code"], row["filter_bit_map"], row["store_timestamp"])
-        for row in facts.rows(CONSUMEQUEUE, wanted, at_offsets).to_pylist()
-    }
+    wanted = ["commitlog_offset", "tags_code", "filter_bit_map", "store_timestamp", "run"]
+    entries, runs = {}, {}
+    for row in facts.rows(CONSUMEQUEUE, wanted, at_offsets).to_pylist():
+        offset = row["commitlog_offset"]
+        entries[offset] = Entry(row["tags_code"], row["filter_bit_map"], row["store_timestamp"])
+        runs[offset] = row["run"]
     messages = sorted(rows.to_pylist(maps_as_pydicts="strict"), key=lambda row: row["commitlog_offset"])
     deliveries = deliveries_of(facts, messages)
     return [
         FoundMessage(
             **row | {"properties": row["properties"] or {}},
             entry=entries.get(row["commitlog_offset"]),
+            dispatched_by=runs.get(row["commitlog_offset"]),
             deliveries=deliveries.get(row["commitlog_offset"], ()),
         )
         for row in messages

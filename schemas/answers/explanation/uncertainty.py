@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from functools import partial
 
 from filtering.delivery.message_filter import delivers
-from filtering.explanation.pulls_of_message import Pulled, earlier_filter
 from filtering.predicate import TRUE
 from filtering.predicate_value import holds
 from filtering.pulls.pull_simulation import DEFAULT_BATCH
 from filtering.subscriptions.subscription_row import SubscriptionRow
 from schemas.answers.explanation.found_messages import FoundMessage, read
 from schemas.answers.explanation.message_deliveries import Delivery, deliveries_of
+from schemas.answers.explanation.pulls_of_message import Pulled, earlier_filter
 from schemas.answers.facts import BrokerFacts
 from schemas.commitlog import COMMITLOG
 from schemas.consumequeue import CONSUMEQUEUE

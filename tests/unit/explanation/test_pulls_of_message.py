@@ -1,23 +1,15 @@
-"""Which subscription filtered a message, at the limits of times and offsets."""
+"""Why a group has not pulled a message, and which other subscription may have filtered it, at the limits of times."""
 
 from __future__ import annotations
 
 import pytest
 
 from filtering.broker_config import BrokerConfig
-from filtering.explanation.pulls_of_message import (
-    NightInQueue,
-    NotPulled,
-    Place,
-    Pulled,
-    earlier_filter,
-    later_filter,
-    pulls_of_message,
-)
 from filtering.subscriptions.event_lines import parse_event
 from filtering.subscriptions.events import in_order
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.subscription_row import SubscriptionRow
+from schemas.answers.explanation.pulls_of_message import Pulled, earlier_filter, later_filter, why_pending
 
 CONFIG = BrokerConfig(enable_property_filter=True)
 STORED_AT = 100
@@ -34,14 +26,6 @@ def states(*lines: str) -> list[SubscriptionRow]:
     return subscription_history(in_order(map(parse_event, lines)), CONFIG)
 
 
-def pulled_at(rows: list[SubscriptionRow], reset_at: int, offset: int, as_of: int = 1_000) -> list[int]:
-    """When the group pulled message 5 of ten, which the only night read. An operator set its offset."""
-    nights = [NightInQueue("run", -(2**63), as_of, 0, 10, CONFIG)]
-    pulls = pulls_of_message(rows, nights, [(reset_at, offset)], Place(5, STORED_AT, "run", False), CONFIG, as_of)
-    assert not isinstance(pulls, NotPulled)
-    return [pull.at for pull in pulls]
-
-
 @pytest.mark.parametrize(
     ("as_of", "why"),
     [
@@ -53,24 +37,7 @@ def pulled_at(rows: list[SubscriptionRow], reset_at: int, offset: int, as_of: in
 )
 def test_why_a_group_that_is_online_now_has_not_pulled(as_of: int, why: str) -> None:
     rows = states(registers(200, "a"), LEAVES % 400, registers(600, "a"))
-    place = Place(5, STORED_AT, "run", False)
-    assert pulls_of_message(rows, [], [], place, CONFIG, as_of) == NotPulled(f"{why}, and has not pulled it yet", True)
-
-
-@pytest.mark.parametrize(("offset", "expected"), [(4, [100, 200]), (5, [100, 200]), (6, [100])])
-def test_a_message_from_the_new_offset_on_is_pulled_again(offset: int, expected: list[int]) -> None:
-    assert pulled_at(states(registers(0, "a")), 200, offset) == expected
-
-
-@pytest.mark.parametrize(("reset_at", "expected"), [(99, [100]), (100, [100]), (101, [100, 101])])
-def test_an_offset_that_was_set_before_the_first_pull_repeats_nothing(reset_at: int, expected: list[int]) -> None:
-    assert pulled_at(states(registers(0, "a")), reset_at, 0) == expected
-
-
-@pytest.mark.parametrize(("as_of", "expected"), [(499, [100]), (500, [100, 500])])
-def test_a_group_that_returns_after_the_last_night_has_not_pulled_again_yet(as_of: int, expected: list[int]) -> None:
-    rows = states(registers(0, "a"), LEAVES % 200, registers(500, "a"))
-    assert pulled_at(rows, 300, 0, as_of) == expected
+    assert why_pending(rows, CONFIG, as_of) == f"{why}, and has not pulled it yet"
 
 
 @pytest.mark.parametrize(("changed_at", "is_uncertain"), [(100, False), (101, True), (5_100, True), (5_101, False)])
