@@ -14,7 +14,7 @@ from functools import cache, partial
 
 from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.allocation import disagreeing_states, drop_differently, tag_disagreements
+from filtering.consumption.allocation import ClientTags, disagreeing_states, drop_differently, tag_disagreements
 from filtering.consumption.filters_in_force import FiltersInForce
 from filtering.consumption.group_night import GroupNightPlan
 from filtering.consumption.group_progress import GroupNight
@@ -94,9 +94,8 @@ def plan_night(
             night.run(_unread(rows, resets.get(key, ()), offsets_so_far, filters))
             online += night.online
             backlog += night.backlog
-            uncertain_changes += _uncertain(
-                night.uncertain_changes, seeming.get(key, ()), filters, offsets_so_far.as_of
-            )
+            changes = _outside(night.uncertain_changes, [part for part in clients if part.undecided])
+            uncertain_changes += _uncertain(changes, seeming.get(key, ()), filters, offsets_so_far.as_of)
             uncertain_changes += night.undecided
             lost += night.lost
             groups.append(night.group)
@@ -110,6 +109,14 @@ def plan_night(
         key: len(queues) for key, queues in allocated.items() if queues and key[1] not in broker_offsets.read_queues
     }
     return NightPlan(online, backlog, uncertain_changes, groups, lost, allocated, assumed)
+
+
+def _outside(changes: Iterable[UncertainChange], undecided: Iterable[ClientTags]) -> list[UncertainChange]:
+    """The changes that do not fall into a time in which it is not known which client reads a message."""
+    found = list(changes)
+    for part in undecided:
+        found = [each for each in found if each.stored_to <= part.valid_from or part.valid_to <= each.stored_from]
+    return found
 
 
 def _uncertain(

@@ -293,6 +293,15 @@ def test_without_queue_ids_it_is_not_known_which_client_read_a_message(
     assert sum(row["uncertain"] for row in rows_of(warehouse, "delivery_stats")) == len(uncertain) * 2
 
 
+def test_without_queue_ids_a_client_that_joins_makes_messages_uncertain_once(run: Run, tmp_path: Path) -> None:
+    """The broker may have held a pull when it joined, too, in whose answer the first messages then are."""
+    beats = [client(999_000, "a", "TAG", "x || y"), client(1_000_000, "b", "TAG", "y || z", 2)]
+    (tmp_path / "s.jsonl").write_text("\n".join(beats))
+    (tmp_path / "log.jsonl").write_text("\n".join(line(999_500 + 1_000 * i, "yz"[i % 2]) for i in range(8)))
+    run(nightly, *night(tmp_path / "w", tmp_path / "log.jsonl", tmp_path / "s.jsonl", CONF))
+    assert sum(row["uncertain"] for row in rows_of(tmp_path / "w", "delivery_stats")) == 4
+
+
 def test_without_queue_ids_clients_that_check_alike_are_certain(run: Run, tmp_path: Path) -> None:
     """The client whose subscription is in force left: the other two drop what they do not name. And a replay."""
     leaves = json.dumps({"at": 4, "op": "unregister", "group": "cg", "client_id": "c"})
