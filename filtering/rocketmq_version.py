@@ -47,19 +47,9 @@ class RocketMQVersion(NamedTuple):
         return self < RocketMQVersion(5, 1, 4)
 
     @property
-    def saves_time_of_offsets(self) -> bool:
-        """Whether consumerOffset.json has a dataVersion with a time."""
-        return self >= RocketMQVersion(5, 0, 0)
-
-    @property
     def has_lag_metric(self) -> bool:
         """Whether the broker itself estimates the lag of a group by its filter (ConsumerLagCalculator)."""
         return self >= RocketMQVersion(5, 1, 0)
-
-    @property
-    def resets_offsets_itself(self) -> bool:
-        """Whether the broker resets offsets at once. Before, it tells the clients, which do so 10 to 20 s later."""
-        return self >= RocketMQVersion(5, 2, 0)
 
     @property
     def not_multi_dispatched(self) -> tuple[str, ...]:
