@@ -19,8 +19,9 @@ from jobs.night.commit.changes import Changes
 from jobs.night.past.past_nights import past_nights
 from jobs.night.past.state import BrokerState, read_state_before
 from schemas.delta.table_rows import filtered, one_of, within
+from schemas.ledger_inputs import LAST_STORED
 from schemas.pull_windows import PULL_WINDOWS, planned_windows, window_rows
-from schemas.run_ledger import earlier_configs, unreplaced_runs
+from schemas.run_ledger import LedgerEntry, earlier_configs, unreplaced_runs
 
 
 def late_windows(
@@ -44,12 +45,22 @@ def late_windows(
         earlier = earlier_configs(nights[:index])
         filters = NightFilters(subscription_history(known, night.broker, expressions, earlier), night.broker)
         of_night = filtered(rows, [one_of("run", [night.run])])
-        yield from _of_its_time(planned_windows(of_night, filters, began), began, night.as_of)
-    yield from _of_its_time([*tonight.online, *tonight.backlog], state.as_of, None)
+        windows = planned_windows(of_night, filters, began)
+        yield from _of_its_time(windows, _read_to(nights[index - 1]) if index else None, _read_to(night))
+    yield from _of_its_time([*tonight.online, *tonight.backlog], _read_to(nights[-1]) if nights else None, None)
+
+
+def _read_to(night: LedgerEntry) -> int | None:
+    """When the last message was stored that a night read (ms). What was stored until its end may be of the next one."""
+    last_stored = night.inputs.get(LAST_STORED)
+    return int(last_stored) if last_stored else night.as_of
 
 
 def _of_its_time(windows: Iterable[PullWindow], after: int | None, until: int | None) -> Iterator[PullWindow]:
-    """The windows of a night: those of groups online with messages stored after ``after`` (ms), up to ``until``."""
+    """The windows of a night: those of groups online with messages stored after ``after`` (ms), up to ``until``.
+
+    The night before read up to ``after``, and this one up to ``until``.
+    """
     begin, end = BEGINNING if after is None else after + 1, FOREVER if until is None else until + 1
     for window in windows:
         if window.kind is WindowKind.ONLINE:

@@ -8,6 +8,7 @@ from jobs import deliver, dispatch, ingest, register
 from tests.broker_log import EVERY, BrokerLog
 from tests.nights.commands import Run, rows_of
 from tests.nights.growing_broker import BEFORE, HIGH, LOW, GrowingBroker, after, event, sql
+from tests.nights.test_slow_groups import night as slow_night
 
 EVERYTHING = "n IS NOT NULL"
 DAMAGED = 5
@@ -178,3 +179,20 @@ def test_a_repaired_message_that_its_night_left_pending_is_received_once(broker:
     write_damaged(broker)
     broker.night(events)
     check(broker, 20)
+
+
+@pytest.mark.parametrize("committed", [4, 10])
+def test_the_last_message_of_a_night_that_is_readable_two_nights_later(broker: GrowingBroker, committed: int) -> None:
+    """It is stored before the first night ends, and is of the second one. The group was behind, or was not."""
+    events = [sql(BEFORE, "cg", EVERYTHING)]
+    whole = broker.log.data
+    broker.log.damage(9)
+    broker.log.write(broker.folder / "store")
+    slow_night(broker, events, committed=committed)
+    broker.grow()
+    slow_night(broker, events, committed=20)
+    broker.log.data = whole + broker.log.data[len(whole) :]
+    broker.grow()
+    slow_night(broker, events, committed=30)
+    assert broker.received("cg") == list(range(30))
+    assert broker.passes_audits()
