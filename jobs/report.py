@@ -1,4 +1,4 @@
-"""report: one HTML page about a night: what each group received, what changed, and what needs attention."""
+"""report: one HTML page about the last nights of brokers: what groups received, what changed, what needs attention."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from filtering.counted import counted
 from jobs.cli import application, options
 from jobs.cli.application import Parser
+from schemas.printable import printable
 
 EXAMPLES = (
     "--warehouse /data/mqsieve --output night.html",
@@ -17,7 +18,7 @@ EXAMPLES = (
 
 def parser() -> Parser:
     parser = Parser("report", __doc__, EXAMPLES)
-    options.add_answer(parser)
+    options.add_answer(parser, of_every_broker=True)
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the page to write; - is stdout")
     parser.add_argument(
         "--since", type=options.instant, metavar="TIME",
@@ -35,14 +36,20 @@ def main(arguments: list[str]) -> None:
     chosen = parser().parse_args(arguments)
     from jobs.cli.json_lines import output_file, place_of
     from jobs.report_page.page import render_page
-    from schemas.answers.report.report import report
+    from schemas.answers.report.report import NoReport, reports_of_brokers
 
-    found = report(options.facts_of(chosen), options.session, chosen.since, chosen.compare)
+    found = reports_of_brokers(options.brokers_of(chosen), options.session, chosen.since, chosen.compare)
     page = render_page(found)
     with output_file(chosen.output) as file:
         file.write(page)
-    rows, nights = counted(len(found.groups), "row of groups", "rows of groups"), counted(len(found.nights), "night")
-    print(f"report: {rows}, {nights}, {len(page):,} bytes {place_of(chosen.output)}", file=sys.stderr)
+    reports = [each for each in found if not isinstance(each, NoReport)]
+    rows = counted(sum(len(each.groups) for each in reports), "row of groups", "rows of groups")
+    nights = counted(sum(len(each.nights) for each in reports), "night")
+    brokers = f"{counted(len(found), 'broker')}, " if len(found) > 1 else ""
+    for each in found:
+        if isinstance(each, NoReport):
+            print(f"no report of {printable(each.broker_name)}: {printable(each.reason)}", file=sys.stderr)
+    print(f"report: {brokers}{rows}, {nights}, {len(page):,} bytes {place_of(chosen.output)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from jobs.night.run import Run
 from schemas.answers.report.group_counts import Counts, total
 from schemas.commitlog import COMMITLOG
 from schemas.printable import printable
-from schemas.shell_command import option
 
 
 def print_brokers(run: Run, nights: Sequence[SummarizedNight]) -> None:
@@ -26,8 +25,8 @@ def print_brokers(run: Run, nights: Sequence[SummarizedNight]) -> None:
             print(f"  and {counted(len(noted) - BROKERS_NAMED, 'more broker')}")
     if lines or noted:
         print()
-    print(f"The tables are in {printable(run.warehouse.location)}; the groups of a broker are in its report:")
-    print(f"  {run.warehouse.command('report')} {option('broker', nights[0].broker)} --output night.html")
+    print(f"The tables are in {printable(run.warehouse.location)}; the groups of each broker are in the report:")
+    print(f"  {run.warehouse.command('report')} --output night.html")
 
 
 def _print_counts(nights: Sequence[SummarizedNight]) -> None:

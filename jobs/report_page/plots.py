@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from jobs.report_page.numbers import difference, share, size, whole
 from schemas.answers.report.groups import GroupReport
 from schemas.answers.report.nights import ReportedNight, StageCounts
-from schemas.answers.report.report import Report
 
 WIDTH, HEIGHT = 300, 60
 MOST_CHANGES = 10
@@ -41,9 +40,10 @@ class NightsPlot:
     rows: Sequence[tuple[str, str]]
 
 
-def nights_plots(report: Report, names: Sequence[str]) -> list[NightsPlot]:
-    """One plot for each measure. ``names``: the names of the nights, in order."""
-    nights, compared = report.nights, report.compared
+def nights_plots(
+    nights: Sequence[ReportedNight], compared: ReportedNight | None, names: Sequence[str]
+) -> list[NightsPlot]:
+    """One plot for each measure. ``compared``: the night compared with. ``names``: those of the nights, in order."""
 
     def plot(title: str, explanation: str, values: Sequence[int], before: int | None) -> NightsPlot:
         texts = [whole(value) for value in values]

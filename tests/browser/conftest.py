@@ -39,9 +39,9 @@ def show(browser: Browser, tmp_path: Path, complaints: list[str]) -> Iterator[Ca
     """Opens the page of a report in a new context with some options. A complaint that is left fails the test."""
     contexts = []
 
-    def show(report: Report, **context: Any) -> Page:
+    def show(*reports: Report, **context: Any) -> Page:
         file = tmp_path / "night.html"
-        file.write_bytes(render_page(report))
+        file.write_bytes(render_page(reports))
         contexts.append(browser.new_context(**context))
         page = contexts[-1].new_page()
         page.on("console", lambda message: complaints.append(message.text))

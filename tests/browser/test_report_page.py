@@ -198,6 +198,28 @@ def test_the_tables_fit_1300_pixels_without_scrolling(show: Show) -> None:
     expect(filter_cell).to_have_attribute("title", (LONG * 4).strip()[:399] + "…")
 
 
+@pytest.mark.parametrize("width", [1300, 390])
+def test_several_brokers_are_on_one_page(show: Show, width: int) -> None:
+    """Each part has its own search and panels, with the commands of its broker."""
+    brokers = [
+        replace(report(40, 7, f"cg_{name[0]}_{{:02}}", LONG * 4), broker_name=name, broker_is_alone=False)
+        for name in ("broker-a", "z" * 200)
+    ]
+    page = show(*brokers, viewport={"width": width, "height": 1000})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    overview = page.locator("#overview")
+    expect(overview.get_by_role("row")).to_have_count(3)
+    overview.get_by_role("link", name="Groups").nth(1).click()
+    second = page.locator("article").nth(1)
+    expect(second.get_by_role("heading", name="Groups", exact=True)).to_be_in_viewport()
+    second.get_by_label("Search groups, topics and filters").fill("cg_z_07")
+    expect(second.locator("output")).to_have_text("1 of 40 rows")
+    expect(page.locator("article").first.locator("output")).to_have_text("40 of 40 rows")
+    second.locator("table.main tbody tr:not([hidden]) th button").click()
+    expect(second.locator("tr.detail")).to_contain_text(f"--broker {'z' * 200} ")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def test_a_table_wider_than_the_screen_is_scrolled_on_it(show: Show) -> None:
     """Its titles stay in sight, and its scroll bar is not below a thousand rows."""
     rows = [group(f"cg_{at}", expression="price > 5 AND region = 'hangzhou'" * 3) for at in range(200)]

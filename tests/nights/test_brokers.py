@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -13,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs import lint, nightly
+from jobs import lint, nightly, report
 from schemas import warehouse as door
 from schemas.answers.brokers import open_facts
 from schemas.answers.report.night_summary import night_summary
 from schemas.delta.warehouse import Warehouse
 from schemas.errors import UsageError
+from tests.broker_log import BrokerLog
 from tests.captures import capture
 from tests.nights.commands import Run, arguments, contents, differing, living, rows_of, without_runs
 
@@ -271,3 +273,31 @@ def test_a_store_of_several_that_does_not_exist(run: Run, tmp_path: Path) -> Non
     file.write_text(f"{file.read_text()}\n- {{store: {tmp_path / 'nowhere'}}}\n")
     code, _, error = run(nightly, "--brokers", file, "--warehouse", tmp_path / "w")
     assert (code, f"{tmp_path}/nowhere does not exist; give a broker's store folder" in error) == (2, True), error
+
+
+def test_one_report_of_all_brokers(run: Run, tmp_path: Path) -> None:
+    file = brokers_file(tmp_path, ("a", "small", ""), ("b", "otherbloom", ""))
+    assert run(nightly, "--brokers", file, "--warehouse", tmp_path / "w").code == 0
+    store = BrokerLog().append(3).write(tmp_path / "store")
+    (tmp_path / "c.conf").write_text("brokerName=c\n")
+    given = ("--warehouse", tmp_path / "w", "--store", store, "--broker-config", tmp_path / "c.conf")
+    assert run(nightly, *given).code == 0
+    ended = run(report, "--warehouse", tmp_path / "w", "--output", tmp_path / "all.html")
+    assert (ended.code, "no report of c: " in ended.error, "report: 3 brokers" in ended.error) == (0, True, True)
+    page = (tmp_path / "all.html").read_text("utf-8")
+    overview = page.partition('id="overview"')[2].partition("</table>")[0]
+    parts = dict(zip("ab", page.split('<article class="broker"')[1:], strict=True))
+    for broker_name, part in parts.items():
+        summary = night_summary(open_facts(Warehouse.at(str(tmp_path / "w")), broker_name), checks_messages=True)
+        row = overview.partition(f">{broker_name}</a>")[2].partition("<tr>")[0]
+        numbers = re.findall(r'class="n">(?:<b class="\w+">)?([\d,]+)', row)
+        delivered = sum(group.counts["delivered"] for group in summary.groups)
+        severities = Counter(problem.severity for problem in summary.attention)
+        expected = [delivered, severities["error"], severities["warn"], severities["info"]]
+        assert [int(text.replace(",", "")) for text in numbers[1:]] == expected
+        assert all(f"<th>{group.consumer_group}<" in part for group in summary.groups)
+        assert f"--broker {broker_name} " in part
+    assert "no group subscribes to a topic with messages" in overview.partition(">c<")[2]
+    ended = run(report, "--warehouse", tmp_path / "w", "--broker", "a", "--output", tmp_path / "a.html")
+    assert (ended.code, 'id="overview"' in (tmp_path / "a.html").read_text("utf-8")) == (0, False)
+    assert run(report, "--warehouse", tmp_path / "w", "--broker", "c", "--output", tmp_path / "c.html").code == 2

@@ -65,40 +65,6 @@
     }
   }
 
-  // A group's panel: all its numbers, its filter, and its commands.
-  const where = document.querySelector("main").dataset.where;
-  const main = document.getElementById("groups-table");
-  const titles = [...main.tHead.rows[0].cells].map((title) => title.textContent);
-  const commandsOf = (row) => {
-    const [group, topic] = [row.cells[0].textContent, row.cells[1].textContent];
-    const explain = row.dataset.command;
-    if (explain) return [["One of its messages", explain]];
-    const base = (job) => `./spark-submit.sh ${job} ${where} --group ${group} --topic ${topic}`;
-    const found = [["Its pulls, and what they cost the broker", base("pulls")], ["Its messages", `${base("export deliveries")} --output -`]];
-    if (row.dataset.at) {
-      const [queue, offset] = row.dataset.at.split(",");
-      found.unshift(["The last message that it pulled", `${base("explain")} --queue ${queue} --offset ${offset}`]);
-    }
-    return found;
-  };
-  const panelOf = (row) => {
-    const panel = element("div", "", { className: "panel" });
-    const cells = [...row.cells];
-    const numbers = document.createElement("dl");
-    cells.slice(1, -1).forEach((cell, at) => {
-      const pair = document.createElement("div");
-      pair.append(element("dt", titles[at + 1]), element("dd", cell.textContent));
-      numbers.append(pair);
-    });
-    panel.append(numbers, element("p", "Filter"), element("pre", cells.at(-1).textContent.trim() || "none: the group left"));
-    for (const [title, command] of commandsOf(row)) {
-      const line = element("p", title);
-      const code = element("pre", command);
-      line.append(copyButton(code));
-      panel.append(line, code);
-    }
-    return panel;
-  };
   const close = (row) => {
     if (!row.classList.contains("open")) return;
     row.nextElementSibling.remove();
@@ -106,41 +72,79 @@
     row.querySelector("th button").setAttribute("aria-expanded", "false");
   };
   const closeAll = (body) => body.querySelectorAll("tr.open").forEach(close);
-  const open = (row) => {
-    const detail = element("tr", "", { className: "detail" });
-    const cell = detail.insertCell();
-    cell.colSpan = titles.length;
-    cell.append(panelOf(row));
-    row.after(detail);
-    row.classList.add("open");
-    row.querySelector("th button").setAttribute("aria-expanded", "true");
-  };
-  for (const row of main.tBodies[0].rows) {
-    const button = element("button", row.cells[0].textContent, { type: "button" });
-    button.setAttribute("aria-expanded", "false");
-    button.addEventListener("click", () => (row.classList.contains("open") ? close(row) : open(row)));
-    row.cells[0].replaceChildren(button);
-  }
 
-  // Searching: every word must be in the group, the topic or the filter.
-  const input = document.getElementById("search");
-  const found = document.getElementById("found");
-  const texts = new Map([...main.tBodies[0].rows].map((row) => {
-    const cells = row.cells;
-    return [row, `${cells[0].textContent} ${cells[1].textContent} ${cells[cells.length - 1].textContent}`.toLowerCase()];
-  }));
-  const search = () => {
-    closeAll(main.tBodies[0]);
-    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let count = 0;
-    for (const [row, text] of texts) {
-      row.hidden = !words.every((word) => text.includes(word));
-      if (!row.hidden) count += 1;
+  // The groups of a broker.
+  for (const part of document.querySelectorAll("[data-where]")) {
+    // A group's panel: all its numbers, its filter, and its commands.
+    const where = part.dataset.where;
+    const main = part.querySelector("table.main");
+    const titles = [...main.tHead.rows[0].cells].map((title) => title.textContent);
+    const commandsOf = (row) => {
+      const [group, topic] = [row.cells[0].textContent, row.cells[1].textContent];
+      const explain = row.dataset.command;
+      if (explain) return [["One of its messages", explain]];
+      const base = (job) => `./spark-submit.sh ${job} ${where} --group ${group} --topic ${topic}`;
+      const found = [["Its pulls, and what they cost the broker", base("pulls")], ["Its messages", `${base("export deliveries")} --output -`]];
+      if (row.dataset.at) {
+        const [queue, offset] = row.dataset.at.split(",");
+        found.unshift(["The last message that it pulled", `${base("explain")} --queue ${queue} --offset ${offset}`]);
+      }
+      return found;
+    };
+    const panelOf = (row) => {
+      const panel = element("div", "", { className: "panel" });
+      const cells = [...row.cells];
+      const numbers = document.createElement("dl");
+      cells.slice(1, -1).forEach((cell, at) => {
+        const pair = document.createElement("div");
+        pair.append(element("dt", titles[at + 1]), element("dd", cell.textContent));
+        numbers.append(pair);
+      });
+      panel.append(numbers, element("p", "Filter"), element("pre", cells.at(-1).textContent.trim() || "none: the group left"));
+      for (const [title, command] of commandsOf(row)) {
+        const line = element("p", title);
+        const code = element("pre", command);
+        line.append(copyButton(code));
+        panel.append(line, code);
+      }
+      return panel;
+    };
+    const open = (row) => {
+      const detail = element("tr", "", { className: "detail" });
+      const cell = detail.insertCell();
+      cell.colSpan = titles.length;
+      cell.append(panelOf(row));
+      row.after(detail);
+      row.classList.add("open");
+      row.querySelector("th button").setAttribute("aria-expanded", "true");
+    };
+    for (const row of main.tBodies[0].rows) {
+      const button = element("button", row.cells[0].textContent, { type: "button" });
+      button.setAttribute("aria-expanded", "false");
+      button.addEventListener("click", () => (row.classList.contains("open") ? close(row) : open(row)));
+      row.cells[0].replaceChildren(button);
     }
-    found.textContent = `${count.toLocaleString("en")} of ${texts.size.toLocaleString("en")} rows`;
-  };
-  input.addEventListener("input", search);
-  search();
+
+    // Searching: every word must be in the group, the topic or the filter.
+    const input = part.querySelector("input");
+    const found = part.querySelector("output");
+    const texts = new Map([...main.tBodies[0].rows].map((row) => {
+      const cells = row.cells;
+      return [row, `${cells[0].textContent} ${cells[1].textContent} ${cells[cells.length - 1].textContent}`.toLowerCase()];
+    }));
+    const search = () => {
+      closeAll(main.tBodies[0]);
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let count = 0;
+      for (const [row, text] of texts) {
+        row.hidden = !words.every((word) => text.includes(word));
+        if (!row.hidden) count += 1;
+      }
+      found.textContent = `${count.toLocaleString("en")} of ${texts.size.toLocaleString("en")} rows`;
+    };
+    input.addEventListener("input", search);
+    search();
+  }
 
   // Printing opens all folded parts.
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((part) => (part.open = true)));

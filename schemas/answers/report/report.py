@@ -19,6 +19,7 @@ from schemas.answers.report.nights import (
     night_rows,
     nights_with_deliveries,
 )
+from schemas.errors import UsageError
 from schemas.run_ledger import by_broker, read_ledger, runs_of
 from schemas.spark_tasks import Session
 
@@ -48,6 +49,31 @@ class Report:
     @property
     def night(self) -> ReportedNight:
         return self.nights[-1]
+
+
+@dataclass(frozen=True)
+class NoReport:
+    """A broker that has no report, and the reason, in one line."""
+
+    broker_name: str
+    reason: str
+
+
+def reports_of_brokers(
+    brokers: Sequence[BrokerFacts], session: Session, since: int | None = None, compare: str | None = None
+) -> list[Report | NoReport]:
+    """The :func:`report` of each broker. Raises UsageError if none of them has one."""
+    reports: list[Report | NoReport] = []
+    for facts in brokers:
+        try:
+            reports.append(report(facts, session, since, compare))
+        except UsageError as error:
+            if len(brokers) == 1:
+                raise
+            reports.append(NoReport(facts.name, str(error)))
+    if not any(isinstance(each, Report) for each in reports):
+        raise UsageError("; ".join(each.reason for each in reports if isinstance(each, NoReport)))
+    return reports
 
 
 def report(facts: BrokerFacts, session: Session, since: int | None = None, compare: str | None = None) -> Report:
