@@ -53,12 +53,19 @@ job=$1
 shift
 case $job in -h | --help | help) help; exit 0 ;; esac
 check_job "$job"
-case $job:${1:-} in
-  bench:-h | bench:--help) # installs nothing
-    sed -n '1s/^"""//; /^"""/q; p' "$root/benchmarks/__main__.py"
-    exit 0
-    ;;
-esac
+if [ "$job" = bench ]; then
+  for option in "$@"; do
+    case $option in
+      -h | --help) # installs nothing
+        module=$root/benchmarks/$1.py
+        case $1 in -* | *[!a-z_]*) module=$root/benchmarks/__main__.py ;; esac
+        [ -f "$module" ] || module=$root/benchmarks/__main__.py
+        sed -n '1s/^"""//; /^"""/q; p' "$module"
+        exit 0
+        ;;
+    esac
+  done
+fi
 
 job_options=()
 queue=()

@@ -112,6 +112,10 @@ def test_the_help_of_bench_installs_nothing(machine: Machine) -> None:
     for option in ("--help", "-h"):
         code, out, error = machine.run("bench", option)
         assert (code, out.startswith("All measurements"), "Names: night," in out, error) == (0, True, True, "")
+    for given in (("night", "--help"), ("night", "--rounds", "1", "-h"), ("compare", "-h")):
+        shutil.copy(PROJECT / "benchmarks" / f"{given[0]}.py", machine.project / "benchmarks")
+        code, out, error = machine.run("bench", *given)
+        assert (code, f"python -m benchmarks.{given[0]}" in out, error) == (0, True, "")
     assert not (machine.project / ".venv").exists()
 
 
