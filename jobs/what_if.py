@@ -89,6 +89,7 @@ def main(arguments: list[str]) -> None:
     known = {group for facts in brokers for group in facts.groups}
     known |= {row.consumer_group for each in tried for row in each.changed}
     _check_groups(expectations, set(chosen.allow_ended or ()) - {EVERY_GROUP}, known)
+    _check_properties(expectations, tried)
     found = what_if_on_brokers(tried, period, options.session)
     lines = _unmet(expectations, tried)
     every_line = list(dict.fromkeys(line for of_broker in lines.values() for line in of_broker))
@@ -142,6 +143,28 @@ def _check_groups(expectations: Sequence[Expectation], allowed: Collection[str],
     for option, group in [*named, *(("--allow-ended", group) for group in allowed)]:
         if group is not None and group not in known:
             raise UsageError(f"{option}: there is no group {group}{did_you_mean(group, sorted(known))}")
+
+
+def _check_properties(expectations: Sequence[Expectation], tried: Sequence[Tried]) -> None:
+    """Raises UsageError if an expectation has a property that no filter reads and no message has: it is misspelt."""
+    from filtering.sql92.syntax.nodes import named_properties
+    from schemas.messages.property_names import property_names
+
+    given = {name for each in expectations for name in each.properties}
+    known = {"TAGS", "KEYS", "UNIQ_KEY"}
+    for each in tried:
+        for row in (*each.changed, *each.kept):
+            if row.compiled.expression is not None:
+                known.update(named_properties(row.compiled.expression.syntax_tree))
+    for each in tried if given - known else ():
+        topics = {row.topic for row in (*each.changed, *each.kept)}
+        found = property_names(each.facts.warehouse, each.facts.name, dict.fromkeys(topics, given - known))
+        known.update(*(found.get(topic, ()) for topic in topics))
+    for expected in expectations:
+        for name in expected.properties.keys() - known:
+            hint = did_you_mean(name, sorted(known))
+            where = f"--expect, entry {expected.number}"
+            raise UsageError(f"{where}: no filter reads the property {name}, and no message has it{hint}")
 
 
 def _tried(

@@ -162,6 +162,10 @@ def test_limits_and_expectations_end_with_3(night: Path, run: Run) -> None:
     assert (ended.code, ended.error) == (
         3, "mqsieve: g: message 1 (region: 'mars') must pass and does not: the filter is FALSE\n",
     )  # fmt: skip
+    for misspelt in ("- stop: {regoin: mars}\n", "- pass: {region: eu}\n- stop: {region: mars, Region: eu}\n"):
+        expected.write_text(misspelt)
+        ended = run(what_if, *given, "--expect", expected)
+        assert (ended.code, "no message has it; did you mean region?" in ended.error) == (2, True)
     expected.write_text("- {pass: {}, stop: {}}\n")
     assert "entry 1: give either pass: or stop:" in run(what_if, *given, "--expect", expected).error
     expected.write_text("- {pass: {}, group: [g]}\n")
