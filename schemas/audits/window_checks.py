@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from filtering.consumption.group_night import RESET
 from filtering.delivery.pull_window import WindowKind
 from filtering.subscriptions.events import GroupTopic
 from schemas.answers.facts import BrokerFacts
@@ -135,7 +136,7 @@ class _Checks:
                 queues = tuple(tuple(queue.values()) for queue in row["queues"] or ())
                 area = _Area(row["run"], row["kind"], row["stored_from"], row["stored_to"], queues, row["only_listed"])
                 self._windows[key].append(_Window(area, row["subscription_from"], row["available_at"]))
-                if row["kind"] == _ANEW:
+                if row["kind"] == _ANEW or row["reason"] == RESET:
                     self._went_back[key].append(row["run"])
         for runs in self._went_back.values():
             runs.sort()

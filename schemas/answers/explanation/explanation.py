@@ -35,7 +35,11 @@ VERDICTS = {
     Outcome.NEVER_STORED: "never stored in its topic",
 }
 """What to call an outcome; the others are ``not delivered``."""
-AGAIN = {Outcome.DELIVERED: "delivered again", Outcome.PENDING: "not yet pulled again"}
+AGAIN = {
+    Outcome.DELIVERED: "delivered again",
+    Outcome.PENDING: "not yet pulled again",
+    Outcome.NOT_SUBSCRIBED: "stored again in its retry topic",
+}
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,8 @@ def step_text(step: Step) -> str:
     place = f"({step.topic} {step.queue_id}/{step.queue_offset})"
     if step.kind is StepKind.FILTERED:
         outcome = Outcome(step.outcome or "")
+        if step.is_retry and outcome is Outcome.NOT_SUBSCRIBED:
+            return f"stored again, and no subscription to the retry topic is known {place}"
         again = " again" if step.is_retry and outcome is Outcome.DELIVERED else ""
         at = f" {time_text(step.at or 0)}" if step.at is not None else ""
         return f"{VERDICTS.get(outcome, 'not delivered')}{again}{at} {place}"
