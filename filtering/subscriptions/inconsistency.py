@@ -91,7 +91,7 @@ class SeemingDisagreement:
         """What is seen, and what to collect."""
         filters = listed([shortened(row.filter_text, LONGEST) for row in self.rows], NAMED)
         return (
-            f"two clients seem to disagree: the group was never away, and its filter went to and fro ({filters}). "
+            f"two clients seem to disagree: the group was never away, and its filter went back and forth ({filters}). "
             "Which client reads which queue is not known: collect subscription events with client_id"
         )
 
@@ -106,7 +106,7 @@ def seeming_disagreements(
     """When groups without client ids seem to have clients that disagree, by group, topic and time.
 
     Each client sends its subscription again with a new version when another client joins or leaves. So the filter of a
-    group whose clients disagree goes to and fro. That ends when the group leaves, or takes a filter that is new.
+    group whose clients disagree goes back and forth. That ends when the group leaves, or takes a filter that is new.
     ``history``: the states of each group and topic in order, of all ``events``.
     """
     with_clients = {event.group for event in events if event.client_id is not None}
