@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from filtering.java.numbers import INT_MAX
 from schemas.rocketmq_store.consumequeue.queue_files import ENTRY, PRE_BLANK
 from schemas.rocketmq_store.rocksdb import Database, DatabaseError, has_database
 from schemas.storage import Storage
@@ -50,7 +51,8 @@ class QueueIndex:
         self._files: defaultdict[tuple[str, int], list[tuple[int, str, int]]] = defaultdict(list)
         for info in storage.files("consumequeue", recursive=True):
             parts = info.path.split("/")
-            if len(parts) == 4 and parts[2].isdecimal() and parts[3].isdecimal() and info.size >= ENTRY.itemsize:
+            is_queue = len(parts) == 4 and parts[2].isdecimal() and int(parts[2]) <= INT_MAX
+            if is_queue and parts[3].isdecimal() and info.size >= ENTRY.itemsize:
                 self._files[parts[1], int(parts[2])].append((int(parts[3]), info.path, info.size))
         for files in self._files.values():
             files.sort()
