@@ -151,11 +151,6 @@ class BrokerConfig:
         return -(-self.mapped_file_size_consume_queue // CONSUME_QUEUE_UNIT)
 
     @classmethod
-    def from_properties(cls, text: str) -> BrokerConfig:
-        """What a broker takes from its ``broker.conf``, without the notes of :func:`read_properties`."""
-        return read_properties(text).config
-
-    @classmethod
     def from_yaml(cls, text: str) -> BrokerConfig:
         """Reads a YAML mapping with the keys of a ``broker.conf``.
 

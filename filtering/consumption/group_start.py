@@ -66,12 +66,8 @@ class GroupStart:
         begin.offsets.update(known_offsets(self.key, at, self.offsets_so_far, resets, renewals))
         return begin
 
-    def reason(self, queue_id: int, at: int, resets: Iterable[SubscriptionEvent]) -> StartReason:
-        """Why :meth:`position` is where it is in a queue."""
-        return self.reasons([queue_id], at, resets)[queue_id]
-
     def reasons(self, queue_ids: Iterable[int], at: int, resets: Iterable[SubscriptionEvent]) -> dict[int, StartReason]:
-        """:meth:`reason` for several queues."""
+        """Why :meth:`position` is where it is, by queue id."""
         topic = self.key[1]
         renewals = self.broker_offsets.renewals.get(topic, ())
         known = known_offsets(self.key, at, self.offsets_so_far, resets, renewals)

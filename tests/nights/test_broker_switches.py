@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from filtering.broker_config import BrokerConfig
+from filtering.broker_config import read_properties
 from jobs import deliver, dispatch, explain, ingest, lint, maintain, nightly, register
 from schemas.errors import UsageError
 from tests.captures import PUBLIC, capture, rows
@@ -144,7 +144,7 @@ def test_a_message_is_explained_after_the_cleaning_of_dead_filters_changed(broke
 
 
 def bits_of(broker: GrowingBroker, *keys: str) -> bytes:
-    config = BrokerConfig.from_properties((broker.folder / "broker.conf").read_text())
+    config = read_properties((broker.folder / "broker.conf").read_text()).config
     return config.bloom_filter.bit_map(keys)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from filtering import matcher, sql92
 from filtering.bloom_filter import BloomFilter
-from filtering.broker_config import BrokerConfig
+from filtering.broker_config import read_properties
 from filtering.consumer_filter_manager import ConsumerFilterManager
 from filtering.relation import relation
 from filtering.subscription_data import Subscription, build_subscription_data
@@ -103,7 +103,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
         "a filter is a predicate, such as compile('price > 5').predicate, not str",
     ),
     "the path of a broker.conf": (
-        lambda: BrokerConfig.from_properties(Path("broker.conf")),  # type: ignore[arg-type]
+        lambda: read_properties(Path("broker.conf")).config,  # type: ignore[arg-type]
         "a broker configuration is the text of its file, not PosixPath",
     ),
     "a number as a key": (

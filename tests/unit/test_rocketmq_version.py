@@ -10,7 +10,7 @@ import sqlglot
 from sqlglot import exp
 
 from filtering import sql92
-from filtering.broker_config import BrokerConfig, InvalidBrokerConfig
+from filtering.broker_config import BrokerConfig, InvalidBrokerConfig, read_properties
 from filtering.delivery.message_filter import message_filters
 from filtering.predicate_value import holds
 from filtering.rocketmq_version import NEWEST, RocketMQVersion
@@ -121,7 +121,7 @@ def test_versions_as_the_tools_write_them() -> None:
 
 def test_a_broker_conf_has_no_version() -> None:
     with pytest.raises(InvalidBrokerConfig, match="give --rocketmq-version"):
-        BrokerConfig.from_properties("brokerName=a\nrocketmqVersion=4.9.7\n")
+        read_properties("brokerName=a\nrocketmqVersion=4.9.7\n")
 
 
 def registered(at: int, group: str, topic: str, expression: str, type: str = "SQL92") -> SubscriptionEvent:

@@ -13,7 +13,7 @@ from tests.unit.broker import cases
 
 @pytest.mark.parametrize("name", UNDAMAGED)
 def test_a_real_brokers_switches(name: str) -> None:
-    config = BrokerConfig.from_properties((capture(name) / "broker.conf").read_text("latin-1"))
+    config = read_properties((capture(name) / "broker.conf").read_text("latin-1")).config
     assert config.broker_name == "broker-a"
     assert config.enable_property_filter
     assert config.enable_calc_filter_bit_map == config.filter_support_retry == (name != "plain")
@@ -24,7 +24,7 @@ def test_a_real_brokers_switches(name: str) -> None:
 
 
 def test_an_empty_file_gives_rocketmqs_defaults() -> None:
-    config = BrokerConfig.from_properties("")
+    config = read_properties("").config
     assert config == BrokerConfig() == BrokerConfig.from_yaml("")
     assert not config.enable_property_filter
     assert (config.bloom_filter.k, config.bloom_filter.m) == (3, 112)
@@ -47,7 +47,7 @@ def test_properties_read_as_java_reads_them() -> None:
         "color": "red#blue",
         "last": "",
     }
-    config = BrokerConfig.from_properties(text)
+    config = read_properties(text).config
     assert config.enable_property_filter
     assert config.expect_consumer_num_use_filter == 64
     assert config.broker_name == "broker-a\tb"
@@ -57,7 +57,7 @@ def test_properties_read_as_java_reads_them() -> None:
 def test_a_name_keeps_the_octets_that_java_does_not_trim(name: str) -> None:
     """Java reads the file as ISO-8859-1, and trims what is up to U+0020."""
     octets = name.encode().decode("latin-1")
-    assert BrokerConfig.from_properties(f"brokerName= {octets}\t\x00").broker_name == octets
+    assert read_properties(f"brokerName= {octets}\t\x00").config.broker_name == octets
 
 
 def test_yaml_has_the_same_keys() -> None:
@@ -67,7 +67,7 @@ def test_yaml_has_the_same_keys() -> None:
 
 @pytest.mark.parametrize("name", UNDAMAGED)
 def test_what_is_changed_makes_the_same_switches(name: str) -> None:
-    config = BrokerConfig.from_properties((capture(name) / "broker.conf").read_text("latin-1"))
+    config = read_properties((capture(name) / "broker.conf").read_text("latin-1")).config
     assert config.changed["enablePropertyFilter"] == "true"
     assert "messageDelayLevel" not in config.changed
     assert BrokerConfig.of(config.changed) == config
@@ -96,7 +96,7 @@ def test_an_odd_file_size_is_rounded_up_to_whole_entries(size: int, entries: int
 )
 def test_a_bad_value_is_named(text: str, message: str) -> None:
     with pytest.raises(InvalidBrokerConfig, match=message):
-        BrokerConfig.from_properties(text)
+        read_properties(text)
 
 
 def test_each_value_is_what_a_real_broker_takes() -> None:
@@ -108,7 +108,7 @@ def test_each_value_is_what_a_real_broker_takes() -> None:
     for case in answered:
         changed = {key: value for key, value in case.get("changed", {}).items() if key in known}
         try:
-            taken = BrokerConfig.from_properties(case["text"]).changed
+            taken = read_properties(case["text"]).config.changed
         except InvalidBrokerConfig as error:
             refused.append((case["text"], str(error)))
             continue

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from filtering.broker_config import BrokerConfig
+from filtering.broker_config import BrokerConfig, read_properties
 from filtering.pulls.pull import ResponseCode
 from filtering.pulls.pull_simulation import GetMessageStatus, Pull, Queue, get_message, simulate_pulls
 from tests.captures import UNDAMAGED, capture, rows
@@ -23,7 +23,7 @@ def sizes(name: str) -> dict[tuple[str, int], list[int]]:
 
 @pytest.mark.parametrize("name", UNDAMAGED)
 def test_as_many_pulls_as_real_consumers_needed(name: str) -> None:
-    config = BrokerConfig.from_properties((capture(name) / "broker.conf").read_text("latin-1"))
+    config = read_properties((capture(name) / "broker.conf").read_text("latin-1")).config
     for row, passed in zip(rows(name, "delivered"), rows(name, "cqfilter"), strict=True):
         delivered = {(queue_id, offset) for queue_id, offset in row["broker"]}
         pulls = 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from filtering.broker_config import BrokerConfig
+from filtering.broker_config import BrokerConfig, read_properties
 from filtering.subscriptions.events import Operation, SubscriptionEvent
 from filtering.subscriptions.history import subscription_history
 from filtering.subscriptions.sources import parse_subscriptions
@@ -25,7 +25,7 @@ def captured_history(name: str) -> list[SubscriptionRow]:
 
 
 def captured_config(name: str) -> BrokerConfig:
-    return BrokerConfig.from_properties((capture(name) / "broker.conf").read_text("latin-1"))
+    return read_properties((capture(name) / "broker.conf").read_text("latin-1")).config
 
 
 def history(*events: SubscriptionEvent) -> list[SubscriptionRow]:

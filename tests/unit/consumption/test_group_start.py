@@ -47,7 +47,7 @@ def test_without_an_offset(
     """``begins_at`` is where the plan lets it begin; "end": at what is stored from then on, or from the time on."""
     offsets = BrokerOffsets(min_offsets={"T": min_offsets} if min_offsets else {}, log_start=log_start)
     start = GroupStart(("cg", "T"), consume_from, OffsetsSoFar(), offsets)
-    assert start.reason(0, AT, ()) is reason
+    assert start.reasons([0], AT, ())[0] is reason
     position = start.position(AT, ())
     at_end = 0 not in position.offsets and position.stored_from is not None
     since_time = consume_from is TIME and reason is StartReason.TIME
@@ -66,7 +66,7 @@ def test_without_an_offset(
 )
 def test_of_a_retry_topic(consume_from: ConsumeStart, min_offset: int, reason: StartReason) -> None:
     offsets = BrokerOffsets(min_offsets={"%RETRY%cg": {0: min_offset}}, log_start=min_offset)
-    assert GroupStart(("cg", "%RETRY%cg"), consume_from, OffsetsSoFar(), offsets).reason(0, AT, ()) is reason
+    assert GroupStart(("cg", "%RETRY%cg"), consume_from, OffsetsSoFar(), offsets).reasons([0], AT, ())[0] is reason
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,4 @@ def test_at_an_offset_that_the_broker_has(
     so_far: OffsetsSoFar, resets: list[SubscriptionEvent], reason: StartReason
 ) -> None:
     start = GroupStart(("cg", "T"), LAST, so_far, BrokerOffsets(min_offsets={"T": {0: 3}}, log_start=900))
-    assert start.reason(0, AT, resets) is reason
+    assert start.reasons([0], AT, resets)[0] is reason

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from filtering.broker_config import BrokerConfig
+from filtering.broker_config import BrokerConfig, read_properties
 from filtering.delivery.entries import Entries
 from filtering.delivery.filter_data_in_force import filter_data_in_force
 from filtering.delivery.match_sets import MatchSets
@@ -32,7 +32,7 @@ WITHOUT_FILTER_DATA: dict[str, Any] = {"filter_data": None, "registered": False,
 
 @cache
 def broker(name: str) -> BrokerConfig:
-    return BrokerConfig.from_properties((capture(name) / "broker.conf").read_text())
+    return read_properties((capture(name) / "broker.conf").read_text()).config
 
 
 @cache
