@@ -428,17 +428,11 @@ def _message(
     if data[at] == _CLOSE:
         return at + 1, out, high
     while True:
-        if data[at] != _QUOTE:
-            return np.int64(-1), out, high
-        at, name_end, bits = _string(data, at + 1, texts, out)
+        at, name_end, bits = _read_name(data, at, texts, out)
         if at < 0:
             return np.int64(-1), out, high
         high |= bits
         field = _field(texts, out, name_end - out, names, field_of_name, first_of_length)
-        at = _after_blanks(data, at)
-        if data[at] != _COLON:
-            return np.int64(-1), out, high
-        at = _after_blanks(data, at + 1)
         if field < 0:
             at, bits = _skip(data, at, texts, out)
             if at < 0:
@@ -490,18 +484,12 @@ def _properties(data: Bytes, at: Int, texts: Bytes, out: Int) -> tuple[Int, Int,
     if data[at] == _CLOSE:
         return at + 1, out, high
     while True:
-        if data[at] != _QUOTE:
-            return np.int64(-1), out, high
         begin = out
-        at, out, bits = _string(data, at + 1, texts, out)
+        at, out, bits = _read_name(data, at, texts, out)
         if at < 0:
             return np.int64(-1), out, high
         high |= bits
         has_name = out > begin
-        at = _after_blanks(data, at)
-        if data[at] != _COLON:
-            return np.int64(-1), out, high
-        at = _after_blanks(data, at + 1)
         texts[out] = 1
         value = out + 1
         at, out, bits = _scalar(data, at, texts, value)
@@ -522,6 +510,20 @@ def _properties(data: Bytes, at: Int, texts: Bytes, out: Int) -> tuple[Int, Int,
 
 
 @compiled
+def _read_name(data: Bytes, at: Int, texts: Bytes, out: Int) -> tuple[Int, Int, Int]:
+    """Reads a name and the colon. Returns where its value begins, or -1; and, as :func:`_string`, about its text."""
+    if data[at] != _QUOTE:
+        return np.int64(-1), out, np.uint64(0)
+    at, end, bits = _string(data, at + 1, texts, out)
+    if at < 0:
+        return np.int64(-1), out, np.uint64(0)
+    at = _after_blanks(data, at)
+    if data[at] != _COLON:
+        return np.int64(-1), out, np.uint64(0)
+    return _after_blanks(data, at + 1), end, bits
+
+
+@compiled
 def _skip(data: Bytes, at: Int, texts: Bytes, out: Int) -> tuple[Int, Int]:
     """Checks any value. Returns where it ends, or -1; and the high bits of its texts."""
     high, kinds = np.uint64(0), np.uint64(0)
@@ -533,16 +535,10 @@ def _skip(data: Bytes, at: Int, texts: Bytes, out: Int) -> tuple[Int, Int]:
         at = _after_blanks(data, at)
         byte = data[at]
         if mode == _NAME:
-            if byte != _QUOTE:
-                return np.int64(-1), high
-            at, _, bits = _string(data, at + 1, texts, out)
+            at, _, bits = _read_name(data, at, texts, out)
             if at < 0:
                 return np.int64(-1), high
             high |= bits
-            at = _after_blanks(data, at)
-            if data[at] != _COLON:
-                return np.int64(-1), high
-            at += 1
             mode = _VALUE
         elif mode == _VALUE:
             if byte in (_OPEN, _OPEN_LIST):

@@ -77,7 +77,7 @@ def test_a_line_of_200_megabytes(run: Run, tmp_path: Path) -> None:
     [(line, reason)] = rejected(f'{{"filterDataByTopic": "{long}{long}"}}')
     assert (line, reason) == (1, "not a consumerFilter.json of RocketMQ: longer than 268,435,456 characters")
     with seconds(5), pytest.raises(InvalidBrokerConfig, match="line 2 is longer than 1,048,576 characters"):
-        BrokerConfig.from_properties(f"brokerName=b\nnamesrvAddr={long}")
+        read_properties(f"brokerName=b\nnamesrvAddr={long}")
     file = tmp_path / "events.jsonl"
     file.write_text(f'{{"op": "{long}"}}')
     given = ("--store", capture("small") / "store", "--warehouse", tmp_path / "w")
@@ -178,7 +178,7 @@ def test_numbers_of_a_broker_that_would_take_all_memory() -> None:
         ("mappedFileSizeCommitLog=0", "a file size must be 1 or more"),
     ):
         with seconds(1), pytest.raises(InvalidBrokerConfig, match=reason):
-            BrokerConfig.from_properties(text)
+            read_properties(text)
     with seconds(1):
         (line,) = read_properties(f"expectConsumerNumUseFilter={'9' * 5_000}").misread
     assert len(line) < 300
@@ -186,9 +186,9 @@ def test_numbers_of_a_broker_that_would_take_all_memory() -> None:
 
 def test_a_configuration_of_one_line_in_many_pieces() -> None:
     with seconds(5):
-        read = BrokerConfig.from_properties("brokerName=" + "b\\\n" * 200_000)
+        read = read_properties("brokerName=" + "b\\\n" * 200_000).config
     assert read.broker_name == "b" * 200_000
 
 
 def test_a_character_that_java_writes_in_two() -> None:
-    assert BrokerConfig.from_properties("brokerName=\\ud83d\\udc18 \\ud83d").broker_name == "\N{ELEPHANT} \ufffd"
+    assert read_properties("brokerName=\\ud83d\\udc18 \\ud83d").config.broker_name == "\N{ELEPHANT} \ufffd"
