@@ -19,7 +19,7 @@ from filtering.java.strings import has_half_a_pair
 from filtering.rocketmq_version import NEWEST, RocketMQVersion
 from filtering.subscriptions.events import GroupTopic
 from schemas.errors import UsageError
-from schemas.rocketmq_store.rocksdb import DEFAULT_FAMILY, Database, PackageMissing, has_database
+from schemas.rocketmq_store.rocksdb import DEFAULT_FAMILY, Database, PackageMissing, has_database, listing
 from schemas.storage import Storage
 
 OFFSETS, TOPICS, GROUPS = "config/consumerOffset.json", "config/topics.json", "config/subscriptionGroup.json"
@@ -235,8 +235,7 @@ def database_in_force(storage: Storage) -> ConfigDatabase | None:
     """
     if not (places := config_databases(storage)):
         return None
-    files = storage.files("config", recursive=True)
-    return _newest(storage, tuple(places), tuple((file.path, file.size, file.mtime_ns) for file in files))
+    return _newest(storage, tuple(places), listing(storage, "config"))
 
 
 def config_databases(storage: Storage) -> list[str]:
@@ -283,10 +282,8 @@ def _of_separate_databases(storage: Storage) -> ConfigDatabase:
 
 
 def _of_unified_database(storage: Storage) -> ConfigDatabase:
-    database, names = (
-        Database(storage, UNIFIED),
-        {OFFSETS: "consumerOffset", TOPICS: "topic", GROUPS: "subscriptionGroup"},
-    )
+    database = Database(storage, UNIFIED)
+    names = {OFFSETS: "consumerOffset", TOPICS: "topic", GROUPS: "subscriptionGroup"}
     return _of_families(UNIFIED, {path: (database, name, f"{name}Version") for path, name in names.items()})
 
 

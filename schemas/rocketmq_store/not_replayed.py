@@ -85,9 +85,8 @@ class NotReplayed:
     def of_text(cls, text: str) -> NotReplayed:
         """The reverse of :meth:`text`."""
         values = json.loads(text)
-        pop, broadcasting = (
-            tuple((group, topic) for group, topic in values.get(name, ())) for name in ("pop", "broadcasting")
-        )
+        pop = tuple((group, topic) for group, topic in values["pop"])
+        broadcasting = tuple((group, topic) for group, topic in values.get("broadcasting", ()))
         return cls(pop, values["has_lmq"], tuple(values["others"]), broadcasting)
 
     @property

@@ -36,6 +36,11 @@ def has_database(storage: Storage, folder: str) -> bool:
     return storage.has_file(f"{folder}/CURRENT")
 
 
+def listing(storage: Storage, folder: str) -> tuple[tuple[str, int, int], ...]:
+    """The path, size and time of each file below a folder of a store: what was read of it holds while they stay."""
+    return tuple((file.path, file.size, file.mtime_ns) for file in storage.files(folder, recursive=True))
+
+
 class Database:
     """A database, read as the broker's copy has it, with what is only in its write-ahead log.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from filtering.java.numbers import INT_MAX
 from schemas.rocketmq_store.consumequeue.queue_files import ENTRY, PRE_BLANK
-from schemas.rocketmq_store.rocksdb import Database, DatabaseError, has_database
+from schemas.rocketmq_store.rocksdb import Database, DatabaseError, has_database, listing
 from schemas.storage import Storage
 
 Entries = NDArray[np.void]
@@ -179,6 +180,12 @@ def database_index(storage: Storage) -> DatabaseIndex | None:
     folders = [folder for folder in QUEUE_DATABASES if has_database(storage, folder)]
     if not folders:
         return None
+    return _read_index(storage, tuple(folders), tuple(listing(storage, folder) for folder in QUEUE_DATABASES))
+
+
+@lru_cache(maxsize=1)
+def _read_index(storage: Storage, folders: Sequence[str], state: Sequence[object]) -> DatabaseIndex | None:
+    """``state``: the files, which decide how long the answer holds. A night asks for it several times."""
     files = QueueIndex(storage)
     try:
         database = max((DatabaseIndex(storage, folder) for folder in folders), key=lambda index: index.newest)
