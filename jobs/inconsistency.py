@@ -53,7 +53,10 @@ def main(arguments: list[str]) -> None:
             raise UsageError("the subscriptions differ from those in the warehouse: run nightly with them first")
     found = disagreements(facts, options.session)
     if chosen.json:
-        print_json(*(_json_object(found, state) for state in found.states), *map(_seeming_object, found.seeming))
+        print_json(
+            *(_json_object(found, state) for state in found.states),
+            *(_seeming_object(found, seeming) for seeming in found.seeming),
+        )
     else:
         _print(found)
     if not knows_clients(facts):
@@ -83,17 +86,16 @@ def _print(found: Disagreements) -> None:
         print(f"  {time(state.valid_from)} – {time(state.valid_to)}  {printable(describe(state))}")
         for loss, messages in found.losses_in(state):
             print(f"    {counted(messages, 'message')} {_HOW[loss.how]} {printable(', '.join(loss.clients))}")
-        if uncertain := found.uncertain.get(state):
+        if uncertain := found.uncertain_in([state]):
             deliveries = counted(uncertain, "delivery is", "deliveries are")
             print(f"    {deliveries} uncertain: the messages have no queue ids, so their clients are not known")
-    for seeming, messages in found.seeming:
+    for seeming in found.seeming:
         print(f"\n{printable(' on '.join(seeming.key))}")
         print(f"  {time(seeming.valid_from)} – {time(seeming.valid_to)}  {printable(seeming.text)}")
-        print(f"    {counted(messages, 'delivery is', 'deliveries are')} uncertain")
+        print(f"    {counted(found.uncertain_in([seeming]), 'delivery is', 'deliveries are')} uncertain")
 
 
-def _seeming_object(found: tuple[SeemingDisagreement, int]) -> dict[str, Any]:
-    seeming, messages = found
+def _seeming_object(found: Disagreements, seeming: SeemingDisagreement) -> dict[str, Any]:
     group, topic = seeming.key
     return {
         "consumer_group": group,
@@ -101,7 +103,7 @@ def _seeming_object(found: tuple[SeemingDisagreement, int]) -> dict[str, Any]:
         "valid_from": seeming.valid_from,
         "valid_to": seeming.valid_to,
         "filters": [row.filter_text for row in seeming.rows],
-        "uncertain": messages,
+        "uncertain": found.uncertain_in([seeming]),
     }
 
 
@@ -110,7 +112,7 @@ def _json_object(found: Disagreements, state: GroupClients) -> dict[str, Any]:
         {"clients": loss.clients, "messages": messages, "lost": loss.is_lost, "how": loss.how}
         for loss, messages in found.losses_in(state)
     ]
-    return asdict(state) | {"losses": losses, "uncertain": found.uncertain.get(state, 0)}
+    return asdict(state) | {"losses": losses, "uncertain": found.uncertain_in([state])}
 
 
 if __name__ == "__main__":

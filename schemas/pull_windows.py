@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from filtering.consumption.plan import NightPlan
 
 PULL = "PULL"
+FILTERING = frozenset({WindowKind.ONLINE.value, WindowKind.BACKLOG.value, WindowKind.RESET.value})
+"""The kinds of the windows that a night planned to filter messages with."""
 _ALL_OFFSETS, _ALL_PLACES = (0, FOREVER), (BEGINNING, FOREVER)
 _QUEUE = pa.struct(
     [
@@ -174,9 +176,6 @@ def _is_in_queues(row: Mapping[str, Any], queue_id: int, queue_offset: int, comm
     low, high = queue["from_queue_offset"], _limit(queue["to_queue_offset"], FOREVER)
     begin, end = _limit(queue["from_commitlog_offset"], BEGINNING), _limit(queue["to_commitlog_offset"], FOREVER)
     return bool(low <= queue_offset < high and begin <= commitlog_offset < end)
-
-
-FILTERING = frozenset({WindowKind.ONLINE.value, WindowKind.BACKLOG.value, WindowKind.RESET.value})
 
 
 def planned_windows(rows: pa.Table, filters: NightFilters, night_began: int | None) -> Iterator[PullWindow]:

@@ -29,6 +29,7 @@ from schemas.ledger_inputs import (
     MESSAGES_FROM,
     MISREAD,
     NUMBERED_LINES,
+    READ_QUEUES,
     REBUILT,
     REPEATED_FROM,
     RESETS_BY_TIME,
@@ -137,6 +138,12 @@ class LedgerEntry:
     def assumed_queues(self) -> dict[GroupTopic, int]:
         """By group and topic, the queues with messages, where clients shared queues of an unknown number so far."""
         return {(group, topic): queues for group, topic, queues in json.loads(self.inputs.get(ASSUMED_QUEUES, "[]"))}
+
+    @property
+    def read_queues(self) -> dict[str, int]:
+        """By topic, the number of queues in the topics.json of the run's snapshot, or of an earlier one."""
+        found: dict[str, int] = json.loads(self.inputs.get(READ_QUEUES, "{}"))
+        return found
 
     @cached_property
     def resets_by_time(self) -> dict[str, dict[int, int]]:

@@ -14,7 +14,7 @@ from functools import cache, partial
 
 from filtering import garbage_collection
 from filtering.broker_config import BrokerConfig
-from filtering.consumption.allocation import ClientTags, disagreeing_states, drop_differently, tag_disagreements
+from filtering.consumption.allocation import disagreeing_states, drop_differently, tag_disagreements
 from filtering.consumption.filters_in_force import FiltersInForce
 from filtering.consumption.group_night import GroupNightPlan
 from filtering.consumption.group_progress import GroupNight
@@ -94,7 +94,10 @@ def plan_night(
             night.run(_unread(rows, resets.get(key, ()), offsets_so_far, filters))
             online += night.online
             backlog += night.backlog
-            changes = _outside(night.uncertain_changes, [part for part in clients if part.undecided])
+            changes = night.uncertain_changes
+            for part in clients:
+                if part.undecided:
+                    changes = _outside(changes, part.valid_from, part.valid_to)
             uncertain_changes += _uncertain(changes, seeming.get(key, ()), filters, offsets_so_far.as_of)
             uncertain_changes += night.undecided
             lost += night.lost
@@ -111,12 +114,9 @@ def plan_night(
     return NightPlan(online, backlog, uncertain_changes, groups, lost, allocated, assumed)
 
 
-def _outside(changes: Iterable[UncertainChange], undecided: Iterable[ClientTags]) -> list[UncertainChange]:
-    """The changes that do not fall into a time in which it is not known which client reads a message."""
-    found = list(changes)
-    for part in undecided:
-        found = [each for each in found if each.stored_to <= part.valid_from or part.valid_to <= each.stored_from]
-    return found
+def _outside(changes: Iterable[UncertainChange], begin: int, end: int) -> list[UncertainChange]:
+    """The changes of which no message was stored in [``begin``, ``end``) (ms), in which all is uncertain anyway."""
+    return [each for each in changes if each.stored_to <= begin or end <= each.stored_from]
 
 
 def _uncertain(
@@ -132,7 +132,7 @@ def _uncertain(
     found = list(changes)
     for each in seeming:
         begin, end = each.valid_from, FOREVER if each.valid_to is None else each.valid_to
-        found = [change for change in found if change.stored_to <= begin or end <= change.stored_from]
+        found = _outside(found, begin, end)
         if as_of is not None and each.seen_at <= as_of:
             begin = max(begin, as_of + 1)
         asked = [filters.at(row, row.valid_from) for row in each.rows if filters.is_pulling(row)]

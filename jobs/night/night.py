@@ -152,10 +152,8 @@ class Night:
         if self.new.plan is None:
             return rows
         new = self._new(NightPlan((), (), (), ()), {})
-        storage, paths = (
-            self.changes.warehouse.log(COMMITLOG).storage,
-            [file.path for file in new.result.files[COMMITLOG.name]],
-        )
+        storage = self.changes.warehouse.log(COMMITLOG).storage
+        paths = [file.path for file in new.result.files[COMMITLOG.name]]
         rows = pa.concat_tables([rows, read_rows(COMMITLOG, storage, paths, QUEUE_COLUMNS, where)])
         self._tasks.discard(new)
         return rows

@@ -23,7 +23,6 @@ from filtering.subscriptions.subscription_row import SubscriptionRow
 from jobs.night.commit.changes import Changes
 from jobs.night.commit.ledger import commit, next_run
 from jobs.night.inputs.subscription_file import SubscriptionFile
-from jobs.night.past.past_nights import read_queues_of
 from jobs.night.rows.offset_rows import current_offset_rows
 from jobs.night.rows.progress_rows import Part, progress_rows
 from jobs.night.rows.queue_nights import QueueNight
@@ -159,7 +158,7 @@ def _clients(
 
     All clients have a subscription that the replay registers.
     """
-    known = read_queues_of(facts.last)
+    known = facts.last.read_queues
 
     def queue_ids(topic: str) -> set[int]:
         return {*range(known.get(topic, 0)), *queues.get(topic, ())}

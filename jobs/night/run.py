@@ -27,7 +27,7 @@ from jobs.night.late_windows import plan_older_nights
 from jobs.night.log.log_plan import plan_log
 from jobs.night.night import Night, NightOutcome
 from jobs.night.past.new_messages import NewMessages, forget_prepared_offsets, forget_undelivered, stored_before
-from jobs.night.past.past_nights import PastNight, PastOffsets, read_queues_of
+from jobs.night.past.past_nights import PastNight, PastOffsets
 from jobs.night.past.read_so_far import read_so_far
 from jobs.night.past.redo import Redo, forget_unsettled, plan_redo
 from jobs.night.past.state import BrokerState, read_state
@@ -126,7 +126,7 @@ class Run:
         as_of = max(_end_of_night(inputs, events, changes, state_before.last), state_before.as_of or 0)
         offsets = _offsets(inputs, state_before, options.steps, changes)
         has_queue_ids = log.numbered is None and (inputs.snapshot is not None or state_before.has_queue_ids)
-        known_queues = {**read_queues_of(state_before.last), **read_queues}
+        known_queues = {**(state_before.last.read_queues if state_before.last else {}), **read_queues}
         offsets = replace(offsets, read_queues=known_queues, has_queue_ids=has_queue_ids)
         if Step.DELIVER in options.steps or inputs.snapshot is not None:
             forget_prepared_offsets(state_before, changes)

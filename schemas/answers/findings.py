@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow.compute as pc
@@ -15,7 +15,6 @@ from filtering.findings import (
     FilterOnMessages,
     Finding,
     filters_on_messages,
-    own_findings,
     refused_findings,
     static_findings,
     worst_first,
@@ -65,9 +64,13 @@ def findings(facts: BrokerFacts, session: Session | None = None, upgrade: Rocket
     return worst_first(found)
 
 
-def findings_without_messages(facts: BrokerFacts, session: Session | None = None) -> list[Finding]:
-    """The findings of :func:`findings` that need no messages: those of each subscription alone, and of its clients."""
-    own = [finding for row in facts.in_force for finding in own_findings(row)]
+def findings_without_messages(
+    facts: BrokerFacts, own: Iterable[Finding], session: Session | None = None
+) -> list[Finding]:
+    """The findings of :func:`findings` that need no messages: those of each subscription alone, and of its clients.
+
+    ``own``: the :func:`own_findings` of the subscriptions in force.
+    """
     return worst_first([*own, *_inconsistent(facts, session)])
 
 

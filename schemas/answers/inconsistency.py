@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
@@ -34,6 +34,7 @@ from schemas.delivery_pairs import PAIRS, pairs_of
 from schemas.delivery_stats import DELIVERY_STATS, client_drops
 from schemas.delta.table_rows import files_that_may_hold, one_of, row_groups, sorted_by, within
 from schemas.messages.stored_entries import scan_entries
+from schemas.run_ledger import LedgerEntry
 from schemas.spark_tasks import Session
 
 STOPPED, DROPPED, WAITING = "STOPPED_BY_BROKER", "DROPPED_BY_CLIENT", "WAITING"
@@ -71,19 +72,37 @@ class ClientsLoss:
 class Disagreements:
     """``states`` in which clients disagree, the possible ``losses``, and the lost ``messages`` (rows of LOST).
 
-    ``seeming``: disagreements of clients without ids, each with its number of uncertain messages. ``uncertain``: by
-    state, the messages of which it is not known whether a client lost them, if messages have no queue ids.
+    ``seeming``: disagreements of clients without ids. ``nights``: of the broker, with ``uncertain_by_run``: by group,
+    topic and run, the messages of which it is not known whether a client lost them. ``has_queue_ids``: whether
+    messages have real ones; if not, those of all disagreements are uncertain.
     """
 
     states: Sequence[GroupClients]
     losses: Sequence[ClientsLoss]
     messages: pa.Table
-    seeming: Sequence[tuple[SeemingDisagreement, int]] = ()
-    uncertain: Mapping[GroupClients, int] = field(default_factory=dict)
+    seeming: Sequence[SeemingDisagreement]
+    nights: Sequence[LedgerEntry]
+    uncertain_by_run: Mapping[tuple[object, ...], Mapping[str, int]]
+    has_queue_ids: bool
 
     def losses_in(self, state: GroupClients) -> Sequence[tuple[ClientsLoss, int]]:
         """The losses in a state, each with its number of messages."""
         return self._by_state.get(state, ())
+
+    def uncertain_in(self, states: Sequence[GroupClients | SeemingDisagreement]) -> int:
+        """The uncertain messages of the nights in which a group and topic had one of ``states``."""
+        if self.has_queue_ids and isinstance(states[0], GroupClients):
+            return 0
+        key = states[0].key
+        return sum(
+            self.uncertain_by_run.get((*key, night.run), {}).get("uncertain", 0)
+            for before, night in zip([None, *self.nights], self.nights, strict=False)
+            if any(
+                (night.as_of or 0) >= each.valid_from
+                and (each.valid_to is None or before is None or (before.as_of or 0) < each.valid_to)
+                for each in states
+            )
+        )
 
     @cached_property
     def _by_state(self) -> Mapping[GroupClients, Sequence[tuple[ClientsLoss, int]]]:
@@ -138,19 +157,20 @@ def disagreements(facts: BrokerFacts, session: Session | None) -> Disagreements:
         tables += scan_entries(facts.warehouse, facts.name, lost.properties, lost, session)
     found = [ClientsLoss(loss.state, loss.clients, WAITING if loss.in_force is None else STOPPED) for loss in stopped]
     numbers = {loss: number for number, loss in enumerate(found)}
+    counted_stages = ["passed_stage2", "delivered", "dropped_by_hook"]
+    stages = facts.sums(DELIVERY_STATS, ["consumer_group", "topic"], counted_stages) if states else {}
+    with_drops = {key for key, counts in stages.items() if client_drops(counts)}
     for key, of_key in groupby(states, lambda state: state.key):
-        for loss, rows in _dropped(facts, key, list(of_key)):
+        for loss, rows in _dropped(facts, key, list(of_key)) if key in with_drops else ():
             number = pa.scalar(numbers.setdefault(loss, len(numbers)), pa.int32())
             tables.append(rows.add_column(0, LOST.field("loss"), pa.repeat(number, len(rows))).cast(LOST))
     seeming = seeming_disagreements(facts.history, facts.events)
-    without_queues = [] if facts.last.has_queue_ids else states
-    counts = _uncertain_by_run(facts) if seeming or without_queues else {}
+    has_queue_ids = facts.last.has_queue_ids
+    is_any_uncertain = seeming or (states and not has_queue_ids)
+    by_run = ["consumer_group", "topic", "run"]
+    uncertain = facts.sums(DELIVERY_STATS, by_run, ["uncertain"]) if is_any_uncertain else {}
     return Disagreements(
-        states,
-        list(numbers),
-        pa.concat_tables(tables),
-        [(each, _uncertain(facts, counts, [each])) for each in seeming],
-        {state: _uncertain(facts, counts, [state]) for state in without_queues},
+        states, list(numbers), pa.concat_tables(tables), seeming, facts.nights, uncertain, has_queue_ids
     )
 
 
@@ -161,11 +181,6 @@ def _dropped(
 
     A message that the group got at another time is not lost.
     """
-    counts = facts.sums(
-        DELIVERY_STATS, ["consumer_group", "topic"], ["passed_stage2", "delivered", "dropped_by_hook"]
-    ).get(key)
-    if counts is None or not client_drops(counts):
-        return
     drops = pa.Table.from_batches(_pairs(facts, key, Outcome.DROPPED_BY_CLIENT), PAIRS)
     dropped = drops["commitlog_offset"].combine_chunks()
     received = [batch["commitlog_offset"] for batch in _pairs(facts, key, Outcome.DELIVERED)]
@@ -207,42 +222,18 @@ def _messages(facts: BrokerFacts, topic: str, pairs: pa.Table) -> tuple[pa.Table
     return rows.filter(pa.array(found)), times[at[found]]
 
 
-def _uncertain_by_run(facts: BrokerFacts) -> Mapping[tuple[object, ...], Mapping[str, int]]:
-    """The uncertain messages, by group, topic and run."""
-    return facts.sums(DELIVERY_STATS, ["consumer_group", "topic", "run"], ["uncertain"])
-
-
-def _uncertain(
-    facts: BrokerFacts,
-    counts: Mapping[tuple[object, ...], Mapping[str, int]],
-    states: Sequence[GroupClients | SeemingDisagreement],
-) -> int:
-    """The uncertain messages of the nights in which a group and topic had one of ``states``."""
-    key = states[0].key
-    return sum(
-        counts.get((*key, night.run), {}).get("uncertain", 0)
-        for before, night in zip([None, *facts.nights], facts.nights, strict=False)
-        if any(
-            (night.as_of or 0) >= each.valid_from
-            and (each.valid_to is None or before is None or (before.as_of or 0) < each.valid_to)
-            for each in states
-        )
-    )
-
-
 def inconsistent_groups(facts: BrokerFacts, session: Session | None) -> list[InconsistentGroup]:
     """The groups and topics with disagreements, or with seeming ones."""
     found = disagreements(facts, session)
-    counts = _uncertain_by_run(facts) if found.seeming or found.uncertain else {}
     groups = []
     for (group, topic), states in groupby(found.states, lambda state: state.key):
         of_topic = list(states)
         lost = sum(messages for state in of_topic for loss, messages in found.losses_in(state) if loss.is_lost)
-        uncertain = 0 if facts.last.has_queue_ids else _uncertain(facts, counts, of_topic)
+        uncertain = found.uncertain_in(of_topic)
         groups.append(InconsistentGroup(group, topic, describe(of_topic[-1]), lost, uncertain=uncertain))
-    for (group, topic), of_seeming in groupby(found.seeming, lambda each: each[0].key):
-        seeming = [each for each, _ in of_seeming]
-        groups.append(InconsistentGroup(group, topic, seeming[-1].text, 0, True, _uncertain(facts, counts, seeming)))
+    for (group, topic), of_seeming in groupby(found.seeming, lambda each: each.key):
+        seeming = list(of_seeming)
+        groups.append(InconsistentGroup(group, topic, seeming[-1].text, 0, True, found.uncertain_in(seeming)))
     return groups
 
 

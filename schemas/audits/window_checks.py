@@ -22,7 +22,7 @@ from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.deliveries import DELIVERY_BLOCKS
 from schemas.delivery_pairs import positions_of
 from schemas.delta.table_rows import files_that_may_hold, sorted_by, within
-from schemas.pull_windows import PULL_WINDOWS
+from schemas.pull_windows import FILTERING, PULL_WINDOWS
 from schemas.run_ledger import filtered_to
 
 WINDOW_CHECKS = pa.schema(
@@ -38,7 +38,7 @@ WINDOW_CHECKS = pa.schema(
 )
 Mask = NDArray[np.bool_]
 _ANEW, _LATE, _ONLINE = WindowKind.RESET.value, WindowKind.LATE.value, WindowKind.ONLINE.value
-_FILTERING = (_ONLINE, WindowKind.BACKLOG.value, _ANEW, _LATE)
+_FILTERING = FILTERING | {_LATE}
 
 
 @dataclass(frozen=True)

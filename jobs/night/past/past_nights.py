@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from jobs.night.past.vanished_offsets import without_vanished
 from schemas.commitlog import COMMITLOG
 from schemas.consumer_offsets import CONSUMER_OFFSETS
 from schemas.delta.table_rows import sorted_by, tuples
-from schemas.ledger_inputs import COMMITTED_AT, IS_ESTIMATED, NOT_COMMITTED, QUEUES, READ_QUEUES
+from schemas.ledger_inputs import COMMITTED_AT, IS_ESTIMATED, NOT_COMMITTED, QUEUES
 from schemas.messages.stored_messages import PhysicalRange
 from schemas.run_ledger import LedgerEntry, filtered_to
 
@@ -46,12 +45,6 @@ def past_nights(nights: Sequence[LedgerEntry], indices: range, changes: Changes)
         yield PastNight(entry, stored, offsets.of(entry))
 
 
-def read_queues_of(entry: LedgerEntry | None) -> dict[str, int]:
-    """By topic, the number of queues in the topics.json of a run's snapshot, or of an earlier one."""
-    found: dict[str, int] = json.loads((entry and entry.inputs.get(READ_QUEUES)) or "{}")
-    return found
-
-
 class PastOffsets:
     """The offsets that earlier nights knew from the snapshots of their stores."""
 
@@ -60,7 +53,7 @@ class PastOffsets:
 
     def of(self, entry: LedgerEntry) -> BrokerOffsets:
         """The offsets at the end of a night."""
-        read_queues = read_queues_of(entry)
+        read_queues = entry.read_queues
         if entry.log_start is None:
             return BrokerOffsets(read_queues=read_queues, has_queue_ids=entry.has_queue_ids)  # it read a message log
         at = entry.inputs.get(COMMITTED_AT)

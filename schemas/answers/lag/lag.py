@@ -111,7 +111,7 @@ def lag(
     counts = {topic: _topic_lag(queues, in_force, filters, firsts, facts) for topic, queues in by_topic.items()}
     _scan(facts, counts)
     has_commits = newer is not None or facts.offsets["committed"].null_count < len(facts.offsets)
-    clients = ClientChecks(facts.events)
+    clients = ClientChecks([event for event in facts.events if groups is None or event.group in groups])
     rows = [
         _row(standing, in_force.get(standing.key), counts[topic], has_commits, facts, clients)
         for topic, queues in by_topic.items()

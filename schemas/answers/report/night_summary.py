@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from filtering.counted import listed
 from filtering.delivery.entries import MULTI_DISPATCH, has_entry
-from filtering.findings import own_findings
+from filtering.findings import Finding, own_findings
+from filtering.subscriptions.events import GroupTopic
 from filtering.subscriptions.namespace import LMQ_PREFIX, REVIVE_TOPIC_PREFIX, is_lmq
 from schemas.answers.facts import BrokerFacts
 from schemas.answers.findings import findings, findings_without_messages
@@ -27,8 +29,7 @@ class NightSummary:
     """A broker's last night.
 
     ``run`` is that of the counts. ``groups`` are in the order of topic and name. ``attention``: the conditions that
-    hold, the worst first. ``notes``: what else looks wrong. ``started``: where new
-    groups began.
+    hold, the worst first. ``notes``: what else looks wrong. ``started``: where new groups began.
     """
 
     run: str
@@ -48,12 +49,16 @@ def night_summary(facts: BrokerFacts, session: Session | None = None, checks_mes
     by_run = counts_by_run(facts, runs)
     now, before = by_run[runs[-1]] if runs else {}, by_run[runs[0]] if len(runs) > 1 else {}
     groups = group_counts(facts, now, {key: counts for key, counts in before.items() if key in now})
-    found = (findings if checks_messages and not facts.is_replay else findings_without_messages)(facts, session)
+    own = {row.key: list(own_findings(row)) for row in facts.in_force}
+    if checks_messages and not facts.is_replay:
+        found = findings(facts, session)
+    else:
+        found = findings_without_messages(facts, chain.from_iterable(own.values()), session)
     return NightSummary(
         runs[-1] if runs else facts.last.run,
         groups,
         attention(facts, now, found, not_replayed(facts, facts.last.run)),
-        list(_notes(facts)),
+        list(_notes(facts, own)),
         started_last_night(facts),
     )
 
@@ -64,10 +69,11 @@ def messages_without_entry(facts: BrokerFacts, run: str) -> int:
     return int((~has_entry(flags)).sum())
 
 
-def _notes(facts: BrokerFacts) -> Iterator[str]:
-    findings = sum(row.compile_error is None and any(own_findings(row)) for row in facts.in_force)
-    if findings:
-        yield f"lint: subscriptions that look wrong whatever the messages are: {findings}"
+def _notes(facts: BrokerFacts, own: Mapping[GroupTopic, Sequence[Finding]]) -> Iterator[str]:
+    """``own``: the findings of each subscription in force alone."""
+    wrong = sum(row.compile_error is None and bool(own[row.key]) for row in facts.in_force)
+    if wrong:
+        yield f"lint: subscriptions that look wrong whatever the messages are: {wrong}"
 
 
 def not_replayed(facts: BrokerFacts, run: str) -> Iterator[str]:
