@@ -168,6 +168,7 @@ class _Lines:
             if is_utf8(np.array([0, self._end], np.int32), data):
                 good |= states == _REGULAR_NOT_ASCII
         good &= fits(integers, given, form)
+        good &= self._lengths[_TEXTS.index("topic"), :rows] > 0
         bodies, fit = self._bodies(form, good & given["body"])
         good &= fit
         chosen = np.flatnonzero(good)
@@ -180,7 +181,7 @@ class _Lines:
                 columns[name] = pa.array(self._numbers[field, chosen], mask=missing).cast(kind)
         for field, name in enumerate(_TEXTS):
             if name in _FEW_VALUES and given[name][chosen].any():
-                columns[name] = PropertyValues().read(self._texts, *self._spans(field, chosen))
+                columns[name] = self._few_values(field, chosen, given[name][chosen])
         if bodies is not None:
             columns["body" if form.body != "text" else "message_body"] = bodies.take(pa.array(chosen))
         is_given = given["message_body"][chosen]
@@ -193,6 +194,12 @@ class _Lines:
         starts, lengths = self._wide_spans(len(_TEXTS), chosen)
         batch = MessageBatch(numbers[chosen], columns, self._texts, starts, lengths, self.line)
         return batch, numbers[~good].tolist()
+
+    def _few_values(self, field: int, rows: NDArray[np.int64], given: NDArray[np.bool_]) -> pa.Array:
+        starts, lengths = self._spans(field, rows)
+        values = PropertyValues().read(self._texts, starts, lengths)
+        is_empty = given & (lengths == 0)
+        return pc.if_else(is_empty, "", pc.cast(values, pa.string())) if is_empty.any() else values
 
     def _spans(self, field: int, rows: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         return self._starts[field, rows], self._lengths[field, rows]

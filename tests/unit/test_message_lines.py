@@ -163,3 +163,9 @@ def test_bodies_have_the_form_of_the_first_ones(bodies: list[str], form: str) ->
 def test_a_body_in_each_form(read: Callable[..., Any], form: str, body: str, octets: bytes) -> None:
     batches, _ = read(json.dumps(GOOD | {"body": body}).encode(), 1, LogForm(body=form))
     assert rows_of(batches)[1]["body"] == octets
+
+
+@pytest.mark.parametrize("name", ["tags", "keys", "msg_id", "born_host", "topic"])
+def test_an_empty_text_is_a_text(name: str) -> None:
+    lines = [GOOD | {name: ""}, GOOD | {name: None, "topic": "T"}, GOOD | {name: "x"}]
+    assert_same("\n".join(map(json.dumps, lines)).encode(), LogForm())
